@@ -1,6 +1,6 @@
 """
-From words to trees: an annotator trained with one call, beside UDPipe trained on the same file
-===============================================================================================
+Train an annotator with one call, and compare with UDPipe trained on the same file
+==================================================================================
 
     python examples/annotator.py                                   Vietnamese and Danish below OMKL_DATA: minutes
     python examples/annotator.py --treebanks english --no-udpipe
@@ -41,8 +41,8 @@ import time
 from pathlib import Path
 
 import omkl
+from omkl import evaluate_treebanks
 from omkl.data import data_home, read_treebank, write_treebank
-from omkl.estimators import evaluate_treebanks
 
 #: Files to train and test on. The Danish test file trains, as the training file is not among the data.
 TREEBANKS = {
@@ -54,7 +54,7 @@ SCORES = ("upos", "xpos", "ufeats", "lemmas", "uas", "las", "mlas", "blex")
 
 
 def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]:
-    """What UDPipe makes of the test file, with its tags and without; seconds of training, and of annotation."""
+    """Train and run UDPipe; return the annotated test file, with and without its tags, and the seconds taken."""
     from ufal.udpipe import InputFormat, Model, Pipeline, ProcessingError, Sentence, Sentences, Trainer
 
     sentences, error = Sentences(), ProcessingError()
@@ -85,13 +85,13 @@ def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]
 
 
 def rows_of(title: str, name: str, found: dict, seconds: float, speed: float) -> dict:
-    """A row of the table: scores in per cent."""
+    """Return one row of the table, with scores in percent."""
     scores = {key: "" if found[key] is None else round(100 * found[key], 1) for key in SCORES}
     return {"treebank": title, "program": name, **scores, "training s": round(seconds), "words/s": round(speed)}
 
 
 def compare(title: str, train, test, arguments) -> list[dict]:
-    """A row for each program and input."""
+    """Return one row for each program and input."""
     rows = []
     annotator = omkl.Annotator(random_state=arguments.seed)
     started = time.perf_counter()

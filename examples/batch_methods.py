@@ -1,6 +1,6 @@
 """
-The methods that section 6 of Suzuki and Tomioka (2011) compares, and how their runs are measured
-=================================================================================================
+Shared code: the methods that section 6 of Suzuki and Tomioka (2011) compares
+=============================================================================
 
 ``spicymkl_uci.py``, ``spicymkl_scaling.py`` and ``duality_gap.py`` share what is here. Times are CPU times with the
 kernels given; the floor of any method is one pass over all kernels, measured beside it.
@@ -18,7 +18,7 @@ from omkl.regularizers import L21, ElasticNet, Regularizer, SquaredL21
 
 
 class Method(NamedTuple):
-    """A solver, and the loss and the regularizer it is run with."""
+    """Solver with its loss and regularizer."""
 
     solver: Solver
     loss: PointwiseLoss
@@ -40,7 +40,7 @@ METHODS = {
 
 
 def problem_for(name, kernels, y, C, optimum=None):
-    """The problem that a method solves.
+    """Build the problem that a method solves.
 
     Methods that keep kernel weights in the simplex have a regularizer of their own, ``(1/2) (sum_m ||f_m||)^2``; at
     ``Ct = C sum_m ||f_m*||``, with the norms of the block 1-norm's optimum at C, both have the same solution
@@ -64,12 +64,12 @@ def problem_for(name, kernels, y, C, optimum=None):
 
 
 def block_one_optimum(kernels, y, C):
-    """Certificate of the block 1-norm's optimum for the hinge loss, to a relative gap of 1e-4."""
+    """Solve the block 1-norm problem with the hinge loss to a relative gap of 1e-4, and return its certificate."""
     return Spicy().solve(Problem(kernels, y, Hinge(), L21(), C), tol=1e-4).certificate
 
 
 def run(name, problem, tol=1e-2, limit=np.inf):
-    """Solve a problem, and measure it.
+    """Solve a problem and measure the solver.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def run(name, problem, tol=1e-2, limit=np.inf):
 
 
 def seconds_of_a_pass(kernels):
-    """CPU time of one pass over all kernels, the best of five."""
+    """Measure the CPU time of one pass over all kernels, the best of five."""
     vector, seconds = np.ones(kernels.n_samples), []
     for _ in range(5):
         started = time.process_time()

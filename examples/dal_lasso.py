@@ -1,6 +1,6 @@
 """
-DAL against IST and SpaRSA on the lasso and on L1-logistic regression: the DAL slides' medium and large settings
-================================================================================================================
+DAL, IST and SpaRSA on the lasso and on sparse logistic regression
+==================================================================
 
     python examples/dal_lasso.py                                  about a minute
     python examples/dal_lasso.py --large 4096 65536 1000000 --dtype float32 --methods dal sparsa
@@ -22,7 +22,7 @@ import numpy as np
 
 from omkl._components import resolve
 from omkl.batch import DesignProblem, DesignSolver, LinearModel, as_design, certify
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
@@ -33,7 +33,7 @@ BLOCK = 4096
 
 
 def design_and_signal(m, n, condition, dtype, rng):
-    """A design (m, n), and what it predicts from a sparse model, with noise."""
+    """Draw a design (m, n) and noisy targets of a sparse model."""
     A = np.empty((m, n), dtype=dtype, order="F")
     if condition == "badly":
         # V has Gaussian columns, which are nearly orthogonal for n >> m
@@ -48,7 +48,7 @@ def design_and_signal(m, n, condition, dtype, rng):
 
 
 def time_of_ours(name, problem, gap, limit):
-    """CPU seconds, whether the gap was reached, and iterations."""
+    """Return CPU seconds, whether the gap was reached, and the number of iterations."""
     solver = resolve(DesignSolver, name, "method")
     # loads what is compiled
     solver.solve(problem, max_iter=1)
@@ -58,7 +58,7 @@ def time_of_ours(name, problem, gap, limit):
 
 
 def time_of_peer(name, problem, gap, limit):
-    """The same for a peer, at the loosest tolerance that gives the gap; None where it is not installed."""
+    """Return the same for a peer at the loosest tolerance that reaches the gap, or None if it is not installed."""
     A, y, alpha, C = problem.design.matrix, problem.y, problem.alpha, 1 / (problem.alpha * len(problem.y))
     try:
         package = import_module({"scikit-learn": "sklearn.linear_model"}.get(name, name))
@@ -87,7 +87,7 @@ def time_of_peer(name, problem, gap, limit):
 
 
 def compare(setting, m, n, condition, arguments):
-    """One row for each loss and method."""
+    """Return one row for each loss and method."""
     A, signal = design_and_signal(m, n, condition, arguments.dtype, np.random.default_rng(arguments.random_state))
     for loss in (Squared(), Logistic()):
         target = np.sign(signal) if loss.classifies else signal
@@ -105,7 +105,7 @@ def compare(setting, m, n, condition, arguments):
 
 
 def draw(rows, path):
-    """Seconds against columns: the large setting, the squared loss, both conditions."""
+    """Draw seconds against the number of columns in the large setting, squared loss, both conditions."""
     curves = {}
     for row in rows:
         if row["setting"] == "large" and row["loss"] == "squared" and row["reached"]:

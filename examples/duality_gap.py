@@ -1,6 +1,6 @@
 """
-The duality gap and the number of active kernels against time, for a single run of each solver
-==============================================================================================
+Duality gap and number of active kernels against time, for each solver
+======================================================================
 
     python examples/duality_gap.py                          sonar, C = 20, to a gap of 1e-4: about one minute
     python examples/duality_gap.py --data ionosphere --limit 120 --methods spicy-logistic level silp
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from batch_methods import METHODS, problem_for, run, warm_up
 
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, variable_kernels
@@ -26,7 +26,7 @@ GAPS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 
 
 def seconds_to(trace, gap):
-    """CPU time after which the gap stays no larger than this; a dash if it is not reached."""
+    """Return the CPU time after which the gap stays below a level, or a dash."""
     late = [i for i, record in enumerate(trace) if not record["gap"] <= gap]
     after = late[-1] + 1 if late else 0
     return f"{trace[after]['cpu']:.2f}" if after < len(trace) else "-"

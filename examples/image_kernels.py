@@ -1,6 +1,6 @@
 """
-1,760 kernels for telling images apart: feature extraction x spatial subdivision x kernel function
-==================================================================================================
+Select among 1,760 kernels on images
+====================================
 
     python examples/image_kernels.py                   the digits that ship with scikit-learn
     python examples/image_kernels.py --train 400 --C 10 30
@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from omkl import MKLClassifier
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import ChiSquared, Gaussian
 from omkl.reports import plot_curves
@@ -32,7 +32,7 @@ SCALES = np.geomspace(0.1, 10.0, 10)
 
 
 def orientations(images, n_bins=8):
-    """Strength of the gradient in each of ``n_bins`` directions at every pixel: (n, 8, 8, n_bins)."""
+    """Compute the strength of the gradient in ``n_bins`` directions at every pixel: (n, 8, 8, n_bins)."""
     dy, dx = np.gradient(images, axis=(1, 2))
     angle = np.arctan2(dy, dx) % (2 * np.pi)
     bins = (angle * n_bins / (2 * np.pi)).astype(int) % n_bins
@@ -40,13 +40,13 @@ def orientations(images, n_bins=8):
 
 
 def intensities(images, n_bins=5):
-    """Which of ``n_bins`` levels of grey every pixel has: (n, 8, 8, n_bins)."""
+    """Compute indicators of ``n_bins`` gray levels at every pixel: (n, 8, 8, n_bins)."""
     levels = np.minimum((images * n_bins).astype(int), n_bins - 1)
     return (levels[..., None] == np.arange(n_bins)).astype(float)
 
 
 def centers_and_surrounds(images):
-    """How much brighter, and how much darker, every pixel is than its surroundings: (n, 8, 8, 2)."""
+    """Compute how much brighter or darker every pixel is than its surroundings: (n, 8, 8, 2)."""
     contrast = images - ndimage.gaussian_filter(images, sigma=(0, 1.5, 1.5))
     return np.stack([np.maximum(contrast, 0.0), np.maximum(-contrast, 0.0)], axis=-1)
 
@@ -60,7 +60,7 @@ FEATURES = {
 
 
 def descriptions(images):
-    """Every description by name: histograms of a feature over a part of the image, (n, d) each."""
+    """Compute all descriptions by name: histograms of a feature over a part of the image, (n, d) each."""
     found = {}
     for name, feature in FEATURES.items():
         pixels = feature(images)
@@ -77,7 +77,7 @@ def descriptions(images):
 
 
 def kernels_on(views, train):
-    """Ten Gaussian and ten chi-squared kernels on each description; scales are multiples of its own."""
+    """Return ten Gaussian and ten chi-squared kernels on each description, with scales relative to the data."""
     kernels, first = {}, 0
     for name, view in views.items():
         on = slice(first, first + view.shape[1])

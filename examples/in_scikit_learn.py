@@ -1,6 +1,6 @@
 """
-omkl's estimators inside scikit-learn: pipelines, columns of many kinds, searches, calibration, importance, kernels
-===================================================================================================================
+omkl inside scikit-learn: pipelines, searches, calibration, importances, learned kernels
+========================================================================================
 
     python examples/in_scikit_learn.py                         a few seconds, nothing to download
 
@@ -24,7 +24,7 @@ from omkl.data import stream_frames
 
 
 def customers(n: int = 300) -> tuple[pd.DataFrame, np.ndarray]:
-    """A table with numbers, categories and dates, and who came back."""
+    """Return a table with numbers, categories and dates, and whether each customer came back."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
@@ -39,21 +39,21 @@ def customers(n: int = 300) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def columns_of_many_kinds() -> float:
-    """Numbers are scaled and categories encoded by a ColumnTransformer; the accuracy of five folds."""
+    """Scale numbers and encode categories by a ColumnTransformer; return the accuracy of five folds."""
     X, y = customers()
     columns = ColumnTransformer([("numbers", StandardScaler(), ["age", "spent"]), ("city", OneHotEncoder(), ["city"])])
     return float(cross_val_score(make_pipeline(columns, omkl.MKLClassifier(C=10.0)), X, y).mean())
 
 
 def a_table_as_it_is() -> float:
-    """The online classifier takes categories and dates itself, as rows that are dicts; its accuracy on a third."""
+    """Give rows as dicts to the online classifier, which takes categories and dates; return its test accuracy."""
     X, y = customers(600)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=200, random_state=0)
     return float(omkl.OnlineMKLClassifier(random_state=0).fit(X_train, y_train).score(X_test, y_test))
 
 
 def a_grid_search() -> dict:
-    """C and the regularizer by five folds; :class:`omkl.MKLClassifierCV` chooses C faster, along warm-started paths."""
+    """Choose C and the regularizer by five folds. (:class:`omkl.MKLClassifierCV` chooses C faster.)"""
     X, y = load_iris(return_X_y=True)
     pipeline = make_pipeline(StandardScaler(), omkl.MKLClassifier(["linear", "gaussian"]))
     grid = {"mklclassifier__C": [0.1, 1.0, 10.0], "mklclassifier__regularizer": ["block1", "uniform"]}
@@ -61,7 +61,7 @@ def a_grid_search() -> dict:
 
 
 def probabilities_of_a_hinge() -> tuple[float, float]:
-    """The hinge has no probabilities: CalibratedClassifierCV learns some. Brier scores, beside the logistic loss."""
+    """Calibrate the hinge loss by CalibratedClassifierCV; return Brier scores of it and of the logistic loss."""
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)[:200]
     y = y[:200]
@@ -74,7 +74,7 @@ def probabilities_of_a_hinge() -> tuple[float, float]:
 
 
 def what_matters() -> dict[str, float]:
-    """How much accuracy is lost where a column is shuffled, beside the weight of the kernel on it."""
+    """Return permutation importances of columns, and the weights of the kernels on them."""
     X, y = load_iris(return_X_y=True, as_frame=True)
     model = omkl.MKLClassifier({name: f"gaussian:on={i}:{i + 1}" for i, name in enumerate(X.columns)}).fit(X, y)
     lost = permutation_importance(model, X, y, n_repeats=5, random_state=0).importances_mean
@@ -82,7 +82,7 @@ def what_matters() -> dict[str, float]:
 
 
 def the_learned_kernel_elsewhere() -> tuple[float, float]:
-    """The combined kernel in an SVC: as a function, and as a Gram matrix that a pipeline hands on."""
+    """Use the learned kernel in an SVC, as a function and as a Gram matrix from a pipeline."""
     X, y = load_breast_cancer(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(StandardScaler().fit_transform(X), y, random_state=0)
     kernels = ["linear", "gaussian:sigma2=5", "gaussian:sigma2=50"]
@@ -93,7 +93,7 @@ def the_learned_kernel_elsewhere() -> tuple[float, float]:
 
 
 def several_outputs() -> tuple[tuple, tuple]:
-    """Targets, or labels, that are learned together share their kernels; shapes of what is predicted."""
+    """Learn several targets or labels with shared kernel weights; return the shapes of predictions."""
     X, y = load_linnerud(return_X_y=True)
     targets = omkl.MKLRegressor(C=10.0).fit(StandardScaler().fit_transform(X), y).predict(X)
     X, y = make_multilabel_classification(100, random_state=0)
@@ -102,7 +102,7 @@ def several_outputs() -> tuple[tuple, tuple]:
 
 
 def frames_that_come_in_parts() -> float:
-    """A table that comes in parts, as ``pandas.read_csv(file, chunksize=...)`` gives it, in one pass."""
+    """Learn in one pass from the parts of a table, as ``pandas.read_csv(file, chunksize=...)`` gives them."""
     X, y = customers(1000)
     X["came back"] = y
     parts = [X[low : low + 100] for low in range(0, 800, 100)]
@@ -117,7 +117,7 @@ STORIES = (
 
 
 def main() -> dict:
-    """Tell all stories."""
+    """Run all examples."""
     found = {story.__name__: story() for story in STORIES}
     for name, result in found.items():
         print(f"{name.replace('_', ' ')}: {result}")

@@ -1,6 +1,6 @@
 """
-Views of handwritten letters: gradient-orientation histograms of size-normalised images
-=======================================================================================
+Shared code: gradient histograms of handwritten letters
+=======================================================
 
 ``letter_views(words)`` turns words, arrays (n, 128) of 16 x 8 pixels, into lists of dicts whose entries are vectors of
 length 1, one a view, as :class:`omkl.SequenceLabeler` reads them:
@@ -27,7 +27,7 @@ NEIGHBOUR_WEIGHT = 0.3
 
 
 def letter_views(words, batch=100):
-    """The words as lists of dicts of views; ``batch`` words are worked on at a time."""
+    """Return the words as lists of dicts of views, computed for ``batch`` words at a time."""
     tokens = []
     for first in range(0, len(words), batch):
         part = words[first : first + batch]
@@ -50,14 +50,14 @@ def letter_views(words, batch=100):
 
 
 def as_is(ink):
-    """Smooth images on the grid, neither moved nor resized."""
+    """Smooth images on the grid without moving or resizing them."""
     down = _bell(GRID_Y[:, None] + (ROWS - 1) / 2 - np.arange(ROWS), SMOOTHING)
     across = _bell(GRID_X[:, None] + (COLUMNS - 1) / 2 - np.arange(COLUMNS), SMOOTHING)
     return down @ ink @ across.T
 
 
 def normalized(ink, keep=0.5, shear=0.0):
-    """Smooth images on the grid around their centres of mass, resized by their second moments.
+    """Smooth images on the grid around their centers of mass, resized by their second moments.
 
     ``keep`` is the part of the differences in size, on a log scale, that stays; ``shear`` the part of the slant that
     is taken away.
@@ -79,7 +79,7 @@ def normalized(ink, keep=0.5, shear=0.0):
 
 
 def gradient_planes(smooth):
-    """Strength of the gradient by direction, shared between the two nearest directions."""
+    """Compute the strength of the gradient by direction, split between the two nearest directions."""
     slope_y, slope_x = np.gradient(smooth, axis=(1, 2))
     strength = np.hypot(slope_y, slope_x)
     angle = np.arctan2(slope_y, slope_x) * np.float32(DIRECTIONS / (2 * np.pi))
@@ -88,7 +88,7 @@ def gradient_planes(smooth):
 
 
 def histograms(planes, cells=(6, 4), width=(1.5, 1.2)):
-    """Strengths summed around a grid of cells, compressed, and scaled to length 1: (n, directions x cells)."""
+    """Sum strengths around a grid of cells, compress them, and scale to length 1: (n, directions x cells)."""
     down, across = _pooling(GRID_Y, ROWS, cells[0], width[0]), _pooling(GRID_X, COLUMNS, cells[1], width[1])
     sums = np.concatenate([(down @ plane @ across.T).reshape(len(plane), -1) for plane in planes], axis=1)
     compressed = sums**0.4

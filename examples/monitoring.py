@@ -1,6 +1,6 @@
 """
-Follow training in TensorBoard or MLflow: a callback is a function of the trainer and a record
-==============================================================================================
+Follow training in TensorBoard or MLflow
+========================================
 
     pip install tensorboardX tensorboard
     python examples/monitoring.py runs && tensorboard --logdir runs
@@ -19,7 +19,7 @@ from omkl.online import CSVLog, Every
 
 
 def to_tensorboard(folder):
-    """A callback that writes every number of a record to TensorBoard, groups together under "weight" and "norm"."""
+    """Return a callback that writes every number of a record to TensorBoard."""
     from tensorboardX import SummaryWriter
 
     writer = SummaryWriter(folder)
@@ -33,7 +33,7 @@ def to_tensorboard(folder):
 
 
 def to_mlflow(trainer, record):
-    """A callback that writes every number of a record to the MLflow run that is active."""
+    """Write every number of a record to the active MLflow run."""
     import mlflow
 
     # names of metrics have no colons there
@@ -41,7 +41,7 @@ def to_mlflow(trainer, record):
 
 
 def main(folder="runs"):
-    """Train on digits for one pass, and tell of it after every 200 of them."""
+    """Train on digits for one pass, and write a record after every 200 examples."""
     X, y = load_digits(return_X_y=True)
     follow = Every(200, to_tensorboard(folder), CSVLog(f"{folder}/history.csv"))
     classifier = omkl.OnlineMKLClassifier(epochs=1, callbacks=[follow], random_state=0).fit(X / 16, y)

@@ -1,6 +1,6 @@
 """
-Handwritten words by chains of first and second order, in both protocols: one fold to train, or nine
-====================================================================================================
+Handwritten words with chains of first and second order
+=======================================================
 
     python examples/ocr_orders.py                        all ten folds: about half an hour
     python examples/ocr_orders.py --folds 0 1 2          some folds
@@ -27,7 +27,7 @@ from letter_views import letter_views
 from tqdm import tqdm
 
 from omkl import SequenceLabeler
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import read_ocr
 
 THREE = ["linear", "quadratic", "gaussian:sigma2=5"]
@@ -48,13 +48,13 @@ ROWS = {
 
 
 def part_of(data, X, inside):
-    """Words and letters of some folds."""
+    """Return the words and letters of some folds."""
     rows = [i for i in range(len(data)) if data.folds[i] in inside]
     return [X[i] for i in rows], [data.letters[i] for i in rows]
 
 
 def run(data, X, kernels, fold, protocol, order, epochs):
-    """Accuracy in percent, and CPU seconds of training."""
+    """Return accuracy in percent and CPU seconds of training."""
     alone, others = {fold}, set(range(10)) - {fold}
     train, test = (alone, others) if protocol == "small" else (others, alone)
     started = time.process_time()

@@ -21,7 +21,7 @@ from sklearn.preprocessing import scale
 
 from omkl import OnlineMKLClassifier
 from omkl.batch import Problem, Spicy
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import Gaussian, Linear, PackedStack
 from omkl.losses import Hinge
@@ -40,24 +40,24 @@ RATES = {
 
 
 class Suboptimality:
-    """Callback that keeps, after every pass, how far the model lies above the optimum of the summed objective."""
+    """Callback that records the distance of the objective from its optimum after every pass."""
 
     def __init__(self, optimum):
         self.optimum = optimum
         self.values = []
 
     def on_start(self, trainer, source):
-        """Remember what the objective is over."""
+        """Remember the examples of the objective."""
         self.examples = source.examples
 
     def __call__(self, trainer, record):
-        """Evaluate the model as it is now."""
+        """Evaluate the current model."""
         objective = trainer.mean_loss(self.examples) + trainer.current_lambda * trainer.penalty()
         self.values.append(len(self.examples) * objective / self.optimum - 1.0)
 
 
 def first_below(values, level):
-    """Passes until the suboptimality stays below a level; a dash if it does not."""
+    """Return the number of passes until the distance stays below a level, or a dash."""
     late = np.flatnonzero(np.asarray(values) > level)
     passes = late[-1] + 2 if len(late) else 1
     return passes if passes <= len(values) else "-"

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from omkl import DependencyParser
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import data_home, read_treebank
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
@@ -40,7 +40,7 @@ PEERS = (
 
 
 def best_templates(templates, keep, train, epochs):
-    """The templates that dual averaging finds most useful."""
+    """Return the templates that dual averaging ranks first."""
     mkl = DependencyParser(templates, method="rda", epochs=epochs, labeled=False, random_state=0).fit(train)
     return mkl.templates_.keep(mkl.ranking()[:keep])
 

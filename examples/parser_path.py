@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 
 from omkl import DependencyParser
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
 from omkl.reports import plot_curves

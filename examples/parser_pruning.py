@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from omkl import DependencyParser
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
 from omkl.reports import plot_curves
@@ -37,7 +37,7 @@ def accuracy(parser, test):
 
 
 def rankings(train, test, seed, epochs, C):
-    """Rankings of the templates, and what the parsers that made them reach."""
+    """Return rankings of the templates, and the scores of the parsers that made them."""
     svm = trained(train, seed, epochs, regularizer="l2")
     mkl = trained(train, seed, epochs, method="rda", C=C)
     shuffled = np.random.default_rng(seed).permutation(svm.templates_.names).tolist()

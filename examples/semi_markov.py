@@ -13,7 +13,7 @@ LONGEST, LABELS, COLUMNS = 4, 2, 3  # labels 0 and 1; columns of a token: two th
 
 
 class SemiMarkov(PartStructure):
-    """Rows ``(stop, length, label)``. Row ``t * LONGEST + l`` of the potentials: l + 1 tokens, the last of them t."""
+    """Segmentations: rows ``(stop, length, label)``; potential ``t * LONGEST + l`` is of l + 1 tokens up to t."""
 
     def zeros(self, size):
         return UnaryPotentials(np.zeros((size, LABELS)))
@@ -38,20 +38,20 @@ class SemiMarkov(PartStructure):
         return found
 
     def cost_potentials(self, gold):
-        """The number of tokens of a segment that have another label."""
+        """Count the tokens of each segment whose gold label differs."""
         wrong = np.repeat(gold[:, 2], gold[:, 1])[:, None] != np.arange(LABELS)
         return UnaryPotentials(segment_sums(np.vstack([np.zeros(LABELS), np.cumsum(wrong, axis=0)])))
 
 
 def segment_sums(cumulated):
-    """Sums over all segments, from sums over the tokens before each."""
+    """Compute sums over all segments from cumulative sums over tokens."""
     stops = np.repeat(np.arange(1, len(cumulated)), LONGEST)
     starts = np.maximum(stops - 1 - np.tile(np.arange(LONGEST), len(cumulated) - 1), 0)
     return cumulated[stops] - cumulated[starts]
 
 
 def encode(sentence):
-    """All segments of a sentence, an array (n, COLUMNS), as the groups take them."""
+    """Encode all segments of a sentence as an array (n, COLUMNS)."""
     before = np.vstack([np.zeros(COLUMNS), np.cumsum(sentence, axis=0)])
     features = np.hstack([segment_sums(before), np.tile(np.eye(LONGEST), (len(sentence), 1))])
     ids = np.tile(np.arange(features.shape[1], dtype=np.int32), len(features))
@@ -60,7 +60,7 @@ def encode(sentence):
 
 
 def sentences(n, rng):
-    """Segments of label 0 have one or two tokens, those of label 1 three or four."""
+    """Draw sentences whose segments of label 0 have one or two tokens, those of label 1 three or four."""
     X, y = [], []
     for _ in range(n):
         labels = rng.integers(0, LABELS, rng.integers(2, 6))
@@ -72,7 +72,7 @@ def sentences(n, rng):
 
 
 def segmenter(**options):
-    """An untrained segmenter with three groups of features."""
+    """Return an untrained segmenter with three groups of features."""
     bank = ExplicitBank(["tokens", "noise", "length"], [0, 0, 1, 2, 2, 2, 2], LABELS, averaging=True)
     return StructuredPredictor(SemiMarkov(), [bank], random_state=0, **options)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from batch_methods import METHODS, problem_for, run, seconds_of_a_pass, warm_up
 
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, random_subset_gaussians
@@ -32,7 +32,7 @@ KERNELS, SAMPLES = (50, 200, 500, 1000, 3000, 6000), (500, 1000, 2000, 3000)
 
 
 def build(data, n_samples, n_kernels, seed):
-    """Packed kernels on a random training set, its labels, and the CPU time that building the kernels took."""
+    """Return packed kernels on a random training set, its labels, and the CPU time of building the kernels."""
     X, _, y, _ = standardized_split(*read_uci(data), n_samples, random_state=seed)
     kernels = list(random_subset_gaussians(n_kernels, X.shape[1], random_state=seed))
     started = time.process_time()
@@ -41,7 +41,7 @@ def build(data, n_samples, n_kernels, seed):
 
 
 def measure(data, sizes, arguments):
-    """A row for each size (samples, kernels), split and method."""
+    """Return one row for each size (samples, kernels), split and method."""
     for n_samples, n_kernels in sizes:
         for seed in range(arguments.repetitions):
             stack, y, building = build(data, n_samples, n_kernels, seed)
@@ -53,7 +53,7 @@ def measure(data, sizes, arguments):
 
 
 def peak_memory(data, n_samples, n_kernels, method, C):
-    """The most memory that arrays took while kernels were built, and while a problem was solved, over the kernels'."""
+    """Return peak memory of building the kernels and of solving, divided by the size of the kernels."""
     tracemalloc.start()
     stack, y, _ = build(data, n_samples, n_kernels, 0)
     building = tracemalloc.get_traced_memory()[1]
@@ -65,12 +65,12 @@ def peak_memory(data, n_samples, n_kernels, method, C):
 
 
 def exponent(sizes, times):
-    """The power of the size that the times grow with, by least squares in the logarithms."""
+    """Fit the exponent of growth of times with size, by least squares of logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0]) if len(sizes) > 1 else float("nan")
 
 
 def report(rows, size, methods):
-    """Medians, quartiles and exponents of the rows of one data set, by method; and a table of them."""
+    """Return medians, quartiles and exponents of one data set by method, and a table of them."""
     sizes = sorted({row[size] for row in rows})
     quartiles, cells = {}, []
     for name in methods:

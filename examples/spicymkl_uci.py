@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from batch_methods import METHODS, block_one_optimum, problem_for, run, seconds_of_a_pass, warm_up
 
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, variable_kernels
@@ -51,7 +51,7 @@ TABLE_4_CS = (200.0, 20.0, 2.0)
 
 
 def measure(data, seed, Cs, methods, tol, limit):
-    """A row for each C and method on one split."""
+    """Return one row for each C and method on one split."""
     X, X_test, y, y_test = standardized_split(*read_uci(data), 0.8, random_state=seed)
     y = y.astype(float)
     fitted = [kernel.fit(X) for kernel in variable_kernels(X.shape[1])]
@@ -74,7 +74,7 @@ def measure(data, seed, Cs, methods, tol, limit):
 
 
 def summary(rows, key, digits):
-    """Mean and standard deviation as text; a dash where there is no such number."""
+    """Format mean and standard deviation, or a dash."""
     values = [row[key] for row in rows]
     if None in values:
         return "-"
@@ -83,13 +83,13 @@ def summary(rows, key, digits):
 
 
 def papers(data, method, C):
-    """Outer iterations in the paper."""
+    """Return the outer iterations reported in the paper."""
     known = TABLE_4.get(data, {}).get(method)
     return known[TABLE_4_CS.index(C)] if known and C in TABLE_4_CS else "-"
 
 
 def report(data, Cs, methods, rows):
-    """Lines of the table of one data set."""
+    """Return the lines of the table of one data set."""
     cells = []
     for C, name in product(Cs, methods):
         own = [row for row in rows if (row["data"], row["C"], row["method"]) == (data, C, name)]
@@ -103,7 +103,7 @@ def report(data, Cs, methods, rows):
 
 
 def draw(rows, sets, Cs, methods, path):
-    """Figure 3: a column for each data set; time, accuracy and active kernels against C."""
+    """Draw Figure 3: time, accuracy and active kernels against C, one column for each data set."""
     panels = []
     for key, label, log in (
         ("cpu", "CPU time, s", "xy"),

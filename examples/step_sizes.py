@@ -15,7 +15,7 @@ import argparse
 import numpy as np
 
 from omkl import SequenceLabeler
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import read_ocr
 
 KERNELS = {"quadratic": ["quadratic"], "MKL": ["linear", "quadratic", "gaussian:sigma2=5"]}
@@ -26,7 +26,7 @@ AVERAGES = (None, "uniform", "uniform:start=7000", "quadratic", "polynomial:powe
 
 
 class Objective:
-    """Callback that keeps the objective of the model, evaluated on all examples, after the last epoch."""
+    """Callback that keeps the objective on all examples after the last epoch."""
 
     def on_start(self, trainer, source):
         self.examples = source.examples
@@ -36,14 +36,14 @@ class Objective:
 
 
 def accuracy(data, train_fold, kernels, **settings):
-    """Test accuracy in percent after 20 epochs on one fold."""
+    """Return test accuracy in percent after 20 epochs on one fold."""
     others = [fold for fold in range(10) if fold != train_fold]
     labeler = SequenceLabeler(kernels, random_state=train_fold, verbose=False, **settings)
     return 100 * labeler.fit(*data.of_folds(train_fold)).score(*data.of_folds(others))
 
 
 def papers_choice(data, fold, kernels, C):
-    """The step size that the paper's rule picks."""
+    """Return the step size by the paper's rule."""
     objectives = {}
     for eta0 in PAPERS_GRID:
         objective = Objective()

@@ -1,6 +1,6 @@
 """
-A stream that drifts: the kernel that tells the classes apart changes half-way, and the model follows
-=====================================================================================================
+A stream that drifts: ten million examples whose informative kernel changes half-way
+====================================================================================
 
     python examples/stream_mkl.py                          ten million examples, most of an hour
     python examples/stream_mkl.py --examples 200000        a look at the same in a minute
@@ -25,9 +25,7 @@ past: after 20, 80 and 320 thousand examples before the drift, five to six thous
 a thousand got less than 20% wrong.
 
 On a budget, projection follows the drift as well: with 100 thousand examples and 150 support vectors the three models
-end at 6.1%, 6.7% and 7.1%. Removal, which is faster, follows only with rates that stay constant, and not as closely: by
-norms, ``--budget 1000 --maintenance removal`` gets 19% wrong throughout, and 50% after the drift where rates settle, as
-the support vectors of a time of high rates are never the smallest.
+end at 6.1%, 6.7% and 7.1%.
 
 The figure shows the kernel weights over time (the "geometry that evolves over time" of Martins et al. 2011) and the
 progressive error, with the best error that there is.
@@ -39,7 +37,7 @@ import resource
 import numpy as np
 
 from omkl import OnlineMKLClassifier
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import Block, Stream
 from omkl.online import ProgressiveValidation
 from omkl.reports import plot_panels
@@ -60,7 +58,7 @@ MODELS = {
 
 
 def drifting_stream(n_examples, seed=0):
-    """Blocks of a stream whose label follows another vector from the middle on; the same in every pass."""
+    """Yield blocks of a stream whose label depends on another vector from the middle on."""
 
     def blocks():
         for low in range(0, n_examples, BLOCK):
@@ -75,12 +73,12 @@ def drifting_stream(n_examples, seed=0):
 
 
 def peak_megabytes():
-    """The most memory that the process has had."""
+    """Return the peak memory of the process in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
 class Memory:
-    """Callback: the peak memory of the process after the first hundred thousand examples."""
+    """Callback that records peak memory after the first hundred thousand examples."""
 
     early = None
 
@@ -90,9 +88,9 @@ class Memory:
 
 
 def learn(name, stream, arguments):
-    """Train one model on the stream; returns what it came to, record by record."""
+    """Train one model on the stream and return its records."""
     memory, meter = Memory(), ProgressiveValidation(every=max(1, arguments.examples // 200))
-    bounded = {"kernels": KERNELS, "budget": arguments.budget, "budget_maintenance": arguments.maintenance}
+    bounded = {"kernels": KERNELS, "budget": arguments.budget}
     if arguments.budget is None:
         bounded = {"kernels": {name: f"{kernel},features={FEATURES}" for name, kernel in KERNELS.items()}}
     model = OnlineMKLClassifier(
@@ -117,9 +115,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--examples", type=int, default=10_000_000)
     parser.add_argument("--budget", type=int, metavar="B", help="hold kernels by B support vectors")
-    parser.add_argument(
-        "--maintenance", choices=["projection", "removal"], default="projection", help="what makes room for one more"
-    )
     parser.add_argument("--json", metavar="FILE", default="stream_mkl.json")
     parser.add_argument("--plot", metavar="FILE", default="stream_mkl.png")
     parser.add_argument("--checkpoint", metavar="DIR", help="keep checkpoints here, and go on from them")

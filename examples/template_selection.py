@@ -1,6 +1,6 @@
 """
-Which feature templates does a part-of-speech tagger need? MKL over the templates says, and drops the others
-============================================================================================================
+Select the feature templates of a part-of-speech tagger
+=======================================================
 
     python examples/template_selection.py                       English treebank below OMKL_DATA: about a minute
     python examples/template_selection.py TRAIN.conllu TEST.conllu
@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 
 from omkl import SequenceLabeler
-from omkl.cli.common import bar_chart, table, write_json
+from omkl.cli.console import bar_chart, table, write_json
 from omkl.data import data_home, read_sequences
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
@@ -22,7 +22,7 @@ CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 def only(X, templates):
-    """The tokens with these templates only."""
+    """Keep only these templates of the tokens."""
     return [[{key: token[key] for key in templates} for token in x] for x in X]
 
 
@@ -31,7 +31,7 @@ def train(X, y, regularizer, epochs, **settings):
 
 
 def accuracy(model, X, y):
-    """Token accuracy in percent; tags that training has not seen count as mistakes."""
+    """Return token accuracy in percent; unknown tags count as mistakes."""
     pairs = [(p, g) for predicted, gold in zip(model.predict(X), y) for p, g in zip(predicted, gold)]
     return 100 * np.mean([p == g for p, g in pairs])
 

@@ -1,6 +1,6 @@
 """
-Which feature templates earn their place? A parser's templates among 100 useless ones, a tagger's among seven
-=============================================================================================================
+Templates of parsers and taggers among uninformative ones
+=========================================================
 
     python examples/templates.py                               English treebank below OMKL_DATA: about an hour
     python examples/templates.py --sentences 100 --seeds 0     a minute or two
@@ -55,7 +55,7 @@ from pathlib import Path
 import numpy as np
 
 from omkl import DependencyParser, SequenceLabeler
-from omkl.cli.common import table
+from omkl.cli.console import table
 from omkl.data import Sentence, Treebank, data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
 from omkl.features import token_features
@@ -81,7 +81,7 @@ TAGGERS = {
 
 
 def useless_values(treebank, seed):
-    """For each sentence, a dict of the useless columns for each word."""
+    """Return a dict of uninformative values for each word of each sentence."""
     rng = np.random.default_rng(seed)
     place, found = 0, []
     for number, sentence in enumerate(treebank):
@@ -96,12 +96,12 @@ def useless_values(treebank, seed):
 
 
 def _hashed(text):
-    """64 bits; a checksum would not do, those of neighbours are alike."""
+    """Hash to 64 bits. (Checksums of neighboring inputs would be similar.)"""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def with_useless_columns(treebank, seed):
-    """The treebank with these columns as morphology, beside a word's own, the whole of which is ``Whole``."""
+    """Add the uninformative columns to the morphology of a treebank, whose own value becomes ``Whole``."""
     sentences = []
     for s, columns in zip(treebank, useless_values(treebank, seed)):
         beside = ["|".join(f"{name}={value}" for name, value in own.items()) for own in columns]
@@ -111,7 +111,7 @@ def with_useless_columns(treebank, seed):
 
 
 def useful_templates(name, treebank):
-    """Templates by the name of their set, those of morphology only where the treebank has it."""
+    """Return useful templates by the name of their set; those of morphology only if the treebank has it."""
     templates = TemplateSet.resolve(name)
     kept = [t for t in templates if treebank.feats.any() or not any(f == "feats" or f[0].isupper() for f in t.fields)]
     return [re.sub(r"\.feats\b", ".Whole", template.atoms) for template in kept]
@@ -121,7 +121,7 @@ def useful_templates(name, treebank):
 
 
 class Runs:
-    """Parsers on one choice of sentences, and what they make of the test part."""
+    """Train parsers on one sample of sentences, and evaluate them on the test part."""
 
     def __init__(self, train, test, useful, useless, seed, epochs):
         self.train, self.test = train, test
@@ -130,7 +130,7 @@ class Runs:
         self.rows = []
 
     def fit(self, name, templates, **settings):
-        """Train a parser on some templates; what it reaches becomes a row."""
+        """Train a parser on some templates and add a row of its scores."""
         parser = DependencyParser(TemplateSet(templates), **settings, **self.settings)
         return self.fit_anew(name, parser)
 
@@ -150,7 +150,7 @@ class Runs:
 
 
 def parsers(runs, keep, **of_mkl):
-    """Rows for all methods; ``of_mkl`` are parameters of those that are MKL."""
+    """Return rows for all methods; ``of_mkl`` are parameters of the MKL methods."""
     everything = [*runs.useful, *runs.useless]
     runs.fit("l2", everything, regularizer="l2")
     by_norms = runs.fit("mkl by norms", everything, weighting="norms", **of_mkl)
@@ -167,7 +167,7 @@ def parsers(runs, keep, **of_mkl):
 
 
 def tagged(treebank, n_keys, seed):
-    """Words as features, with so many useless keys, and their tags."""
+    """Return words as dicts of features with uninformative keys, and their tags."""
     X = [token_features(sentence.forms) for sentence in treebank]
     for words, columns in zip(X, useless_values(treebank, seed)):
         for word, own in zip(words, columns):
@@ -176,7 +176,7 @@ def tagged(treebank, n_keys, seed):
 
 
 def taggers(train, test, seed):
-    """Rows of taggers without and with the useless keys."""
+    """Return rows of taggers with and without the uninformative keys."""
     rows = []
     for n_keys, (name, settings) in product((0, N_JUNK_KEYS), TAGGERS.items()):
         (X, y), (X_test, y_test) = (
@@ -199,7 +199,7 @@ def taggers(train, test, seed):
 
 
 def measure(train, test, arguments):
-    """A row for each method, number of sentences and seed."""
+    """Return one row for each method, number of sentences and seed."""
     rows = []
     templates = useful_templates(arguments.templates, train)
     junk = JUNK_TEMPLATES[: arguments.junk]
@@ -220,7 +220,7 @@ def measure(train, test, arguments):
 
 
 def summary(rows):
-    """``(mean, standard error)`` of every figure, by method and number of sentences."""
+    """Return ``(mean, standard error)`` of every figure, by method and number of sentences."""
     found = defaultdict(list)
     for row in rows:
         found[row["method"], row["sentences"]].append([row[figure] for figure in FIGURES])
@@ -234,7 +234,7 @@ def summary(rows):
 
 
 def report(found, sizes):
-    """Lines of the table: score, then useless and useful templates alive and the weight of the useless ones."""
+    """Return the lines of the table: score, active templates, and the weight of the uninformative ones."""
     cells = []
     for name in dict.fromkeys(method for method, _ in found):
         cells.append([name])
@@ -245,7 +245,7 @@ def report(found, sizes):
 
 
 def draw(found, sizes, path):
-    """What parsers reach, and how many useless templates are alive, against the number of sentences."""
+    """Draw scores and the number of active uninformative templates against the number of sentences."""
     names = [name for name in dict.fromkeys(method for method, _ in found) if "tagger" not in name]
     panels = [
         {"curves": {name: (sizes, [found[name, size][k, 0] for size in sizes]) for name in names},

@@ -1,6 +1,6 @@
 """
-Handwritten words read with three kernels on the pixels, and with eight useless ones on random bits beside them
-===============================================================================================================
+Three kernels on pixels, with and without eight uninformative kernels
+=====================================================================
 
     python examples/useless_kernels.py               folds 0 to 2
     python examples/useless_kernels.py --folds 0     one fold, about a minute
@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from omkl import SequenceLabeler
-from omkl.cli.common import table, write_json
+from omkl.cli.console import table, write_json
 from omkl.data import read_ocr
 
 WEIGHTINGS = ("norms", "out-of-sample")
@@ -37,7 +37,7 @@ N_PIXELS, N_USELESS = 128, 8
 
 
 def with_random_bits(words, seed):
-    """The words' images, with random bits for every useless kernel beside the pixels."""
+    """Add random bits for every uninformative kernel to the pixels of the words."""
     rng = np.random.default_rng(seed)
     return [np.hstack([w, rng.random((len(w), N_USELESS * N_PIXELS)) < 0.3]).astype(np.int8) for w in words]
 
@@ -47,7 +47,7 @@ def blocks(first, last):
 
 
 def run(words, images, fold, weighting):
-    """Accuracy without and with the useless kernels, weight of the three with them, CPU seconds without and with."""
+    """Return accuracy and CPU seconds with and without the uninformative kernels, and the weight of the three."""
     train, test = words.folds == fold, np.isin(words.folds, [(fold + 1) % 10, (fold + 2) % 10])
     X, y, X_test, y_test = (
         [part[i] for i in np.flatnonzero(chosen)] for chosen in (train, test) for part in (images, words.letters)

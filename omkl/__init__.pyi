@@ -1,7 +1,6 @@
 from . import (
     batch,
     data,
-    estimators,
     exceptions,
     features,
     groups,
@@ -12,39 +11,33 @@ from . import (
     reports,
     structures,
 )
-from .estimators import (
-    Annotator,
-    DependencyParser,
-    GroupLasso,
-    GroupLassoCV,
-    LearnedFeatures,
-    MKLClassifier,
-    MKLClassifierCV,
-    MKLRegressor,
-    MKLRegressorCV,
-    OneClassMKL,
-    OnlineMKLClassifier,
-    OnlineMKLRegressor,
-    SequenceLabeler,
-    SparseLogisticRegression,
-    SparseLogisticRegressionCV,
-    StructuredPredictor,
-    load,
-)
+from .annotation.annotator import Annotator
+from .estimators.explanations import Explanation
+from .estimators.persistence import load
+from .estimators.structured import StructuredPredictor
+from .linear.cross_validation import GroupLassoCV, SparseLogisticRegressionCV
+from .linear.group_lasso import GroupLasso
+from .linear.logistic import SparseLogisticRegression
+from .mkl.batch import MKLClassifier, MKLRegressor
+from .mkl.cross_validation import MKLClassifierCV, MKLRegressorCV
+from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
+from .parsing.evaluation import evaluate_treebanks
+from .parsing.parser import DependencyParser
+from .sequences.evaluation import evaluate_labels
+from .sequences.labeler import SequenceLabeler
 
 __version__: str
 
 __all__ = [
     "Annotator",
     "DependencyParser",
+    "Explanation",
     "GroupLasso",
     "GroupLassoCV",
-    "LearnedFeatures",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLRegressor",
     "MKLRegressorCV",
-    "OneClassMKL",
     "OnlineMKLClassifier",
     "OnlineMKLRegressor",
     "SequenceLabeler",
@@ -53,7 +46,8 @@ __all__ = [
     "StructuredPredictor",
     "batch",
     "data",
-    "estimators",
+    "evaluate_labels",
+    "evaluate_treebanks",
     "exceptions",
     "features",
     "groups",

@@ -1,12 +1,11 @@
-"""A bounded cache that forgets what was used least recently: the one cache of the package."""
+"""A bounded cache that forgets the least recently used entries."""
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 
 class RecentlyUsed:
-    """Indices ``0 .. capacity - 1`` for entries that are known by keys; the least recently used ones are replaced.
-
-    It does not hold the entries: the owner does, in a list or as the rows of an array.
+    """Indices ``0 .. capacity - 1`` of entries that are known by keys. The owner holds the entries themselves.
 
     Parameters
     ----------
@@ -26,29 +25,28 @@ class RecentlyUsed:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = int(capacity)
-        # in the order of their last use, the oldest first
+        # the least recently used first
         self._index_of: dict[Hashable, int] = {}
-        self._free: list[int] = []
+        self._free = list(range(self.capacity))[::-1]
 
     def __len__(self) -> int:
-        """Number of entries in use."""
         return len(self._index_of)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._index_of
 
     def indices(
-        self, keys: Sequence[Hashable], fill: Callable[[list[Hashable], list[int]], None] | None = None
+        self, keys: Sequence[Hashable], fill: Callable[[list[Any], list[int]], None] | None = None
     ) -> list[int]:
-        """The place of each key, and a note that they are used now.
+        """Return the index of each key, and count the keys as used now.
 
         Parameters
         ----------
         keys : sequence
             At most ``capacity`` different ones.
         fill : callable, optional
-            ``fill(keys, indices)`` computes the missing entries; may be left out where none is missing. If it raises,
-            nothing has changed.
+            ``fill(keys, indices)`` computes the missing entries; may be left out where none is missing. The missing
+            keys stay unknown if it raises.
 
         Returns
         -------
@@ -57,16 +55,11 @@ class RecentlyUsed:
         known = {key: self._index_of.pop(key) for key in dict.fromkeys(keys) if key in self._index_of}
         self._index_of.update(known)
         missing = [key for key in dict.fromkeys(keys) if key not in known]
-        if missing:
-            self._fill(missing, fill)
+        if missing and fill is not None:
+            while len(self._free) < len(missing):
+                self._free.append(self._index_of.pop(next(iter(self._index_of))))
+            indices = self._free[: -len(missing) - 1 : -1]
+            fill(missing, indices)
+            del self._free[-len(missing) :]
+            self._index_of.update(zip(missing, indices))
         return [self._index_of[key] for key in keys]
-
-    def _fill(self, missing, fill):
-        while len(self._free) < len(missing):
-            fresh = len(self._index_of) + len(self._free)
-            # nothing is forgotten while there are entries that were never used
-            self._free.append(fresh if fresh < self.capacity else self._index_of.pop(next(iter(self._index_of))))
-        indices = [self._free[i] for i in range(len(missing))]
-        fill(missing, indices)
-        del self._free[: len(missing)]
-        self._index_of.update(zip(missing, indices))

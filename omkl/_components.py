@@ -1,7 +1,6 @@
-"""Arguments as users write them: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted; numbers.
+"""Components: objects that can be written as strings, such as ``"gaussian:sigma2=5"``; checks of numbers.
 
-A class names itself in ``aliases``; nothing is registered anywhere, so a user's own subclass is found by its name as
-soon as it is defined.
+A class names itself in ``aliases`` and is found as soon as it is defined: nothing is registered.
 """
 
 import ast
@@ -11,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Collection, Mapping
 from inspect import Parameter, signature
-from itertools import chain
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -20,22 +18,18 @@ import numpy as np
 from omkl.exceptions import InputError
 
 C = TypeVar("C")
-#: Threads that anybody may ask for.
-MOST_JOBS = 2**20
-#: Lists within lists, as arguments have them.
-DEEPEST = 4
 
 
 class Component:
-    """What kernels, losses, regularizers, schedules and averages have in common: a value with named parameters.
+    """Base of kernels, losses, regularizers, schedules and averages: a value with named parameters.
 
-    Components are equal when they are of one class and their parameters are equal.
+    Components are equal when their classes and their parameters are equal.
 
     Raises
     ------
     InputError
-        Where a subclass is defined with a name that another one of its family has. A class that is defined anew
-        (by the same name, in the same module) takes the place of the old one.
+        If a subclass takes a name that another class of its family has. A class that is defined again, under the same
+        name in the same module, replaces the old one.
     """
 
     #: Names the component can be asked for by, and the parameters that each presets.
@@ -43,19 +37,15 @@ class Component:
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        own = cls.__module__, cls.__qualname__
-        families: list[type[Component]] = [base for base in cls.__mro__ if Component in base.__bases__]
-        for other in chain.from_iterable(map(family, families)):
+        root: type[Component] = next((base for base in cls.__mro__ if Component in base.__bases__), cls)
+        for other in family(root):
             taken = vars(cls).get("aliases", {}).keys() & vars(other).get("aliases", {}).keys()
-            if taken and (other.__module__, other.__qualname__) != own:
-                cls.aliases = {}  # the class object outlives its refusal for a while, and must not be found
-                raise InputError(
-                    f"The name {min(taken)!r} is that of {other.__module__}.{other.__qualname__}: choose another one"
-                    f" for the aliases of {cls.__name__}."
-                )
+            if taken and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+                cls.aliases = {}  # the class lives on until it is collected, and must not be found
+                raise InputError(f"The alias {min(taken)!r} of {cls.__name__} is taken by {other.__qualname__}.")
 
     def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments, by name: what equality and model files use."""
+        """Return the constructor's arguments by name."""
         return {name: getattr(self, name) for name in parameters_of(type(self))}
 
     def __eq__(self, other: object) -> bool:
@@ -65,14 +55,14 @@ class Component:
         return hash(type(self))
 
     def settings(self) -> dict[str, Any]:
-        """The parameters that differ from their defaults."""
-        defaults = {name: parameter.default for name, parameter in parameters_of(type(self)).items()}
-        return {name: value for name, value in self.parameters().items() if value != defaults[name]}
+        """Return the parameters that differ from their defaults."""
+        known = parameters_of(type(self))
+        return {name: value for name, value in self.parameters().items() if value != known[name].default}
 
     def as_string(self) -> str:
-        """The component as :func:`resolve` reads it: the name that presets most of it, and the other settings.
+        """Return the string that :func:`resolve` reads, with the alias that presets most parameters.
 
-        A class without a name to ask for it by is called as it is in Python.
+        The class name stands for the alias of a class that has none.
         """
         values = self.parameters()
         fitting = {name: own for name, own in self.aliases.items() if all(values[key] == own[key] for key in own)}
@@ -80,12 +70,19 @@ class Component:
         settings = [f"{key}={self._format(key, x)}" for key, x in self.settings().items() if key not in presets]
         return ":".join(filter(None, [name, ",".join(settings)]))
 
-    def undefined(self, method: str, who: str = "what it is used for needs it") -> InputError:
-        """The error to raise where a subclass has left out a method, and ``who`` needs it."""
-        return InputError(f"{type(self).__name__} does not define {method}(), and {who}: add it to the class.")
+    def undefined(self, method: str, purpose: str = "what it is used for needs it") -> InputError:
+        """Return the error to raise where a subclass does not define a method.
+
+        Parameters
+        ----------
+        method : str
+        purpose : str
+            Who needs the method.
+        """
+        return InputError(f"{type(self).__name__} does not define {method}(), and {purpose}: add it to the class.")
 
     def _format(self, key: str, value: Any) -> str:
-        """A parameter's value in such a string."""
+        """Format a parameter's value for :meth:`as_string`."""
         return str(value)
 
     def __repr__(self) -> str:
@@ -93,40 +90,48 @@ class Component:
 
 
 def resolve(base: type[C], spec: C | str, what: str) -> C:
-    """Return ``spec`` if it already is a ``base``, else the instance that the string describes.
+    """Return ``spec`` if it is a ``base``, else the instance that the string describes.
 
     Parameters
     ----------
     base : type
-        The family to look in. A member's ``aliases`` maps each of its names to the parameters it presets.
+        The family to look in.
     spec : base or str
         An instance, or ``"name"`` or ``"name:parameter=value,parameter=value"``.
     what : str
-        What the argument is called in the error message.
+        Name of the argument, for the error message.
 
     Raises
     ------
     InputError
-        If nothing has that name, or its parameters do not fit.
+        If no member has that name, or the parameters do not fit it.
     """
     if isinstance(spec, base):
         return spec
     if not isinstance(spec, str):
         raise InputError(f"{what} must be a {base.__name__} or a string, not {spec!r}.")
     name, _, settings = spec.partition(":")
-    members: dict[str, tuple[type[C], dict[str, Any]]] = {}
-    for member in family(base):
-        for short, preset in vars(member).get("aliases", {}).items():
-            members[short] = member, preset
+    members = _members(base)
     if name.strip() not in members:
         raise InputError(f"Unknown {what} {spec!r}: choose one of {', '.join(sorted(members))}.")
-    cls, preset = members[name.strip()]
-    given = {**preset, **_parse_settings(settings, spec, what)} if settings else preset
+    cls = members[name.strip()]
+    given = {**cls.aliases[name.strip()], **_parse_settings(settings, spec, what)}
     _check_parameters(cls, given, spec, what)
     try:
         return cls(**given)
     except TypeError as error:
-        raise InputError(f"A setting of the {what} {spec!r} is not of {cls.__name__}'s kind: {error}.") from None
+        raise InputError(f"A setting of the {what} {spec!r} has the wrong type: {error}.") from None
+
+
+def named(base: type, alias: str) -> Any:
+    """Return the class of a family that has an alias, of which it is known that there is one."""
+    return _members(base)[alias]
+
+
+def _members(base: type) -> dict[str, Any]:
+    """Return the classes of a family by their aliases."""
+    members: list[type] = family(base)
+    return {alias: cls for cls in members for alias in vars(cls).get("aliases", {})}
 
 
 def _check_parameters(cls: type, given: Collection[str], spec: str, what: str) -> None:
@@ -136,42 +141,36 @@ def _check_parameters(cls: type, given: Collection[str], spec: str, what: str) -
         if name not in known:
             others = f", only {', '.join(known)}" if known else ""
             raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: it has no parameter {name}{others}.")
-    missing = [name for name, own in known.items() if own.default is own.empty and name not in given]
+    missing = [f"{name}=..." for name, own in known.items() if own.default is own.empty and name not in given]
     if missing:
-        arguments = ", ".join(f"{name}=..." for name in missing)
-        raise InputError(
-            f"The {what} {spec!r} needs {' and '.join(missing)}: give the object {cls.__name__}({arguments}) in place "
-            "of the name."
-        )
+        raise InputError(f"The {what} {spec!r} needs parameters: pass {cls.__name__}({', '.join(missing)}).")
 
 
-#: The parameters of constructors: to read them off takes as long as to learn from an example.
 _PARAMETERS: WeakKeyDictionary[type, Mapping[str, Parameter]] = WeakKeyDictionary()
 
 
 def parameters_of(cls: type) -> Mapping[str, Parameter]:
-    """The parameters of a constructor by name."""
+    """Return the parameters of a constructor by name; cached, as ``inspect.signature`` is slow."""
     if cls not in _PARAMETERS:
         _PARAMETERS[cls] = signature(cls).parameters
     return _PARAMETERS[cls]
 
 
 def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:
-    """A string without those of its settings that have these names, and these settings as a dict.
+    """Take the settings with these names out of a string; return the rest, and the settings as a dict.
 
     >>> split_settings("gaussian:sigma2=5,features=2000", ("features",), "kernel")
     ('gaussian:sigma2=5', {'features': 2000})
     """
     name, _, settings = spec.partition(":")
-    if not settings:
-        return name, {}
-    rest = [part for part in _split(settings) if part.partition("=")[0].strip() not in names]
-    chosen = [part for part in _split(settings) if part.partition("=")[0].strip() in names]
+    parts = _split(settings)
+    chosen = [part for part in parts if part.partition("=")[0].strip() in names]
+    rest = [part for part in parts if part not in chosen]
     return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
 
 
 def family(base: type[C]) -> list[type[C]]:
-    """A class, and all that are derived from it."""
+    """Return a class and all classes that derive from it."""
     members = [base]
     for cls in members:
         members += cls.__subclasses__()
@@ -179,6 +178,7 @@ def family(base: type[C]) -> list[type[C]]:
 
 
 def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:
+    """Parse ``"parameter=value,parameter=value"``."""
     parsed = {}
     for setting in _split(settings):
         key, equals, value = (part.strip() for part in setting.partition("="))
@@ -189,22 +189,22 @@ def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:
 
 
 def _split(settings: str) -> list[str]:
-    """Settings between commas that are in no brackets and no quotation marks."""
+    """Split at commas outside of brackets and quotation marks."""
     parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^,])+""", settings)
     return [part for part in parts if part.strip()]
 
 
-def _parse_value(value: str, depth: int = 0) -> Any:
-    """A value as Python writes it; words, and lists of words, do without quotation marks."""
+def _parse_value(value: str) -> Any:
+    """Parse a Python literal; words, and lists of words, need no quotation marks."""
     try:
         return ast.literal_eval(value)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):  # of thousands of brackets, the last two
-        is_list = value[:1] in ("[", "(") and value[-1:] in ("]", ")") and depth < DEEPEST
-        return [_parse_value(item.strip(), depth + 1) for item in _split(value[1:-1])] if is_list else value
+    except (ValueError, SyntaxError):
+        is_list = value[:1] in ("[", "(") and value[-1:] in ("]", ")")
+        return [_parse_value(item.strip()) for item in _split(value[1:-1])] if is_list else value
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn of what a user gave at the line where that was: the first one outside of the package, however deep."""
+    """Warn at the line of the user's code that called the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "omkl":
         frame, level = frame.f_back, level + 1
@@ -212,10 +212,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 
 def check_flags(estimator: Any) -> None:
-    """Raise where a parameter of an estimator that is True or False by default is neither, and no number.
-
-    Nor may what is a string by default be an array, whose comparison with a string is no answer.
-    """
+    """Raise unless parameters that are booleans by default are booleans or integers, and strings are no arrays."""
     for name, parameter in parameters_of(type(estimator)).items():
         value = getattr(estimator, name, None)
         if isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int)):
@@ -227,21 +224,19 @@ def check_flags(estimator: Any) -> None:
 def check_number(
     name: str, value: Any, above: float = -math.inf, below: float = math.inf, integer: bool = False
 ) -> None:
-    """Raise unless ``above < value < below``, finite, and a whole number where one is asked for."""
+    """Raise unless ``above < value < below``, finite, and a whole number if ``integer``."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    value = float(value) if isinstance(value, np.floating) else value  # NumPy's own may hold no bound
-    is_number = is_number and abs(value) <= sys.float_info.max  # as whole numbers need not be
-    if not is_number or not above < value < below or (integer and value != int(value)):
-        kind = "a whole number" if integer else "a finite number"
-        bounds = f" > {above:g}" if above > -math.inf else ""
-        bounds += f" and < {below:g}" if below < math.inf else ""
-        shown = "one so large" if isinstance(value, int) and abs(value) > sys.float_info.max else f"{value!r:.100}"
-        raise InputError(f"{name} must be {kind}{bounds}, not {shown}.")
+    value = float(value) if isinstance(value, np.floating) else value  # float32 cannot be compared with large bounds
+    fits = is_number and abs(value) <= sys.float_info.max and above < value < below
+    if fits and (not integer or value == int(value)):
+        return
+    kind = "a whole number" if integer else "a finite number"
+    bounds = f" > {above:g}" if above > -math.inf else ""
+    bounds += f" and < {below:g}" if below < math.inf else ""
+    raise InputError(f"{name} must be {kind}{bounds}, not {value!r:.100}.")
 
 
 def check_n_jobs(n_jobs: Any) -> None:
-    """Raise unless this is a number of threads as scikit-learn has them: None, or a whole number other than 0."""
-    is_number = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and not (is_number and 0 < abs(n_jobs) <= MOST_JOBS):
-        kind = f"a whole number other than 0, of size {MOST_JOBS} at most"
-        raise InputError(f"n_jobs must be {kind}, or None, not {n_jobs!r:.50}.")
+    """Raise unless ``n_jobs`` is a whole number other than 0, or None."""
+    if n_jobs is not None and (not isinstance(n_jobs, (int, np.integer)) or isinstance(n_jobs, bool) or n_jobs == 0):
+        raise InputError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r:.50}.")

@@ -1,22 +1,25 @@
-"""Threads over parts of the data: the parts do not depend on how many threads there are, nor does any bit."""
+"""Threads over parts of the data. Results do not depend on the number of threads."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypeVar
 
 from joblib import effective_n_jobs
 
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
-def in_threads(function: Callable[[Any], Any], parts: Iterable[Any], n_jobs: int | None) -> list[Any]:
-    """``function`` of each part, in the order of the parts.
+
+def in_threads(function: Callable[[Part], Result], parts: Iterable[Part], n_jobs: int | None) -> list[Result]:
+    """Return ``function(part)`` for each part, in order.
 
     Parameters
     ----------
     function : callable
-        It releases the GIL where it computes, and changes nothing that another part is computed from.
+        It releases Python's lock where it computes, and changes nothing that another part reads.
     parts : iterable
     n_jobs : int or None
-        Threads; None is one, -1 one for each core.
+        Number of threads; None is one, -1 one for each core.
     """
     n = n_threads(n_jobs)
     if n == 1:
@@ -26,5 +29,5 @@ def in_threads(function: Callable[[Any], Any], parts: Iterable[Any], n_jobs: int
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """The number of threads that ``n_jobs`` stands for."""
+    """Return the number of threads that ``n_jobs`` stands for."""
     return 1 if n_jobs in (None, 1) else effective_n_jobs(n_jobs)

@@ -1,4 +1,4 @@
-"""What a model file holds: an archive with the estimator's parameters and components as JSON; nothing is executed."""
+"""Parameters, components and arrays of a model as JSON and arrays; nothing is executed when they are read."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,21 +10,28 @@ import numpy as np
 from omkl._components import Component, family
 from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 
-#: Subpackages whose public components a file may name. A component of the user's own is found among the subclasses
-#: of Component that are defined; nothing else is ever loaded by name.
+#: Subpackages whose public components a file may name. A user's component is found among the subclasses of Component;
+#: nothing else is loaded by name.
 SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
-#: Numbers that are put in their places at a time.
+#: Numbers that are expanded at a time.
 PIECE = 2**17
 
 
 class Packer:
-    """Turns parameters, and the components among them, into JSON values; arrays go into ``arrays``."""
+    """Conversion of parameters and components to JSON values; arrays go into ``arrays``."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
 
     def pack(self, value: Any, what: str) -> Any:
-        """``value`` as JSON; ``what`` names it in errors."""
+        """Convert a value to JSON.
+
+        Parameters
+        ----------
+        value : object
+        what : str
+            Name of the value in errors.
+        """
         if value is None or isinstance(value, (bool, int, str)):
             return value
         if isinstance(value, float):
@@ -69,13 +76,13 @@ class Packer:
 
 
 class Unpacker:
-    """The inverse of :class:`Packer`.
+    """Inverse of :class:`Packer`.
 
     Parameters
     ----------
     arrays : dict of str to array
     parts : dict of str to object
-        The user's own classes and functions by name: what a file cannot hold.
+        Classes and functions of the user by name, which a file cannot hold.
     """
 
     def __init__(self, arrays: dict[str, np.ndarray], parts: dict[str, Any]) -> None:
@@ -83,7 +90,12 @@ class Unpacker:
         self.parts = parts
 
     def unpack(self, value: Any) -> Any:
-        """The object that a JSON value stands for."""
+        """Convert a JSON value back.
+
+        Parameters
+        ----------
+        value : object
+        """
         if not isinstance(value, dict):
             return value
         if "part" in value:
@@ -121,7 +133,7 @@ class Unpacker:
         return component
 
     def _users_class(self, name: str) -> Callable:
-        """A class that was given, or the only one of this name among the user's own components."""
+        """A class of ``parts``, or the only component of the user with this name."""
         found = [] if name in self.parts else [c for c in family(Component) if c.__name__ == name]
         own = [cls for cls in found if not cls.__module__.startswith("omkl.")]
         # a class that is defined anew, as in a notebook, takes the place of the one before
@@ -137,7 +149,16 @@ class Unpacker:
 
 
 def component_of(subpackage: str, name: str) -> type[Component] | None:
-    """The public component of this name, None where there is none: files can name nothing else that is public."""
+    """Find a public component by its name.
+
+    Parameters
+    ----------
+    subpackage, name : str
+
+    Returns
+    -------
+    type or None
+    """
     module = import_module(f"omkl.{subpackage}")
     found = getattr(module, name) if name in module.__all__ else None
     return found if isinstance(found, type) and issubclass(found, Component) else None
@@ -151,9 +172,14 @@ def _subpackage_of(cls: type) -> str:
 
 @contextmanager
 def holds_whole(where: str, what: str, clear: Any = (ModelFileError, MissingDependencyError)) -> Iterator[None]:
-    """A context in which whatever comes of a file whose parts do not fit each other is a ModelFileError.
+    """Raise ModelFileError for any error of a file whose parts do not fit each other.
 
-    Errors of the classes ``clear`` say what is wrong by themselves.
+    Parameters
+    ----------
+    where, what : str
+        The file and what it holds, for messages.
+    clear : tuple of types
+        Errors that are raised as they are.
     """
     try:
         yield
@@ -167,7 +193,12 @@ def holds_whole(where: str, what: str, clear: Any = (ModelFileError, MissingDepe
 
 
 def check_labels(labels: Iterable[Any]) -> None:
-    """Labels as they can be saved: strings, numbers, booleans, None, and tuples of them."""
+    """Raise InputError unless labels are strings, numbers, booleans, None, or tuples of them.
+
+    Parameters
+    ----------
+    labels : iterable
+    """
     for label in labels:
         if isinstance(label, tuple):
             check_labels(label)
@@ -176,12 +207,18 @@ def check_labels(labels: Iterable[Any]) -> None:
 
 
 def check_state(arrays: dict[str, np.ndarray], where: str) -> None:
-    """Raise unless the arrays of a model's state hold finite numbers; those with no ``/`` in their names may not.
+    """Check that the arrays of a model's state, those with ``/`` in their names, hold finite numbers.
+
+    Parameters
+    ----------
+    arrays : dict of str to array
+    where : str
+        Name of the state in messages.
 
     Raises
     ------
     omkl.exceptions.ModelFileError
-        That names the first array that does not; ``where`` it is in the message.
+        With the name of the first array that does not.
     """
     for name, array in arrays.items():
         if "/" not in name:
@@ -197,18 +234,18 @@ def check_state(arrays: dict[str, np.ndarray], where: str) -> None:
 def compacted(
     arrays: dict[str, np.ndarray], dtype: Any = None, rounded: tuple[str, ...] = ()
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays in few bytes, and JSON values that :func:`expanded` needs to have them back.
+    """Compact arrays; :func:`expanded` is the inverse.
 
-    Booleans are bits, integers as short as their values, and of floating-point arrays with many zeros the others are
-    kept, with a bit for each number that tells which these are.
+    Booleans become bits, integers the shortest type; arrays of floats with many zeros become the other numbers and a
+    bit for each place.
 
     Parameters
     ----------
     arrays : dict of str to array
     dtype : {None, "float32", "float16"}
-        Precision of the arrays whose names end with one of ``rounded``, and a sign that support vectors are held in
-        single precision. Halves are multiplied by the power of two that
-        gives the largest of them an exponent of 15.
+        Precision of the arrays whose names end with one of ``rounded``; support vectors are then float32. Halves are
+        multiplied by a power of two that gives the largest of them an exponent of 15.
+    rounded : tuple of str
 
     Returns
     -------
@@ -241,13 +278,23 @@ def compacted(
 
 
 def _in_single_precision(values: np.ndarray) -> np.ndarray:
-    """Vectors rounded to float32, unless their numbers would overflow or vanish."""
+    """Round vectors to float32, unless their numbers would overflow or vanish."""
     largest = np.abs(values).max(initial=0.0)
     return values.astype(np.float32) if largest == 0.0 or 1e-30 < largest < 1e38 else values
 
 
 def expanded(small: dict[str, np.ndarray], how: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The inverse of :func:`compacted`; arrays that ``how`` does not know are taken as they are.
+    """Expand compacted arrays; arrays that ``how`` does not name are returned as they are.
+
+    Parameters
+    ----------
+    small : dict of str to array
+    how : dict of str to dict
+        See :func:`compacted`.
+
+    Returns
+    -------
+    dict of str to array
 
     Raises
     ------
@@ -277,7 +324,7 @@ def expanded(small: dict[str, np.ndarray], how: dict[str, Any]) -> dict[str, np.
 
 
 def _at_places(values: np.ndarray, bits: np.ndarray, size: int) -> np.ndarray:
-    """An array (size,) with these values where a bit is set, and zeros elsewhere, made in pieces that stay in cache."""
+    """An array (size,) with these values where a bit is set, and zeros elsewhere, filled piece by piece."""
     cells, done = np.zeros(size, values.dtype), 0
     for low in range(0, size, PIECE):
         piece = cells[low : low + PIECE]

@@ -29,13 +29,6 @@ if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: what compiled loops do with
     replace_intrinsics()
 
 
-def pytest_collection_modifyitems(items):
-    """Attacks of minutes to hours are not ended by the limit that keeps a hanging test from holding up the rest."""
-    for item in items:
-        if item.get_closest_marker("soak"):
-            item.add_marker(pytest.mark.timeout(0))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_for_blas():
     """Here and in processes of tests: threads that wait for a core that others use make small matrices very slow."""

@@ -1,17 +1,31 @@
 """Who may import whom: every subpackage imports only from those below it, and never in a circle."""
 
 import ast
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import networkx
 import pytest
+from sklearn.base import BaseEstimator
 
 import omkl
+from omkl.estimators.persistence import MODULES as MODULES_OF_ESTIMATORS
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_components", "_cache", "_compilation", "_progress", "_threads"}
+LEAVES = {"exceptions", "_components", "_cache", "_compilation", "_messages", "_progress", "_threads"}
 GROUND = {"losses", "regularizers", "structures", "kernels"}
 LEARNING = GROUND | {"groups", "online", "batch"}
+BELOW_ESTIMATORS = LEAVES | LEARNING | {"_files", "data", "distributed", "features", "persistence"}
+ESTIMATORS = {"estimators", "sequences", "mkl", "parsing", "linear", "annotation"}
+#: Most files in a folder.
+FILES = 15
+#: Most classes of omkl that an estimator derives from, itself included.
+BASES = 3
+#: Most files in a chain of imports.
+CHAIN = 26
+#: Folders that have more for now.
+TEMPORARILY_LARGER = {"estimators"}
 #: Each subpackage or module, and those whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
@@ -19,19 +33,25 @@ MAY_IMPORT = {
     "_files": {"exceptions"},
     "_cache": set(),
     "_compilation": {"exceptions"},
+    "_messages": set(),
     "_progress": set(),
     "_threads": set(),
     **dict.fromkeys(GROUND, LEAVES),
-    "features": {"exceptions"},
     "groups": LEAVES | {"kernels", "structures"},
     "online": LEAVES | GROUND | {"_files", "groups", "persistence"},
     "batch": LEAVES | GROUND,
     "distributed": LEAVES | GROUND | {"groups", "online"},
     "data": LEAVES | {"_files", "groups", "structures"},
     "persistence": LEAVES | {"_files"},
-    "estimators": LEAVES | LEARNING | {"_files", "data", "distributed", "features", "persistence"},
-    "reports": LEAVES | LEARNING | {"_files", "data", "estimators"},
-    "cli": LEAVES | LEARNING | {"_files", "data", "distributed", "estimators", "features", "reports"},
+    "features": LEAVES | {"data", "groups", "kernels", "persistence"},
+    "estimators": BELOW_ESTIMATORS,
+    "sequences": BELOW_ESTIMATORS | {"estimators"},
+    "mkl": BELOW_ESTIMATORS | {"estimators"},
+    "parsing": BELOW_ESTIMATORS | {"estimators", "sequences"},
+    "linear": BELOW_ESTIMATORS | {"estimators"},
+    "annotation": BELOW_ESTIMATORS | {"estimators", "sequences", "parsing"},
+    "reports": BELOW_ESTIMATORS | ESTIMATORS,
+    "cli": BELOW_ESTIMATORS | ESTIMATORS | {"reports"},
 }
 MODULES = [path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__")]
 
@@ -143,3 +163,26 @@ def test_no_public_function_has_the_name_of_its_module():
         ]
         names = {(node.module, alias.asname or alias.name) for node in imports for alias in node.names}
         assert not [name for module, name in names if module and module.split(".")[-1] == name], stub
+
+
+def test_folders_are_small():
+    files = Counter(str(path.parent.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
+    assert {folder for folder, n in files.items() if n > FILES} <= TEMPORARILY_LARGER
+
+
+def test_chains_of_imports_are_short():
+    graph = networkx.DiGraph((file, other) for file in MODULES for other in imported_files(file) if other is not None)
+    assert len(networkx.dag_longest_path(graph)) <= CHAIN
+
+
+def test_estimators_have_few_bases():
+    found = [value for name in omkl.__all__ if isinstance(value := getattr(omkl, name), type)]
+    estimators = [cls for cls in found if issubclass(cls, BaseEstimator)]
+    assert estimators
+    own = {cls.__name__: sum(base.__module__.startswith("omkl.") for base in cls.__mro__) for cls in estimators}
+    assert {name: n for name, n in own.items() if n > BASES} == {}
+
+
+def test_load_knows_every_estimator():
+    for name, module in MODULES_OF_ESTIMATORS.items():
+        assert getattr(import_module(module), name) is getattr(omkl, name)

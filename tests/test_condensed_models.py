@@ -167,12 +167,8 @@ def test_classifiers_regressors_and_batch_estimators(tmp_path):
 
 ROWS = {
     "projection": {"kernels": ["gaussian", "laplacian"], "budget": 10},
-    "removal": {"kernels": ["gaussian", "linear"], "budget": 10, "budget_maintenance": "removal"},
     "larger budget than support": {"kernels": ["gaussian"], "budget": 500, "regularizer": "l2"},
     "budget, last model": {"kernels": ["gaussian"], "budget": 10, "average": None},
-    "hedge": {"kernels": ["gaussian", "linear"], "method": "hedge"},
-    "hedge on a budget": {"kernels": ["gaussian", "laplacian"], "method": "omkc", "budget": 20},
-    "hedge, intervals": {"kernels": ["gaussian:features=20", "laplacian:features=20"], "method": "adaraker"},
     "support": {"kernels": ["gaussian", "cubic"]},
     "maps": {"kernels": ["gaussian:features=20"]},
 }
@@ -186,8 +182,7 @@ def test_classifiers_of_rows_predict_bit_for_bit_and_learn_no_more(name, online,
     model = model.partial_fit(X, y) if online else model.fit(X, y)
     model.save(tmp_path / "whole.npz")
     model.save(tmp_path / "small.npz", training=False)
-    if "hedge" not in name:  # many small arrays
-        assert (tmp_path / "small.npz").stat().st_size < (tmp_path / "whole.npz").stat().st_size
+    assert (tmp_path / "small.npz").stat().st_size < (tmp_path / "whole.npz").stat().st_size
     small = omkl.load(tmp_path / "small.npz")
     assert_array_equal(small.decision_function(X), model.decision_function(X))
     assert small.kernel_weights_ == pytest.approx(model.kernel_weights_)
@@ -215,11 +210,11 @@ def test_what_cannot_be_condensed_is_refused(tmp_path):
     path = tmp_path / "m.npz"
     X, y = load_iris(return_X_y=True)
     model = omkl.OnlineMKLClassifier("linear", epochs=1, random_state=0).fit(X, y)
-    with pytest.raises(InputError, match="dtype='float16' does not go with training=True"):
+    with pytest.raises(InputError, match="training=True"):
         model.save(path, dtype="float16")
     with pytest.raises(InputError, match='dtype must be None, "float32" or "float16"'):
         model.save(path, training=False, dtype="int8")
-    with pytest.raises(InputError, match="does not go with a MKLClassifier"):
+    with pytest.raises(InputError, match="for a MKLClassifier"):
         omkl.MKLClassifier("linear").fit(X, y).save(path, training=False, dtype="float32")
     assert not path.exists()
 

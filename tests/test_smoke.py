@@ -24,7 +24,6 @@ CASES = {
     "batch classifier": (omkl.MKLClassifier(), ROWS, CLASSES),
     "batch regressor": (omkl.MKLRegressor(), ROWS, NUMBERS),
     "batch classifier, cross-validated": (omkl.MKLClassifierCV(Cs=3, cv=2), ROWS, CLASSES),
-    "one class": (omkl.OneClassMKL(nu=0.5), ROWS, None),
     "batch regressor, cross-validated": (omkl.MKLRegressorCV(Cs=3, cv=2), ROWS, NUMBERS),
     "group lasso": (omkl.GroupLasso(), ROWS, NUMBERS),
     "sparse logistic regression": (omkl.SparseLogisticRegression(), ROWS, CLASSES),

@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-from omkl.groups import _jit_arc_scores, _jit_arcs, _jit_templates
+from omkl.groups.templates import _jit_arc_scores, _jit_arcs, _jit_templates
 
 
 def replace_intrinsics():

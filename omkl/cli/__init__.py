@@ -1,97 +1,91 @@
 """The command ``omkl``: one subcommand a file."""
 
 import os
+import signal
 import sys
-import warnings
-from argparse import Namespace
-from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
-from omkl.cli.interrupts import Terminated, terminating
 from omkl.exceptions import OmklError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; what goes wrong is one sentence on standard error.
+    """Run one command; errors are one sentence on standard error.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
 
     Returns
     -------
     int
-        0; 2 where the input is at fault or a file cannot be written; 130 where Ctrl-C, 143 where SIGTERM ended it, and
-        141 where nobody reads what it prints.
+        Exit code: 0; 2 for wrong input or a file that cannot be written; 130 after Ctrl-C, 143 after SIGTERM, and 141
+        where nobody reads the output.
     """
-    arguments = Namespace()
-    _replace_closed_streams()
+    run: Any = None
     try:
         with terminating():
-            from omkl.cli.commands import build_parser  # takes a while, and may be interrupted
-            from omkl.cli.inputs import standard_input
-            from omkl.cli.outputs import check_files
+            from omkl.cli.options import Run  # takes a while, and may be interrupted
 
-            build_parser().parse_args(argv, arguments)
+            run = Run()
             if hasattr(sys.stdout, "reconfigure"):  # a terminal may lack letters, and the bars of charts
                 sys.stdout.reconfigure(errors="backslashreplace")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore" if getattr(arguments, "quiet", False) else "once")
-                # deprecations are for those who write programs
-                warnings.simplefilter("ignore", DeprecationWarning)
-                warnings.simplefilter("ignore", PendingDeprecationWarning)
-                warnings.showwarning = partial(_show_warning, arguments)
-                check_files(arguments)
-                with standard_input(arguments):
-                    arguments.run(arguments)
+            code = run.execute(sys.argv[1:] if argv is None else argv)
             sys.stdout.flush()
+            return code
     except (OmklError, OSError, ImportError, KeyboardInterrupt, Terminated, UnicodeError, MemoryError) as error:
-        return _failed(error, arguments)
-    return 0
+        return _failed(error, run)
 
 
-def _replace_closed_streams() -> None:
-    """Put what cannot be read, or written to, where standard input or output is closed: using it is an error as any
-    other, and no file that is opened later takes its number. What would go to standard error is for nobody."""
-    for name, flags, mode in (("stdin", os.O_WRONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_RDWR, "w")):
-        if getattr(sys, name) is None:
-            descriptor = os.open(os.devnull, flags)  # the lowest that is free
-            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
+class Terminated(BaseException):
+    """The process was asked to end, by SIGTERM or because its terminal is gone."""
 
 
-def _failed(error: BaseException, arguments: Namespace) -> int:
-    """Say in one line why a command ended; returns its exit code."""
-    checkpoint = getattr(arguments, "checkpoint", None)
-    go_on = f"; go on with --resume from {checkpoint}" if checkpoint else ""
-    if isinstance(error, KeyboardInterrupt):
-        return _say(f"omkl: interrupted; no output file was changed{go_on}.", 130)
-    if isinstance(error, Terminated):
-        return _say(f"omkl: terminated; no output file was changed{go_on}.", 128 + error.args[0])
+@contextmanager
+def terminating() -> Iterator[None]:
+    """Raise :class:`Terminated` on SIGTERM and SIGHUP, so that temporary files are removed."""
+
+    def end(number: int, _: Any) -> None:
+        raise Terminated(number)
+
+    before = {}
+    with suppress(ValueError):  # only the main thread gets signals
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _failed(error: BaseException, run: Any) -> int:
+    """Print why a command ended, in one line; returns the exit code."""
+    if isinstance(error, (KeyboardInterrupt, Terminated)):
+        checkpoint = None if run is None else run.checkpoint
+        go_on = f"; go on with --resume from {checkpoint}" if checkpoint else ""
+        word, code = ("terminated", 128 + error.args[0]) if isinstance(error, Terminated) else ("interrupted", 130)
+        print(f"omkl: {word}; no output file was changed{go_on}.", file=sys.stderr)
+        return code
+    message = str(error)
     if isinstance(error, OSError) and not isinstance(error, OmklError) and error.errno is not None:
-        if error.filename is None:  # files that are written have names
-            _forget_output()
+        if error.filename is None:  # errors of named files have names
+            _discard_output()
             if isinstance(error, BrokenPipeError):
                 return 141
-        error = OmklError(f"{error.filename or 'standard output'}: {error.strerror or error}.")
+        message = f"{error.filename or 'standard output'}: {error.strerror or error}."
     elif isinstance(error, MemoryError):
-        error = OmklError("there is not enough memory.")
-    return _say(f"omkl: error: {_one_line(arguments, error)}", 2)
+        message = "there is not enough memory."
+    message = " ".join(message.split())
+    print(f"omkl: error: {message if run is None else run.shown(message)}", file=sys.stderr)
+    return 2
 
 
-def _say(line: str, code: int) -> int:
-    print(line, file=sys.stderr)
-    return code
-
-
-def _forget_output() -> None:
-    """What standard output could not take is not tried once more when the interpreter ends."""
+def _discard_output() -> None:
+    """Send the rest of standard output nowhere, so that the interpreter does not fail once more when it ends."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
-def _show_warning(arguments, message, *_):
-    """A warning as one line, without the line of code that it comes from."""
-    print(f"omkl: warning: {_one_line(arguments, message)}", file=sys.stderr)
-
-
-def _one_line(arguments: Namespace, message: object) -> str:
-    from omkl.cli.common import without_place
-
-    return without_place(arguments, " ".join(str(message).split()))

@@ -1,80 +1,201 @@
-"""``omkl demo``: learn to combine kernels, or feature templates, with nothing to download."""
+"""``omkl demo``: learn to combine kernels that see handwritten digits, with nothing to download."""
 
-from argparse import Namespace
-from functools import partial
+import os
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omkl.cli import demo_labeler, demo_parser
-from omkl.cli.common import OUTPUT, add_command, add_options, add_strength, as_typed, say, write_json
-from omkl.exceptions import InputError, MissingDependencyError
+import numpy as np
 
-#: For each kind of model: who shows it, files for model, metrics and figure, what to do next.
-KINDS: dict[str, tuple[Any, ...]] = {
-    "labeler": (
-        demo_labeler.show, "dates.npz", "metrics.json", "group_weights.png",
-        "examples/ocr_table1.py       Table 1 of the paper, on 52,152 handwritten letters", "predict(dates)",
-    ),
-    "parser": (
-        demo_parser.show, "parser.npz", "parser-metrics.json", "template_weights.png",
-        "examples/parser_english.py   English with 507 templates, beside other parsers", "parse(sentences)",
-    ),
-}  # fmt: skip
-NEXT = """
-Next:
-  {omkl} inspect {model}
-  {omkl} train {kind} --help           train on files of your own
-  {python} {example}
-  in Python: omkl.load("{model}").{call}"""
+import omkl
+from omkl._files import PathLike
+from omkl.cli import options as opt
+from omkl.cli.console import bar_chart, table, write_json
+from omkl.cli.options import Options, option
+from omkl.cli.training import strength
+from omkl.exceptions import MissingDependencyError
 
-
-def add_parser(subparsers: Any) -> None:
-    """Add this subcommand."""
-    parser = add_command(
-        subparsers,
-        "demo",
-        summary="train labelers of handwritten dates, and see which kernels MKL finds useful; or a parser",
-        description="Train labelers of handwritten dates with kernels some of which are useless: each useful one "
-        "alone, all alike, combined by MKL, and such as were told which are useful; see which weights MKL learns, and "
-        "whether that pays. Or parsers of a made-up language, and see which feature templates they find.",
-        examples="""
-            omkl demo                                           # model, metrics and figure land in omkl-demo/
-            omkl demo parser -o parser-demo --random-state 1
-        """,
-    )
-    parser.add_argument(
-        "kind", nargs="?", choices=("labeler", "parser"), default="labeler", help="what to train (default labeler)"
-    )
-    parser.add_argument(
-        "-o", "--output", dest="folder", default="omkl-demo", metavar="DIR", help="folder for model, figure and metrics"
-    )
-    parser.add_argument("--n-train", type=int, metavar="N", help="dates or sentences to train on (default 80; 1500)")
-    parser.add_argument("--n-test", type=int, default=400, metavar="N", help="to test on (default 400)")
-    add_strength(parser, epochs=20, C=1.0)
-    add_options(parser, "--random-state", *OUTPUT)
-    parser.set_defaults(run=run, random_state=0)
+USEFUL = ("pixels", "profiles", "spectrum", "outline")
+#: Bits of each checksum.
+CHECKSUMS = (64, 128, 256)
+USELESS = (
+    *(f"{view} of another digit" for view in USEFUL),
+    "place on the page",
+    "number of the form",
+    *(f"checksum of {bits} bits" for bits in CHECKSUMS),
+)
+DIGITS_OF_FORM = 8
+INTRODUCTION = """\
+{n_train} handwritten dates to train on, {n_test} to test on, 8 digits each; no image is in both.
+A chain learns which digit follows which, and 13 Gaussian kernels what digits look like:
+4 see the digit, by its pixels, profiles, spectrum and outline; 9 do not, for they see
+another digit in the same ways, the place of the date on the page, the number of the form
+it stands on, or checksums, all drawn at random. Only the last two models are told which.
+"""
+ALIKE, MKL, BY_NORMS = "all 13 alike", "MKL out of sample", "MKL by norms"
+TOLD_ALIKE, TOLD_MKL = "the 4 alike", "MKL of the 4"
+#: Kernels and settings of every model.
+LABELERS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
+    **{f"{view} alone": ([view], {}) for view in USEFUL},
+    ALIKE: (USEFUL + USELESS, {"regularizer": "l2"}),
+    BY_NORMS: (USEFUL + USELESS, {"weighting": "norms"}),
+    MKL: (USEFUL + USELESS, {"weighting": "out-of-sample"}),
+    TOLD_ALIKE: (USEFUL, {"regularizer": "l2"}),
+    TOLD_MKL: (USEFUL, {"weighting": "out-of-sample"}),
+}
 
 
-def run(arguments: Namespace) -> None:
-    """Run the demonstration."""
-    folder, kind = Path(arguments.folder), arguments.kind
-    if arguments.folder == "-":
-        raise InputError("-o names the folder for model, figure and metrics, which standard output is not: name one.")
-    if arguments.C == "auto":
-        raise InputError("--C auto is for training on files of your own: give C.")
+class WeightHistory:
+    """Callback: the weights after 1, 2, 3, ... dates, and then whenever their number has grown by a tenth."""
+
+    def __init__(self) -> None:
+        self.rounds: list[int] = []
+        self.weights: list[dict[str, float]] = []
+
+    def on_round(self, trainer: Any, step: Any) -> None:
+        """Note the weights."""
+        if not self.rounds or trainer.round >= 1.1 * self.rounds[-1]:
+            self.rounds.append(trainer.round)
+            self.weights.append(trainer.iterate_weights())
+
+
+@opt.command(
+    "demo",
+    """
+    omkl demo                                           # model, metrics and figure land in omkl-demo/
+    omkl demo -o other-dates --random-state 1 --n-train 40
+    """,
+    option("-o", "--output", default="omkl-demo", metavar="DIR", help="Folder for model, figure and metrics."),
+    option("--n-train", type=int, default=80, metavar="N", help="Number of dates to train on."),
+    option("--n-test", type=int, default=400, metavar="N", help="Number of dates to test on."),
+    strength(epochs=20, C=1.0),
+    option("--random-state", type=opt.COUNT, default=0, metavar="N", help="Seed."),
+    opt.METRICS,
+)
+def demo(options: Options) -> None:
+    """Train labelers of handwritten dates with kernels some of which are useless.
+
+    They learn from each useful kernel alone, from all alike, from their combination by MKL, and from the useful ones
+    alone. See which weights MKL learns, and how much it helps.
+    """
+    folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    tell = partial(say, arguments)
-    show, *names, example, call = KINDS[kind]
-    learned, summary, draw = show(arguments, tell)
-    model, metrics, figure = (folder / name for name in names)
-    learned.save(model)
-    write_json(metrics, summary)
-    write_json(arguments.json, summary)
-    tell(f"\nSaved the model to {model} and the metrics to {metrics}.")
+    dates = omkl.data.handwritten_dates(options.n_train, options.n_test, options.random_state)
+    options.say(INTRODUCTION.format(n_train=options.n_train, n_test=options.n_test))
+    labelers, ways, metrics = _compare_labelers(dates, options)
+    model, metrics_file, figure = (folder / name for name in ("dates.npz", "metrics.json", "group_weights.png"))
+    labelers[MKL].save(model)
+    write_json(metrics_file, metrics)
+    write_json(options.json, metrics)
+    options.say(f"\nSaved the model to {model} and the metrics to {metrics_file}.")
     try:
-        draw(figure)
-        tell(f"Saved a figure of the weights while they were learned to {figure}.")
+        _draw_weights({"By norms": ways[BY_NORMS], "Out of sample": ways[MKL]}, figure)
+        options.say(f"Saved a figure of the weights while they were learned to {figure}.")
     except MissingDependencyError as error:
-        tell(f"No figure: {error}")
-    programs = {"omkl": as_typed("omkl"), "python": as_typed("python")}
-    tell(NEXT.format(model=model, kind=kind, example=example, call=call, **programs))
+        options.say(f"No figure: {error}")
+    options.say(
+        "\nNext:",
+        f"  {_as_typed('omkl')} inspect {model}",
+        f"  {_as_typed('omkl')} train labeler --help           train on files of your own",
+        f"  {_as_typed('python')} examples/ocr_table1.py       Table 1 of the paper, on 52,152 handwritten letters",
+        f'  in Python: omkl.load("{model}").predict(dates)',
+    )
+
+
+def _compare_labelers(dates: Any, options: Options) -> tuple[dict, dict, dict]:
+    """Train and compare all models; returns them, their weights along training, and metrics."""
+    rng = np.random.default_rng([options.random_state, 1])
+    train, test = tokens_of(dates.train_images, rng), tokens_of(dates.test_images, rng)
+    settings = {"verbose": not options.quiet, **options.values("C", "epochs", "random_state")}
+    labelers, ways, correct = {}, {}, {}
+    results: list[dict[str, Any]] = []
+    for name, (views, own) in LABELERS.items():
+        if name == TOLD_ALIKE:
+            options.say("  told which 4 see the digit:")
+        ways[name] = WeightHistory()
+        kernels = {view: f"gaussian:on={view}" for view in views}
+        labelers[name] = omkl.SequenceLabeler(kernels, callbacks=[ways[name]], **settings, **own)
+        started = time.perf_counter()
+        labelers[name].fit(train, dates.train_digits)
+        seconds = time.perf_counter() - started
+        correct[name] = np.array(labelers[name].predict(test)) == np.array(dates.test_digits)
+        results.append({"kernels": name, "accuracy": float(correct[name].mean()), "seconds": seconds})
+        options.say(f"  {name:<20}{correct[name].mean():7.2%} of digits right   ({seconds:.2f} s)")
+    lines, comparisons = _differences(correct)
+    mkl, by_norms = labelers[MKL], labelers[BY_NORMS]
+    options.say(f"\n{MKL} beside others, in points of accuracy\n", *lines, "")
+    options.say(*describe_weights(mkl.kernel_weights_, by_norms.kernel_weights_))
+    options.say("\nOne of the test dates, and what the model reads in it:", *_drawing(dates.test_images[0]))
+    options.say("".join(f"{digit:^9}" for digit in mkl.predict(test[:1])[0]))
+    metrics: dict[str, Any] = {"results": results, "comparisons": comparisons, "useful": USEFUL, "useless": USELESS}
+    for name, model in (("", mkl), ("_by_norms", by_norms)):
+        metrics |= {f"kernel_weights{name}": model.kernel_weights_, f"history{name}": model.history_}
+    return labelers, ways, metrics
+
+
+def _differences(correct: dict[str, np.ndarray]) -> tuple[list[str], list[dict[str, Any]]]:
+    """MKL beside all others: mean difference of accuracies over the dates, and its standard error."""
+    records: list[dict[str, Any]] = []
+    for name in (own for own in correct if own != MKL):
+        gains = correct[MKL].mean(axis=1) - correct[name].mean(axis=1)
+        error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.nan
+        records.append({"against": name, "difference": float(gains.mean()), "standard_error": float(error)})
+    cells = [(r["against"], f"{100 * r['difference']:+.2f}", f"{100 * r['standard_error']:.2f}") for r in records]
+    return table(cells, ("", "difference", "standard error")), records
+
+
+def _as_typed(program: str) -> str:
+    """The command that calls a program of this environment: its name where it is on the path, else its path."""
+    here = Path(sys.executable).parent / program
+    return program if shutil.which(program) == str(here) else os.path.relpath(here)
+
+
+def tokens_of(dates: Sequence[np.ndarray], rng: np.random.Generator) -> list[list[dict[str, np.ndarray]]]:
+    """Dates as sequences of dicts: the view of each digit that every kernel gets."""
+    images, n = np.vstack(dates), len(dates)
+    each = [len(date) for date in dates]
+    another = images[rng.permutation(len(images))]
+    form = np.eye(10)[rng.integers(0, 10, (n, DIGITS_OF_FORM))].reshape(n, -1)
+    views = omkl.data.digit_views(images)
+    views |= {f"{view} of another digit": array for view, array in omkl.data.digit_views(another).items()}
+    views["place on the page"] = np.repeat(rng.random((n, 2)), each, axis=0)
+    views["number of the form"] = np.repeat(form, each, axis=0)
+    views |= {f"checksum of {bits} bits": rng.integers(0, 2, (len(images), bits)) for bits in CHECKSUMS}
+    tokens = (dict(zip(views, rows)) for rows in zip(*views.values()))
+    return [[next(tokens) for _ in date] for date in dates]
+
+
+def describe_weights(weights: dict[str, float], by_norms: dict[str, float]) -> list[str]:
+    """Lines about the weights: a bar for each kernel that has some, the names of the others."""
+    useful, before = (sum(each[view] for view in USEFUL) for each in (weights, by_norms))
+    marked = {f"{'*' if view in USEFUL else ' '} {view}": weight for view, weight in weights.items()}
+    lines = [f"{useful:.1%} of the weight is on the {len(USEFUL)} that see the digit (by norms {before:.1%}):"]
+    lines += bar_chart({name: weight for name, weight in marked.items() if weight > 0})
+    zero = [name.strip() for name, weight in marked.items() if weight == 0]
+    lines += textwrap.wrap(f"At zero: {', '.join(zero) if zero else 'none'}.", 88)
+    return [*lines, "(* sees the digit)"]
+
+
+def _draw_weights(found: dict[str, WeightHistory], path: PathLike) -> None:
+    """Draw weights along training: a curve for each kernel that sees the digit, and one for the sum of all others."""
+    from omkl.reports.plots.canvas import figure_for
+
+    figure = figure_for(9.0, 3.2)
+    for ax, (title, way) in zip(figure.subplots(1, len(found), sharey=True), found.items()):
+        sums = {view: [weights[view] for weights in way.weights] for view in USEFUL}
+        rest = [sum(weights[view] for view in USELESS) for weights in way.weights]
+        sums[f"the {len(USELESS)} useless, in sum"] = rest
+        curves = {name: (way.rounds, values) for name, values in sums.items()}
+        omkl.reports.plot_curves(curves, None, title, "dates learned from", "weight", "x", ax=ax)
+    ax.set_ylim(bottom=-0.01)
+    figure.savefig(path, dpi=150)
+
+
+def _drawing(images: np.ndarray, shades: str = " .:-=+*#%@") -> list[str]:
+    """The images of one date side by side, as text."""
+    levels = (images.clip(0, 1) * (len(shades) - 1)).astype(int).reshape(len(images), 8, 8)
+    return [" ".join("".join(shades[level] for level in image[row]) for image in levels) for row in range(8)]

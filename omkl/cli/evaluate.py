@@ -1,189 +1,138 @@
-"""``omkl evaluate``: compare what a saved model predicts, or a treebank says, with what a gold file holds."""
+"""``omkl evaluate``: compare what a model predicts, or a treebank says, with what a gold file holds."""
 
-from argparse import Namespace
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from omkl import data, estimators
-from omkl.cli import rows
-from omkl.cli.common import (
-    OUTPUT,
-    ROWS,
-    add_command,
-    add_options,
-    check_options,
-    count,
-    load_model,
-    report,
-    table,
-)
-from omkl.cli.inputs import labelled_sequences
-from omkl.cli.train_parser import attachment_lines
-from omkl.exceptions import InputError
+import click
+
+import omkl
+from omkl import data
+from omkl.cli import options as opt
+from omkl.cli.console import attachment_lines, entity_line, score_table, table
+from omkl.cli.files import UNREAD, labelled_sequences, load_model, of_class, outputs_of, read_gold, row_scores
+from omkl.cli.options import Options, option
 
 #: Which words of trees count.
 RULES: dict[str, dict[str, str]] = {
-    "all": {}, "without_PUNCT": {"ignore": "upos"}, "without_punctuation_characters": {"ignore": "form"},
-}  # fmt: skip
-#: Scores of trees by what the field calls them; those of columns that a parser does not predict come first.
-SCORES = {
-    "UPOS": "upos", "XPOS": "xpos", "UFeats": "ufeats", "AllTags": "alltags", "Lemmas": "lemmas", "UAS": "uas",
-    "LAS": "las", "CLAS": "clas", "MLAS": "mlas", "BLEX": "blex", "LAS with subtypes": "las_subtypes",
-    "sentences whole": "whole",
-}  # fmt: skip
-#: The part of an annotator that a score is about, where it is not the trees.
-PART_OF = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "AllTags": "upos", "Lemmas": "lemmas"}
-#: Labels in the table that is printed, and confusions where nothing else is asked for.
-MOST_LABELS, CONFUSIONS = 30, 8
+    "all": {},
+    "without_PUNCT": {"ignore": "upos"},
+    "without_punctuation_characters": {"ignore": "form"},
+}
+#: Names of scores: of columns that a parser does not predict, and of trees.
+COLUMN_SCORES = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "ufeats", "AllTags": "alltags", "Lemmas": "lemmas"}
+TREE_SCORES = {name: name.lower() for name in ("UAS", "LAS", "CLAS", "MLAS", "BLEX")}
+TREE_SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
+#: The part of an annotator that predicts a column.
+PART_OF = {**COLUMN_SCORES, "UFeats": "feats", "AllTags": "upos"}
+#: Labels in the table that is printed.
+MOST_LABELS = 30
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add this subcommand."""
-    parser = add_command(
-        subparsers,
-        "evaluate",
-        summary="accuracy of a model on labelled sequences, trees or rows",
-        description="Accuracy of a model on labelled sequences or rows, and the mistakes it makes most; R^2 and errors "
-        "of a regressor; the scores of the CoNLL 2018 shared task of a parser, or of the annotation of any other "
-        "program: omkl evaluate GOLD SYSTEM compares two treebanks with the same words.",
-        examples="""
-            omkl evaluate labeler.npz test.crfsuite --scheme BIO
-            omkl evaluate parser.npz test.conllu --json scores.json
-            omkl evaluate gold.conllu system.conllu             # of any program
-            omkl evaluate classifier.npz test.csv --target species --json -
-        """,
-    )
-    parser.add_argument("model", help="a saved model, or a gold treebank (- for standard input)")
-    parser.add_argument(
-        "gold",
-        help="file of labelled sequences, trees or rows; or the treebank to compare with gold (- for standard input)",
-    )
-    parser.add_argument(
-        "--mistakes", type=count, metavar="N", help=f"list the N commonest confusions of labels (default {CONFUSIONS})"
-    )
-    parser.add_argument(
-        "--scheme", choices=("BIO", "BIOES"), help="count only entities that are written as this scheme demands"
-    )
-    add_options(parser, "--format", "--folds", *ROWS, "--on-error", "--jobs", *OUTPUT)
-    parser.set_defaults(run=run)
+@opt.command(
+    "evaluate",
+    """
+    omkl evaluate labeler.npz test.crfsuite --scheme BIO
+    omkl evaluate parser.npz test.conllu --json scores.json
+    omkl evaluate gold.conllu system.conllu             # of any program
+    omkl evaluate classifier.npz test.csv --target species --json -
+    """,
+    *(opt.MODEL, opt.argument("gold", type=opt.READ)),
+    option("--mistakes", type=opt.COUNT, default=8, metavar="N", help="List the N commonest confusions of labels."),
+    option("--scheme", type=opt.CHOICE(["BIO", "BIOES"]), help="Count only entities written as this scheme demands."),
+    *(opt.DATA, opt.JOBS, opt.METRICS),
+)
+def evaluate(options: Options) -> None:
+    """Score the saved MODEL on the labelled sequences, rows or trees of the file GOLD.
 
-
-def run(arguments: Namespace) -> None:
-    """Evaluate a model."""
-    if _is_treebank(arguments):
-        lines, metrics = _treebanks(arguments)
+    Prints the accuracy of labels and the commonest mistakes, R^2 and errors of numbers, the scores of the CoNLL 2018
+    shared task of trees. Where MODEL is a gold treebank, GOLD is the annotation of its words by any other program.
+    """
+    pairs: Iterable[tuple] = ()
+    if _is_treebank(options.model):
+        lines, metrics = _evaluate_treebanks(options)
     else:
-        model, kind = load_model(arguments)
-        lines, metrics = KINDS[kind](model, arguments)
-    if metrics.get("confusions"):
-        lines += table(metrics["confusions"], ("gold", "predicted", "times"))
-    report(arguments, lines, metrics)
+        model, kind = load_model(options)
+        if kind == "trees":
+            gold = read_gold(options.gold, model, options)
+            metrics = {name: model.evaluate(gold, **rule) for name, rule in RULES.items()}
+            lines = _tree_lines(metrics, options.gold, TREE_SCORES)
+        elif kind == "annotations":
+            lines, metrics = annotation_scores(model, read_gold(options.gold, model, options), options.gold)
+        else:
+            lines, metrics, pairs = (_evaluate_labeler if kind == "sequences" else _evaluate_rows)(model, options)
+    wrong = Counter((right, found) for right, found in pairs if right != found)
+    if "labels" in metrics:
+        metrics["confusions"] = [[*labels, times] for labels, times in wrong.most_common(options.mistakes)]
+        lines += ["", *table(metrics["confusions"], ("gold", "predicted", "times"))] if metrics["confusions"] else []
+    options.report(lines, metrics)
 
 
-def _is_treebank(arguments):
-    """Whether the first file is no model: by its name, or by what standard input holds."""
-    if arguments.model != getattr(arguments, "standard_input", None):
-        return data.find_format(arguments.model).holds == "trees"
-    with open(arguments.model, "rb") as file:
+def _is_treebank(path: str) -> bool:
+    """Recognize a treebank by its name, or standard input by its first bytes."""
+    if path != click.get_current_context().obj.standard_input:
+        return data.find_format(path).holds == "trees"
+    with open(path, "rb") as file:
         return not file.read(2).startswith(b"PK")  # a model is an archive
 
 
-def _treebanks(arguments):
-    """Scores of one treebank beside another with the same words, the gold one."""
-    check_options(arguments, "trees", "a pair of treebanks")
-    if arguments.jobs is not None:
-        raise InputError("--jobs does not go with a pair of treebanks, which are compared on one core: leave it out.")
-    reading = {"trees": "given", "on_error": arguments.on_error, "keep_text": False}
-    gold, predicted = (data.read_treebank(path, **reading) for path in (arguments.model, arguments.gold))
-    metrics = {name: estimators.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
-    return _tree_lines(metrics, arguments.gold, list(SCORES)), metrics
-
-
-def _trees(parser, arguments):
-    gold = data.read_treebank(arguments.gold, single_root=parser.single_root, on_error=arguments.on_error)
-    metrics = {name: parser.evaluate(gold, **rule) for name, rule in RULES.items()}
-    return _tree_lines(metrics, arguments.gold, list(SCORES)[5:]), metrics
-
-
-def _annotations(annotator, arguments):
-    gold = data.read_treebank(arguments.gold, trees="given", on_error=arguments.on_error, keep_text=False)
-    return annotation_scores(annotator, gold, arguments.gold)
+def _evaluate_treebanks(options: Options) -> tuple[list[str], dict[str, Any]]:
+    """Scores of a treebank beside a gold one with the same words."""
+    opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs")
+    reading: dict[str, Any] = {"trees": "given", "on_error": options.on_error, "keep_text": False}
+    gold, predicted = (data.read_treebank(path, **reading) for path in (options.model, options.gold))
+    metrics = {name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
+    return _tree_lines(metrics, options.gold, {**COLUMN_SCORES, **TREE_SCORES}), metrics
 
 
 def annotation_scores(annotator: Any, gold: Any, path: str) -> tuple[list[str], dict[str, Any]]:
-    """Scores of what an annotator makes of the words of gold sentences, as lines of text and as metrics."""
+    """Scores of an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
-    metrics = {name: estimators.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
-    names = [name for name in SCORES if PART_OF.get(name, "trees") in annotator.parts_]
-    return _tree_lines(metrics, path, names), metrics
+    metrics = {name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
+    scores = {**COLUMN_SCORES, **TREE_SCORES}
+    known = {name: key for name, key in scores.items() if PART_OF.get(name, "trees") in annotator.parts_}
+    return _tree_lines(metrics, path, known), metrics
 
 
-def _tree_lines(metrics, path, names):
+def _tree_lines(metrics: dict[str, Any], path: str, scores: dict[str, str]) -> list[str]:
+    """Scores, and tables by relation and by length."""
     found = metrics["all"]
     lines = [] if found["uas"] is None else attachment_lines(metrics, path)
-    known = [name for name in names if found[SCORES[name]] is not None]
-    lines += ["", *table([(name, f"{found[SCORES[name]]:.2%}") for name in known], ("all words", "score"))]
+    known = [(name, f"{found[key]:.2%}") for name, key in scores.items() if found[key] is not None]
+    lines += ["", *table(known, ("all words", "score"))]
     for name in ("relation", "length"):
         if found[f"{name}s"]:
             lines += ["", *score_table(found[f"{name}s"], name)]
     return lines
 
 
-def score_table(records: list[dict[str, Any]], name: str) -> list[str]:
-    """Lines of a table of counts, precision, recall and F1; the records' first entry is ``name``."""
-    counts = ("gold", "predicted", "correct")
-    rows = [
-        (row[name], *(row[key] for key in counts), *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1")))
-        for row in records
-    ]
-    return table(rows, (name, *counts, "precision", "recall", "F1"))
-
-
-def _labels(labeler, arguments):
-    X, y = labelled_sequences(arguments.gold, arguments)
-    metrics = labeler.evaluate(X, y, scheme=arguments.scheme)
-    pairs = ((gold, label) for p, g in zip(labeler.predict(X), y) for gold, label in zip(g, p.tolist()))
-    metrics["confusions"] = _confusions(pairs, arguments)
-    lines = ["Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%} "
-             "({tokens} tokens, {sequences} sequences)".format(**metrics)]  # fmt: skip
+def _evaluate_labeler(labeler: Any, options: Options) -> tuple[list[str], dict[str, Any], Iterable[tuple]]:
+    """Lines, metrics, and pairs of gold and predicted labels."""
+    X, y = labelled_sequences(options.gold, options, labeler)
+    metrics = labeler.evaluate(X, y, scheme=options.scheme)
+    pairs = ((right, label) for found, gold in zip(labeler.predict(X), y) for right, label in zip(gold, found.tolist()))
+    accuracy = "Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%}".format(**metrics)
+    lines = [f"{accuracy} ({metrics['tokens']} tokens, {metrics['sequences']} sequences)"]
     lines += _label_lines(metrics["labels"])
     if metrics["entities"] is not None:
         lines += ["", entity_line(metrics), *score_table(metrics["entities"], "type")]
-    return [*lines, ""], metrics
+    return lines, metrics, pairs
 
 
-def entity_line(metrics: dict[str, Any]) -> str:
-    """Scores of entities as a line of text."""
-    line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
-    return line.format(**metrics)
-
-
-def _label_lines(records):
+def _label_lines(records: list[dict[str, Any]]) -> list[str]:
     more = [f"and {len(records) - MOST_LABELS} more: --json has all"] if len(records) > MOST_LABELS else []
     return ["", *score_table(records[:MOST_LABELS], "label"), *more]
 
 
-def _rows(model, arguments):
-    gold, predicted = rows.outputs_of(model, arguments.gold, arguments)
-    metrics: dict[str, Any] = {"examples": len(gold), **rows.scores(model, gold, predicted)}
+def _evaluate_rows(model: Any, options: Options) -> tuple[list[str], dict[str, Any], Iterable[tuple]]:
+    """Lines, metrics, and pairs of gold and predicted labels."""
+    gold, predicted = outputs_of(model, options.gold, options)
+    metrics: dict[str, Any] = {"examples": len(gold), **row_scores(model, gold, predicted)}
     if "accuracy" not in metrics:
-        if arguments.mistakes is not None:
-            raise InputError("--mistakes lists confusions of labels, and a regressor has none: leave it out.")
+        opt.refuse(f"lists confusions of labels, and {of_class(model)} predicts numbers", "mistakes")
         line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
-        return [line.format(**metrics)], metrics
+        return [line.format(**metrics)], metrics, ()
     labels = gold.tolist(), predicted.tolist()
-    metrics["labels"] = estimators.evaluate_labels(labels[:1], labels[1:])["labels"]
-    metrics["confusions"] = _confusions(zip(*labels), arguments)
-    line = "Accuracy {accuracy:.2%} ({examples} examples)"
-    return [line.format(**metrics), *_label_lines(metrics["labels"]), ""], metrics
-
-
-def _confusions(pairs, arguments):
-    """The commonest mistakes among pairs of gold and predicted labels: ``[gold, predicted, times]``."""
-    n = CONFUSIONS if arguments.mistakes is None else arguments.mistakes
-    counts = Counter((gold, label) for gold, label in pairs if gold != label)
-    return [[gold, label, times] for (gold, label), times in counts.most_common(n)]
-
-
-#: What evaluates a model of each kind.
-KINDS = {"trees": _trees, "annotations": _annotations, "sequences": _labels, "rows": _rows}
+    metrics["labels"] = omkl.evaluate_labels(labels[:1], labels[1:])["labels"]
+    line = f"Accuracy {metrics['accuracy']:.2%} ({len(gold)} examples)"
+    return [line, *_label_lines(metrics["labels"])], metrics, zip(*labels)

@@ -1,27 +1,15 @@
-"""``omkl inspect``: what a saved model has learned."""
+"""``omkl inspect``: show what a saved model has learned."""
 
-from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from omkl import data, estimators
-from omkl.cli.common import (
-    OUTPUT,
-    ROWS,
-    add_command,
-    add_options,
-    bar_chart,
-    check_about_data,
-    count,
-    load_model,
-    of_class,
-    report,
-    table,
-)
-from omkl.cli.inputs import labelled_sequences
-from omkl.cli.rows import naming, open_rows
-from omkl.exceptions import InputError
+import omkl
+from omkl.cli import options as opt
+from omkl.cli.console import bar_chart, table
+from omkl.cli.files import check_about_data, labelled_sequences, load_model, naming, of_class, open_rows, read_gold
+from omkl.cli.options import Options, option
 
 #: Longer names of groups are cut in the middle, so that a table fits a terminal.
 NAME_WIDTH = 44
@@ -29,50 +17,51 @@ NAME_WIDTH = 44
 MEASURABLE = 2.0
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add this subcommand."""
-    parser = add_command(
-        subparsers,
-        "inspect",
-        summary="what a model has learned",
-        description="Groups of a saved model, what they weigh and cost, and with --data how much each helps on data "
-        "that the model has not learned from; its strongest features.",
-        examples="""
-            omkl inspect model.npz --top 20
-            omkl inspect parser.npz --groups 100 --json groups.json
-            omkl inspect labeler.npz --data held-out.crfsuite   # what each group is worth there
-        """,
-    )
-    add_options(parser, "model")
-    parser.add_argument("--top", type=count, default=10, metavar="N", help="list the N strongest features (default 10)")
-    parser.add_argument("--group", metavar="NAME", help="only features of this group")
-    parser.add_argument("--groups", type=count, default=30, metavar="N", help="list the N heaviest groups (default 30)")
-    parser.add_argument("--data", metavar="FILE", help="measure how much each group helps on this held-out file "
-                        "(- for standard input)")  # fmt: skip
-    add_options(parser, "--format", "--folds", *ROWS, "--on-error", "--jobs", *OUTPUT)
-    parser.set_defaults(run=run)
-
-
-def size(model: Any) -> dict[str, int]:
-    """How large a model is, in its own terms."""
-    if isinstance(model, estimators.DependencyParser):
-        return {"templates": len(model.templates_), "features": model.n_features()}
-    if hasattr(model, "classes_"):
-        return {"labels": len(model.classes_)}
-    return (
-        {"groups": len(model.kernel_weights_)} if hasattr(model, "kernel_weights_") else {"columns": model.coef_.size}
-    )
-
-
-def run(arguments: Namespace) -> None:
-    """Show a model."""
-    check_about_data(arguments)
-    model, kind = load_model(arguments)
+@opt.command(
+    "inspect",
+    """
+    omkl inspect model.npz --top 20
+    omkl inspect parser.npz --groups 100 --json groups.json
+    omkl inspect labeler.npz --data held-out.crfsuite   # what each group is worth there
+    """,
+    opt.MODEL,
+    option("--top", type=opt.COUNT, default=10, metavar="N", help="List the N strongest features."),
+    option("--group", metavar="NAME", help="Only features of this group."),
+    option("--groups", type=opt.COUNT, default=30, metavar="N", help="List the N heaviest groups."),
+    option("--data", type=opt.READ, metavar="FILE", help="Measure how much each group helps on this held-out file."),
+    *(opt.DATA, opt.JOBS, opt.METRICS),
+)
+def inspect(options: Options) -> None:
+    """Show the groups of the saved MODEL, their weights and sizes, and its strongest features."""
+    check_about_data(options)
+    model, kind = load_model(options)
     if kind == "annotations":
-        _inspect_annotator(model, arguments)
-        return
-    metrics = {"class": type(model).__name__, **size(model)}
-    metrics.update({name: str(getattr(model, name)) for name in ("loss", "regularizer") if hasattr(model, name)})
+        opt.refuse("is for single models, and an annotator has several", "data", "group")
+        lines, metrics = _inspect_annotator(model, min(options.groups, options.top))
+    else:
+        metrics = _metrics(model, kind, options)
+        if hasattr(model, "top_features"):
+            metrics["top_features"] = model.top_features(options.top, options.group)
+        lines = list(_lines(metrics, _size(model), options.groups))
+    options.report(lines, metrics)
+
+
+def _inspect_annotator(annotator: Any, n: int) -> tuple[list[str], dict[str, Any]]:
+    """The heaviest groups of every part."""
+    weights = annotator.kernel_weights_
+    lines = [f"Annotator: {', '.join(annotator.parts_)}, by {len(weights)} models"]
+    for name, own in weights.items():
+        ranked = sorted(own.items(), key=lambda item: -item[1])
+        n_zero = sum(weight == 0 for weight in own.values())
+        lines += ["", f"{name}: {len(own)} groups, {n_zero} of them zero", *bar_chart(dict(ranked[:n]))]
+    return lines, {"class": "Annotator", "parts": annotator.parts_, "kernel_weights": weights}
+
+
+def _metrics(model: Any, kind: str, options: Options) -> dict[str, Any]:
+    """Settings, sizes and groups of a model."""
+    metrics = {"class": type(model).__name__, **_size(model)}
+    parameters = model.get_params(deep=False)
+    metrics.update({name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters})
     metrics.update({name: getattr(model, name) for name in ("C", "alpha") if hasattr(model, name)})
     if hasattr(model, "dual_gap_"):
         metrics.update({"iterations": model.n_iter_, "dual_gap": model.dual_gap_})
@@ -80,44 +69,38 @@ def run(arguments: Namespace) -> None:
         metrics.update({"epochs": model.n_iter_, "memory": model.memory_usage()})
     metrics["kernel_weights"] = getattr(model, "kernel_weights_", {})
     metrics["left_out"] = getattr(model, "left_out_", [])
-    is_online = hasattr(model, "top_features")
-    metrics["group_report"] = group_records(model, kind, arguments) if is_online else []
-    if arguments.data is not None and not is_online:
-        raise InputError(f"--data measures the groups of models that are trained online, not of {of_class(model)}.")
-    metrics["top_features"] = model.top_features(arguments.top, arguments.group) if is_online else []
-    report(arguments, _lines(metrics, size(model), arguments), metrics)
+    metrics["group_report"] = group_records(model, kind, options)
+    metrics["top_features"] = []
+    return metrics
 
 
-def _inspect_annotator(annotator, arguments):
-    """The heaviest groups of every part."""
-    if arguments.data is not None or arguments.group is not None:
-        raise InputError("--data and --group look at one model, and an annotator has several: leave them out.")
-    weights = annotator.kernel_weights_
-    metrics = {"class": type(annotator).__name__, "parts": annotator.parts_, "kernel_weights": weights}
-    lines = [f"Annotator: {', '.join(annotator.parts_)}, by {len(weights)} models"]
-    for name, own in weights.items():
-        ranked = sorted(own.items(), key=lambda item: -item[1])
-        n_zero = sum(weight == 0 for weight in own.values())
-        lines += ["", f"{name}: {len(own)} groups, {n_zero} of them zero"]
-        lines += bar_chart(dict(ranked[: min(arguments.groups, arguments.top)]))
-    report(arguments, lines, metrics)
+def _size(model: Any) -> dict[str, int]:
+    """Size of a model in its own terms."""
+    if isinstance(model, omkl.DependencyParser):
+        return {"templates": len(model.templates_), "features": model.n_features()}
+    if hasattr(model, "classes_"):
+        return {"labels": len(model.classes_)}
+    weights = getattr(model, "kernel_weights_", None)
+    return {"columns": model.coef_.size} if weights is None else {"groups": len(weights)}
 
 
-def group_records(model: Any, kind: str, arguments: Namespace) -> list[dict[str, Any]]:
-    """A record for each group; those of ``--data`` where it is given."""
-    if arguments.data is None:
-        return model.group_report_ if model.model_.trainer.has_groups else []
+def group_records(model: Any, kind: str, options: Options) -> list[dict[str, Any]]:
+    """A record for each group of a model; with ``options.data`` also of how much each helps there."""
+    if not hasattr(model, "group_report"):
+        opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "kind")
+        return []
+    if options.data is None:
+        return model.group_report_
     if kind == "trees":
-        gold = data.read_treebank(arguments.data, single_root=model.single_root, on_error=arguments.on_error)
-        return model.group_report(gold)
+        return model.group_report(read_gold(options.data, model, options))
     if kind == "sequences":
-        return model.group_report(*labelled_sequences(arguments.data, arguments))
-    with naming(arguments.data):
-        return model.group_report(open_rows(arguments.data, arguments, model))
+        return model.group_report(*labelled_sequences(options.data, options, model))
+    with naming(options.data):
+        return model.group_report(open_rows(options.data, options, model))
 
 
-def _lines(metrics, extent, arguments):
-    facts = [f"{n} {what}" for what, n in extent.items()]
+def _lines(metrics: dict[str, Any], size: dict[str, int], n_groups: int) -> Iterator[str]:
+    facts = [f"{n} {what}" for what, n in size.items()]
     facts += [f"{name} {metrics[name]}" for name in ("loss", "regularizer") if name in metrics]
     facts += [f"{name} = {metrics[name]:g}" for name in ("C", "alpha") if name in metrics]
     if "dual_gap" in metrics:
@@ -126,12 +109,12 @@ def _lines(metrics, extent, arguments):
         facts.append(f"{metrics['epochs']} epochs, {metrics['memory']['prediction']:.1f} MB of parameters")
     yield f"{metrics['class']}: {', '.join(facts)}"
     if metrics["group_report"]:
-        yield from _group_lines(metrics["group_report"], arguments.groups)
+        yield from group_lines(metrics["group_report"], n_groups)
     elif metrics["kernel_weights"]:
         ranked = sorted(metrics["kernel_weights"].items(), key=lambda item: -item[1])
         yield "\nWeights of the groups"
-        yield from bar_chart(dict(ranked[: arguments.groups]))
-        yield from _rest(len(ranked) - arguments.groups)
+        yield from bar_chart(dict(ranked[:n_groups]))
+        yield from _rest(len(ranked) - n_groups)
     if metrics["left_out"]:
         yield f"{len(metrics['left_out'])} are left out: they do not help on examples not learned from."
     features = metrics["top_features"]
@@ -141,16 +124,16 @@ def _lines(metrics, extent, arguments):
         yield from table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))
 
 
-def _group_lines(records, n_shown):
-    """A table of groups, those first that help most, or weigh most where no data tells; and what could go."""
+def group_lines(records: list[dict[str, Any]], n: int) -> Iterator[str]:
+    """A table of the n groups that help most, or weigh most without data; and a summary of the groups that do not."""
     measured = "loss_increase" in records[0]
     first = "loss_increase" if measured else "weight"
     ranked = sorted(records, key=lambda r: (-np.inf if r[first] is None else r[first], r["norm"]), reverse=True)
     header = ["group", "weight", "norm", "bytes"]
     header += ["time", "loss without", "increase", "std. error"] if measured else []
     yield "\nGroups"
-    yield from table([_row(record, measured) for record in ranked[:n_shown]], header)
-    yield from _rest(len(ranked) - n_shown)
+    yield from table([_cells(record, measured) for record in ranked[:n]], header)
+    yield from _rest(len(ranked) - n)
     dead = sum(record["norm"] == 0 for record in records)
     if dead:
         yield f"{dead} of {len(records)} groups are zero."
@@ -164,7 +147,7 @@ def _group_lines(records, n_shown):
         )
 
 
-def _row(record, measured):
+def _cells(record: dict[str, Any], measured: bool) -> list[str]:
     name, weight = record["group"], record["weight"]
     if len(name) > NAME_WIDTH:
         name = f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
@@ -176,6 +159,6 @@ def _row(record, measured):
     return row
 
 
-def _rest(n_more):
+def _rest(n_more: int) -> Iterator[str]:
     if n_more > 0:
         yield f"and {n_more} more; --groups N shows N of them."

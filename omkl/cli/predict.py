@@ -1,183 +1,254 @@
-"""``omkl predict``: label the sequences of a file, parse its sentences, or predict for its rows, with a saved model."""
+"""``omkl predict``: label sequences, parse sentences, or predict for rows, with a saved model."""
 
-from argparse import Namespace
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from omkl import data
-from omkl.cli import rows
-from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, check_options, load_model, report
-from omkl.cli.inputs import read_sequences
-from omkl.cli.predictions import FORMS, Progress, form_of, json_line, sentence_writer
+from omkl._progress import progress_bar
+from omkl.cli import options as opt
+from omkl.cli.files import UNREAD, load_model, naming, of_class, open_rows, read_sequences
+from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
 
-
-def add_parser(subparsers: Any) -> None:
-    """Add this subcommand."""
-    parser = add_command(
-        subparsers,
-        "predict",
-        summary="label the sequences of a file, parse its sentences, or predict for its rows",
-        description="Label the sequences of a file: one label a line, an empty line between sequences; or, with --to "
-        "conllu, the words of a treebank or of text with their UPOS. A parser writes the treebank with new heads and "
-        "relations, an annotator one with all that it has learned, for a treebank or for text with one sentence a "
-        "line, words divided by spaces; a classifier or regressor one prediction a line. All write JSON lines as well.",
-        examples="""
-            omkl predict parser.npz new.conllu -o parsed.conllu --confidence
-            echo "No way ." | omkl predict annotator.npz -      # standard input to standard output
-            omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
-            omkl predict classifier.npz new.csv -o labels.txt --jobs -1
-        """,
-    )
-    add_options(parser, "model")
-    parser.add_argument(
-        "input",
-        help="file of sequences, sentences or rows, - for standard input; outputs in it are not looked at",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="-",
-        metavar="FILE",
-        help="file to write to, compressed if it ends in .gz or .xz (default: standard output)",
-    )
-    parser.add_argument(
-        "--to",
-        choices=sorted({form for forms in FORMS.values() for form in forms}),
-        help="form of the output; by default what its name ends in, .jsonl or .conllu, else conllu for trees and "
-        "annotations and text for all others",
-    )
-    parser.add_argument(
-        "--nbest", type=int, metavar="N",
-        help="the N best labellings, trees or annotations of each sequence or sentence, best first, with their scores "
-        "(of annotations logarithms of probabilities, for which annotators must be trained with --dev): in comments, "
-        'or as "nbest" in JSON lines; of a classifier the N best classes of each row, each with its score after a tab',
-    )  # fmt: skip
-    parser.add_argument(
-        "--confidence", action="store_true",
-        help="a parser notes the probabilities of arcs and relations in MISC, as HeadConf=0.987 and RelConf=0.912, a "
-        "labeler those of labels: in MISC, as UposConf=0.987, beside the label, or as confidence in JSON lines, "
-        "and so does a classifier; an annotator all of these in MISC",
-    )  # fmt: skip
-    add_options(parser, "--format", "--folds", *ROWS, "--jobs", *OUTPUT)
-    parser.set_defaults(run=run)
+#: Forms of predictions by what a model predicts, the default first; an output's name may end in all but text.
+FORMS = {
+    "trees": ("conllu", "jsonl"),
+    "annotations": ("conllu", "jsonl"),
+    "sequences": ("text", "jsonl", "conllu"),
+    "rows": ("text", "jsonl"),
+}
 
 
-def run(arguments: Namespace) -> None:
-    """Predict and write labels, trees, annotations or outputs of rows."""
-    model, kind = load_model(arguments)
-    arguments.quiet |= arguments.output == "-"  # what is predicted stands alone
-    for option, given, kinds in (
-        ("--confidence", arguments.confidence, ("trees", "annotations", "sequences", "rows")),
-        ("--nbest", arguments.nbest is not None, ("trees", "annotations", "sequences", "rows")),
-    ):
-        if given and kind not in kinds:
-            raise InputError(f"{option} does not go with {arguments.model}, which predicts {kind}: leave it out.")
-    if arguments.confidence and arguments.nbest is not None:
-        raise InputError("--nbest has scores instead of probabilities: leave --confidence out.")
-    if arguments.nbest is not None and arguments.nbest < 1:
-        raise InputError(f"--nbest is a number of at least 1, not {arguments.nbest}.")
-    form = form_of(arguments, kind)
-    {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}[kind](model, arguments, form)
+@opt.command(
+    "predict",
+    """
+    omkl predict parser.npz new.conllu -o parsed.conllu --confidence
+    echo "No way ." | omkl predict annotator.npz -      # standard input to standard output
+    omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
+    omkl predict classifier.npz new.csv -o labels.txt --jobs -1
+    """,
+    *(opt.MODEL, opt.argument("input", type=opt.READ)),
+    option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="May end in .gz or .xz: compressed."),
+    option(
+        "--to", type=opt.CHOICE(["conllu", "jsonl", "text"]), help="Form of the output; by default that of its name."
+    ),
+    option("--nbest", type=opt.POSITIVE, metavar="N", help="Write the N best of each, best first, with their scores."),
+    option("--confidence", is_flag=True, help="Write probabilities of labels, arcs and relations as well."),
+    *(opt.FORMAT, opt.FOLDS, *opt.TABLE, opt.JOBS, opt.METRICS),
+)
+def predict(options: Options) -> None:
+    """Predict for the sequences, sentences or rows of the file INPUT; outputs in it are not looked at.
+
+    A labeler writes one label a line and an empty line between sequences, or with --to conllu the words of a treebank
+    or of text with their UPOS. A parser writes the treebank with new heads and relations, an annotator one with all
+    that it has learned, for a treebank or for text with one sentence a line, words divided by spaces. A classifier or
+    regressor writes one prediction a line.
+
+    Probabilities stand after a tab, in JSON lines as "confidence", and in MISC of a treebank as UposConf=0.987,
+    HeadConf and RelConf. Alternatives are in JSON lines "nbest", and have scores in comments of a treebank; scores of
+    annotations are logarithms of probabilities.
+    """
+    model, kind = load_model(options)
+    if options.nbest is not None:
+        opt.refuse("does not go with --nbest, which has scores instead", "confidence")
+    options.to = _form(options, kind, model)
+    {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}[kind](model, options)
 
 
-def _parse(parser, arguments, form):
-    """Parse a treebank block by block; everything but heads and relations is written as it was read."""
-    columns = ("heads", *["deprels"] * parser.labeled, *["misc"] * arguments.confidence)
-    with Progress(arguments) as progress, sentence_writer(arguments, form, columns) as writer:
-        for block in data.iter_treebank(arguments.input, trees=False):
-            if arguments.nbest is None:
-                writer.write(parser.parse(block, confidence=arguments.confidence))
-            else:
-                for i, found in enumerate(parser.predict_nbest(block, arguments.nbest)):
-                    writer.write_best((_with_tree(block[i : i + 1], parse), parse.score) for parse in found)
-            progress.note(block)
-    progress.tell("Parsed")
+def _form(options: Options, kind: str, model: Any) -> str:
+    """The form to write predictions in."""
+    form = options.to
+    if form is None:
+        from omkl.data.files import stem
+
+        end = stem(options.output).rpartition(".")[2]
+        form = end if end in ("jsonl", "conllu") else FORMS[kind][0]
+    if form not in FORMS[kind]:
+        raise InputError(f"{of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {form}.")
+    return form
 
 
-def _with_tree(sentence, parse):
+# ---- sentences ---------------------------------------------------------------------------------------------------
+
+
+def _parse(parser: Any, options: Options) -> None:
+    """Parse a treebank block by block; all but heads and relations is written as it was read."""
+    columns = ["heads", *["deprels"] * parser.labeled]
+    with _sentence_writer(options, columns, "Parsed") as writer:
+        for block in data.iter_treebank(options.input, trees=False):
+            if options.nbest is None:
+                writer.write(parser.parse(block, confidence=options.confidence))
+                continue
+            for i, found in enumerate(parser.predict_nbest(block, options.nbest)):
+                own = block[i : i + 1]
+                writer.write_best((_with_tree(own, parse), parse.score) for parse in found)
+
+
+def _with_tree(sentence: Any, parse: Any) -> Any:
     """A treebank of one sentence with another tree."""
     return _with_column(sentence.with_column("heads", parse.heads), "deprels", parse.deprels)
 
 
-def _with_column(block, name, values):
+def _with_column(block: Any, name: str, values: Iterable[str]) -> Any:
     """A treebank with other strings in a column."""
     table = data.Strings()
     return block.with_column(name, table.codes(map(str, values), grow=True), table)
 
 
-def _annotate(annotator, arguments, form):
+def _annotate(annotator: Any, options: Options) -> None:
     """Annotate sentences block by block; all that is no annotation is written as it was read."""
-    columns = (*annotator.columns_, *["misc"] * arguments.confidence)
-    blocks = _sentences(arguments.input)
-    with Progress(arguments) as progress, sentence_writer(arguments, form, columns) as writer:
-        if arguments.nbest is None:
-            for block in annotator.annotate_blocks(blocks, confidence=arguments.confidence):
+    blocks = _sentences(options.input)
+    with _sentence_writer(options, annotator.columns_, "Annotated") as writer:
+        if options.nbest is None:
+            for block in annotator.annotate_blocks(blocks, confidence=options.confidence):
                 writer.write(block)
-                progress.note(block)
-            blocks = ()
+            return
         for block in blocks:
-            found, owners, scores = annotator.nbest_of(block, arguments.nbest)
+            found, owners, scores = annotator.nbest_of(block, options.nbest)
             ends = np.flatnonzero(np.diff(owners, append=-1)) + 1
             for low, high in pairwise([0, *ends.tolist()]):
                 writer.write_best((found[i : i + 1], float(scores[i])) for i in range(low, high))
-            progress.note(block)
-    progress.tell("Annotated")
 
 
-def _sentences(path):
-    """Blocks of sentences of a treebank, or of text: it is a treebank if the first line that says something has
-    columns."""
+def _tag(labeler: Any, options: Options) -> None:
+    """Label the words of a treebank or of text with their UPOS; all else is written as it was read."""
+    opt.refuse("does not go with --to conllu", *UNREAD["annotations"])
+    with _sentence_writer(options, ["upos"], "Tagged") as writer:
+        for block in _sentences(options.input):
+            X = [sentence.forms for sentence in block]
+            if options.nbest is None:
+                writer.write(_tagged(labeler, block, X, options.confidence))
+                continue
+            for i, found in enumerate(labeler.predict_nbest(X, options.nbest)):
+                own = block[i : i + 1]
+                writer.write_best((_with_column(own, "upos", best.labels), best.score) for best in found)
+
+
+def _tagged(labeler: Any, block: Any, X: list, confidence: bool) -> Any:
+    """A block with its tags, and their probabilities if asked for."""
+    found = [own.tolist() for own in labeler.predict(X)]
+    tagged = _with_column(block, "upos", (label for own in found for label in own))
+    if confidence:
+        from omkl.parsing.decoding import with_notes
+
+        tagged = with_notes(tagged, {"UposConf": [p for own in _confidence(labeler, X, found) for p in own]})
+    return tagged
+
+
+def _sentences(path: str) -> Iterator[Any]:
+    """Blocks of sentences: of a treebank where the first line that is no comment has columns, else of text."""
     for line in data.lines(path):
         if line.strip() and not line.startswith(b"#"):
             return data.iter_treebank(path, trees=False) if b"\t" in line else data.iter_words(path)
     return data.iter_words(path)
 
 
-def _label(labeler, arguments, form):
-    if form == "conllu":
-        check_options(arguments, "annotations", "--to conllu")
-        _tag(labeler, arguments)
-        return
-    X, _ = read_sequences(arguments.input, arguments)
-    with data.output_file(arguments.output) as file:
-        if arguments.nbest is None:
-            file.writelines(_labelled(labeler, X, arguments, form))
+class _SentenceWriter:
+    """Writes sentences as they were read but for what has changed, or as JSON lines of words and some columns.
+
+    Parameters
+    ----------
+    file : file of bytes
+    form : {"conllu", "jsonl"}
+    columns : sequence of str
+        Columns of JSON lines.
+    bar : tqdm
+        Counts sentences.
+    """
+
+    def __init__(self, file: Any, form: str, columns: Sequence[str], bar: Any) -> None:
+        self.n_sentences = self.n_words = 0
+        self._file, self._form, self._columns, self._bar = file, form, tuple(columns), bar
+        self._treebank = data.TreebankWriter(file)
+
+    def write(self, block: data.Treebank) -> None:
+        if self._form == "conllu":
+            self._treebank.write(block)
         else:
-            for found in labeler.predict_nbest(X, arguments.nbest):
-                file.write(_alternatives(found, form))
-    metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": arguments.output}
-    report(arguments, [f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {arguments.output}"], metrics)
+            self._file.writelines(_json_line(self._record(sentence, "forms")) for sentence in block)
+        self._count(len(block), block.n_words)
+
+    def write_best(self, alternatives: Iterable[tuple[data.Treebank, float]]) -> None:
+        """Write the best few of a sentence, each a treebank of one, with their scores."""
+        found = list(alternatives)
+        if self._form == "conllu":
+            for rank, (own, score) in enumerate(found, 1):
+                self._treebank.write(own, comments=[f"rank = {rank}", f"score = {score:.6g}"])
+        else:
+            nbest = [{**self._record(own[0]), "score": score} for own, score in found]
+            self._file.write(_json_line({"forms": found[0][0][0].forms, "nbest": nbest}))
+        self._count(1, found[0][0].n_words)
+
+    def _count(self, n_sentences: int, n_words: int) -> None:
+        self.n_sentences, self.n_words = self.n_sentences + n_sentences, self.n_words + n_words
+        self._bar.update(n_sentences)
+
+    def _record(self, sentence: data.Sentence, *others: str) -> dict[str, Any]:
+        return {name: getattr(sentence, name) for name in (*others, *self._columns)}
 
 
-def _labelled(labeler, X, arguments, form):
-    """Each sequence as it is written: its labels, and how sure they are if asked for."""
+@contextmanager
+def _sentence_writer(options: Options, columns: Sequence[str], done: str) -> Iterator[_SentenceWriter]:
+    """Open the output for sentences; at the end say what was ``done``, and how fast."""
+    started, columns = time.perf_counter(), [*columns, *["misc"] * options.confidence]
+    with progress_bar(not options.quiet, unit=" sentences") as bar, data.output_file(options.output) as file:
+        writer = _SentenceWriter(file, options.to, columns, bar)
+        yield writer
+    seconds = time.perf_counter() - started
+    speed = f"{writer.n_words / seconds:.0f} words a second"
+    line = f"{done} {writer.n_words} words of {writer.n_sentences} sentences, {speed}: {options.output}"
+    counts = {"sentences": writer.n_sentences, "tokens": writer.n_words}
+    options.report([line], {**counts, "seconds": seconds, "output": options.output})
+
+
+# ---- sequences ---------------------------------------------------------------------------------------------------
+
+
+def _label(labeler: Any, options: Options) -> None:
+    """Write the labels of sequences."""
+    if options.to == "conllu":
+        _tag(labeler, options)
+        return
+    X, _ = read_sequences(options.input, options, labeler)
+    write = _best_labellings if options.nbest is not None else _labellings
+    with data.output_file(options.output) as file:
+        file.writelines(write(labeler, X, options))
+    metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": options.output}
+    line = f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {options.output}"
+    options.report([line], metrics)
+
+
+def _labellings(labeler: Any, X: list, options: Options) -> Iterator[bytes]:
+    """Each sequence as it is written: its labels, and their probabilities if asked for."""
     predicted = [labels.tolist() for labels in labeler.predict(X)]
-    confidence = _confidence(labeler, X, predicted) if arguments.confidence else None
+    confidence = _confidence(labeler, X, predicted) if options.confidence else None
     for s, labels in enumerate(predicted):
         own = None if confidence is None else [round(p, 3) for p in confidence[s]]
-        if form == "jsonl":
-            yield json_line({"y": labels} if own is None else {"y": labels, "confidence": own})
+        if options.to == "jsonl":
+            yield _json_line({"y": labels} if own is None else {"y": labels, "confidence": own})
         else:
-            rows = labels if own is None else [f"{label}\t{p:.3f}" for label, p in zip(labels, own)]
-            yield _lines([*rows, ""])
+            yield _lines([*(labels if own is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, own))), ""])
 
 
-def _alternatives(found, form):
-    """The best labellings of a sequence as they are written."""
-    if form == "jsonl":
-        return json_line({"nbest": [{"y": labels.tolist(), "score": score} for labels, score in found]})
-    blocks = ([f"# {rank} {score:.6g}", *labels.tolist(), ""] for rank, (labels, score) in enumerate(found, 1))
-    return b"".join(map(_lines, blocks))
+def _best_labellings(labeler: Any, X: list, options: Options) -> Iterator[bytes]:
+    """The best labellings of each sequence as they are written."""
+    for found in labeler.predict_nbest(X, options.nbest):
+        if options.to == "jsonl":
+            yield _json_line({"nbest": [{"y": labels.tolist(), "score": score} for labels, score in found]})
+        else:
+            for rank, (labels, score) in enumerate(found, 1):
+                yield _lines([f"# {rank} {score:.6g}", *labels.tolist(), ""])
 
 
-def _lines(rows):
-    return "".join(f"{row}\n" for row in rows).encode()
-
-
-def _confidence(labeler, X, predicted):
+def _confidence(labeler: Any, X: list, predicted: list[list]) -> list[list[float]]:
     """The probability of each label of each sequence."""
     if not hasattr(labeler, "predict_marginals"):
         raise InputError(
@@ -191,40 +262,52 @@ def _confidence(labeler, X, predicted):
     ]
 
 
-def _tag(labeler, arguments):
-    """Label the words of a treebank or of text with their UPOS; all else is written as it was read."""
-    columns = ("upos", *["misc"] * arguments.confidence)
-    with Progress(arguments) as progress, sentence_writer(arguments, "conllu", columns) as writer:
-        for block in _sentences(arguments.input):
-            X = [sentence.forms for sentence in block]
-            if arguments.nbest is None:
-                writer.write(_tagged(labeler, block, X, arguments))
-            else:
-                for i, found in enumerate(labeler.predict_nbest(X, arguments.nbest)):
-                    own = block[i : i + 1]
-                    writer.write_best((_with_column(own, "upos", best.labels), best.score) for best in found)
-            progress.note(block)
-    progress.tell("Tagged")
+def _json_line(record: dict[str, Any]) -> bytes:
+    return (json.dumps(record, ensure_ascii=False) + "\n").encode()
 
 
-def _tagged(labeler, block, X, arguments):
-    """A block with its tags, and how sure they are if asked for."""
-    found = [own.tolist() for own in labeler.predict(X)]
-    tagged = _with_column(block, "upos", (label for own in found for label in own))
-    if arguments.confidence:
-        from omkl.estimators.parses import with_notes
-
-        tagged = with_notes(tagged, {"UposConf": [p for own in _confidence(labeler, X, found) for p in own]})
-    return tagged
+def _lines(rows: Iterable[Any]) -> bytes:
+    return "".join(f"{row}\n" for row in rows).encode()
 
 
-def _predict(model, arguments, form):
-    """A line for each row, block by block."""
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def _predict_rows(model: Any, options: Options) -> None:
+    """Write a line for each row, block by block."""
     n_rows = 0
-    with data.output_file(arguments.output) as file, rows.naming(arguments.input):
-        for block in rows.open_rows(arguments.input, arguments, model, labelled=False).blocks():
-            records = rows.predictions(model, block.X, arguments)
-            file.writelines(map(json_line, records) if form == "jsonl" else [_lines(map(rows.text_of, records))])
+    with data.output_file(options.output) as file, naming(options.input):
+        for block in open_rows(options.input, options, model, labelled=False).blocks():
+            records = _row_records(model, block.X, options)
+            file.writelines(map(_json_line, records) if options.to == "jsonl" else [_lines(map(_row_text, records))])
             n_rows += block.n_examples
-    metrics = {"examples": n_rows, "output": arguments.output}
-    report(arguments, [f"Predicted {n_rows} rows: {arguments.output}"], metrics)
+    metrics = {"examples": n_rows, "output": options.output}
+    options.report([f"Predicted {n_rows} rows: {options.output}"], metrics)
+
+
+def _row_records(model: Any, X: Any, options: Options) -> Iterator[dict[str, Any]]:
+    """A record for each row: ``y``, with ``confidence`` if asked for; or ``nbest``, pairs of ``y`` and ``score``."""
+    if not options.confidence and options.nbest is None:
+        yield from ({"y": output} for output in model.predict(X).tolist())
+        return
+    if getattr(getattr(model, "classes_", None), "ndim", 0) != 1 or not hasattr(model, "decision_function"):
+        opt.refuse(f"is for models that choose one of several classes, not {of_class(model)}", "confidence", "nbest")
+    if options.confidence and not hasattr(model, "predict_proba"):
+        raise InputError(
+            "--confidence needs probabilities, which this classifier has none of: train it with --loss crf, or ask for "
+            "scores with --nbest."
+        )
+    scores = model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X)
+    scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    ranked, classes = np.argsort(-scores, axis=1, kind="stable"), model.classes_.tolist()
+    for best, own in zip(ranked[:, : options.nbest or 1].tolist(), scores.tolist()):
+        if options.confidence:
+            yield {"y": classes[best[0]], "confidence": round(own[best[0]], 3)}
+        else:
+            yield {"nbest": [{"y": classes[k], "score": own[k]} for k in best]}
+
+
+def _row_text(record: dict[str, Any]) -> str:
+    if "nbest" in record:
+        return "\t".join(f"{found['y']}\t{found['score']:.6g}" for found in record["nbest"])
+    return f"{record['y']}\t{record['confidence']:.3f}" if "confidence" in record else str(record["y"])

@@ -1,122 +1,79 @@
 """``omkl report``: a page about a saved model, and how good it is on data."""
 
-from argparse import Namespace
 from contextlib import nullcontext
-from itertools import islice
 from typing import Any
 
-import numpy as np
-
-from omkl import data, reports
+from omkl import reports
 from omkl._files import replacing
-from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, check_about_data, count, load_model, report
-from omkl.cli.inputs import labelled_sequences
-from omkl.cli.rows import naming, open_rows
+from omkl.cli import options as opt
+from omkl.cli.files import check_about_data, labelled_sequences, load_model, naming, open_rows, read_gold
+from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
 
-#: Sequences, sentences or rows of the data that a page is about at most, where nothing else is asked for.
-EXAMPLES = 10_000
-#: Examples that a page shows.
-WORST = 10
 
+@opt.command(
+    "report",
+    """
+    omkl report labeler.npz test.crfsuite -o report.html
+    omkl report parser.npz test.conllu -o report.html --title "English, gold tags"
+    omkl report classifier.npz test.csv --target species -o report.html
+    omkl report model.npz > report.html                 # what the model says of itself
+    """,
+    *(opt.MODEL, opt.argument("data", type=opt.READ, required=False)),
+    option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="HTML file to write."),
+    option("--title", metavar="TEXT", help="Heading of the page; by default the class of the model."),
+    option("--examples", type=opt.POSITIVE, default=10_000, metavar="N", help="Measure on the first N examples."),
+    option("--worst", type=opt.COUNT, default=10, metavar="N", help="Show the N examples with the worst mistakes."),
+    *(opt.DATA, opt.JOBS, opt.METRICS),
+)
+def report(options: Options) -> None:
+    """Write one HTML page about the saved MODEL that needs nothing else, no network either.
 
-def add_parser(subparsers: Any) -> None:
-    """Add this subcommand."""
-    parser = add_command(
-        subparsers,
-        "report",
-        summary="a page about a model, and how good it is on data",
-        description="One HTML page about a saved model that needs nothing else, no network either: what the model is "
-        "and has learned; with a file of data that it has not learned from, how good it is there by label, relation "
-        "and length, whether its probabilities can be believed, which examples it gets most wrong, and why; how it was "
-        "trained. Pictures need omkl[plot].",
-        examples="""
-            omkl report labeler.npz test.crfsuite -o report.html
-            omkl report parser.npz test.conllu -o report.html --title "English, gold tags"
-            omkl report classifier.npz test.csv --target species -o report.html
-            omkl report model.npz > report.html                 # what the model says of itself
-        """,
-    )
-    add_options(parser, "model")
-    parser.add_argument(
-        "data", nargs="?", help="file of labelled sequences, trees or rows to measure it on (- for standard input)"
-    )
-    parser.add_argument(
-        "-o", "--output", default="-", metavar="FILE", help="HTML file to write (default: standard output)"
-    )
-    parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: the class of the model)")
-    parser.add_argument(
-        "--examples", type=count, metavar="N",
-        help=f"measure it on the first N sequences, sentences or rows (default {EXAMPLES})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--worst", type=count, metavar="N", help=f"show the N examples it gets most wrong (default {WORST})"
-    )
-    add_options(parser, "--format", "--folds", *ROWS, "--on-error", "--jobs", *OUTPUT)
-    parser.set_defaults(run=run)
-
-
-def run(arguments: Namespace) -> None:
-    """Write the page."""
-    check_about_data(arguments)
-    model, kind = load_model(arguments)
-    if arguments.examples == 0:
-        raise InputError("--examples must be at least 1, not 0.")
-    arguments.examples = EXAMPLES if arguments.examples is None else arguments.examples
-    n_worst = WORST if arguments.worst is None else arguments.worst
-    X = y = None
-    if arguments.data is not None:
-        X, y = READERS[kind](model, arguments)
-    given = {"model": arguments.model, "data": arguments.data}
+    It shows what the model is and has learned, and how it was trained; with a file DATA that it has not learned from
+    also how good it is there by label, relation and length, whether its probabilities can be believed, and its worst
+    mistakes with their reasons. Pictures need omkl[plot].
+    """
+    check_about_data(options)
+    model, kind = load_model(options)
+    given = {"model": options.model, "data": options.data}
     files = {name: path for name, path in given.items() if path is not None}
-    with naming(arguments.data or arguments.model) if kind == "rows" else nullcontext():
-        page = reports.make_report(model, X, y, title=arguments.title, files=files, n_worst=n_worst)
-    if arguments.output == "-":
+    with naming(options.data or options.model) if kind == "rows" else nullcontext():
+        X, y = (None, None) if options.data is None else _read(model, kind, options)
+        page = reports.make_report(model, X, y, title=options.title, files=files, n_worst=options.worst)
+    if options.output == "-":
         print(page, end="")
     else:
-        with replacing(arguments.output) as file:
+        with replacing(options.output) as file:
             file.write(page)
-    n = None if X is None else len(X) if not hasattr(X, "shape") else X.shape[0]
-    metrics = {"class": type(model).__name__, "examples": n, "output": arguments.output, "bytes": len(page.encode())}
+    name = type(model).__name__
+    n = None if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
     on = "" if n is None else f" on {n} {'sentences' if kind in ('trees', 'annotations') else kind}"
-    report(arguments, [f"Report on {metrics['class']}{on}: {arguments.output}"], metrics)
+    metrics = {"class": name, "examples": n, "output": options.output, "bytes": len(page.encode())}
+    options.report([f"Report on {name}{on}: {options.output}"], metrics)
 
 
-def _trees(model, arguments):
-    single_root = getattr(model, "single_root", False)
-    gold = data.read_treebank(
-        arguments.data, single_root=single_root, trees=True if hasattr(model, "single_root") else "given",
-        on_error=arguments.on_error, keep_text=False,
-    )  # fmt: skip
-    return gold[: arguments.examples], None
+def _read(model: Any, kind: str, options: Options) -> tuple[Any, Any]:
+    """The first examples of the data, and their outputs."""
+    n = options.examples
+    if kind == "rows":
+        return _read_rows(model, options)
+    if kind == "sequences":
+        X, y = labelled_sequences(options.data, options, model)
+        return X[:n], y[:n]
+    return read_gold(options.data, model, options)[:n], None
 
 
-def _sequences(model, arguments):
-    X, y = labelled_sequences(arguments.data, arguments)
-    return X[: arguments.examples], y[: arguments.examples]
-
-
-def _rows(model, arguments):
+def _read_rows(model: Any, options: Options) -> tuple[Any, Any]:
     """The first rows: blocks are read until there are enough."""
-    blocks, n = [], 0
-    with naming(arguments.data):
-        for block in open_rows(arguments.data, arguments, model).blocks():
-            blocks.append(block)
-            n += block.n_examples
-            if n >= arguments.examples:
-                break
+    from omkl.data.blocks import join, take
+
+    blocks, n_read = [], 0
+    for block in open_rows(options.data, options, model).blocks():
+        blocks.append(block)
+        n_read += block.n_examples
+        if n_read >= options.examples:
+            break
     if not blocks:
-        raise InputError(f"{arguments.data} holds no rows: give at least one.")
-    y = np.concatenate([block.y for block in blocks])[: arguments.examples]
-    parts = [block.X for block in blocks]
-    if isinstance(parts[0], list):
-        return list(islice((row for part in parts for row in part), arguments.examples)), y
-    if hasattr(parts[0], "tocsr"):
-        from scipy.sparse import vstack
-
-        return vstack(parts, format="csr")[: arguments.examples], y
-    return np.concatenate(parts)[: arguments.examples], y
-
-
-#: What reads the data for a model of each kind.
-READERS = {"trees": _trees, "annotations": _trees, "sequences": _sequences, "rows": _rows}
+        raise InputError(f"{options.data} holds no rows: give at least one.")
+    X, y = take(join(blocks), slice(options.examples))
+    return X, y

@@ -1,210 +1,278 @@
-"""``omkl train parser``: train a dependency parser on treebanks and save it."""
+"""``omkl train parser`` and ``omkl train annotator``: train on treebanks."""
 
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections import Counter
-from functools import partial
 from typing import Any
 
+import click
 from tqdm import tqdm
 
-from omkl import data, estimators
-from omkl.cli.choosing import choose_strength
-from omkl.cli.common import (
-    add_command,
-    add_options,
-    add_training_options,
-    bar_chart,
-    calibrate,
+import omkl
+from omkl import data
+from omkl.cli import options as opt
+from omkl.cli.console import attachment_lines, bar_chart
+from omkl.cli.evaluate import annotation_scores
+from omkl.cli.files import calibrate, save_model
+from omkl.cli.options import Options, option
+from omkl.cli.training import (
+    CHECKPOINTS,
+    DEV,
+    OUTPUT,
+    TRAIN,
+    Interruption,
+    choose_strength,
     fit_options,
-    listeners,
-    peak_memory,
-    say,
+    save_trained,
     shuffled,
+    strength,
+    training_options,
     training_parameters,
-    write_json,
-)  # fmt: skip
-from omkl.cli.interrupts import Interruption
-from omkl.cli.outputs import save_model
+)
 from omkl.exceptions import DataFileError, InputError
 
+#: Groups of each part that are listed.
+MOST_GROUPS = 5
 
-def add_parser(kinds: Any) -> None:
-    """Add this kind of model."""
-    parser = add_command(
-        kinds,
-        "parser",
-        summary="a dependency parser that learns which feature templates it needs",
-        description="Train a dependency parser on a treebank in CoNLL-U, CoNLL-X or CoNLL-2008, plain or compressed. "
-        "Ctrl-C ends training, and saves what there is.",
-        examples="""
-            omkl train parser train.conllu -o parser.npz --dev dev.conllu
-            omkl train parser train.conllu -o fast.npz --likely 0.99 --keep auto
-            omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates templates.txt
-            omkl train parser train.conllu -o parser.npz --checkpoint state --resume
-        """,
+
+def _lexicons(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Files of values of words, by name, of texts ``NAME=FILE``."""
+    found = dict(value.partition("=")[::2] for value in values)
+    if len(found) < len(values) or not all(name and path for name, path in found.items()):
+        raise click.BadParameter("a lexicon is NAME=FILE, with a name of its own.", context, parameter)
+    return found
+
+
+TREES = opt.declare(
+    option(
+        "--templates",
+        type=opt.READ,
+        default="auto",
+        metavar="SET",
+        help="rich, martins507, mcdonald2005, small, or a file.",
+    ),
+    option(
+        "--lexicon",
+        multiple=True,
+        callback=_lexicons,
+        metavar="NAME=FILE",
+        help="Values of words, for h.NAME in templates.",
+    ),
+    option("--stacked", is_flag=True, help="A second parser corrects the first: better trees, three times as slow."),
+    option(
+        "--likely",
+        type=float,
+        metavar="SHARE",
+        help="Look only at arcs that a small first parser finds likely, among them this share of the right ones: 0.99 "
+        "is faster, and what an annotator without --keep does; 0 is all arcs.",
+    ),
+    option(
+        "--keep",
+        type=opt.AutoOr(int),
+        metavar="N",
+        help="Train anew on the N best templates; auto: on as few as held-out sentences allow.",
+    ),
+    option("--projective", is_flag=True, help="Only projective trees."),
+    option("--multi-root", is_flag=True, help="The root may have several children."),
+    option("--unlabeled", is_flag=True, help="Learn no relations."),
+    option("--memory", type=float, default=140.0, metavar="MB", help="Megabytes for parameters."),
+    option("--exact", is_flag=True, help="Let no two features share a weight."),
+)
+TREE_NAMES = (
+    *("templates", "lexicon", "stacked", "likely", "keep"),
+    *("projective", "multi_root", "unlabeled", "memory", "exact"),
+)
+
+
+def _untrained_parser(options: Options, **settings: Any) -> Any:
+    """A parser as the options say, with these settings."""
+    parser = omkl.DependencyParser(
+        options.templates,
+        lexicons=options.lexicon or None,
+        keep=options.keep,
+        projective=options.projective,
+        single_root=not options.multi_root,
+        labeled=not options.unlabeled,
+        memory=options.memory,
+        exact=options.exact,
+        **settings,
     )
-    add_training_options(parser, epochs=10, hedge=False, C=10.0)
-    add_tree_options(parser)
-    add_options(parser, "--on-error")
-    parser.set_defaults(run=run)
-
-
-#: Options of :func:`add_tree_options`, by the names of their values.
-TREE_OPTIONS = (
-    "templates", "lexicon", "stacked", "likely", "keep", "projective", "multi_root", "unlabeled", "memory", "exact",
-)  # fmt: skip
-
-
-def add_tree_options(parser: ArgumentParser) -> None:
-    """What :func:`untrained_parser` asks for beside what every online estimator is trained with."""
-    parser.add_argument(
-        "--templates", default="auto", metavar="SET",
-        help="auto (default: of rich what suits the treebank), martins507, rich, mcdonald2005, small, or a file with a "
-        "template a line",
-    )  # fmt: skip
-    parser.add_argument(
-        "--lexicon", action="append", default=[], type=_lexicon, metavar="NAME=FILE",
-        help="values of words for templates, as in h.NAME: word<TAB>value in each line; may be given several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--stacked", action="store_true",
-        help="train a second parser that corrects the first, with a tenth of its C: better trees, three times as slow",
-    )  # fmt: skip
-    parser.add_argument(
-        "--likely", type=float, metavar="SHARE",
-        help="look only at arcs that a small first parser finds likely, among them this share of the right ones: 0.99 "
-        "makes training and parsing faster (default: all; for an annotator without --keep 0.99, where 0 is all arcs)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--keep", type=_keep, metavar="N",
-        help="train anew on the N best templates; auto: on as few as sentences held out allow (default: all stay)",
-    )  # fmt: skip
-    parser.add_argument("--projective", action="store_true", help="only projective trees")
-    parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
-    parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
-    parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="megabytes for parameters (140)")
-    parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
-
-
-def untrained_parser(arguments: Namespace, **settings: Any) -> Any:
-    """A parser as the options say, with these settings as well."""
-    for name, count in Counter(name for name, _ in arguments.lexicon).items():
-        if count > 1:
-            raise InputError(f"--lexicon {name}=FILE is given {count} times: give each lexicon a name of its own.")
-    parser = estimators.DependencyParser(
-        arguments.templates, lexicons=dict(arguments.lexicon) or None, keep=arguments.keep,
-        projective=arguments.projective, single_root=not arguments.multi_root, labeled=not arguments.unlabeled,
-        memory=arguments.memory, exact=arguments.exact, **settings,
-    )  # fmt: skip
-    if arguments.likely:
-        parser.set_params(first="small", likely=arguments.likely)
-    if arguments.stacked:
-        first = estimators.DependencyParser(**{**parser.get_params(deep=False), "callbacks": None})
+    if options.likely:
+        parser.set_params(first="small", likely=options.likely)
+    if options.stacked:
+        first = omkl.DependencyParser(**{**parser.get_params(deep=False), "callbacks": None})
         parser.set_params(templates="stacked", lexicons=None, C=parser.C / 10, first=first, likely=None)
     return parser
 
 
-def _keep(text):
-    return text if text == "auto" else int(text)
+@opt.command(
+    "parser",
+    """
+    omkl train parser train.conllu -o parser.npz --dev dev.conllu
+    omkl train parser train.conllu -o fast.npz --likely 0.99 --keep auto
+    omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates templates.txt
+    omkl train parser train.conllu -o parser.npz --checkpoint state --resume
+    """,
+    *(training_options(epochs=10, C=10.0), TREES, opt.ON_ERROR, opt.METRICS),
+)
+def parser(options: Options) -> None:
+    """Train a dependency parser on the treebank TRAIN.
 
-
-def _lexicon(text):
-    name, equals, path = text.partition("=")
-    if not equals or not path:
-        raise ArgumentTypeError(f"a lexicon is NAME=FILE, not {text!r}")
-    return name, path
-
-
-def run(arguments: Namespace) -> None:
-    """Train and save a parser."""
-    tell = partial(say, arguments)
-    single_root = not arguments.multi_root
-    reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
-    reading["trees"] = "partial"
-    n_sentences, n_words, trees = (_stream if arguments.stream else _whole)(arguments, reading)
-    dev = data.read_treebank(arguments.dev, **{**reading, "trees": True}) if arguments.dev else None
-    tell(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
+    Templates are a name of a set, a file with a template a line, or "auto": those of "rich" that suit the treebank. A
+    lexicon has a line word<TAB>value for each word. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
+    """
+    reading: dict[str, Any] = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
+    n_sentences, n_words, trees = (_stream if options.stream else _whole)(options, {**reading, "trees": "partial"})
+    dev = data.read_treebank(options.dev, trees=True, **reading) if options.dev else None
+    options.say(f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB.")
     interruption = Interruption()
-    parser = untrained_parser(
-        arguments, callbacks=listeners(arguments, _Report(tell, n_sentences), interruption),
-        n_examples=n_sentences if arguments.stream else None,
-        **training_parameters(arguments),
-    )  # fmt: skip
-    compared = None if dev is None else (dev, None)
-    lines, chosen = choose_strength(parser, trees, None, compared, arguments)
-    if lines:
-        tell("\n".join(lines))
-    started = time.perf_counter()
-    with fit_options(arguments) as options:
-        parser.fit(trees, validation=dev if arguments.early_stopping else None, **options)
-    seconds = time.perf_counter() - started
-    uncalibrated = [] if dev is None else calibrate(parser, arguments, dev)
-    save_model(parser, arguments)
-    metrics = {
-        **chosen,
-        "sentences": n_sentences,
-        "words": n_words,
-        "templates": len(parser.templates_),
-        "active_templates": sum(weight > 0 for weight in parser.template_weights_.values()),
-        "features": parser.n_features(),
-        "collision_rate": parser.collision_rate(),
-        "epochs": parser.n_iter_,
-        "interrupted": interruption.happened,
-        "seconds": seconds,
-        "memory": parser.memory_usage(),
-        "template_weights": parser.template_weights_,
-        "history": parser.history_,
-    }
-    tell(f"Trained for {parser.n_iter_} epochs in {seconds:.1f} s: {metrics['features'] / 1e6:.2f} million weights in "
-        f"{metrics['active_templates']} of {metrics['templates']} templates, {metrics['collision_rate']:.0%} of the "
-        "features share one.")  # fmt: skip
-    best = [(name, parser.template_weights_[name]) for name in parser.ranking()[:10]]
-    if best[0][1] > best[-1][1]:  # a ridge weighs them all the same
-        tell("\n".join(bar_chart(dict(best))))
+    parameters = training_parameters(options, _Report(options, n_sentences), interruption)
+    model = _untrained_parser(options, n_examples=n_sentences if options.stream else None, **parameters)
+    lines, chosen = choose_strength(model, trees, None, None if dev is None else (dev, None), options)
+    with fit_options(options) as settings:
+        model.fit(trees, validation=dev if options.early_stopping else None, **settings)
+    uncalibrated = [] if dev is None else calibrate(model, options.dev, dev)
+    save_trained(model, options)
+    metrics = {**chosen, "sentences": n_sentences, "words": n_words, **_parser_metrics(model, interruption)}
+    weights = model.template_weights_
+    lines += [
+        f"Trained for {model.n_iter_} epochs in {model.fit_seconds_:.1f} s: {metrics['features'] / 1e6:.2f} million "
+        f"weights in {metrics['active_templates']} of {len(weights)} templates, {metrics['collision_rate']:.0%} of the "
+        "features share one."
+    ]
+    best = {name: weights[name] for name in model.ranking()[:10]}
+    if len(set(best.values())) > 1:  # a ridge weighs all templates alike
+        lines += bar_chart(best)
     if dev is not None:
-        metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}
-        tell("\n".join([*attachment_lines(metrics["dev"], arguments.dev), *uncalibrated]))
-    tell("\n".join([*interruption.lines(parser, arguments.checkpoint), f"Saved to {arguments.output}."]))
-    write_json(arguments.json, metrics)
+        metrics["dev"] = {"all": model.evaluate(dev), "without_punctuation": model.evaluate(dev, ignore="form")}
+        lines += [*attachment_lines(metrics["dev"], options.dev), *uncalibrated]
+    options.report([*lines, *interruption.last_lines(model, options)], metrics)
 
 
-def _whole(arguments, reading):
-    """Sentences, words, and what to train on."""
-    treebank = data.read_treebank(arguments.train, **reading)
+def _parser_metrics(model: Any, interruption: Interruption) -> dict[str, Any]:
+    return {
+        "templates": len(model.templates_),
+        "active_templates": sum(weight > 0 for weight in model.template_weights_.values()),
+        "features": model.n_features(),
+        "collision_rate": model.collision_rate(),
+        "epochs": model.n_iter_,
+        "interrupted": interruption.happened,
+        "seconds": model.fit_seconds_,
+        "memory": model.memory_usage(),
+        "template_weights": model.template_weights_,
+        "history": model.history_,
+    }
+
+
+def _whole(options: Options, reading: dict[str, Any]) -> tuple[int, int, Any]:
+    """Number of sentences and words, and the treebank."""
+    treebank = data.read_treebank(options.train, **reading)
     return len(treebank), treebank.n_words, treebank
 
 
-def _stream(arguments, reading):
-    """The same block by block; a pass over the file counts."""
-    stream = data.stream_conllu(arguments.train, **reading)
+def _stream(options: Options, reading: dict[str, Any]) -> tuple[int, int, Any]:
+    """Number of sentences and words, counted in a pass over the file, and a stream."""
+    stream = data.stream_conllu(options.train, **reading)
     sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
     n_sentences, n_words = map(sum, zip(*sizes)) if sizes else (0, 0)
     if not n_sentences:
-        raise DataFileError(f"{arguments.train} holds no sentence.")
-    return n_sentences, n_words, shuffled(stream, arguments)
-
-
-def attachment_lines(scores: dict[str, dict], path: str) -> list[str]:
-    """Attachment scores as lines of text."""
-    lines = []
-    for name, found in scores.items():
-        las = "" if found["las"] is None else f", LAS {found['las']:.2%}"
-        lines.append(f"{path}, {name.replace('_', ' ')}: UAS {found['uas']:.2%}{las} ({found['words']} words)")
-    return lines
+        raise DataFileError(f"{options.train} holds no sentence.")
+    return n_sentences, n_words, shuffled(stream, options)
 
 
 class _Report:
-    """Callback: a line an epoch."""
+    """Callback: print a line an epoch."""
 
-    def __init__(self, say, n_sentences):
-        self._say = say
-        self._n_sentences = n_sentences
+    def __init__(self, options: Options, n_sentences: int) -> None:
+        self.options, self.n_sentences = options, n_sentences
 
-    def __call__(self, trainer, record):
+    def __call__(self, trainer: Any, record: dict[str, Any]) -> None:
         norms = [value for key, value in record.items() if key.startswith("norm:")]
         with tqdm.external_write_mode(file=sys.stdout):
-            self._say(f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, "
-                      f"{sum(norm > 0 for norm in norms)} of {len(norms)} templates active, "
-                      f"{self._n_sentences / record['seconds']:.0f} sentences/s{peak_memory()}")  # fmt: skip
+            self.options.say(
+                f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, "
+                f"{sum(norm > 0 for norm in norms)} of {len(norms)} templates active, "
+                f"{self.n_sentences / record['seconds']:.0f} sentences/s"
+            )
+
+
+@opt.command(
+    "annotator",
+    """
+    omkl train annotator train.conllu -o annotator.npz --dev dev.conllu
+    omkl train annotator train.conllu -o tagger.npz --parts upos lemmas
+    omkl train annotator train.conllu -o annotator.npz --checkpoint state --resume
+    xzcat train.conllu.xz | omkl train annotator - -o - --quiet > annotator.npz
+    """,
+    *(TRAIN, OUTPUT, DEV),
+    option("--parts", multiple=True, metavar="PART...", help="Only these of upos, xpos, feats, lemmas and trees."),
+    option(
+        "--tagging-folds",
+        type=int,
+        default=4,
+        metavar="N",
+        help="Folds of the treebank, each tagged by a model of the others.",
+    ),
+    *(strength(epochs=10, C=10.0), TREES, opt.SEED, opt.ON_ERROR, opt.JOBS, CHECKPOINTS, opt.METRICS),
+)
+def annotator(options: Options) -> None:
+    """Train a tagger, a lemmatizer and a parser on the treebank TRAIN, as one model.
+
+    From words it makes the tags, features, lemmas and trees that the treebank has. The parser learns from sentences
+    that were tagged by models of other folds. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
+    """
+    if options.parts and "trees" not in options.parts:
+        opt.refuse("is about trees, which --parts leaves out", *TREE_NAMES)
+    reading: dict[str, Any] = {"on_error": options.on_error, "keep_text": False}
+    treebank = data.read_treebank(options.train, trees="partial", **reading)
+    gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
+    if options.likely is None and options.keep is None:
+        options.likely = 0.99
+    interruption = Interruption()
+    settings = options.values("C", "epochs")
+    model = omkl.Annotator(
+        list(options.parts) or "auto",
+        tagger=omkl.SequenceLabeler(**settings),
+        parser=_untrained_parser(options, **settings),
+        folds=options.tagging_folds,
+        callbacks=[interruption],
+        verbose=not options.quiet,
+        random_state=options.random_state,
+        n_jobs=options.jobs,
+    )
+    started = time.perf_counter()
+    _fit_annotator(model, treebank, interruption, options)
+    seconds = time.perf_counter() - started
+    save_model(model, options.output)
+    if gold is not None:
+        _calibrate_annotator(model, gold, options)
+    sizes = {"sentences": len(treebank), "words": treebank.n_words}
+    metrics = {**sizes, "parts": model.parts_, "seconds": seconds, "interrupted": interruption.happened}
+    weights = metrics["kernel_weights"] = model.kernel_weights_
+    words = f"{len(treebank)} sentences, {treebank.n_words} words"
+    lines = [f"Learned {', '.join(model.parts_)} from {words}, in {seconds:.1f} s."]
+    for name in (part for part in ("upos", "xpos", "trees") if part in weights):
+        ranked = sorted(weights[name].items(), key=lambda item: -item[1])[:MOST_GROUPS]
+        lines += ["", f"The heaviest groups of {name}", *bar_chart(dict(ranked))]
+    if gold is not None:
+        found, metrics["dev"] = annotation_scores(model, gold, options.dev)
+        lines += ["", *found]
+    options.report([*lines, *interruption.last_lines(model, options)], metrics)
+
+
+def _fit_annotator(model: Any, treebank: Any, interruption: Interruption, options: Options) -> None:
+    try:
+        with interruption.listening():
+            model.fit(treebank, **options.values("checkpoint", "checkpoint_every", "resume"))
+    except InputError:
+        if interruption.happened:  # before there was a part to keep
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _calibrate_annotator(model: Any, gold: Any, options: Options) -> None:
+    """Calibrate a saved annotator, and save it again."""
+    try:
+        save_model(model.calibrate(gold), options.output)
+    except InputError as error:
+        saved = f"The annotator is saved to {options.output}, but not calibrated"
+        raise InputError(f"{saved}: in {options.dev}, {error}") from None

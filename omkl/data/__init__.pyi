@@ -1,38 +1,33 @@
-from .array_files import stream_npy, stream_npz
-from .attribute_templates import AttributeTemplate, read_attribute_templates, templated
-from .crfsuite_models import CRFsuiteModel, read_crfsuite_model
-from .csv_files import stream_csv
+from .blocks import Block
 from .datasets import (
     HandwrittenDates,
     HandwrittenWords,
+    digit_views,
     handwritten_dates,
     read_mfeat,
     read_ocr,
     read_uci,
     standardized_split,
 )
-from .digits import digit_views
-from .file_streams import StreamFormat
 from .files import data_home, lines, output_file
-from .formats import find_format, open_stream
-from .frames import stream_frames
-from .row_writer import write_rows
+from .formats import StreamFormat, find_format, open_stream
 from .sequence_writer import write_sequences
 from .sequences import read_sequences, stream_sequences
-from .streams import Block, Stream
-from .strings import Strings
-from .svmlight import count_svmlight_features, stream_svmlight
-from .synthetic import synthetic_treebank
-from .tables import stream_parquet
-from .treebank import Sentence, Treebank
-from .treebank_output import TreebankWriter, treebank_writer, write_treebank
-from .treebank_reader import iter_treebank, read_conllu, read_treebank, stream_conllu
-from .words import iter_words
+from .streams import Stream
+from .tables.arrays import stream_npy, stream_npz
+from .tables.arrow import stream_frames, stream_parquet
+from .tables.csv_files import stream_csv
+from .tables.svmlight import count_svmlight_features, stream_svmlight
+from .tables.writer import write_rows
+from .treebank.reader import iter_treebank, read_conllu, read_treebank, stream_conllu
+from .treebank.strings import Strings
+from .treebank.synthetic import synthetic_treebank
+from .treebank.treebank import Sentence, Treebank
+from .treebank.words import iter_words
+from .treebank.writer import TreebankWriter, treebank_writer, write_treebank
 
 __all__ = [
-    "AttributeTemplate",
     "Block",
-    "CRFsuiteModel",
     "HandwrittenDates",
     "HandwrittenWords",
     "Sentence",
@@ -51,9 +46,7 @@ __all__ = [
     "lines",
     "open_stream",
     "output_file",
-    "read_attribute_templates",
     "read_conllu",
-    "read_crfsuite_model",
     "read_mfeat",
     "read_ocr",
     "read_sequences",
@@ -69,7 +62,6 @@ __all__ = [
     "stream_sequences",
     "stream_svmlight",
     "synthetic_treebank",
-    "templated",
     "treebank_writer",
     "write_rows",
     "write_sequences",

@@ -1,9 +1,10 @@
-"""Data sets: handwritten words (OCR), the UCI and IDA benchmark sets, digits in six views, and dates of digits.
+"""Data sets: handwritten words (OCR), the UCI and IDA benchmark sets, digits in several views, and dates of digits.
 
-All but the last are fetched by ``data_scripts``; dates are made of digits that scikit-learn has.
+Dates are made of scikit-learn's digits; ``data_scripts`` fetches the others.
 """
 
 import datetime
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,20 +20,22 @@ ROWS, COLUMNS = 16, 8
 MOST_COLUMNS = 1 << 20
 FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2029, 12, 31)
+#: Side of an image of a digit, and the least darkness of ink for outlines.
+SIDE, INK = 8, 0.3
 #: Views of the digits of UCI Multiple Features, and how many numbers each has.
 MFEAT_WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
 
 
 @dataclass(frozen=True)
 class HandwrittenWords:
-    """Words as sequences of images.
+    """Handwritten words as sequences of images.
 
     Attributes
     ----------
     images : list of int8 arrays (n, 128)
         One row an image of 16 x 8 pixels, row by row, each 0 or 1.
     letters : list of lists of str
-        The letters of each word; the first one of every word (a capital) was left out by the makers of the data.
+        The letters of each word; the data has no first letters, which were capitals.
     folds : int array
         The fold of each word, 0 to 9.
     """
@@ -45,7 +48,16 @@ class HandwrittenWords:
         return len(self.images)
 
     def of_folds(self, folds: ArrayLike) -> tuple[list[np.ndarray], list[list[str]]]:
-        """``(images, letters)`` of the words in these folds."""
+        """Select words by their folds.
+
+        Parameters
+        ----------
+        folds : int or array of int
+
+        Returns
+        -------
+        images, letters : list
+        """
         chosen = np.flatnonzero(np.isin(self.folds, np.atleast_1d(folds)))
         return [self.images[i] for i in chosen], [self.letters[i] for i in chosen]
 
@@ -100,8 +112,8 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     )
 
 
-def _check_head(fields, where):
-    """Letter, whether it is the last of its word, its position and its fold."""
+def _check_head(fields: list[str], where: str) -> tuple[str, bool, int, int]:
+    """The letter of a line, whether it is the last of its word, its position and its fold."""
     try:
         letter, following, position, fold, _ = fields[1], int(fields[2]), int(fields[4]), int(fields[5]), fields[6]
     except (IndexError, ValueError):
@@ -114,7 +126,7 @@ def _check_head(fields, where):
 _TO_BITS = bytes.maketrans(b"01", b"\x00\x01")
 
 
-def _pixels(text, where):
+def _pixels(text: str, where: str) -> bytes:
     row = text.encode("ascii", "replace")
     pixels = row[::2]
     if len(row) != 2 * N_PIXELS - 1 or row[1::2] != b"\t" * (N_PIXELS - 1) or pixels.strip(b"01"):
@@ -197,15 +209,15 @@ def read_mfeat(path: PathLike | None = None) -> tuple[dict[str, np.ndarray], np.
     return views, table[:, -1].astype(int)
 
 
-def _table(lines, n_columns, labels, path):
-    """Lines of numbers, the last of each a label, that follow a header."""
+def _table(lines: Iterator[tuple[int, str]], n_columns: int, labels: Sequence[int], path: PathLike) -> np.ndarray:
+    """Parse lines of numbers, of which the last is a label."""
     rows = [_row(line, n_columns, labels, f"{path}, line {number}") for number, line in lines]
     if not rows:
         raise DataFileError(f"{path} holds no sample.")
     return np.array(rows)
 
 
-def _row(line, n_columns, labels, where):
+def _row(line: str, n_columns: int, labels: Sequence[int], where: str) -> np.ndarray:
     try:
         row = np.array(line.split(",") if line.count(",") < n_columns else [], dtype=float)
     except ValueError:
@@ -283,7 +295,7 @@ class HandwrittenDates:
 def handwritten_dates(
     n_train: int = 80, n_test: int = 200, random_state: int | np.random.Generator | None = 0
 ) -> HandwrittenDates:
-    """Make handwritten dates.
+    """Make handwritten dates of scikit-learn's digits.
 
     Days are drawn uniformly from 1900 to 2029, so that digits have the transitions of a real calendar. Half of
     scikit-learn's 1797 images serve training, the other half testing; within its half, every digit of a date takes
@@ -315,3 +327,51 @@ def handwritten_dates(
         labels = [[int(digit) for digit in date] for date in dates]
         parts += [[images[[rng.choice(of_digit[digit]) for digit in date]] for date in labels], labels]
     return HandwrittenDates(*parts)
+
+
+def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
+    """Compute four views of images of digits.
+
+    Parameters
+    ----------
+    images : array (n, 64)
+        One row an image of 8 x 8 pixels, row by row, each in [0, 1], as :func:`~omkl.data.handwritten_dates` has them.
+
+    Returns
+    -------
+    dict of str to float array (n, d)
+        ``"pixels"``, the image itself (d = 64); ``"profiles"``, the mean of every row and then of every column (16);
+        ``"spectrum"``, the absolute values of the discrete Fourier transform, which do not change when the digit
+        moves around the border (40), divided by 8; ``"outline"``, how far ink darker than 0.3 is from the upper, the
+        lower, the left and the right border in every column and row, as a part of the side, 1 without ink (32).
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If images do not have 64 pixels.
+
+    Examples
+    --------
+    >>> views = digit_views(np.eye(8).reshape(1, 64))
+    >>> {name: view.shape[1] for name, view in views.items()}
+    {'pixels': 64, 'profiles': 16, 'spectrum': 40, 'outline': 32}
+    >>> views["outline"][0, :8].tolist()
+    [0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875]
+    """
+    pixels = np.asarray(images, dtype=np.float64)
+    if pixels.ndim != 2 or pixels.shape[1] != SIDE * SIDE:
+        raise InputError(f"Images of digits are rows of {SIDE * SIDE} pixels, not an array of shape {pixels.shape}.")
+    square = pixels.reshape(-1, SIDE, SIDE)
+    ink = square > INK
+    edges = [_distance(ink, 1), _distance(ink[:, ::-1], 1), _distance(ink, 2), _distance(ink[:, :, ::-1], 2)]
+    return {
+        "pixels": pixels,
+        "profiles": np.hstack([square.mean(axis=2), square.mean(axis=1)]),
+        "spectrum": np.abs(np.fft.rfft2(square)).reshape(len(square), -1) / SIDE,
+        "outline": np.hstack(edges),
+    }
+
+
+def _distance(ink, axis):
+    """Pixels before the first ink along an axis, as a part of the side."""
+    return np.where(ink.any(axis), ink.argmax(axis), SIDE) / SIDE

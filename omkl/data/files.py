@@ -1,4 +1,4 @@
-"""Finding and opening data files."""
+"""Finding, opening and reading files, plain or compressed, on this machine or behind a URL."""
 
 from __future__ import annotations
 
@@ -14,17 +14,31 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
-from urllib.parse import unquote
+from urllib.parse import urlsplit
 
 from omkl._files import replacing
-from omkl.data.urls import Url, expand_url, is_url, open_url
-from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
+from omkl.exceptions import (
+    DamagedFileError,
+    DataFileError,
+    InputError,
+    MissingDependencyError,
+    OmklError,
+    TruncatedFileError,
+)
+
+#: Names of files.
+PathLike = str | os.PathLike
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+#: Bytes that are read at a time.
+CHUNK = 1 << 18
+#: A file in which so many bytes follow each other without the end of a record is damaged.
+LARGEST_PIECE = 1 << 27
 
 
 def data_home() -> Path:
-    """Where public data sets are looked for: ``$OMKL_DATA``, else the folder that the data scripts fill."""
+    """Folder of public data sets: ``$OMKL_DATA``, or the folder that the data scripts fill."""
     return Path(os.environ["OMKL_DATA"]) if os.environ.get("OMKL_DATA") else user_cache()
 
 
@@ -35,22 +49,68 @@ def user_cache() -> Path:
 
 
 def find(relative: str, how_to_get: str) -> Path:
-    """Path of a file below :func:`data_home`; if it is missing, the error says how to get it."""
+    """Path of a file below :func:`data_home`; ``how_to_get`` completes the error if it is missing."""
     path = data_home() / relative
     if not path.exists():
         raise DataFileError(f"There is no {path}: {how_to_get}")
     return path
 
 
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-#: What names a file.
-PathLike = str | os.PathLike
-#: How the name of a directory says that a value is missing.
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-#: Bytes that are read at a time.
-CHUNK = 1 << 18
-#: A text without a line end, or whatever else it is cut at, in so many bytes is none.
-LARGEST_PIECE = 1 << 27
+class Url(os.PathLike):
+    """A URL with the attributes of a path.
+
+    >>> url = Url("s3://bucket/year=2024/part.csv.gz?version=3")
+    >>> url.name, url.suffix
+    ('part.csv.gz', '.gz')
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        parts = urlsplit(url)
+        path = PurePosixPath(parts.netloc + parts.path)
+        self.name, self.suffix, self.stem = path.name, path.suffix, path.stem
+
+    def __str__(self) -> str:
+        return self._url
+
+    __repr__ = __fspath__ = __str__
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Url) and self._url == other._url
+
+    def __hash__(self) -> int:
+        return hash(self._url)
+
+
+def is_url(path: Any) -> bool:
+    """Tell whether a string or path is a URL."""
+    return isinstance(path, Url) or (isinstance(path, str) and "://" in path and not os.path.exists(path))
+
+
+def file_system(paths: Sequence[PathLike]) -> tuple[Any, list[str]]:
+    """The file system of fsspec that holds some files, None for local ones, and their absolute paths there."""
+    if not isinstance(paths[0], Url):
+        return None, [os.path.abspath(path) for path in paths]
+    found = [_system(str(path)) for path in paths]
+    return found[0][0], [path for _, path in found]
+
+
+def _system(url: str) -> tuple[Any, str]:
+    """The file system of fsspec for a URL, and the path there."""
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingDependencyError(f"{url} needs fsspec: install it with 'pip install omkl[remote]'.") from None
+    try:
+        return fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise MissingDependencyError(f"{url} needs another package: {_reason(error)}.") from None
+    except Exception as error:  # of any class, as all errors of fsspec
+        raise InputError(f"{url} is no URL that fsspec knows: {_reason(error)}.") from None
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).split("\n")[0][:200] or type(error).__name__).rstrip(".")
 
 
 @contextmanager
@@ -65,25 +125,34 @@ def open_bytes(path: PathLike) -> Iterator[Any]:
     path = path if isinstance(path, Url) else Path(path)
     try:
         with ExitStack() as stack:
-            source = stack.enter_context(open_url(path)) if isinstance(path, Url) else path
-            if path.suffix in OPENERS or isinstance(source, Path):
+            source: Any = path
+            if isinstance(path, Url):
+                system, key = _system(str(path))
+                source = stack.enter_context(system.open(key, "rb"))
+            if path.suffix in OPENERS or not isinstance(path, Url):
                 source = stack.enter_context(OPENERS.get(path.suffix, open)(source, "rb"))
             yield source
+    except OmklError:
+        raise
     except FileNotFoundError:
         raise DataFileError(f"There is no file {path}.") from None
     except EOFError:
-        raise TruncatedFileError(f"{path} is cut short or damaged: get it again.") from None
+        raise TruncatedFileError(f"{path} is cut short or damaged.") from None
     except (zlib.error, gzip.BadGzipFile, lzma.LZMAError):
-        raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
+        raise DamagedFileError(f"{path} is cut short or damaged.") from None
     except OSError as error:
-        if error.errno is None:  # the decompressor's, not the system's
-            raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
-        raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
+        if error.errno is None and not isinstance(path, Url):  # of a decompressor, not of the system
+            raise DamagedFileError(f"{path} is cut short or damaged.") from None
+        raise DataFileError(f"{path} cannot be read: {error.strerror or _reason(error)}.") from None
+    except Exception as error:
+        if not isinstance(path, Url):
+            raise
+        raise DataFileError(f"{path} cannot be read: {_reason(error)}.") from None
 
 
 @contextmanager
 def output_file(path: PathLike) -> Iterator[IO[bytes]]:
-    """Open a file to write bytes to, which takes its place when all is written, or not at all.
+    """Open a file for writing bytes; it replaces the previous file when all is written.
 
     Parameters
     ----------
@@ -103,7 +172,7 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
     path = Path(path)
     with ExitStack() as stack:
         file: Any = stack.enter_context(replacing(path, "wb"))
-        if path.suffix == ".gz":  # neither name nor time
+        if path.suffix == ".gz":  # without name and time
             file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
         elif path.suffix in OPENERS:
             file = stack.enter_context(OPENERS[path.suffix](file, "wb"))
@@ -111,7 +180,7 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
 
 
 def is_pipe(path: PathLike) -> bool:
-    """Whether a path is a pipe, a socket or a terminal: what is read from it does not come again."""
+    """Tell whether a path is a pipe, a socket or a terminal, which can be read only once."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -119,17 +188,10 @@ def is_pipe(path: PathLike) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode))
 
 
-def check_no_pipe(path: PathLike, what: str) -> None:
-    """Raise where a file that is read here and there, as ``what`` says, is a pipe."""
+def check_no_pipe(path: PathLike) -> None:
+    """Raise if a file that is read several times, or not from its start, is a pipe."""
     if is_pipe(path):
-        raise DataFileError(f"{path} is a pipe, which can be read only once and from the start, but {what}: write it "
-                            "into a file.")  # fmt: skip
-
-
-def check_local(path: PathLike, what: str) -> None:
-    """Raise where a file is a URL, but must be on this machine, as ``what`` says."""
-    if isinstance(path, Url):
-        raise DataFileError(f"{path} is a URL, but {what}: get the file, and give its path.")
+        raise DataFileError(f"{path} is a pipe, which can be read only once and from the start: write it to a file.")
 
 
 def stem(path: PathLike) -> str:
@@ -139,19 +201,19 @@ def stem(path: PathLike) -> str:
 
 
 def find_files(path: PathLike | Sequence[PathLike]) -> list[Path]:
-    """The files that a path, a list of paths, a directory or a pattern stands for.
+    """Find the files of a path, a list of paths, a directory or a pattern.
 
     Parameters
     ----------
     path : path-like or list of path-like
-        A directory stands for the files in it, and in directories below it whose names are like ``year=2024``, but for
-        those whose names begin with ``.`` or ``_``, and a pattern (``data/part-*.csv``) for those that fit; both in the
-        order of their names. A URL (``"s3://bucket/sales/*.parquet"``) names a file that fsspec reads.
+        A directory stands for the files in it, and in directories below it with names like ``year=2024``, except for
+        names that begin with ``.`` or ``_``; a pattern (``data/part-*.csv``) for the files that match; both in the
+        order of their names. A URL (``"s3://bucket/sales/*.parquet"``) is read by fsspec.
 
     Returns
     -------
     list of Path
-        Or, of URLs, of what stands for them: :class:`~omkl.data.urls.Url`.
+        Or of :class:`Url`.
 
     Raises
     ------
@@ -163,28 +225,24 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[Path]:
         raise InputError("There is no file to read: the list of paths is empty.")
     files: list[Any] = []
     for path in paths:
-        if not os.fspath(path):  # which Path takes for the present directory
-            raise DataFileError("The name of a file is empty: give one.")
-        files += expand_url(str(path)) if is_url(path) else _expanded(Path(path))
+        if not os.fspath(path):  # Path("") is the present directory
+            raise DataFileError("The name of a file is empty.")
+        found = _remote_files(str(path)) if is_url(path) else _local_files(Path(path))
+        if not found:
+            raise DataFileError(f"There is no file {path}.")
+        files += found
     return files
 
 
-def _expanded(path):
+def _local_files(path: Path) -> list[Path]:
     if path.is_dir():
-        files = list(_files_below(path))
-        if not files:
-            raise DataFileError(f"There is no file in the directory {path}.")
-        return files
+        return list(_files_below(path))
     if path.exists():
         return [path]
-    matches = [Path(match) for match in sorted(glob.glob(str(path))) if Path(match).is_file()]
-    if not matches:
-        raise DataFileError(f"There is no file {path}.")
-    return matches
+    return [Path(match) for match in sorted(glob.glob(str(path))) if Path(match).is_file()]
 
 
-def _files_below(directory):
-    """The files in a directory, and in those below it that say what is in them: ``year=2024``."""
+def _files_below(directory: Path) -> Iterator[Path]:
     for path in sorted(directory.iterdir()):
         if path.name[0] not in "._":
             if path.is_file():
@@ -193,28 +251,36 @@ def _files_below(directory):
                 yield from _files_below(path)
 
 
-def partition(path: Path, given: PathLike | Sequence[PathLike]) -> dict[str, str | None]:
-    """What the directories between a file and the one that was ``given`` say: ``{"year": "2024"}`` of ``year=2024``."""
-    parts = path.parent.parts if isinstance(path, Url) else _parts_below(path, given)
-    pairs = (part.split("=", 1) for part in parts if "=" in part)
-    return {unquote(name): None if value == HIVE_NULL else unquote(value) for name, value in pairs}
+def _remote_files(url: str) -> list[Url]:
+    system, path = _system(url)
+    try:
+        if "*" in path:
+            found = [name for name in system.glob(path) if system.isfile(name)]
+        elif url.startswith(("http://", "https://")) or not system.isdir(path):
+            return [Url(url)]
+        else:
+            found = [name for name in system.find(path) if _is_listed(name.removeprefix(path))]
+    except Exception as error:
+        raise InputError(f"{url} cannot be listed: {_reason(error)}.") from None
+    return [Url(system.unstrip_protocol(name)) for name in sorted(found)]
 
 
-def _parts_below(path, given):
-    tops = [Path(top) for top in ([given] if isinstance(given, (str, os.PathLike)) else given)]
-    top = next((top for top in tops if top in path.parents), path.parent)
-    return path.relative_to(top).parent.parts
+def _is_listed(name: str) -> bool:
+    """Tell whether a file below a directory belongs to it: see :func:`find_files`."""
+    *directories, _ = parts = PurePosixPath(name.lstrip("/")).parts
+    return all(part[0] not in "._" for part in parts) and all("=" in part for part in directories)
 
 
 def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
     """The bytes of a file, plain or compressed, up to ``size`` at a time; all there are before an error is raised."""
     with open_bytes(path) as file:
-        while chunk := file.read1(size):
+        read = getattr(file, "read1", file.read)
+        while chunk := read(size):
             yield chunk
 
 
 def without_mark(chunks: Iterator[bytes]) -> tuple[Iterator[bytes], bool]:
-    """The same text without the byte order mark it may begin with, and whether it did."""
+    """The same text without a byte order mark at its start, and whether there was one."""
     start = b""
     for chunk in chunks:
         start += chunk
@@ -225,22 +291,21 @@ def without_mark(chunks: Iterator[bytes]) -> tuple[Iterator[bytes], bool]:
 
 
 def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int], path: PathLike) -> Iterator[bytes]:
-    """The same text, cut where it may be, in pieces of about ``size`` bytes.
+    """Cut a text into pieces of about ``size`` bytes at the ends of records.
 
     Parameters
     ----------
     chunks : iterable of bytes
     size : int
     cut : callable
-        ``cut(text)`` is the place to cut a text that goes on, 0 if there is none.
+        ``cut(text)`` is the end of the last whole record, 0 if there is none.
     path : path-like
-        What the text is called in messages.
+        Name of the text in messages.
 
     Yields
     ------
     bytes
-        Ends where ``cut`` says, but for the last piece of a file that is whole. Of a compressed file that is cut
-        short, everything comes that is whole, and then the error.
+        If a compressed file is cut short, all whole records come before the error.
     """
     parts, n_bytes, wanted = [], 0, size
     try:
@@ -255,11 +320,9 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int], path
             if end:
                 yield piece
             if n_bytes > LARGEST_PIECE:
-                raise DamagedFileError(
-                    f"{path} is no text in this format: in {LARGEST_PIECE >> 20} MB of it no record ends."
-                )
-            wanted = n_bytes + size if end else 2 * n_bytes  # a text with no end is not looked at over and over
-    except TruncatedFileError:  # of a damaged file, what came last is suspect
+                raise DamagedFileError(f"{path}: no record ends in {LARGEST_PIECE >> 20} MB.")
+            wanted = n_bytes + size if end else 2 * n_bytes  # not to look at a long text again and again
+    except TruncatedFileError:  # after other damage, the last bytes may be wrong
         text = b"".join(parts)
         if end := cut(text):
             yield text[:end]
@@ -268,30 +331,35 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int], path
         yield b"".join(parts)
 
 
-def text_lines(path: PathLike) -> Iterator[tuple[int, str]]:
-    """Numbers, from 1, and the lines of a text file, without their ends.
+def after_last_line(text: bytes) -> int:
+    """End of the last whole line."""
+    return text.rfind(b"\n") + 1
+
+
+def lines(path: PathLike) -> Iterator[bytes]:
+    """Read the lines of a text file as bytes, without their ends and without a byte order mark.
+
+    Parameters
+    ----------
+    path : path-like
+        Plain or compressed (``.gz``, ``.xz``, ``.bz2``).
 
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, or while it is read, cut short, damaged or not text.
+        If the file is missing, or while it is read, cut short or damaged.
     """
+    size = CHUNK // 4  # short lines take many times their bytes as Python objects
+    text, _ = without_mark(chunks(path, size))
+    for piece in pieces(text, size, after_last_line, path):
+        for line in piece.removesuffix(b"\n").split(b"\n"):
+            yield line.removesuffix(b"\r")
+
+
+def text_lines(path: PathLike) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file with their numbers, from 1; see :func:`lines`."""
     for number, line in enumerate(lines(path), 1):
         try:
             yield number, line.decode()
         except UnicodeDecodeError:
             raise DataFileError(f"{path}, line {number}: this is not UTF-8 text.") from None
-
-
-def after_last_line(text: bytes) -> int:
-    """Where the last line that is whole ends."""
-    return text.rfind(b"\n") + 1
-
-
-def lines(path: PathLike) -> Iterator[bytes]:
-    """The lines of a text file as bytes, without their ends and without a byte order mark."""
-    size = CHUNK // 4  # as Python strings, short lines take many times their bytes
-    text, _ = without_mark(chunks(path, size))
-    for piece in pieces(text, size, after_last_line, path):
-        for line in piece.removesuffix(b"\n").split(b"\n"):
-            yield line.removesuffix(b"\r")

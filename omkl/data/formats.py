@@ -1,17 +1,199 @@
-"""A stream of any file, by its name."""
+"""Formats of files, and a stream of any file by its name."""
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-# each of these declares a format, or several
-from omkl._components import resolve
-from omkl.data import array_files, csv_files, sequences, tables, treebank_reader  # noqa: F401
-from omkl.data.file_streams import StreamFormat
+from omkl._components import Component, resolve
+from omkl.data import sequences
 from omkl.data.files import PathLike, find_files, stem
 from omkl.data.streams import Stream
-from omkl.data.svmlight import Svmlight
+from omkl.data.tables.arrays import stream_npy, stream_npz
+from omkl.data.tables.arrow import stream_parquet
+from omkl.data.tables.csv_files import stream_csv
+from omkl.data.tables.svmlight import stream_svmlight
+from omkl.data.treebank import layouts
+from omkl.data.treebank.reader import stream_conllu
 from omkl.exceptions import InputError
+
+
+class StreamFormat(Component):
+    """Format of files that :func:`~omkl.data.open_stream` and the command line read.
+
+    A subclass is registered when it is defined.
+
+    Attributes
+    ----------
+    aliases : dict of str to dict
+        Name of the format, ``{"name": {}}``.
+    suffixes : tuple of str
+        Suffixes of its files, without that of a compression, in small letters.
+    holds : {"rows", "sequences", "trees"}
+        Kind of an example: a row with one output, a labelled sequence, or a sentence with a tree.
+    has_target : bool
+        Whether ``open`` takes ``target``, the place of the outputs.
+    default_target : object
+        Place of the outputs, if they are needed and no target is given.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> class FixedWidth(StreamFormat):
+    ...     aliases = {"fixed": {}}
+    ...     suffixes = (".fixed",)
+    ...     def open(self, path, width=8):
+    ...         rows = [line.rstrip() for line in Path(path).read_text().splitlines()]
+    ...         cells = [[float(row[i : i + width]) for i in range(0, len(row), width)] for row in rows]
+    ...         return Stream.from_iterable([(row[:-1], row[-1]) for row in cells])
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    holds: ClassVar[str] = "rows"
+    has_target: ClassVar[bool] = False
+    default_target: ClassVar[Any] = None
+
+    def open(self, path: Any, **options: Any) -> Stream:
+        """Open a stream.
+
+        Parameters
+        ----------
+        path : path-like or list of path-like
+        **options
+            ``target``, if the format :attr:`has_target`, and others that the format takes.
+
+        Returns
+        -------
+        Stream
+        """
+        raise self.undefined("open")
+
+    def options_for(
+        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Options that select the columns that a model has learned from.
+
+        Parameters
+        ----------
+        n_features : int or None
+            Number of columns, if inputs were rows of numbers.
+        names : sequence of str or None
+            Names of columns, if they had some.
+        text : sequence of str
+            Names of the columns that held text.
+
+        Returns
+        -------
+        dict
+            Empty if the format cannot select columns.
+        """
+        return {}
+
+
+class Svmlight(StreamFormat):
+    """Sparse rows of numbers: see :func:`~omkl.data.stream_svmlight`."""
+
+    aliases = {"svmlight": {}}
+    suffixes = (".svm", ".svmlight", ".libsvm")
+    open = staticmethod(stream_svmlight)  # type: ignore[assignment]  # options of its own
+
+    def options_for(
+        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The number of columns."""
+        return {"n_features": n_features}
+
+
+class Parquet(StreamFormat):
+    """Tables of Parquet and Arrow: see :func:`~omkl.data.stream_parquet`."""
+
+    aliases = {"parquet": {}}
+    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+    has_target = True
+    default_target = -1
+    open = staticmethod(stream_parquet)  # type: ignore[assignment]
+
+    def options_for(
+        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The names of the columns, in order."""
+        return {} if names is None else {"columns": list(names)}
+
+
+class CSV(Parquet):
+    """Tables of text: see :func:`~omkl.data.stream_csv`; cells of ``.tsv`` files are separated by tabs."""
+
+    aliases = {"csv": {}}
+    suffixes = (".csv", ".tsv")
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:  # type: ignore[override]
+        """The stream."""
+        is_tsv = stem(find_files(path)[0]).endswith(".tsv")
+        return stream_csv(path, **({"delimiter": "\t"} if is_tsv else {}) | options)
+
+    def options_for(
+        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The names of the columns, in order, and of those that held text."""
+        return super().options_for(n_features, names) | ({"categorical": list(text)} if text else {})
+
+
+class Npy(StreamFormat):
+    """Two ``.npy`` files, of which ``target`` has the outputs: see :func:`~omkl.data.stream_npy`."""
+
+    aliases = {"npy": {}}
+    suffixes = (".npy",)
+    has_target = True
+
+    def open(self, path: PathLike, target: PathLike | None = None, **options: Any) -> Stream:
+        """The stream."""
+        return stream_npy(path, target, **options)
+
+
+class Npz(StreamFormat):
+    """Archives of arrays, of which ``target`` has the outputs: see :func:`~omkl.data.stream_npz`."""
+
+    aliases = {"npz": {}}
+    suffixes = (".npz",)
+    has_target = True
+
+    def open(self, path: PathLike | Sequence[PathLike], target: str = "y", **options: Any) -> Stream:
+        """The stream."""
+        return stream_npz(path, y=target, **options)
+
+
+class Conllu(StreamFormat):
+    """Treebanks: see :func:`~omkl.data.stream_conllu`."""
+
+    aliases = {"conllu": {}}
+    suffixes = tuple(layouts.SUFFIXES)
+    holds = "trees"
+    open = staticmethod(stream_conllu)  # type: ignore[assignment]
+
+
+class JSONLines(StreamFormat):
+    """Labelled sequences, a JSON object a line: see :func:`~omkl.data.read_sequences`."""
+
+    aliases = {"jsonl": {}}
+    suffixes: ClassVar[tuple[str, ...]] = sequences.SUFFIXES["jsonl"]
+    holds = "sequences"
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+        """The stream."""
+        return sequences.stream_sequences(path, next(iter(self.aliases)), **options)
+
+
+class Columns(JSONLines):
+    """Labelled sequences, a token a line, in columns."""
+
+    aliases = {"columns": {}}
+    suffixes = sequences.SUFFIXES["columns"]
+
+
+class CRFsuite(JSONLines):
+    """Labelled sequences, a token a line, with attributes as CRFsuite has them."""
+
+    aliases = {"crfsuite": {}}
+    suffixes = sequences.SUFFIXES["crfsuite"]
 
 
 def open_stream(
@@ -22,18 +204,17 @@ def open_stream(
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern; or URLs, as
-        ``"https://example.org/train.csv.gz"`` and ``"s3://bucket/sales/*.parquet"``, which fsspec reads.
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern; or URLs
+        (``"https://example.org/train.csv.gz"``, ``"s3://bucket/sales/*.parquet"``), which fsspec reads.
     format : str or StreamFormat, optional
-        ``"svmlight"``, ``"csv"``, ``"parquet"`` (and what Arrow writes itself), ``"npz"``, ``"npy"``, ``"conllu"``
-        (treebanks), ``"jsonl"`` or ``"crfsuite"`` (labelled sequences), or a :class:`StreamFormat` of your own. By
-        default the one whose suffix the first file has, and svmlight where its name says nothing, as those of
-        LIBSVM's data sets.
+        ``"svmlight"``, ``"csv"``, ``"parquet"`` (and Arrow), ``"npz"``, ``"npy"``, ``"conllu"`` (treebanks),
+        ``"jsonl"``, ``"columns"`` or ``"crfsuite"`` (labelled sequences), or a :class:`StreamFormat` of your own. By
+        default that of the suffix of the first file, and svmlight if it has none of these.
     target : optional
-        Where the outputs are: the name or place of a column (``csv``, ``parquet``), the name of an array (``npz``),
-        or a second file (``npy``). The other formats know.
+        Place of the outputs: name or position of a column (``csv``, ``parquet``), name of an array (``npz``), or a
+        second file (``npy``).
     **options
-        What the reader of the format takes, such as ``n_features``, ``block_size`` and ``on_error``.
+        Options of the reader of the format, such as ``n_features``, ``block_size`` and ``on_error``.
 
     Returns
     -------
@@ -45,28 +226,40 @@ def open_stream(
         If there is no such format, or it does not take an option.
     """
     found = find_format(path, format)
+    name = next(iter(found.aliases))
     if target is not None:
         if not found.has_target:
-            name = next(iter(found.aliases))
             raise InputError(f"A file read as {name} holds its outputs in places of their own: leave target= out.")
         options["target"] = target
     try:
         return found.open(path, **options)
     except TypeError as error:
-        name, unknown = next(iter(found.aliases)), re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        told = f"{name}, for which there is no {unknown[1]}=" if unknown else f"{name}: {error}"
-        raise InputError(f"{find_files(path)[0]} is read as {told}.") from None
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        reason = f"{name}, for which there is no {unknown[1]}=" if unknown else f"{name}: {error}"
+        raise InputError(f"{find_files(path)[0]} is read as {reason}.") from None
 
 
 def find_format(path: PathLike | Sequence[PathLike], format: str | StreamFormat | None = None) -> StreamFormat:
-    """The format that :func:`open_stream` reads a file in: the given one, else what its name says."""
+    """Find the format of a file.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+    format : str or StreamFormat, optional
+        By default that of the suffix of the first file, and svmlight if no format has it.
+
+    Returns
+    -------
+    StreamFormat
+    """
     if format is not None:
         return resolve(StreamFormat, format, "format")
     name = stem(find_files(path)[0]).lower()
-    return next((cls for cls in _formats(StreamFormat) if name.endswith(cls.suffixes)), Svmlight)()
+    found = [cls for cls in _subclasses(StreamFormat) if cls.suffixes and name.endswith(cls.suffixes)]
+    return (found[0] if found else Svmlight)()
 
 
-def _formats(base: type[StreamFormat]) -> Iterator[type[StreamFormat]]:
+def _subclasses(base: type[StreamFormat]) -> Iterator[type[StreamFormat]]:
     for cls in base.__subclasses__():
         yield cls
-        yield from _formats(cls)
+        yield from _subclasses(cls)

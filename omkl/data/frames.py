@@ -1,202 +1,236 @@
-"""Streams of data frames: those in memory, lazy ones, data sets of Arrow, and iterators of frames."""
+"""Conversion and checks of the data frames, arrays and targets that users pass."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from omkl.data.columns import Columns, import_pyarrow
-from omkl.data.file_streams import Skipped
-from omkl.data.rows import Block, category_name, is_frame
-from omkl.data.streams import BLOCK_SIZE, Stream, check_block_size, regrouped
-from omkl.exceptions import DataFileError, InputError
+import numpy as np
+from scipy import sparse
+
+from omkl.data.blocks import is_frame
+from omkl.data.tables.columns import Columns, days, import_pyarrow
+from omkl.exceptions import InputError
+
+#: Arrays of at most so many numbers are checked here, in less time than scikit-learn takes.
+FEW = 2**14
+#: Up to so many integers or strings are classes; of more, scikit-learn may warn that they look like numbers.
+FEW_CLASSES = 20
 
 
-def stream_frames(
-    frames: Any, target: str | int | None = None, *, columns: Sequence[str] | None = None,
-    block_size: int = BLOCK_SIZE, on_error: str = "raise",
-) -> Stream:  # fmt: skip
-    """Stream examples from data frames, without making arrays of all their rows at once.
+def column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a data frame; None for anything else, and if a name is no string."""
+    names = list(X.columns) if is_frame(X) else []
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_names(X: Any) -> None:
+    """Raise InputError if a data frame has no columns, or several of one name."""
+    names = list(X.columns)
+    if not names:
+        raise InputError("The data frame has no columns.")
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"The data frame has several columns {name!r}.")
+
+
+def read_frame(X: Any, as_dicts: bool = False) -> Any:
+    """Convert a data frame to an array of floats, or to a list of dicts if a column holds text.
+
+    Conversion is that of :func:`~omkl.data.stream_frames`. A frame of plain numbers needs no pyarrow.
 
     Parameters
     ----------
-    frames : data frame, table, iterable of them, or callable
-        A data frame of pandas or polars, a ``LazyFrame`` of polars, a table, record batches or a data set of Arrow
-        (``pyarrow.dataset.dataset("sales", partitioning="hive")``), or whatever else has ``__arrow_c_stream__``, as
-        results of DuckDB; an iterable of such frames, as ``pandas.read_csv(file, chunksize=10_000)``; or a function
-        without arguments that returns one of these. An iterator can be passed over only once, a list or a function
-        again and again.
-    target : str or int, optional
-        The column of the output, by name or place (-1 is the last one).
-    columns : list of str, optional
-        Columns of the input; all but the target by default. Of lazy frames and data sets, others are not read.
-    block_size : int
-        Examples in a block.
-    on_error : {"raise", "skip"}
-        What to do with rows that have no target, or a list of another length than others; see
-        :func:`~omkl.data.stream_parquet`.
+    X : data frame, or anything else
+        Anything else is returned as it is.
+    as_dicts : bool
+        Make dicts even if all columns are numbers.
 
     Returns
     -------
-    Stream
-        X and y are made of columns as :func:`~omkl.data.stream_parquet` makes them: numbers, times (in days) and lists
-        of numbers are columns of an array, in which what is missing is NaN; where a column is of strings or categories,
-        X is a list of dicts. An index of pandas is left out.
-
-    Raises
-    ------
-    omkl.exceptions.MissingDependencyError
-        Without pyarrow.
-    omkl.exceptions.InputError
-        If frames are none, a column that is asked for is not there, or holds something else.
-    omkl.exceptions.DataFileError
-        While frames are read, at the first row that is wrong, or a frame that lacks columns of the first one.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> parts = [pd.DataFrame({"size": [1.0, 2.0], "y": ["a", "b"]}), pd.DataFrame({"size": [3.0], "y": ["a"]})]
-    >>> X, y = stream_frames(parts, target="y").read()
-    >>> X.ravel().tolist(), y.tolist()
-    ([1.0, 2.0, 3.0], ['a', 'b', 'a'])
+    float64 array (n, d), or list of n dicts
     """
-    check_block_size(block_size)
-    import_pyarrow()
-    skipped, schema = Skipped(on_error=on_error), _schema_of(frames)
-    plans = [] if schema is None else [Columns(schema, target, columns, "The data frame")]
-    once, n_passes = isinstance(frames, Iterator) or _is_reader(frames), 0
-
-    def passes(epoch: int) -> Iterator[Block]:
-        nonlocal n_passes
-        n_passes += 1
-        if once and n_passes > 1:
-            raise InputError(
-                "These frames come from an iterator, which can be passed over only once: give a list, or a function "
-                "that returns a new iterator."
-            )
-        return regrouped(_blocks(frames, plans, schema, target, columns, block_size, skipped), block_size)
-
-    return Stream(passes, block_size, skipped, once, plans[0].feature_names if plans else None)
+    if not is_frame(X):
+        return X
+    check_names(X)
+    columns = [X[name] for name in X.columns]
+    if not as_dicts and all(_is_number(column.dtype) for column in columns):
+        # column by column: pandas cannot convert nullable columns of a whole frame
+        return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
+    table = as_table(X)
+    plan = Columns(table.schema, as_dicts=as_dicts)
+    rows = plan.block(table, lambda i: f"Data frame, row {i}", _refuse).X
+    return rows if isinstance(rows, list) else rows.astype(np.float64, copy=False)
 
 
-def _blocks(
-    frames: Any, plans: list[Columns], schema: Any, target: Any, columns: Any, size: int, skipped: Skipped
-) -> Iterator[Block]:
-    """Blocks of any size; ``plans`` holds how columns are read, from the first frame on."""
-    skipped.clear()
-    n_rows = 0
-    names = plans[0].all_names if plans else None
-    for batch in _batches(frames, names, schema, size):
-        if not plans:
-            plans.append(Columns(batch.schema, target, columns, "The first data frame"))
-        plans[0].check(batch.schema, "A data frame")
-        block = plans[0].block(batch, _places(n_rows), skipped)
-        n_rows += batch.num_rows
-        if block.n_examples:
-            yield block
-    if not n_rows:
-        raise DataFileError("The data frames have no rows: a stream needs at least one.")
-    skipped.warn("row", stacklevel=2)
+def _refuse(reason: str) -> None:
+    raise InputError(reason)
 
 
-def _places(n_before: int) -> Callable[[int], str]:
-    return lambda i: f"Row {n_before + i} of the data frame"
+def _is_number(dtype: Any) -> bool:
+    kind = getattr(dtype, "kind", None)
+    is_category = hasattr(dtype, "categories")
+    return (kind in tuple("biuf") and not is_category) if kind else hasattr(dtype, "is_float") and dtype.is_numeric()
 
 
-def _is_lazy(frame: Any) -> bool:
-    """Whether this is a lazy frame, which complains where one looks at its columns."""
-    is_lazy = hasattr(type(frame), "collect") and hasattr(type(frame), "lazy")
-    if is_lazy and not hasattr(frame, "collect_batches"):
-        raise InputError("This version of polars has lazy frames in one piece alone: update polars, or give collect().")
-    return is_lazy
+def is_time(dtype: Any) -> bool:
+    """Tell whether a column of this type holds dates, times or durations."""
+    kind = getattr(dtype, "kind", None)
+    return kind in ("M", "m") if kind is not None else hasattr(dtype, "is_temporal") and dtype.is_temporal()
 
 
-def _is_pandas(frame: Any) -> bool:
-    return hasattr(type(frame), "iloc") and is_frame(frame)
+def _holds_times(dtype: Any, in_categories: bool) -> bool:
+    categories = getattr(dtype, "categories", None) if in_categories else None
+    return is_time(dtype) or is_time(getattr(categories, "dtype", None))
 
 
-def _is_reader(frame: Any) -> bool:
-    """Whether this is a reader of Arrow, which reads once."""
-    return hasattr(frame, "read_next_batch")
+def text_columns(X: Any) -> list[str]:
+    """Names of the columns of a data frame that hold text or categories."""
+    kinds = Columns(as_table(X).schema).kinds
+    return [name for name, kind in kinds.items() if kind == "string"]
 
 
-def _schema_of(frame: Any) -> Any:
-    """The schema of Arrow of a frame; None of iterables and functions, until their first frame is there."""
-    pyarrow = import_pyarrow()
-    if _is_lazy(frame):
-        return frame.limit(0).collect().to_arrow().schema
-    if isinstance(getattr(frame, "schema", None), pyarrow.Schema):
-        return frame.schema
-    if _is_pandas(frame):
-        with _conversion():
-            return pyarrow.Schema.from_pandas(_with_zones(frame), preserve_index=False)
-    return frame.limit(0).to_arrow().schema if is_frame(frame) else None
-
-
-def _with_zones(frame: Any) -> Any:
-    """A frame of pandas; categories that are times of a zone, which pyarrow before 23 forgets, are their names."""
-    categories = {name: getattr(dtype, "categories", None) for name, dtype in frame.dtypes.items()}
-    times = {name: own for name, own in categories.items() if getattr(own, "tz", None) is not None}
-    if times and frame.columns.is_unique:  # or the conversion says that they are not
-        frame = frame.copy(deep=False)
-        for name, own in times.items():
-            frame[name] = frame[name].cat.rename_categories([category_name(time) for time in own])
-    return frame
+def as_table(X: Any, schema: Any = None) -> Any:
+    """A data frame as a table of Arrow; ``schema`` holds the types of its columns, if they are known."""
+    with converting():
+        if hasattr(X, "to_arrow"):
+            table = X.to_arrow()
+            for i, (name, kind) in enumerate(X.schema.items()):
+                if str(kind) == "Object":  # of polars, whose values Arrow takes for bytes
+                    table = table.set_column(i, name, import_pyarrow().array(X[name].to_list()))
+            return table
+        return import_pyarrow().Table.from_pandas(X, schema, preserve_index=False)
 
 
 @contextmanager
-def _conversion() -> Iterator[None]:
-    """A context in which what Arrow does not take of a data frame is an InputError."""
+def converting() -> Iterator[None]:
+    """Raise InputError if Arrow cannot convert a column of a data frame."""
     try:
         yield
     except (import_pyarrow().ArrowException, TypeError, ValueError, OverflowError) as error:
-        told = str(error).strip().rstrip(".")[:200]
-        raise InputError(f"The data frame holds what is no column of one kind: {told}.") from None
+        reason = str(error).strip().rstrip(".")[:200]
+        raise InputError(f"The data frame has a column that cannot be converted: {reason}.") from None
 
 
-def _batches(frame: Any, names: Sequence[str] | None, schema: Any, size: int) -> Iterator[Any]:
-    """Record batches of at most ``size`` rows; where it is known, of the columns ``names`` alone."""
-    for batch in _whole_batches(frame, names, schema, size):
-        batch = batch if names is None else batch.select(names)
-        yield from (batch.slice(low, size) for low in range(0, batch.num_rows, size))
+def times_as_days(X: Any, in_categories: bool = False) -> Any:
+    """Replace dates, times and durations in an array or a data frame by days.
+
+    Parameters
+    ----------
+    X : array, data frame, or anything else
+        Anything else is returned as it is.
+    in_categories : bool
+        Replace categories that are dates, times or durations as well.
+
+    Returns
+    -------
+    Of the type of X.
+    """
+    if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
+        return (X - np.datetime64(0, "D") if X.dtype.kind == "M" else X) / np.timedelta64(1, "D")
+    names = list(X.columns) if is_frame(X) else []
+    times = [name for name in names if names.count(name) == 1 and _holds_times(X[name].dtype, in_categories)]
+    if not times:
+        return X
+    table = as_table(X[times]).combine_chunks()
+    found = [days(column.combine_chunks()).to_numpy(zero_copy_only=False) for column in table.columns]
+    if hasattr(X, "with_columns"):
+        return X.with_columns(type(X[name])(name, values) for name, values in zip(times, found))
+    X = X.copy(deep=False)
+    for name, values in zip(times, found):
+        X[name] = values
+    return X
 
 
-def _whole_batches(frame: Any, names: Sequence[str] | None, schema: Any, size: int) -> Iterator[Any]:
-    pyarrow = import_pyarrow()
-    if isinstance(frame, pyarrow.RecordBatch):
-        yield frame
-    elif _is_pandas(frame):
-        schema = _schema_of(frame) if schema is None else schema
-        for low in range(0, len(frame), size):  # a copy of some rows at a time
-            with _conversion():
-                part = _with_zones(frame.iloc[low : low + size])
-                part = pyarrow.Table.from_pandas(part, schema, preserve_index=False)
-            yield from part.to_batches()
-    elif _is_lazy(frame):
-        frame = frame if names is None else frame.select(names)
-        for part in frame.collect_batches(chunk_size=size, maintain_order=True):
-            yield from part.to_arrow().to_batches()
-    elif is_frame(frame):
-        with _conversion():
-            table = (frame if names is None else frame.select(names)).to_arrow()
-        yield from table.to_batches()
-    elif hasattr(frame, "scanner"):
-        yield from frame.to_batches(columns=names, batch_size=size)
-    elif hasattr(frame, "to_batches"):
-        yield from frame.to_batches()
-    elif hasattr(frame, "__arrow_c_stream__"):
-        yield from pyarrow.RecordBatchReader.from_stream(frame)
-    else:
-        for part in _parts(frame):
-            yield from _whole_batches(part, names, None, size)
+def are_few_rows(X: Any, learned: Mapping[str, Any]) -> bool:
+    """Tell whether X is a small array that scikit-learn would accept: its checks take longer than a prediction.
+
+    ``learned`` are the attributes of an estimator.
+    """
+    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu" or X.itemsize > 8:
+        return False
+    fits = X.shape[1] == learned.get("n_features_in_") and "feature_names_in_" not in learned
+    return fits and 0 < X.size <= FEW and bool(np.isfinite(X).all())
 
 
-def _parts(frames: Iterable | Callable[[], Any]) -> Iterable:
-    """The frames that an iterable, or what a function returns, is made of."""
-    frames = frames() if callable(frames) else frames
-    if _schema_of(frames) is not None or hasattr(frames, "__arrow_c_stream__"):
-        return [frames]
-    if isinstance(frames, (str, bytes, dict)) or not hasattr(frames, "__iter__"):
-        raise InputError(
-            f"A stream of frames is made of data frames, tables, or an iterable of them, not of {frames!r:.80}."
-        )
-    return frames
+def is_column(y: Any, n: int) -> bool:
+    """Tell whether y is an array of n targets that scikit-learn would accept."""
+    is_plain = type(y) is np.ndarray and y.shape == (n,)
+    return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+
+
+def are_few_classes(y: np.ndarray) -> bool:
+    """Tell whether y holds integers or strings, and too few to look like numbers."""
+    return y.dtype.kind in "biuU" and len(y) <= FEW_CLASSES
+
+
+def check_unmasked(values: Any, name: str) -> None:
+    """Raise InputError if entries of a masked array are masked."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} is a masked array with entries that are masked: fill them, or leave them out.")
+
+
+def plain_targets(y: Any) -> Any:
+    """Convert nullable and categorical targets of pandas to types of NumPy, without making floats of classes.
+
+    Parameters
+    ----------
+    y : array, series or data frame
+        Targets of other types are returned as they are.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If targets are masked, missing, dates or durations.
+    """
+    check_unmasked(y, "y")
+    missing = np.asarray(y.isna()) if hasattr(y, "isna") else np.zeros(0)
+    if missing.any():
+        raise InputError(f"y is missing in row {np.argwhere(missing)[0, 0]}.")
+    types = list(y.dtypes) if is_frame(y) else [getattr(y, "dtype", None)]
+    if types == [None] and hasattr(y, "__array__"):
+        types = [np.asarray(y).dtype]
+    if any(map(is_time, types)):
+        raise InputError("y holds dates or durations: give strings as classes, or numbers of days as targets.")
+    if all(isinstance(known, np.dtype) for known in types):
+        return y
+    if not is_frame(y):
+        return _plain_column(y)
+    columns = (y.iloc[:, j] for j in range(y.shape[1])) if hasattr(y, "iloc") else (y[name] for name in y.columns)
+    return np.column_stack(list(map(_plain_column, columns)))
+
+
+def _plain_column(y: Any) -> Any:
+    dtype = getattr(y, "dtype", None)
+    own = getattr(dtype, "numpy_dtype", None)
+    if isinstance(own, np.dtype) and own.kind in "biuf":
+        return y.to_numpy(dtype=own)
+    return np.asarray(y) if hasattr(dtype, "categories") else y
+
+
+def check_rows(X: Any) -> None:
+    """Raise InputError if entries are masked, columns share a name, or a sparse matrix is damaged."""
+    check_unmasked(X, "X")
+    if is_frame(X):
+        check_names(X)
+    if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):
+        _check_bounds(X)
+
+
+def _check_bounds(X: Any) -> None:
+    """Raise InputError if indices of a sparse matrix are out of bounds, which compiled code does not check."""
+    n_along, n_across = X.shape[::-1] if X.format == "csc" else X.shape
+    if X.format == "bsr":
+        n_along, n_across = n_along // X.blocksize[0], n_across // X.blocksize[1]
+    used = X.indices[: X.indptr[-1]]
+    in_order = len(X.indptr) == n_along + 1 and X.indptr[0] == 0 and bool((np.diff(X.indptr) >= 0).all())
+    fits = in_order and X.indptr[-1] <= min(len(X.indices), len(X.data))
+    if not fits or (len(used) and not 0 <= used.min() <= used.max() < n_across):
+        raise InputError(f"X is a damaged {X.format} matrix: its indices lie outside of its shape {X.shape}.")
+
+
+def with_unique_entries(X: Any) -> Any:
+    """Sum duplicate entries of a sparse matrix, in a copy, and sort its columns."""
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X

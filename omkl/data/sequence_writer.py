@@ -1,7 +1,7 @@
 """Writing labelled sequences: as attribute lists of CRFsuite, in columns, or as JSON lines."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from omkl.data.files import PathLike, output_file
-from omkl.data.json_sequences import record_of
+from omkl.data.json_lines import parse_json
 from omkl.exceptions import DataFileError, InputError
 
-#: What is a number in a token.
+#: Types of numbers in a token.
 NUMBERS = (Real, np.bool_)
 
 
-def write_sequences(path: PathLike, sequences: Any, format: str) -> tuple[int, int]:
+def write_sequences(path: PathLike, sequences: Iterable[tuple[Any, Any]], format: str) -> tuple[int, int]:
     """Write labelled sequences.
 
     Parameters
@@ -24,10 +24,10 @@ def write_sequences(path: PathLike, sequences: Any, format: str) -> tuple[int, i
     path : path-like
         Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; ``"-"`` is standard output.
     sequences : iterable of pairs (x, y)
-        Tokens, all words, dicts or lists of attributes, and labels, or None where there are none.
+        Tokens, all words, dicts or lists of attributes, and labels, or None.
     format : {"crfsuite", "columns", "jsonl"}
-        As :func:`~omkl.data.read_sequences` has them. ``crfsuite`` takes dicts and lists of attributes, ``columns``
-        words, and dicts that all have the same keys and one string in each.
+        See :func:`~omkl.data.read_sequences`. ``crfsuite`` takes dicts and lists of attributes, ``columns`` words, and
+        dicts with the same keys and one string in each.
 
     Returns
     -------
@@ -41,27 +41,27 @@ def write_sequences(path: PathLike, sequences: Any, format: str) -> tuple[int, i
         If the file cannot be written.
     """
     if format not in WRITERS:
-        raise InputError(f"Unknown format {format!r}: choose one of {', '.join(WRITERS)}.")
+        raise InputError(f"`format` must be one of {', '.join(map(repr, WRITERS))}, got {format!r}.")
     n_sequences = n_tokens = 0
     with output_file(path) as file:
         for x, y in sequences:
             try:
                 text = WRITERS[format](x, y).encode()
             except (InputError, UnicodeEncodeError) as error:
-                reason = error if isinstance(error, InputError) else "it holds half of a character, which has no UTF-8."
+                reason = error if isinstance(error, InputError) else "it holds half of a surrogate pair."
                 raise InputError(f"Sequence {n_sequences + 1} cannot be written as {format}: {reason}") from None
             file.write(text)
             n_sequences, n_tokens = n_sequences + 1, n_tokens + len(x)
     return n_sequences, n_tokens
 
 
-def _crfsuite(x: Sequence[Any], y: Sequence[Any] | None) -> str:
+def _as_crfsuite(x: Sequence[Any], y: Sequence[Any] | None) -> str:
     lines = ("\t".join([_label(label), *_attributes(token)]) for token, label in zip(x, _known(y)))
     return "\n".join([*lines, "", ""])
 
 
 def _attributes(token: Any) -> Iterator[str]:
-    """Attributes of a token, those with a weight other than 1 with it."""
+    """Attributes of a token, with their weights unless they are 1."""
     if isinstance(token, str):
         raise InputError("tokens are words, which have no attributes: make some with omkl.features.token_features.")
     if not isinstance(token, Mapping):
@@ -73,12 +73,15 @@ def _attributes(token: Any) -> Iterator[str]:
         if "=" in str(key):
             raise InputError(f"the entry {key!r:.80} of a token has an = in its name, which ends names in this format.")
         for name, weight in _weighted(str(key), value):
-            number = _number(weight, key)
+            if not isfinite(weight):
+                raise InputError(f"the entry {key!r:.80} of a token is {weight}: numbers must be finite.")
+            number = repr(weight).removesuffix(".0")
             yield _escaped(name) if number == "1" else f"{_escaped(name)}:{number}"
 
 
 def _weighted(key: str, value: Any) -> Iterator[tuple[str, float]]:
     """Names of attributes, and their weights, of one entry of a token."""
+    is_set, is_list = isinstance(value, (set, frozenset)), isinstance(value, (list, tuple, np.ndarray))
     if value is None or value is False:
         return
     if isinstance(value, str):
@@ -88,17 +91,13 @@ def _weighted(key: str, value: Any) -> Iterator[tuple[str, float]]:
     elif isinstance(value, Mapping) and all(isinstance(weight, NUMBERS) for weight in value.values()):
         for name, weight in value.items():
             yield (key if name is None else f"{key}={name}"), float(weight)
-    elif isinstance(value, (set, frozenset)) or (_is_list(value) and all(isinstance(part, str) for part in value)):
-        for part in sorted(value) if isinstance(value, (set, frozenset)) else value:
+    elif is_set or (is_list and all(isinstance(part, str) for part in value)):
+        for part in sorted(value) if is_set else value:
             yield f"{key}={part}", 1.0
-    elif _is_list(value):
+    elif is_list:
         raise InputError(f"the entry {key!r:.80} of a token is a vector: JSON lines hold it.")
     else:
         raise InputError(f"the entry {key!r:.80} of a token is {value!r:.40}, neither strings nor numbers.")
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple, np.ndarray))
 
 
 def _escaped(name: str) -> str:
@@ -107,15 +106,8 @@ def _escaped(name: str) -> str:
 
 def _clean(cell: str) -> str:
     if "\t" in cell or "\n" in cell or "\r" in cell:
-        raise InputError(f"{cell!r:.80} has a tab or the end of a line in it.")
+        raise InputError(f"{cell!r:.80} contains a tab or the end of a line.")
     return cell
-
-
-def _number(value: float, key: str) -> str:
-    """The shortest decimals that are read as this number."""
-    if not isfinite(value):
-        raise InputError(f"the entry {key!r:.80} of a token is {value}: numbers must be finite.")
-    return repr(float(value)).removesuffix(".0")
 
 
 def _label(label: Any) -> str:
@@ -133,7 +125,7 @@ def _known(y: Sequence[Any] | None) -> Sequence[Any]:
     return y
 
 
-def _columns(x: Sequence[Any], y: Sequence[Any] | None) -> str:
+def _as_columns(x: Sequence[Any], y: Sequence[Any] | None) -> str:
     keys = list(x[0]) if isinstance(x[0], Mapping) else None
     lines = ["\t".join([*_cells(token, keys), _cell(_label(label))]) for token, label in zip(x, _known(y))]
     if any(line.startswith("-DOCSTART-") for line in lines):
@@ -156,11 +148,11 @@ def _cell(text: str) -> str:
     return text
 
 
-def _jsonl(x: Sequence[Any], y: Sequence[Any] | None) -> str:
-    tokens = [_simple(token) if isinstance(token, Mapping) else _listed(token) for token in x]
+def _as_json(x: Sequence[Any], y: Sequence[Any] | None) -> str:
+    tokens = [_simple(token) if isinstance(token, Mapping) else token for token in x]
     line = _json({"x": tokens} if y is None else {"x": tokens, "y": list(y)})
     try:
-        record_of(line.encode(), "it", {})  # what is written can be read
+        parse_json(line.encode(), "it", {})  # check that it can be read
     except DataFileError as error:
         raise InputError(str(error).removeprefix("it: ")) from None
     return line + "\n"
@@ -168,14 +160,14 @@ def _jsonl(x: Sequence[Any], y: Sequence[Any] | None) -> str:
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_in_json)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
     except InputError:
         raise
     except (ValueError, TypeError):
         raise InputError("a number in it is nan or infinite, or a key no string.") from None
 
 
-def _in_json(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """An array as a list, and a set as a list of strings."""
     if isinstance(value, (set, frozenset)):
         return [str(part) for part in sorted(value)]
@@ -184,13 +176,8 @@ def _in_json(value: Any) -> Any:
     return value.tolist()
 
 
-def _listed(value: Any) -> Any:
-    """An array as a list."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
 def _simple(token: Mapping[str, Any]) -> dict[str, Any]:
-    """A token whose entries are no dicts where a string, a number or True says the same."""
+    """A token with a string, a number or True in place of a dict that means the same."""
     return {key: _simplest(key, value) if isinstance(value, Mapping) else value for key, value in token.items()}
 
 
@@ -205,5 +192,7 @@ def _simplest(key: str, value: Mapping[str | None, float]) -> Any:
 
 
 WRITERS: dict[str, Callable[[Sequence[Any], Sequence[Any] | None], str]] = {
-    "crfsuite": _crfsuite, "columns": _columns, "jsonl": _jsonl,
-}  # fmt: skip
+    "crfsuite": _as_crfsuite,
+    "columns": _as_columns,
+    "jsonl": _as_json,
+}

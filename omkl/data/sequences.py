@@ -1,82 +1,88 @@
-"""Labelled sequences in files: CRFsuite's attribute lists, JSON lines, treebanks, the OCR data set."""
+"""Reading labelled sequences: JSON lines, CRFsuite's attribute lists, columns, treebanks, the OCR data set."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from omkl.data.blocks import Block
 from omkl.data.datasets import read_ocr
-from omkl.data.file_streams import Skipped, StreamFormat, stream_files
+from omkl.data.file_streams import Skipped, stream_files
 from omkl.data.files import PathLike, find_files, lines, stem
-from omkl.data.json_sequences import record_of
-from omkl.data.rows import Block
+from omkl.data.json_lines import parse_json
 from omkl.data.streams import Stream
-from omkl.data.strings import MISSING
-from omkl.data.treebank import Sentence
-from omkl.data.treebank_formats import Checks, new_strings
-from omkl.data.treebank_reader import treebank_blocks
+from omkl.data.treebank.layouts import Checks, new_strings
+from omkl.data.treebank.reader import Parsing, block_reader
+from omkl.data.treebank.strings import MISSING
+from omkl.data.treebank.treebank import Sentence
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 #: Sequences in a block: one of words as dicts takes tens of kilobytes.
 BLOCK_SIZE = 100
-#: A line of CRFsuite's that is longer than so many bytes is none, nor is a sequence with more tokens.
+#: Limits on the bytes of a line, and on the tokens of a sequence.
 LONGEST_LINE, MOST_TOKENS = 1 << 24, 1 << 22
-FORMATS = ("conllu", "crfsuite", "columns", "jsonl", "ocr")
-#: The formats that the ends of names stand for.
-SUFFIXES = {
-    ".conllu": "conllu",
-    ".jsonl": "jsonl",
-    ".data": "ocr",
-    ".columns": "columns",
-    ".bio": "columns",
-    ".iob": "columns",
+#: Suffixes of the files of each format.
+SUFFIXES: dict[str, tuple[str, ...]] = {
+    "conllu": (".conllu",),
+    "crfsuite": (".crfsuite",),
+    "columns": (".columns", ".bio", ".iob"),
+    "jsonl": (".jsonl",),
+    "ocr": (".data",),
 }
+
+#: Tokens, and labels, or None if the file has none.
+Labelled: TypeAlias = tuple[list, list | None]
 
 
 def guess_format(path: PathLike, otherwise: str | None = None) -> str:
-    """The format that the name of a file stands for, or where that says nothing, ``otherwise`` or its first line.
+    """Guess the format of a file of sequences.
+
+    Parameters
+    ----------
+    path : path-like
+    otherwise : str, optional
+        Format if the suffix is unknown; by default, the first line decides.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If neither says which it is.
+        If it may be columns or CRFsuite's attributes.
     """
     suffix = Path(stem(path)).suffix
-    if suffix in SUFFIXES or suffix == ".crfsuite":
-        return SUFFIXES.get(suffix, "crfsuite")
-    if otherwise is not None:
-        return otherwise
+    found = [name for name, suffixes in SUFFIXES.items() if suffix in suffixes]
+    if found or otherwise is not None:
+        return found[0] if found else otherwise  # type: ignore[return-value]
     if not Path(path).is_file():  # a pipe is read once
         return "crfsuite"
     first = _first_line(path)
-    # attributes of CRFsuite are behind a tab, and rows of svmlight have colons
     cells = first.split()[1:]
-    if cells and b"\t" not in first and not all(b":" in cell for cell in cells):
+    if cells and b"\t" not in first and not all(b":" in cell for cell in cells):  # not rows of svmlight
         return "columns"
     if cells and not any(mark in cell for cell in cells for mark in (b"=", b":")):
-        raise InputError(
-            f"{path} may hold columns, the last one the label, or labels and attributes as CRFsuite has them: say "
-            'which, format="columns" or "crfsuite" (--format).'
-        )
+        raise InputError(f'{path} may hold columns or attributes: give format="columns" or "crfsuite" (--format).')
     return "crfsuite"
 
 
-def _first_line(path):
+def _first_line(path: PathLike) -> bytes:
     return next((line for line in lines(path) if _cells_of(line)), b"")
 
 
 def n_columns_in(path: PathLike) -> int:
-    """How many cells the first line of a file of columns has."""
+    """Number of cells in the first line of a file of columns."""
     return len(_first_line(path).split())
 
 
 def read_sequences(
-    path: PathLike, format: str | None = None, folds: Sequence[int] | None = None, *, on_error: str = "raise",
+    path: PathLike,
+    format: str | None = None,
+    folds: Sequence[int] | None = None,
+    *,
+    on_error: str = "raise",
     labelled: bool = True,
-) -> tuple[list, list | None]:  # fmt: skip
+) -> tuple[list, list | None]:
     """Read labelled sequences.
 
     Parameters
@@ -85,29 +91,28 @@ def read_sequences(
         Plain or compressed (``.gz``, ``.xz``, ``.bz2``).
     format : {"conllu", "crfsuite", "columns", "jsonl", "ocr"}, optional
         * ``crfsuite``: a line a token, ``label<TAB>attribute<TAB>attribute:value...``, an empty line between
-          sequences. The part of an attribute before ``=`` is its template, which is its group.
+          sequences. The part of an attribute before ``=`` names its group.
         * ``columns``: a line a token, cells with spaces or tabs between them, the last one is the label, and an empty
-          line between sequences, as CRF++ and CoNLL 2000 to 2003 have it. Tokens are dicts of ``c0``, ``c1``, ...
-        * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are words, dicts, or lists of numbers.
-          ``y`` may be left out where labels are not needed.
-        * ``conllu``: words, labels are their UPOS, None for ``_``.
+          line between sequences, as in CoNLL 2000 to 2003. Tokens are dicts of ``c0``, ``c1``, ...
+        * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are words, dicts, lists of attributes, or
+          lists of numbers. ``y`` is optional.
+        * ``conllu``: words, labelled by their UPOS, None for ``_``.
         * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
-        Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, ``.columns``,
-        ``.bio`` and ``.iob`` (columns). Other names say nothing: files whose first line has spaces and no tab hold
-        columns, pipes and those whose first line has tabs and attributes with ``=`` or ``:`` are CRFsuite's, and of
-        others it must be said.
+        Guessed from the suffix by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, and ``.columns``,
+        ``.bio`` or ``.iob`` (columns). For other suffixes, the first line decides between columns, with spaces, and
+        CRFsuite's attributes, with tabs and with ``=`` or ``:``.
     folds : list of int, optional
         Only these folds of the OCR data set.
     on_error : {"raise", "skip"}
-        What to do with sequences that are wrong, as :func:`stream_sequences` has it.
+        Treatment of sequences that are wrong; see :func:`stream_sequences`.
     labelled : bool
-        Whether the last column is the label; False makes it one more of the token's.
+        Whether the last column is the label. Otherwise, it belongs to the token.
 
     Returns
     -------
     X, y : lists of sequences
-        ``y`` is None where the file holds no labels.
+        ``y`` is None if the file holds no labels.
     """
     format = format or guess_format(path)
     if folds is not None and format != "ocr":
@@ -116,19 +121,27 @@ def read_sequences(
         words = read_ocr(path)
         return (words.images, words.letters) if folds is None else words.of_folds(folds)
     if on_error == "skip":
-        whole = stream_sequences(path, format, on_error=on_error, labelled=labelled).read()
-        return list(whole.X), whole.y
+        X, y = stream_sequences(path, format, on_error=on_error, labelled=labelled).read()
+        return list(X), y
     sequences = list(_reader(format, labelled)(path, Skipped(on_error=on_error)))
     if not sequences:
         raise DataFileError(f"{path} holds no sequence.")
+    return _unzipped(sequences)
+
+
+def _unzipped(sequences: list[Labelled]) -> tuple[list, list | None]:
     X, y = map(list, zip(*sequences))
     return X, None if y[0] is None else y
 
 
 def stream_sequences(
-    path: PathLike | Sequence[PathLike], format: str | None = None, *, block_size: int = BLOCK_SIZE,
-    on_error: str = "raise", labelled: bool = True,
-) -> Stream:  # fmt: skip
+    path: PathLike | Sequence[PathLike],
+    format: str | None = None,
+    *,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+    labelled: bool = True,
+) -> Stream:
     """Stream labelled sequences.
 
     Parameters
@@ -136,97 +149,96 @@ def stream_sequences(
     path : path-like or list of path-like
         Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
     format : {"conllu", "crfsuite", "columns", "jsonl"}, optional
-        As :func:`read_sequences` has them; guessed from the name of the first file by default.
+        See :func:`read_sequences`; guessed from the first file by default.
     block_size : int
-        Sequences in a block.
+        Number of sequences in a block.
     on_error : {"raise", "skip"}
-        What to do with sequences that are wrong. Skipped ones are counted in ``skipped``, and a warning at the end of
-        a pass says how many they were. A compressed file that is cut short or damaged is read up to there.
+        Treatment of sequences that are wrong. Skipped ones are counted in ``skipped``; a warning at the end of a pass
+        tells their number. A compressed file that is cut short or damaged is read up to there.
     labelled : bool
-        As :func:`read_sequences` has it.
+        See :func:`read_sequences`.
 
     Returns
     -------
     Stream
-        X is a list of sequences, y a list of lists of labels, or None where the files hold no labels.
+        X is a list of sequences, y a list of lists of labels, or None if the files hold no labels.
 
     Raises
     ------
     omkl.exceptions.DataFileError
-        At once if a file is missing; while it is read, at the first sequence that is wrong, or where a file is cut
-        short or damaged. The message names file and line.
+        At once if a file is missing; while it is read, at the first sequence that is wrong, or if a file is damaged.
+        The message names file and line.
     """
     paths = find_files(path)
     read_file = _reader(format or guess_format(paths[0]), labelled)
 
-    def read(path, skipped):
+    def read(path: Path, skipped: Skipped) -> Iterator[Block]:
         sequences = read_file(path, skipped)
         while block := list(islice(sequences, block_size)):
-            X, y = map(list, zip(*block))
-            yield Block(X, None if y[0] is None else y)
+            yield Block(*_unzipped(block))
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, noun="sequence")
 
 
-def _reader(format, labelled=True):
-    """What reads the sequences of a file: ``read(path, skipped)`` yields pairs of inputs and labels."""
-    readers = {"conllu": _read_tagged, "crfsuite": _read_crfsuite, "columns": _read_columns, "jsonl": _read_jsonl}
+def _reader(format: str, labelled: bool) -> Callable[[PathLike, Skipped], Iterator[Labelled]]:
+    """The reader of a format: ``read(path, skipped)`` yields sequences and their labels."""
+    readers: dict[str, Any] = {
+        "conllu": _read_tagged,
+        "crfsuite": partial(_read_paragraphs, parse=_parsed_attributes, content=bytes.strip),
+        "columns": partial(_read_columns, labelled=labelled),
+        "jsonl": _read_jsonl,
+    }
     if format == "ocr":
         raise InputError("The OCR data set is read whole: stream it with Stream.from_arrays(*read_sequences(path)).")
     if format not in readers:
-        raise InputError(f"Unknown format {format!r}: choose one of {', '.join(FORMATS)}.")
-    return readers[format] if labelled or format != "columns" else partial(_read_columns, labelled=False)
+        raise InputError(f"`format` must be one of {', '.join(map(repr, SUFFIXES))}, got {format!r}.")
+    return readers[format]
 
 
-def _read_tagged(path, skipped):
-    checks = Checks(trees=False, skip=skipped.on_error == "skip")  # a tagger needs no trees
-    for block in treebank_blocks("conllu", checks, new_strings())(path, skipped):
+def _read_tagged(path: PathLike, skipped: Skipped) -> Iterator[Labelled]:
+    checks = Checks(trees=False, skip=skipped.on_error == "skip")
+    for block in block_reader(Parsing("conllu", checks, new_strings()))(path, skipped):
         yield from map(tagged, block.X)
 
 
 def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
-    """Words and their UPOS, None where there is none."""
+    """The words of a sentence, and their UPOS, None if there is none."""
     return sentence.forms, [None if tag == MISSING else tag for tag in sentence.upos]
 
 
-def _read_crfsuite(path, skipped):
-    return _paragraphs(path, skipped, _tokens, bytes.strip)
-
-
-def _read_columns(path, skipped, labelled=True):
+def _read_columns(path: PathLike, skipped: Skipped, labelled: bool) -> Iterator[Labelled]:
     first: list[int] = []
-    return _paragraphs(path, skipped, partial(_rows, n_cells=first, labelled=labelled), _cells_of)
+    return _read_paragraphs(path, skipped, partial(_parsed_columns, n_cells=first, labelled=labelled), _cells_of)
 
 
-def _cells_of(line):
-    """What a line of columns holds: nothing where a document begins (CoNLL 2003)."""
+def _cells_of(line: bytes) -> bytes:
+    """The content of a line of columns: nothing at the start of a document (CoNLL 2003)."""
     return b"" if line.startswith(b"-DOCSTART-") else line.strip()
 
 
-def _paragraphs(path, skipped, parse, content):
-    """What ``parse`` makes of lines without an empty one between them; ``content`` of an empty line is empty."""
+def _read_paragraphs(
+    path: PathLike,
+    skipped: Skipped,
+    parse: Callable[[list[bytes], PathLike, int], Labelled],
+    content: Callable[[bytes], bytes],
+) -> Iterator[Labelled]:
+    """Parse runs of lines that have content."""
     paragraph: list[bytes] = []
-    for number, line in enumerate(lines(path), 1):
+    number = 0
+    for number, line in enumerate(chain(lines(path), [b""]), 1):
         if content(line):
             paragraph.append(line)
             if len(paragraph) > MOST_TOKENS:
-                raise DamagedFileError(f"{path}, line {number}: a sequence of more than {MOST_TOKENS} tokens is none.")
+                raise DamagedFileError(f"{path}, line {number}: a sequence of more than {MOST_TOKENS} tokens.")
         elif paragraph:
-            yield from _attempt(parse, skipped, paragraph, path, number - len(paragraph))
+            try:
+                yield parse(paragraph, path, number - len(paragraph))
+            except DataFileError as error:
+                skipped.refuse(str(error))
             paragraph = []
-    if paragraph:
-        yield from _attempt(parse, skipped, paragraph, path, number + 1 - len(paragraph))
 
 
-def _attempt(parse, skipped, *record):
-    """What ``parse`` makes of a record, if that is not refused."""
-    try:
-        yield parse(*record)
-    except DataFileError as error:
-        skipped.refuse(str(error))
-
-
-def _tokens(paragraph, path, first_line):
+def _parsed_attributes(paragraph: list[bytes], path: PathLike, first_line: int) -> Labelled:
     tokens, labels = [], []
     for number, line in enumerate(paragraph, first_line):
         label, *attributes = _decoded(line, path, number).split("\t")
@@ -237,27 +249,29 @@ def _tokens(paragraph, path, first_line):
     return tokens, labels
 
 
-def _decoded(line, path, number):
+def _decoded(line: bytes, path: PathLike, number: int) -> str:
     if len(line) > LONGEST_LINE:
-        raise DataFileError(f"{path}, line {number}: {len(line) >> 20} MB are more than a token has.")
+        raise DataFileError(f"{path}, line {number}: a token of {len(line) >> 20} MB.")
     if b"\r" in line:
-        raise DataFileError(f"{path}, line {number}: a carriage return inside the line: end lines with a line feed.")
+        raise DataFileError(f"{path}, line {number}: a carriage return inside the line.")
     try:
         return line.decode()
     except UnicodeDecodeError:
         raise DataFileError(f"{path}, line {number}: not UTF-8 text.") from None
 
 
-def _rows(paragraph, path, first_line, n_cells, labelled):
-    """Tokens as dicts of their cells, and labels; ``n_cells`` notes how many cells the first line of the file has."""
-    least, holding = (2, "a word and a label") if labelled else (1, "a word")
+def _parsed_columns(
+    paragraph: list[bytes], path: PathLike, first_line: int, n_cells: list[int], labelled: bool
+) -> Labelled:
+    """Tokens as dicts of their cells, and labels; ``n_cells`` keeps the number of cells in the first line."""
+    least = 2 if labelled else 1
     tokens, labels = [], []
     for number, line in enumerate(paragraph, first_line):
-        # as CRF++ does, and not at other spaces, which words may have
+        # words may have other spaces in them
         cells = [cell for cell in re.split("[ \t]", _decoded(line, path, number)) if cell]
         n_cells[:] = n_cells or [len(cells)]
         if len(cells) != n_cells[0] or len(cells) < least:
-            wanted = f"at least {holding}" if len(cells) < least else f"{n_cells[0]}, as the first line has"
+            wanted = f"at least {least}" if len(cells) < least else f"{n_cells[0]}, as in the first line"
             raise DataFileError(f"{path}, line {number}: {len(cells)} columns, where there should be {wanted}.")
         if labelled:
             labels.append(cells.pop())
@@ -265,11 +279,11 @@ def _rows(paragraph, path, first_line, n_cells, labelled):
     return tokens, labels if labelled else None
 
 
-def _attributes(attributes, where):
-    """``template=value`` and ``name:number`` attributes as a token dict; ``\\:`` stands for a colon.
+def _attributes(attributes: Sequence[str], where: str) -> dict[str, Any]:
+    """``template=value`` and ``name:number`` attributes as a dict of a token; ``\\:`` stands for a colon.
 
-    Several values of one template become one entry, and one that is there several times counts as often; None stands
-    for the template without a value, beside others.
+    Several values of one template become one entry, a dict of their weights; the key None stands for the template
+    without a value.
     """
     token: dict[str, dict[str | None, float]] = {}
     for attribute in filter(None, attributes):
@@ -289,39 +303,11 @@ def _attributes(attributes, where):
     return {template: values[None] if values.keys() == {None} else values for template, values in token.items()}
 
 
-def _read_jsonl(path, skipped):
+def _read_jsonl(path: PathLike, skipped: Skipped) -> Iterator[Labelled]:
     first: dict[str, Any] = {}
     for number, line in enumerate(lines(path), 1):
         if line.strip():
-            yield from _attempt(record_of, skipped, line, f"{path}, line {number}", first)
-
-
-class Sequences(StreamFormat):
-    """Labelled sequences, in the format that a subclass is named after: see :func:`stream_sequences`."""
-
-    holds = "sequences"
-
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
-        """The stream."""
-        return stream_sequences(path, next(iter(self.aliases)), **options)
-
-
-class JSONLines(Sequences):
-    """A JSON object a line."""
-
-    aliases = {"jsonl": {}}
-    suffixes = (".jsonl",)
-
-
-class Columns(Sequences):
-    """A token a line, in columns."""
-
-    aliases = {"columns": {}}
-    suffixes = (".columns", ".bio", ".iob")
-
-
-class CRFsuite(Sequences):
-    """CRFsuite's attribute lists."""
-
-    aliases = {"crfsuite": {}}
-    suffixes = (".crfsuite",)
+            try:
+                yield parse_json(line, f"{path}, line {number}", first)
+            except DataFileError as error:
+                skipped.refuse(str(error))

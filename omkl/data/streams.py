@@ -1,4 +1,4 @@
-"""Streams: examples that are read again and again in blocks, and never held all at once."""
+"""Streams: examples that are read again and again in blocks, without holding them all."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data.rows import Block, as_rows, column_names, grouped, is_frame, join, n_rows, read_frame, take
+from omkl._messages import shown
+from omkl.data.blocks import Block, as_rows, grouped, is_frame, join, n_rows, take
+from omkl.data.frames import column_names, read_frame
 from omkl.exceptions import InputError
 
 #: Examples in a block.
 BLOCK_SIZE = 1000
-#: How long a pass that stops early waits for the thread that reads ahead, which may wait for a pipe for ever.
+#: Seconds that a pass that stops early waits for the thread that reads ahead, which may wait for a pipe for ever.
 SECONDS_TO_END = 2.0
 
 
@@ -56,9 +58,13 @@ class Stream:
     """
 
     def __init__(
-        self, passes: Callable[[int], Iterator[Block]], block_size: int = BLOCK_SIZE, skipped: Any = None,
-        once: bool = False, feature_names: Sequence[str] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        passes: Callable[[int], Iterator[Block]],
+        block_size: int = BLOCK_SIZE,
+        skipped: Any = None,
+        once: bool = False,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
         self._passes = passes
         self.block_size = block_size
         self.once = once
@@ -117,12 +123,12 @@ class Stream:
 
     @property
     def skipped(self) -> int:
-        """How many records the latest pass has left out so far, for ``on_error="skip"``."""
+        """Number of records that the latest pass has skipped so far, with ``on_error="skip"``."""
         return 0 if self._skipped is None else self._skipped.count
 
     @property
     def reasons(self) -> list[str]:
-        """Why, for the first of them: file, line and what was wrong."""
+        """Reasons for the first of them, with file and line."""
         return [] if self._skipped is None else list(self._skipped.reasons)
 
     def shuffled(self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None) -> "Stream":
@@ -187,7 +193,16 @@ class Stream:
         return self._derived(lambda epoch: _prefetched(self.blocks(epoch), depth), self.feature_names)
 
     def take(self, n: int) -> "Stream":
-        """The first ``n`` examples of every pass."""
+        """Select the first ``n`` examples of every pass.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        Stream
+        """
 
         def passes(epoch: int) -> Iterator[Block]:
             left = n
@@ -201,7 +216,17 @@ class Stream:
         return self._derived(passes, self.feature_names)
 
     def mapped(self, function: Callable[[Block], Block | tuple]) -> "Stream":
-        """What ``function`` makes of each block: a Block, or a pair ``(X, y)`` of columns without names."""
+        """Apply a function to each block.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a Block, and returns a Block, or a pair ``(X, y)`` of columns without names.
+
+        Returns
+        -------
+        Stream
+        """
 
         def passes(epoch: int) -> Iterator[Block]:
             made = map(function, self.blocks(epoch))
@@ -270,7 +295,7 @@ class _Iterable:
         try:
             self._is_spent, self.is_iterator = False, iter(examples) is examples
         except TypeError:
-            raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {examples!r:.80}.") from None
+            raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {shown(examples)}.") from None
         self._examples = examples
 
     def __call__(self) -> Iterable:

@@ -61,22 +61,49 @@ def workers_of(client: Client) -> list[str]:
 
 
 def alive_workers(client: Client) -> dict[str, int]:
-    """Threads by worker, for all that the scheduler knows, paused ones among them."""
+    """Number of threads of each worker, paused ones included.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+
+    Returns
+    -------
+    dict of str to int
+    """
     return _ask_scheduler(client, client.scheduler.ncores)
 
 
 def running_workers(client: Client) -> dict[str, int]:
-    """Threads by worker, for those that are not paused."""
+    """Number of threads of each worker that is not paused.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+
+    Returns
+    -------
+    dict of str to int
+    """
     return _ask_scheduler(client, client.scheduler.ncores_running)
 
 
 def passes_of(client: Client) -> dict[str, list[str]]:
-    """The keys of the tasks that are with each worker."""
+    """Keys of the tasks of each worker.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+
+    Returns
+    -------
+    dict of str to list of str
+    """
     return _ask_scheduler(client, lambda: client.scheduler.processing(workers=None))
 
 
 def _ask_scheduler(client: Client, question: Callable[[], Awaitable[Answer]]) -> Answer:
-    """What the scheduler answers; a DistributionError if it is not there, or silent for :data:`PATIENCE`."""
+    """Ask the scheduler; a DistributionError if it does not answer within :data:`PATIENCE`."""
     address = client.scheduler.address
     try:
         return client.sync(question, callback_timeout=PATIENCE)
@@ -89,7 +116,18 @@ def _ask_scheduler(client: Client, question: Callable[[], Awaitable[Answer]]) ->
 
 
 def answers(client: Client, worker: str) -> bool:
-    """Whether a worker is there, and says so within :data:`PATIENCE`; raises where the scheduler does not."""
+    """Check if a worker answers within :data:`PATIENCE`.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    worker : str
+        Its address.
+
+    Returns
+    -------
+    bool
+    """
     if worker not in alive_workers(client):
         return False
     try:
@@ -138,7 +176,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
         If ``n_workers`` is less than one.
     """
     if n_workers < 1:
-        raise InputError(f"workers must be a whole number > 0, not {n_workers}.")
+        raise InputError(f"`workers` must be an integer > 0, got {n_workers}.")
     _require_dask()
     import dask
     from distributed import Client, LocalCluster

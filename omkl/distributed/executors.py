@@ -1,4 +1,4 @@
-"""Where the passes over shards run: here, one after the other, or on the workers of a Dask cluster."""
+"""Executors of passes over shards: in this process, or on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omkl._threads import in_threads, n_threads
+from omkl._threads import in_threads
 from omkl.distributed.cluster import ASK_AFTER, answers, moved, passes_of, workers_of
 from omkl.exceptions import DistributionError
 
@@ -41,20 +41,9 @@ class SerialExecutor:
         Threads; None is one, -1 one for each core. The results are the same bits.
     """
 
-    #: Where the passes run, for messages.
-    where = "on threads of this process"
-    #: Seconds to send a byte of the state to a shard, and to have it back.
-    transfer = 0.0
-
     def __init__(self, shards: list, n_jobs: int | None = None) -> None:
         self._shards = shards
         self.n_jobs = n_jobs
-        self.threads = True
-
-    @property
-    def side_by_side(self) -> int:
-        """How many passes run at a time."""
-        return min(n_threads(self.n_jobs), len(self._shards))
 
     def run(
         self,
@@ -85,21 +74,11 @@ class DaskExecutor:
     shards : list
     """
 
-    where = "on workers of the cluster"
-    # there and back through the serialisation of Dask, measured between processes of one machine
-    transfer = 1e-8
-    threads = False
-
     def __init__(self, client: Client, shards: list) -> None:
         self._client = client
         self._shards = shards
         self._sent: list[Any] = [None] * len(shards)
         self._silent: set[str] = set()
-
-    @property
-    def side_by_side(self) -> int:
-        """How many passes run at a time."""
-        return min(len(workers_of(self._client)), len(self._shards))
 
     def run(
         self,
@@ -142,9 +121,17 @@ class DaskExecutor:
             if self._sent[j] is None:
                 self._sent[j] = self._send(self._shards[j], worker)
             future = self._client.submit(
-                _report_to, task, topic, j, states[worker], self._sent[j], orders[j], pure=False, workers=[worker],
+                _report_to,
+                task,
+                topic,
+                j,
+                states[worker],
+                self._sent[j],
+                orders[j],
+                pure=False,
+                workers=[worker],
                 allow_other_workers=True,
-            )  # fmt: skip
+            )
             passes[future] = j, worker
         for future in self._ended(list(passes)):
             j, worker = passes[future]
@@ -160,9 +147,10 @@ class DaskExecutor:
         """The future of a value on a worker."""
         try:
             [sent] = moved(
-                self._client, worker,
+                self._client,
+                worker,
                 self._client.scatter([value], workers=[worker], hash=False, asynchronous=True),
-            )  # fmt: skip
+            )
         except OSError:
             self._silent.add(worker)
             raise
@@ -184,7 +172,7 @@ class DaskExecutor:
             yield from ended
 
     def _on_silent_workers(self, pending: list[Any]) -> list[Any]:
-        """Those of the futures whose passes are with workers that do not answer, though the scheduler knows them."""
+        """Futures of passes on workers that do not answer, though the scheduler lists them."""
         keys = {future.key: future for future in pending}
         lost = []
         for worker, theirs in passes_of(self._client).items():
@@ -206,7 +194,7 @@ class DaskExecutor:
 
 
 class Reporter:
-    """Hands on a report if the last one is a while ago."""
+    """Forwards reports, at most one every :data:`INTERVAL` seconds."""
 
     def __init__(self, tell: Callable[[int, float], object]) -> None:
         self._tell = tell

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -31,8 +30,7 @@ import numpy as np
 
 from omkl.distributed.cluster import workers_of
 from omkl.distributed.executors import DaskExecutor, SerialExecutor
-from omkl.distributed.payoff import Payoff
-from omkl.exceptions import InputError, OmklError
+from omkl.exceptions import InputError
 from omkl.groups import Mixable, check_ability
 from omkl.online import OnlineTrainer, Step, below, serial_pass
 
@@ -40,8 +38,7 @@ WEIGHTINGS = ("size", "uniform")
 
 
 class MixedPass(NamedTuple):
-    """A block that shards have learned: the sums of its losses, its examples and their weights, and what the epoch's
-    record needs."""
+    """A block that shards have learned: sums of its losses, examples and weights, and entries of the epoch's record."""
 
     loss: float
     n_examples: int
@@ -50,7 +47,7 @@ class MixedPass(NamedTuple):
 
     @property
     def in_shards(self) -> bool:
-        """Whether no round was told of."""
+        """True: ``on_round`` was not called."""
         return True
 
 
@@ -65,9 +62,6 @@ class ParameterMixing:
         a :class:`~omkl.distributed.DaskExecutor` with a client.
     weighting : {"size", "uniform"}
         Whether a shard counts by its examples, each as much as its sample weight says, or all count the same.
-    foretells : bool
-        Whether it is measured on a few examples, before the first pass, what shards will take; a warning says where
-        that is longer than plain training.
     """
 
     def __init__(
@@ -75,32 +69,28 @@ class ParameterMixing:
         n_shards: int,
         executor: Callable[[list], Any] = SerialExecutor,
         weighting: str = "size",
-        foretells: bool = False,
     ) -> None:
         if not isinstance(n_shards, (int, np.integer)) or n_shards < 1:
-            raise InputError(f"shards must be a whole number > 0, not {n_shards!r}.")
+            raise InputError(f"`shards` must be an integer > 0, got {n_shards!r}.")
         if weighting not in WEIGHTINGS:
-            raise InputError(f"weighting must be one of {', '.join(WEIGHTINGS)}, not {weighting!r}.")
+            raise InputError(f"`weighting` must be one of 'size', 'uniform', got {weighting!r}.")
         self.n_shards = int(n_shards)
         self.executor = executor
         self.weighting = weighting
         self._examples: Any = None  # those that the executor holds
-        self._told = not foretells
 
     @classmethod
-    def over(
-        cls, client: Any = None, shards: int | None = None, n_jobs: int | None = None
-    ) -> ParameterMixing | None:  # fmt: skip
-        """What ``fit(..., client=client, shards=shards)`` of an estimator asks for; None for plain training.
+    def over(cls, client: Any = None, shards: int | None = None, n_jobs: int | None = None) -> ParameterMixing | None:
+        """Mixing for ``fit(..., client=client, shards=shards)`` of an estimator; None for plain training.
 
         With a Dask client there are as many shards as workers by default; shards alone are trained here, on so many
         threads, one after the other by default.
         """
         if client is None:
             here = partial(SerialExecutor, n_jobs=n_jobs)
-            return None if shards is None or cls(shards).n_shards == 1 else cls(shards, here, foretells=True)
+            return None if shards is None or cls(shards).n_shards == 1 else cls(shards, here)
         for_client = partial(DaskExecutor, client)
-        return cls(len(workers_of(client)) if shards is None else shards, for_client, foretells=True)
+        return cls(len(workers_of(client)) if shards is None else shards, for_client)
 
     def __call__(
         self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int, report: Callable
@@ -130,11 +120,8 @@ class ParameterMixing:
         if self._examples is not examples:
             parts = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
             self._examples, self._sizes, self._executor = examples, list(map(len, parts)), self.executor(parts)
-        else:
-            parts = []
         sizes, reports = self._sizes, _Reports(report)
         task, state = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1), trainer.state()
-        self._foretell(task, state, parts)
         changes = self._executor.run(task, state, orders(sizes), reports)
         passed = time.perf_counter()
         losses, learned = np.array([change["loss_and_weight"] for change in changes]).T
@@ -142,15 +129,6 @@ class ParameterMixing:
         now = time.perf_counter()
         record = _record(changes, losses, learned, now - started, now - passed)
         yield MixedPass(float(losses.sum()), sum(sizes), float(learned.sum()), record)
-
-    def _foretell(self, task: Callable, state: dict[str, np.ndarray], parts: list) -> None:
-        """Say, once before it starts, where shards that are to learn side by side will take longer than without."""
-        executor, self._told = self._executor, self._told or not parts
-        if not self._told and self.n_shards > 1 and executor.side_by_side > 1:
-            with suppress(OmklError):  # what is wrong will be met again
-                payoff = Payoff(task, state, parts, executor.side_by_side, executor.threads, executor.transfer)
-                payoff.warn(self.n_shards, executor.where, stacklevel=8)
-        self._told = True
 
     def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
         """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds."""
@@ -162,8 +140,6 @@ class ParameterMixing:
                 )
         if source.n_examples is not None and self.n_shards > source.n_examples:
             raise InputError(f"{source.n_examples} examples do not make {self.n_shards} shards: ask for fewer.")
-        if not getattr(trainer.method, "mixable", True):
-            raise InputError(f"{trainer.method!r} does not learn in shards: leave client= and shards= out.")
         check_ability(
             trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
         )
@@ -181,30 +157,60 @@ class ParameterMixing:
 
 
 def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
-    """What makes an untrained trainer like this one: small, and sent to other machines."""
+    """Return a small, picklable function that makes an untrained trainer like this one.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+
+    Returns
+    -------
+    callable
+    """
     banks = [bank.blueprint() for bank in trainer.banks]
     n = len(trainer.penalized_banks)
     return partial(
-        _built, banks[:n], banks[n:], trainer.structure, trainer.loss, trainer.regularizer, trainer.schedule.fresh(),
-        lambda_=trainer.lambda_, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
-        coordinates_every=trainer.coordinates_every, batch_size=trainer.batch_size, l2=trainer.l2,
-        order=trainer.order, weighting=trainer.weighting,
-    )  # fmt: skip
+        _built,
+        banks[:n],
+        banks[n:],
+        trainer.structure,
+        trainer.loss,
+        trainer.regularizer,
+        trainer.schedule.fresh(),
+        lambda_=trainer.lambda_,
+        method=trainer.method.name,
+        radius=trainer.radius,
+        average=trainer.average,
+        coordinates_every=trainer.coordinates_every,
+        batch_size=trainer.batch_size,
+        l2=trainer.l2,
+        order=trainer.order,
+        weighting=trainer.weighting,
+    )
 
 
 def _built(
-    banks: list[Callable], unpenalized: list[Callable], structure: Any, loss: Any, regularizer: Any, schedule: Any,
+    banks: list[Callable],
+    unpenalized: list[Callable],
+    structure: Any,
+    loss: Any,
+    regularizer: Any,
+    schedule: Any,
     **settings: Any,
-) -> OnlineTrainer:  # fmt: skip
+) -> OnlineTrainer:
     own, others = [make() for make in banks], [make() for make in unpenalized]
     # one of its own: passes may run side by side
     return OnlineTrainer(own, structure, loss, regularizer, schedule=schedule.fresh(), unpenalized=others, **settings)
 
 
 def pass_over_shard(
-    make_trainer: Callable[[], OnlineTrainer], alone: bool, state: dict[str, np.ndarray], shard: Any,
-    order: np.ndarray, report: Callable,
-) -> dict[str, np.ndarray]:  # fmt: skip
+    make_trainer: Callable[[], OnlineTrainer],
+    alone: bool,
+    state: dict[str, np.ndarray],
+    shard: Any,
+    order: np.ndarray,
+    report: Callable,
+) -> dict[str, np.ndarray]:
     """One online pass over a shard, a pure function: what it returns depends on its arguments alone.
 
     Parameters
@@ -241,7 +247,18 @@ def pass_over_shard(
 
 
 def changes_since(trainer: OnlineTrainer, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What has changed since a fresh trainer took the state ``since``, for :func:`mix`: named arrays."""
+    """Return the changes of a trainer since it loaded a state, for :func:`mix`.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+        New when it loaded the state.
+    since : dict of str to array
+
+    Returns
+    -------
+    dict of str to array
+    """
     arrays = {f"groups/{key}": value for key, value in trainer.group_state.changes().items()}
     for index, bank in enumerate(trainer.banks):
         own = bank.changes(below(since, f"bank{index}/"))
@@ -253,9 +270,17 @@ def changes_since(trainer: OnlineTrainer, since: dict[str, np.ndarray]) -> dict[
 
 
 def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
-    """Make a trainer the mix of what shards have changed since they had its state (McDonald et al. 2010).
+    """Mix the changes of shards into the trainer whose state they started from (McDonald et al. 2010).
 
-    With the mixed norms comes one proximal step, which restores group sparsity.
+    One proximal step follows, which restores group sparsity.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+    changes : sequence of dict
+        Of each shard, from :func:`changes_since`.
+    weights : array of shape (S,)
+        Weights of the shards; they sum to one.
     """
     group_state, method, n = trainer.group_state, trainer.method, trainer.n_penalized
     parts = method.mixed_part(np.array([change["groups/scales"] for change in changes]))
@@ -286,7 +311,7 @@ def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weight
 def _record(
     changes: list[dict[str, np.ndarray]], losses: np.ndarray, learned: np.ndarray, seconds: float, mixing_seconds: float
 ) -> dict[str, Any]:
-    """What a mix adds to the record of an epoch; the losses are weighted means, as that of the epoch is."""
+    """Entries of an epoch's record about its mix; losses are weighted means."""
     record: dict[str, Any] = {"shards": len(changes)}
     for j, (change, loss, weight) in enumerate(zip(changes, losses.tolist(), learned.tolist()), 1):
         passed, cpu = change["seconds"].tolist()

@@ -36,7 +36,7 @@ USABLE_FRACTION = 0.9
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """What Gram matrices are computed from: kernels, an array or CSR matrix X (N, d), and the type of their entries.
+    """Kernels, an array or CSR matrix X (N, d), and the dtype of the Gram matrices.
 
     One object, as Dask takes long over a list of thousands.
     """
@@ -138,7 +138,7 @@ class KernelPartition:
             known_weights, known_which, total = self._latest_sum
             if np.array_equal(weights, known_weights) and np.array_equal(which, known_which):  # type: ignore[arg-type]
                 return total
-        total = self._stack.summed(weights, which).kernels
+        total = self._stack.summed(weights, which)
         self._latest_sum = weights, which, total
         return total
 

@@ -27,7 +27,7 @@ from omkl.distributed.partitions import Call, KernelSpec, WorkerPartitions
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel, checked_gram
 from omkl.kernels._jit_stack import pack, unpack
-from omkl.kernels.stack import RestrictedView, WeightedSum, Which
+from omkl.kernels.stack import KernelStack, Which
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -39,7 +39,7 @@ MESSAGE = 2**24
 Recipe = Callable[[range], Iterator[Call]]
 
 
-class DistributedStack:
+class DistributedStack(KernelStack):
     """Kernels on the same samples, partitioned over the workers of a Dask cluster.
 
     Parameters
@@ -64,8 +64,6 @@ class DistributedStack:
     """
 
     sums_entries = True
-    concurrent = False
-    n_parts = 1
 
     def __init__(
         self, client: Client, n_kernels: int, n_samples: int, dtype: DTypeLike, recipe: Recipe, budget: int = 2**26
@@ -81,9 +79,13 @@ class DistributedStack:
 
     @classmethod
     def from_kernels(
-        cls, kernels: Iterable[Kernel | str], X: Any, client: Client, dtype: DTypeLike = np.float32,
+        cls,
+        kernels: Iterable[Kernel | str],
+        X: Any,
+        client: Client,
+        dtype: DTypeLike = np.float32,
         budget: int = 2**26,
-    ) -> DistributedStack:  # fmt: skip
+    ) -> DistributedStack:
         """Kernels on data, computed by the workers that hold them.
 
         Parameters
@@ -189,17 +191,13 @@ class DistributedStack:
         if self._cache.fits(which):
             return self._cache.stack.combine(weights, self._cache.indices(which, self._fetch), samples)
         total = DistributedSum(self, weights, which)
-        return total.matrix() if samples is None else total.rows(samples)
+        return total.combine(np.ones(1), samples=samples)
 
-    def summed(self, weights: ArrayLike, which: Which = None) -> WeightedSum | DistributedSum:
+    def summed(self, weights: ArrayLike, which: Which = None) -> KernelStack:
         """See :class:`~omkl.kernels.KernelStack`."""
         if self._cache.fits(which):
             return self._cache.stack.summed(weights, self._cache.indices(which, self._fetch))
         return DistributedSum(self, weights, which)
-
-    def restricted(self, samples: np.ndarray) -> RestrictedView:
-        """See :class:`~omkl.kernels.KernelStack`."""
-        return RestrictedView(self, samples)
 
     # ---- asking the workers -------------------------------------------------------------------------------------
 
@@ -230,7 +228,7 @@ class DistributedStack:
     def _gather(
         self, method: str, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None, ndim: int = 1
     ) -> np.ndarray:
-        """What a method of the partitions gives for each kernel; ``vectors`` of so many axes are for all of them."""
+        """Results of a partition method for each kernel; ``vectors`` with ``ndim`` axes are for all kernels."""
         parts = list(self.split(which))
         result = np.empty((self.n_kernels if which is None else len(which), *shape))
         calls = {}
@@ -242,8 +240,8 @@ class DistributedStack:
         return result
 
 
-class DistributedSum:
-    """``sum_m w_m K_m`` as an operator: each worker keeps the sum over its partition, and vectors travel.
+class DistributedSum(KernelStack):
+    """A stack of the single kernel ``sum_m w_m K_m``: each worker keeps the sum over its partition, and vectors travel.
 
     Parameters
     ----------
@@ -254,30 +252,25 @@ class DistributedSum:
 
     def __init__(self, kernels: DistributedStack, weights: ArrayLike, which: Which) -> None:
         weights = np.asarray(weights, dtype=np.float64)
-        self.kernels = kernels
+        self.kernels, self.n_kernels, self.n_samples = kernels, 1, kernels.n_samples
         self._parts = {s: (weights[at], local) for s, at, local in kernels.split(which)}
 
-    def product(self, vector: np.ndarray) -> np.ndarray:
-        """The sum times a vector: (N,)."""
-        return self._total("sum_product", (self.kernels.n_samples,), vector)
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return self._total("sum_product", (self.n_samples,), vectors.reshape(-1))[None]
 
-    def block_product(self, vectors: np.ndarray) -> np.ndarray:
-        """The sum times each of several vectors: (P, N)."""
-        return self._total("sum_block_product", vectors.shape, vectors)
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        vectors = vectors.reshape(vectors.shape[-2:])
+        return self._total("sum_block_product", vectors.shape, vectors)[None]
 
-    def rows(self, samples: np.ndarray) -> np.ndarray:
-        """Rows of the sum: (s, N)."""
-        return self._total("sum_rows", (len(samples), self.kernels.n_samples), samples)
+    def diagonals(self, which: Which = None) -> np.ndarray:
+        return self._total("sum_diagonal", (self.n_samples,))[None]
 
-    def diagonal(self) -> np.ndarray:
-        """(N,)."""
-        return self._total("sum_diagonal", (self.kernels.n_samples,))
-
-    def matrix(self) -> np.ndarray:
-        """The sum itself: (N, N); it travels once from each worker, packed."""
-        n = self.kernels.n_samples
-        matrix = np.empty((n, n))
-        unpack(self._total("packed_sum", (n * (n + 1) // 2,)), matrix)
+    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+        n, [weight] = self.n_samples, np.asarray(weights)
+        if samples is not None:
+            return weight * self._total("sum_rows", (len(samples), n), samples)
+        matrix = np.empty((n, n))  # it travels once from each worker, packed
+        unpack(weight * self._total("packed_sum", (n * (n + 1) // 2,)), matrix)
         return matrix
 
     def _total(self, method: str, shape: tuple[int, ...], *arguments: np.ndarray) -> np.ndarray:
@@ -302,7 +295,7 @@ class _KernelCache:
         return len(self._recent) * self.stack.length * self.stack.rows.itemsize
 
     def fits(self, which: Which) -> TypeGuard[Sequence[int] | np.ndarray]:
-        """Whether these kernels can all be kept; None stands for all there are, which stay where they are."""
+        """Check if the cache can hold these kernels; None means all kernels, which stay on the workers."""
         return which is not None and len(which) <= self._recent.capacity
 
     def indices(self, which: Sequence[int] | np.ndarray, fetch: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -1,5 +1,1 @@
-"""Estimators: the scikit-learn faces of the other subpackages."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""Estimators: shared base classes and functions of all estimators."""

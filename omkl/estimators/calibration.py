@@ -1,15 +1,17 @@
-"""Probabilities of models whose loss has none: potentials divided by a temperature that fits held-out data."""
+"""Calibration: probabilities from potentials divided by a temperature that fits held-out data."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-#: Temperatures that are looked at: from this to its inverse.
+from omkl.structures import Potentials
+
+#: Smallest temperature of the search; its inverse is the largest.
 COLDEST = 1e-3
-#: A probability below this counts as this much.
+#: Smallest probability in a log loss.
 LEAST = 1e-300
 
 
@@ -19,8 +21,8 @@ def fit_temperature(log_loss: Callable[[float], float]) -> float:
     Parameters
     ----------
     log_loss : callable
-        ``log_loss(temperature)`` is the mean negative log-probability of what is right, where potentials are divided
-        by the temperature.
+        ``log_loss(temperature)`` is the mean negative log-probability of the right outputs, with potentials divided by
+        the temperature.
 
     Returns
     -------
@@ -35,63 +37,51 @@ def fit_temperature(log_loss: Callable[[float], float]) -> float:
 
 
 def at_temperature(potentials: Any, temperature: float) -> Any:
-    """Potentials divided by a temperature."""
+    """Return potentials, a named tuple of arrays, divided by a temperature."""
     return type(potentials)(*(array / temperature for array in potentials))
 
 
-def chain_temperature(structure: Any, examples: Iterable[tuple[Any, np.ndarray]]) -> float | None:
-    """The temperature at which the labels of held-out sequences are likeliest, one by one.
+def structure_temperature(structure: Any, examples: Iterable[tuple[Potentials, Any]]) -> float | None:
+    """Return the temperature at which the labels, or heads, of held-out examples are likeliest, one by one.
 
     Parameters
     ----------
-    structure : Chain
-    examples : iterable of (ChainPotentials, int array)
-        Potentials and labels of each sequence, -1 where a label is not known.
+    structure : Structure
+        It has ``n_known(gold)`` and ``known_marginals(potentials, gold)``.
+    examples : iterable of (Potentials, gold)
 
     Returns
     -------
     float or None
-        None where no label is known.
+        None where nothing is known.
     """
-    held_out: Sequence[tuple[Any, np.ndarray]] = [(own, gold) for own, gold in examples if (gold >= 0).any()]
+    held_out = [(potentials, gold) for potentials, gold in examples if structure.n_known(gold)]
 
-    def log_loss(temperature):
+    def log_loss(temperature: float) -> float:
         total = n = 0.0
         for potentials, gold in held_out:
-            marginals = structure.marginals(at_temperature(potentials, temperature))[1].unary
-            known = np.flatnonzero(gold >= 0)
-            total -= np.log(np.maximum(marginals[known, gold[known]], LEAST)).sum()
-            n += len(known)
+            right = structure.known_marginals(at_temperature(potentials, temperature), gold)
+            total -= np.log(np.maximum(right, LEAST)).sum()
+            n += len(right)
         return total / n
 
     return fit_temperature(log_loss) if held_out else None
 
 
-def tree_temperature(structure: Any, examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-    """The temperature at which the right heads of held-out sentences are likeliest, word by word.
+def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
+    """The temperature of the smallest log loss of relations.
 
     Parameters
     ----------
-    structure : ArcFactored
-    examples : sequence of (array (n + 1, n + 1), int array (n,))
-        Potentials and heads of each sentence, -1 where a head is not known.
+    scores : array of shape (number of words, number of relations)
+    right : int array of shape (number of words,)
+        Codes of the right relations, 0 for one that is not known.
+
+    Returns
+    -------
+    float or None
+        None where no relation is known.
     """
-
-    def log_loss(temperature):
-        total = n = 0.0
-        for potentials, heads in examples:
-            known = np.flatnonzero(heads >= 0)
-            right = structure.marginals(potentials / temperature)[1][heads[known], known + 1]
-            total -= np.log(np.maximum(right, LEAST)).sum()
-            n += len(known)
-        return total / n
-
-    return fit_temperature(log_loss)
-
-
-def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
-    """The temperature at which the right relations are likeliest, whose codes are ``right``, 0 for one that is not
-    known; ``scores`` are (number of words, number of relations). None where none is known."""
     known = np.flatnonzero((right > 0) & (scores[np.arange(len(right)), right] > -np.inf))
 
     def log_loss(temperature):
@@ -99,3 +89,31 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
         return np.mean(logsumexp(scaled, axis=1) - scaled[np.arange(len(known)), right[known]])
 
     return fit_temperature(log_loss) if len(known) else None
+
+
+# ---- models that have probabilities -----------------------------------------------------------------------------
+
+
+def is_probabilistic(estimator: Any) -> bool:
+    """Return whether the potentials of an online estimator are log-probabilities, by its loss."""
+    model = vars(estimator).get("model_")
+    return (estimator._settings() if model is None else model.settings).probabilistic
+
+
+def needs_probabilities(estimator: Any) -> bool:
+    """Return True where potentials are log-probabilities, else raise an AttributeError that names the loss."""
+    if is_probabilistic(estimator):
+        return True
+    raise AttributeError(
+        f'{type(estimator).__name__} has probabilities with loss="crf" only, got loss={estimator.loss!r}.'
+    )
+
+
+def has_marginals(estimator: Any) -> bool:
+    """Return True where the loss has probabilities or the model is calibrated, else raise an AttributeError."""
+    if getattr(estimator, "temperature_", None) is not None or is_probabilistic(estimator):
+        return True
+    raise AttributeError(
+        f"{type(estimator).__name__} with loss={estimator.loss!r} has probabilities once it is calibrated: call "
+        'calibrate with new data, or train with early_stopping=True or loss="crf".'
+    )

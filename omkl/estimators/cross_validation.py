@@ -1,297 +1,230 @@
-"""MKLClassifierCV and MKLRegressorCV: C chosen by cross-validation along warm-started paths."""
+"""Cross-validation along paths of a parameter: folds, scores of held-out outputs, the best value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Self
+import reprlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.model_selection import check_cv
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_consistent_length
 
-from omkl.batch import Solution
-from omkl.data.rows import plain_targets
-from omkl.estimators.certified import unchanged_if_refused
-from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
-from omkl.estimators.kernel_paths import KernelPaths, path_values
-from omkl.estimators.mkl import MKLClassifier, MKLRegressor
-from omkl.estimators.outputs import has_columns
-from omkl.estimators.stored_kernels import StoredKernels, in_precision, informative, of_each_output, target_columns
-
-#: Parameters of cross-validation, which the estimator of a single C does not have.
-SEARCH = ("Cs", "cv", "scoring", "n_jobs")
+from omkl._components import warn_caller
+from omkl.estimators.batch import is_a_classifier
+from omkl.estimators.output_decoders import ClassDecoder, NumberDecoder
+from omkl.estimators.targets import check_sample_weight
+from omkl.exceptions import InputError
 
 
-class _ClassifierOfOutputs(OfOutputs, MKLClassifier):
-    def _learned_pairs(self):
-        return self.multiclass == "ovo"
+class HeldOut(NamedTuple):
+    """A path of one fold.
+
+    Attributes
+    ----------
+    outputs : array of shape (n_values, n_test, P)
+        Outputs of the models for the samples held out.
+    active : array of shape (n_values,)
+        Number of groups in each model.
+    gaps : array of shape (n_values,)
+        Relative duality gaps.
+    """
+
+    outputs: np.ndarray
+    active: np.ndarray
+    gaps: np.ndarray
 
 
-class _RegressorOfOutputs(OfOutputs, MKLRegressor):
-    pass
+class PathSearch:
+    """Choice of a parameter by the scores of held-out folds.
 
+    Parameters
+    ----------
+    estimator : classifier or regressor
+        Has ``cv``, ``scoring`` and ``tol``; learns ``C_``, ``Cs_``, ``scores_`` and ``cv_results_``, or ``alpha_``.
+    name : {"C", "alpha"}
+    y : array of shape (N,), or (N, K)
+        Targets that the splitter stratifies by.
+    sample_weight : array of shape (N,), optional
+    groups : array of shape (N,), optional
+        Samples of one group stay in one fold.
 
-class CrossValidatedMKL(FoldedSearch, KernelPaths):
-    """What the two estimators share: paths over folds of stored kernels, scores, and the choice of C."""
-
-    _tradeoff = "_strength"
-    _plain_attributes = (*KernelPaths._plain_attributes, "C_", "Cs_", "scores_", "cv_results_")
-    #: The estimator of a single C, and the same of outputs.
-    _single: type[KernelPaths]
-    _of_outputs: type[KernelPaths]
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If ``cv`` does not cut the samples into folds or leaves one empty, or ``scoring`` is no score.
+    """
 
     def __init__(
-        self, kernels: Any, Cs: Any, cv: Any, scoring: Any, n_jobs: int | None, loss: Any, regularizer: Any,
-        solver: Any, tol: float, max_iter: int | None, fit_intercept: bool, dtype: Any, approximate: Any,
-        weighting: str, verbose: bool,
-    ) -> None:  # fmt: skip
-        self.kernels = kernels
-        self.Cs = Cs
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.loss = loss
-        self.regularizer = regularizer
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.dtype = dtype
-        self.approximate = approximate
-        self.weighting = weighting
-        self.verbose = verbose
+        self, estimator: Any, name: str, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
+    ) -> None:
+        self.estimator, self.name, self.scorer = estimator, name, _scorer(estimator)
+        self.folds = _folds(estimator, y, sample_weight, groups)
 
-    @property
-    def _strength(self) -> float:
-        return getattr(self, "C_", 1.0)
-
-    def _at(self, C: float, of_outputs: bool = False) -> KernelPaths:
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in SEARCH}
-        return clone((self._of_outputs if of_outputs else self._single)(**parameters, C=C))
-
-    def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
-    ) -> Self:
-        """Choose C, and learn kernels and the model of all samples.
+    def choose(
+        self,
+        values: np.ndarray,
+        held_out: Callable[[np.ndarray, np.ndarray], HeldOut],
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        decoder: Any,
+        probabilistic: bool,
+        n_jobs: int | None,
+    ) -> float:
+        """Set the scores and the first value of the best mean score, and return this.
 
         Parameters
         ----------
-        X, y, client
-            As for the ``fit`` of the estimator of a single C, :class:`MKLClassifier` or :class:`MKLRegressor`.
-        sample_weight : array of shape (N,), optional
-            Weights >= 0 of the samples' losses, and of held-out samples in scores.
-        groups : array of shape (N,), optional
-            What splitters as scikit-learn's ``GroupKFold`` keep together.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            As for a single C; and if Cs are no values, cv does not cut the samples into folds or leaves one empty, or
-            scoring is no score, or has none in any fold.
-        omkl.exceptions.DistributionError
-            As for a single C.
+        values : array of shape (n_values,)
+        held_out : callable
+            ``held_out(train, test)`` solves the path of a fold.
+        y : array
+            True targets of the samples of weight > 0.
+        weights : array, optional
+            Weights of the same samples in scores.
+        decoder : ClassDecoder or NumberDecoder
+        probabilistic : bool
+            Whether the decoder has probabilities.
+        n_jobs : int or None
+            Number of folds solved at once, in threads.
         """
-        with unchanged_if_refused(self):
-            self._search(X, y, sample_weight, groups, client)
-        return self
+        model = (OutputClassifier if is_a_classifier(self.estimator) else OutputRegressor)(decoder, probabilistic)
 
-    def _search(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any, client: Any) -> None:
-        self._resolve()
-        source, kept_y, weights = self._read(X, y, sample_weight)
-        targets, own = self._targets(kept_y, weights)  # which refuses labels that cannot be told apart
-        given = np.asarray(y.todense() if sparse.issparse(y) else plain_targets(y))
-        folds = self._folds(given if has_columns(given) else given.ravel(), sample_weight, groups)
-        if not isinstance(self, ClassifierMixin):
-            kept_y = targets[0][1]
-        scorer = self._scorer()
-        scored_weights = None if sample_weight is None else weights
+        def score(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, HeldOut]:
+            found = held_out(train, test)
+            options = {} if weights is None else {"sample_weight": weights[test]}
+            try:
+                scores = [self.scorer(model, own, y[test], **options) for own in found.outputs]
+            except (AttributeError, ValueError) as error:
+                reason = str(error).replace(type(model).__name__, type(self.estimator).__name__)
+                raise InputError(f"scoring={self.estimator.scoring!r} does not score: {reason}") from error
+            return np.array(scores, dtype=np.float64), found
 
-        def chosen(kernels: StoredKernels) -> tuple[list, tuple[Any, list[Solution]]]:
-            Cs = path_values(kernels, targets, own, self.Cs)
-            results = Parallel(n_jobs=kernels.n_threads(self.n_jobs), prefer="threads")(
-                delayed(self._fold)(kernels, targets, kept_y, weights, scored_weights, Cs, scorer, *fold)
-                for fold in folds
+        results = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(score)(*fold) for fold in self.folds)
+        scores = np.array([own for own, _ in results])
+        return self._set_best(values, scores, [found for _, found in results])
+
+    def _set_best(self, values: np.ndarray, scores: np.ndarray, paths: Sequence[HeldOut]) -> float:
+        estimator, name = self.estimator, self.name
+        defined = np.isfinite(scores).all(axis=1)
+        if not defined.any():
+            raise InputError(f"scoring={estimator.scoring!r} is undefined in every fold: choose another score, or cv.")
+        means, spread = scores[defined].mean(axis=0), scores[defined].std(axis=0)
+        best = float(values[np.argmax(means)])
+        self.gaps = np.array([path.gaps for path in paths])
+        active = np.mean([path.active for path in paths], axis=0)
+        records = [
+            {name: value, "mean_score": mean, "std_score": std, "active": groups, "dual_gap": gap}
+            for value, mean, std, groups, gap in zip(
+                *map(np.ndarray.tolist, (values, means, spread, active, self.gaps.max(axis=0)))
             )
-            self._choose("C", Cs, results)
-            return results, self._solving(targets, own)(kernels)
+        ]
+        vars(estimator).update({f"{name}_": best, f"{name}s_": values, "scores_": scores, "cv_results_": records})
+        return best
 
-        results, (kept, solutions) = in_precision(self, source, client, chosen)
-        targets, solutions = of_each_output(targets, solutions)
-        self._learn(source, targets, solutions, kept)
-        self._warn(source, targets, solutions, kept)
-        self._warn_of_folds("C", results)
-
-    def _fold(
-        self, kernels: StoredKernels, targets: list, y: np.ndarray, weights: np.ndarray, scored_weights: Any,
-        Cs: np.ndarray, scorer: Callable, train: np.ndarray, test: np.ndarray,
-    ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Scores (n_Cs,) of one fold, numbers of active kernels, and duality gaps."""
-        outputs, active, gaps = self._held_out(kernels, targets, y, weights, Cs, train, test)
-        options = {} if scored_weights is None else {"sample_weight": scored_weights[test]}
-        scores = self._score_outputs(self._at(1.0, of_outputs=True), scorer, outputs, y[test], options)
-        return {"scores": scores, "active": active.sum(axis=1), "gaps": gaps}
-
-    def _held_out(
-        self, kernels: StoredKernels, targets: list, y: np.ndarray, weights: np.ndarray, Cs: np.ndarray,
-        train: np.ndarray, test: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """Outputs (n_Cs, n_test, P) for samples held out, which kernels are active in them, and duality gaps."""
-        classifies, of_classes = isinstance(self, ClassifierMixin), isinstance(self, ClassifierMixin) and y.ndim == 1
-        own = weights[train]
-        if of_classes and len(set(y[train].tolist())) > 1:
-            own = self._at(1.0)._targets(y[train], own)[1]
-        local = kernels.on(train, kernels.n_threads(self.n_jobs))
-        columns = target_columns(targets, len(y))[train]
-        local = local.chosen(columns, own)
-        outputs = np.empty((len(Cs), len(test), columns.shape[1]))
-        active, gaps = np.zeros((len(Cs), kernels.stack.n_kernels), dtype=bool), np.zeros(len(Cs))
-        if targets[0][1].ndim == 2:
-            present, own_target = np.arange(columns.shape[1]), columns
-            if classifies:
-                present, own_target = informative(columns, of_classes)
-            for p in np.setdiff1d(np.arange(columns.shape[1]), present):
-                outputs[:, :, p] = _constant(columns[:, p], True)
-            for c, point in enumerate(local.path(own_target, own, Cs) if len(present) else ()):
-                outputs[c][:, present] = self._outputs_of(kernels, point.solution, own_target, train)[test]
-                active[c, point.solution.model.active] = True
-                gaps[c] = abs(point.solution.certificate.gap)
-            return outputs, active, gaps
-        for p, (rows, _) in enumerate(targets):
-            among = np.arange(len(train)) if not classifies else np.flatnonzero(columns[:, p])
-            own_target = columns[among, p]
-            if classifies and len(set(own_target.tolist())) < 2:
-                outputs[:, :, p] = _constant(own_target, rows is None)
-                continue
-            part = None if len(among) == len(train) else among
-            for c, point in enumerate(local.on(part).path(own_target, own[among], Cs)):
-                solution = point.solution
-                outputs[c, :, p] = kernels.outputs(solution.model, train[among])[test]
-                active[c, solution.model.active] = True
-                gaps[c] = max(gaps[c], abs(solution.certificate.gap))
-        return outputs, active, gaps
-
-    def _outputs_of(
-        self, kernels: StoredKernels, solution: Solution, target: np.ndarray, samples: np.ndarray
-    ) -> np.ndarray:
-        """Outputs (N, P) of a model of several classes that was learned on some samples, one column if of two."""
-        _, each = of_each_output([(None, target)], [solution])
-        outputs = np.column_stack([kernels.outputs(one.model, samples) for one in each])
-        return outputs if target.ndim == 2 else np.hstack([-outputs, outputs])
+    def warn(self) -> None:
+        """Warn of undefined scores, and of gaps above the tolerance."""
+        scores, gaps, tol = self.estimator.scores_, self.gaps, self.estimator.tol
+        undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
+        if undefined:
+            warn_caller(
+                f"In {undefined} of {len(scores)} folds the score is undefined, as where a class is missing: they are"
+                " left out of the mean.",
+                UserWarning,
+            )
+        if (n_above := np.count_nonzero(gaps > tol)) > 0:
+            warn_caller(
+                f"{n_above} of {gaps.size} values of {self.name} in folds stopped above tol={tol:g}, at relative"
+                f" duality gaps of up to {gaps.max():.2g}: raise max_iter, or tol.",
+                ConvergenceWarning,
+            )
 
 
-def _constant(target: np.ndarray, against_rest: bool) -> float:
-    """The output of a problem with one class only, or none: the class that is missing never wins.
+class OutputClassifier(ClassifierMixin, BaseEstimator):
+    """A fitted classifier of held-out outputs, for scorers: its inputs are outputs (n, P)."""
 
-    Of pairs, all classes that are there get the same vote, and so keep their order.
-    """
-    positive = bool(len(target)) and target[0] > 0
-    return (1.0 if positive else -1.0) * (-NEVER if against_rest else 1.0)
+    def __init__(self, decoder: ClassDecoder, probabilistic: bool) -> None:
+        self.decoder = decoder
+        self.probabilistic = probabilistic
+        self.classes_ = decoder.classes
 
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Classes or labels."""
+        return self.decoder.decode(X)
 
-class MKLClassifierCV(CrossValidatedMKL, MKLClassifier):
-    """Classifier with a learned combination of kernels whose C is chosen by cross-validation.
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        """Scores of classes or labels."""
+        return self.decoder.scores(X)
 
-    The kernels are computed once; in each fold one path of C is solved, every problem from the solution before. What a
-    kernel learns from inputs, as a width from distances, it learns from all of them, never from targets.
-
-    Parameters
-    ----------
-    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype, approximate, \
-weighting, verbose
-        As for :class:`MKLClassifier`.
-    Cs : int or array of floats > 0
-        Values of C; a number of them is spread evenly in the logarithm over three decades above the largest C at which
-        no kernel is active under the block 1-norm.
-    cv : int, splitter, iterable of (train, test) or None
-        As in scikit-learn; a number, and None for 5, are stratified folds.
-    scoring : str, callable or None
-        As in scikit-learn; None is accuracy. A callable's ``X`` stands for held-out samples: only the estimator that it
-        is called with reads it.
-    n_jobs : int, optional
-        Folds solved at once, in threads; -1 for as many as there are processors.
-
-    Attributes
-    ----------
-    C_ : float
-        The value of the best mean score, the smallest of several.
-    Cs_ : array of shape (n_Cs,)
-        In increasing order.
-    scores_ : array of shape (n_folds, n_Cs)
-        A class that a fold's training part lacks is never predicted in it. A score that is undefined is NaN, and the
-        fold is left out of means.
-    cv_results_ : list of dict
-        A flat record for each C: ``C``, ``mean_score``, ``std_score``, ``active`` (mean number of kernels), and
-        ``dual_gap`` (the largest of the folds).
-    classes_, kernel_weights_, left_out_, dual_coef_, intercept_, dual_gap_, n_iter_, n_active_, history_, ...
-        As for :class:`MKLClassifier`, of the model of all samples at ``C_``.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifierCV(["linear", "gaussian"], Cs=[0.01, 1.0, 100.0], cv=3).fit(X, y)
-    >>> model.C_ > 0.01, model.scores_.shape
-    (True, (3, 3))
-    """
-
-    _single, _of_outputs = MKLClassifier, _ClassifierOfOutputs
-
-    def __init__(
-        self, kernels: Any = None, *, Cs: Any = 10, cv: Any = None, scoring: Any = None, n_jobs: int | None = None,
-        loss: Any = "logistic", regularizer: Any = None, solver: Any = "spicy", tol: float = 1e-2,
-        max_iter: int | None = None, fit_intercept: bool = True, class_weight: Any = None, multiclass: str = "auto",
-        dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", verbose: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            kernels, Cs, cv, scoring, n_jobs, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype,
-            approximate, weighting, verbose,
-        )  # fmt: skip
-        self.class_weight = class_weight
-        self.multiclass = multiclass
+    @available_if(lambda self: self.probabilistic)
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """Probabilities of classes or labels."""
+        return self.decoder.probabilities(X)
 
 
-class MKLRegressorCV(CrossValidatedMKL, MKLRegressor):
-    """Regression with a learned combination of kernels whose C is chosen by cross-validation.
+class OutputRegressor(RegressorMixin, BaseEstimator):
+    """A fitted regressor of held-out outputs, for scorers: its inputs are outputs (n, P)."""
 
-    Parameters
-    ----------
-    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, \
-verbose
-        As for :class:`MKLRegressor`.
-    Cs, cv, scoring, n_jobs
-        As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is :math:`R^2`.
+    def __init__(self, decoder: NumberDecoder, probabilistic: bool = False) -> None:
+        self.decoder = decoder
+        self.probabilistic = probabilistic
 
-    Attributes
-    ----------
-    C_, Cs_, scores_, cv_results_
-        As for :class:`MKLClassifierCV`.
-    kernel_weights_, dual_coef_, intercept_, dual_gap_, n_iter_, n_active_, history_, ...
-        As for :class:`MKLRegressor`, of the model of all samples at ``C_``.
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-3, 3, size=(80, 2))
-    >>> model = MKLRegressorCV(["gaussian:on=0:1", "gaussian:on=1:2"]).fit(X, np.sin(X[:, 0]))
-    >>> model.kernel_weights_["gaussian:on=0:1"] > 0.8
-    True
-    """
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Predictions."""
+        return self.decoder.decode(X)
 
-    _single, _of_outputs = MKLRegressor, _RegressorOfOutputs
 
-    def __init__(
-        self, kernels: Any = None, *, Cs: Any = 10, cv: Any = None, scoring: Any = None, n_jobs: int | None = None,
-        loss: Any = "squared", regularizer: Any = None, solver: Any = "spicy", tol: float = 1e-2,
-        max_iter: int | None = None, fit_intercept: bool = True, dtype: Any = "auto", approximate: Any = "auto",
-        weighting: str = "norms", verbose: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            kernels, Cs, cv, scoring, n_jobs, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype,
-            approximate, weighting, verbose,
-        )  # fmt: skip
+def without_splitters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters for a model file, which holds ``cv`` and ``scoring`` only as a number and a name."""
+    searching = {name: value for name, value in parameters.items() if name in ("cv", "scoring")}
+    return {**parameters, **{name: own if isinstance(own, (int, str)) else None for name, own in searching.items()}}
+
+
+def _scorer(estimator: Any) -> Callable:
+    """The scorer that ``scoring`` names."""
+    scoring = estimator.scoring
+    if not (scoring is None or callable(scoring) or (isinstance(scoring, str) and scoring in get_scorer_names())):
+        raise InputError(
+            f"scoring must be a name of sklearn.metrics.get_scorer_names(), a callable or None, not {scoring!r}."
+        )
+    try:
+        return check_scoring(estimator, scoring)
+    except ValueError as error:
+        raise InputError(f"scoring: {error}") from None
+
+
+def _folds(
+    estimator: Any, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Training and test samples of each fold, numbered among those of weight > 0."""
+    check_consistent_length(y, groups)
+    cv = reprlib.repr(estimator.cv)
+    try:
+        splitter = check_cv(estimator.cv, y, classifier=is_a_classifier(estimator))
+        split = [
+            [np.sort(np.arange(len(y))[part]) for part in (train, test)]
+            for train, test in splitter.split(np.zeros((len(y), 1)), y, groups)
+        ]
+    except (ValueError, IndexError, TypeError) as error:
+        raise InputError(f"cv={cv} does not cut {len(y)} samples into folds: {error}") from error
+    if not split:
+        raise InputError(f"cv={cv} has no folds: give a whole number > 1, or a splitter.")
+    kept = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y)) > 0
+    position, folds = np.cumsum(kept) - 1, []
+    for fold, indices in enumerate(split):
+        if any((np.diff(part) == 0).any() for part in indices):
+            raise InputError(f"Fold {fold} has a sample more than once: give it a weight instead.")
+        train, test = (position[part[kept[part]]] for part in indices)
+        if not len(train) or not len(test):
+            raise InputError(f"Fold {fold} has no samples of weight > 0 to train or to test on: choose another cv.")
+        folds.append((train, test))
+    return folds

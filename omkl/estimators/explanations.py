@@ -17,7 +17,7 @@ FOR, AGAINST = "#0072b2", "#d55e00"
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What the parts of a model add to the score of an output, against that of another.
+    """Contributions of the parts of a model to the difference of the scores of two outputs.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a training loop learns from: examples as often as they count, and the blocks of a stream."""
+"""Sources of training: examples at hand, presented by their weights, and the blocks of a stream."""
 
 import hashlib
 import zlib
@@ -16,12 +16,12 @@ from omkl.persistence import Packer
 
 #: Examples of a stream that a shard learns between two mixes.
 MIX_EVERY = 10_000
-#: The mean of the weights of examples at hand from which on their presentations are counted in units of the mean.
+#: Above this mean of the weights, presentations are counted in units of the mean.
 MOST_PRESENTATIONS = 10.0
 
 
 class TrainingBlock(NamedTuple):
-    """Data as the user gives them; X is a whole block of a stream where its columns have names."""
+    """Data from users. X is a whole block of a stream where its columns have names."""
 
     X: Any
     y: Any = None
@@ -29,16 +29,13 @@ class TrainingBlock(NamedTuple):
 
     @classmethod
     def of(cls, block: tuple) -> "TrainingBlock":
-        """What a block of a stream holds."""
+        """The data of a block of a stream."""
         named = getattr(block, "feature_names", None) is not None
         return cls(block if named else block[0], *block[1:])
 
 
 def as_stream(X: Any, y: Any = None, sample_weight: Any = None) -> Stream | None:
-    """The stream that ``X`` is, if it is one: a Stream, or an iterable of unknown length of pairs ``(x, y)``.
-
-    It takes no sample weights.
-    """
+    """The stream that ``X`` is: a Stream, or an iterable of pairs ``(x, y)`` without a length. Else None."""
     if y is not None or isinstance(X, (str, bytes)) or hasattr(X, "__array__"):
         return None
     if not isinstance(X, Stream):
@@ -46,12 +43,12 @@ def as_stream(X: Any, y: Any = None, sample_weight: Any = None) -> Stream | None
             return None
         X = Stream.from_iterable(X)
     if sample_weight is not None:
-        raise InputError("sample_weight= goes with examples that are all at hand: a stream does not take it.")
+        raise InputError("sample_weight must be None for a stream.")
     return X
 
 
 def blocks_of(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[TrainingBlock]:
-    """The blocks of a stream, or the one that is given."""
+    """The blocks of a stream, or of arrays the only one."""
     stream = as_stream(X, y, sample_weight)
     if stream is None:
         yield TrainingBlock(X, y, sample_weight)
@@ -60,17 +57,16 @@ def blocks_of(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[Trai
 
 
 class WeightedExamples:
-    """Examples as often as their weights say: a sequence of :class:`~omkl.online.Example`, made when asked for.
+    """Examples, presented by their weights: a sequence of :class:`~omkl.online.Example`.
 
-    A sample weight is how often the example is presented in an epoch: an example of weight 3 comes three times, at
-    its places of the random order, and one of weight 2.5 twice and once with half of its gradient and half of the
-    proximal steps. So weights mean what they mean for a batch learner (weight 3 is three copies, weight 0 none), and
-    steps stay small. Where all examples are at hand and weights are large, :meth:`shorten` presents them less often.
+    An example of weight 3 is presented three times in an epoch; one of weight 2.5 twice, and once with half of its
+    gradient and half of the proximal steps. So weights are copies, as for a batch learner, and steps stay small.
+    :meth:`shorten` reduces the presentations where weights are large.
 
     Parameters
     ----------
     chosen : int array of shape (n,)
-        The inputs that take part.
+        Inputs to present.
     weights : array of shape (n,), optional
         A weight >= 0 for each of them; 1 by default.
 
@@ -100,12 +96,10 @@ class WeightedExamples:
         self.chosen, self._weights = presented[order], each[order]
 
     def shorten(self) -> None:
-        """Present examples of large weights as often as their weights are times the mean.
+        """Divide weights by their mean, if it is above :data:`MOST_PRESENTATIONS`, for fewer presentations.
 
-        Only the ratios of weights count for the gradient steps, and :attr:`total_weight`, which stays what it was, for
-        the weight of the regularizer: the optimum is the same, and an epoch takes two presentations an example, not
-        a thousand where weights are. Where they are no larger than :data:`MOST_PRESENTATIONS` on average nothing
-        changes. All examples must be at hand: what comes later might have weights of another size.
+        Gradient steps depend on the ratios of weights only, and the regularizer on :attr:`total_weight`, which stays
+        the same; so the optimum is the same. For examples that are all at hand only.
         """
         if self._weights is not None and self._weights.sum() > MOST_PRESENTATIONS * len(self.given):
             inputs, where = np.unique(self.chosen, return_inverse=True)
@@ -114,11 +108,11 @@ class WeightedExamples:
             self._present(inputs, weights / self.unit)
 
     def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> Any:
-        """The same inputs, of which others take part; they share memory."""
+        """Other examples of the same inputs, in shared memory."""
         raise NotImplementedError
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Any:
-        """These inputs alone, presented as ``chosen`` says."""
+        """Copy some inputs; ``chosen`` are their presentations."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -126,15 +120,15 @@ class WeightedExamples:
 
     @property
     def total_weight(self) -> float:
-        """Sum of the weights, the m of the objective's mean."""
+        """Sum of the weights: the m of the objective."""
         return float(len(self)) if self._weights is None else self.unit * float(self._weights.sum())
 
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Any:
-        """Some of the inputs, where all take part here; they share memory with these."""
+        """Some of the inputs, in shared memory."""
         return self._over(chosen, None if self.given is None or not weighted else self.given[chosen])
 
     def part(self, indices: np.ndarray) -> Any:
-        """Some of the presentations, by their indices, as a sequence of its own that holds no other inputs."""
+        """Some of the presentations, by their indices, without the other inputs."""
         part = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
         part.unit, part._weights = self.unit, None if self._weights is None else self._weights[indices]
         return part
@@ -143,8 +137,8 @@ class WeightedExamples:
 class StreamSource:
     """The blocks of a stream as examples, encoded by a model that grows with them.
 
-    Its position is the number of blocks read in an epoch. Going on from a checkpoint, the blocks before are read
-    again, to come to the same place of the same stream, and compared by their checksum, but not learned again.
+    Its position is the number of blocks read in an epoch. A resumed run reads the blocks before it again, and compares
+    their checksum, but does not learn from them.
 
     Parameters
     ----------
@@ -152,11 +146,11 @@ class StreamSource:
         A list has one block, which may be a :class:`TrainingBlock`.
     model : OnlineModel
     read : callable
-        ``read(block, first)`` is the data of a block as the model's codec takes them.
+        ``read(block, first)`` checks a block, and returns it as the model's codec takes it.
     n_shards : int
-        Blocks are put together for so many shards; 0 leaves them as they are.
+        Join blocks for this number of shards; 0 leaves them as they are.
     checked : bool
-        Whether checksums are kept.
+        Keep checksums.
     """
 
     def __init__(
@@ -168,20 +162,20 @@ class StreamSource:
         self._n_shards = n_shards
         self._checked = checked
         self._opened: tuple[Iterator, Any, Any] | None = None
-        self._first = model.trainer is None  # also where the model is then restored
+        self._first = model.trainer is None  # also for a model that is restored
         self._n_read = self._digest = 0
         self.n_examples: int | None = None
         self._weight: float | None = None
 
     def open(self) -> None:
-        """Start the model with the first block of the first epoch, if it has not started."""
+        """Start the model with the first block, if it has not started."""
         if self._model.trainer is None:
             blocks = self._raw(0)
             for block in blocks:
                 self._opened = blocks, block, self._model.encode(self._read(TrainingBlock.of(block), True))
                 self._first = False
                 return
-            raise InputError("The stream has no example: nothing is left to train on.")
+            raise InputError("The stream must have an example.")
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Set what depends on the number of examples."""
@@ -196,8 +190,8 @@ class StreamSource:
                 digest = checksum(block, digest)
             if number == compared and digest != wanted:
                 raise InputError(
-                    f"The checkpoint has learned from {number} blocks of epoch {epoch + 1} of another stream: the "
-                    "examples up to there differ. Resume with the data that it began with."
+                    f"The first {number} blocks of epoch {epoch + 1} differ from those of the checkpoint: resume with "
+                    "the same data."
                 )
             if number > start:
                 if examples is None:
@@ -207,12 +201,12 @@ class StreamSource:
                 yield examples
         if number < compared:
             raise InputError(
-                f"The stream ends early: the checkpoint has read {compared} blocks of epoch {epoch + 1}, and there "
-                f"are {number}. Resume with the data that it began with."
+                f"The stream has {number} blocks, but the checkpoint has read {compared} of epoch {epoch + 1}: resume "
+                "with the same data."
             )
 
     def _pairs(self, epoch: int) -> Iterator[tuple[Any, Any]]:
-        """Blocks, each with its examples where they are encoded already."""
+        """Blocks, each with its examples if they are encoded already."""
         if self._opened is None:
             blocks = self._raw(epoch)
         else:
@@ -222,24 +216,24 @@ class StreamSource:
         yield from ((block, None) for block in blocks)
 
     def _raw(self, epoch: int) -> Iterator[Any]:
-        """Blocks of the epoch: those of the stream, or larger ones, which shards learn side by side."""
+        """Blocks of an epoch: those of the stream, or larger ones for shards."""
         if isinstance(self._stream, list):
             return iter(self._stream)
         blocks = iter(self._stream.blocks(epoch))
         return iter(regrouped(blocks, MIX_EVERY * self._n_shards)) if self._n_shards else blocks
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
-        """The given order, for each of the parts that a block is cut into."""
+        """The given order, for each part of a block."""
         return [np.arange(n) for n in sizes]
 
     def end_epoch(self, n_examples: int, weight: float) -> None:
-        """From now on it is known how many examples there are, and the sum of their weights."""
+        """Keep the number of examples and the sum of their weights, which are known now."""
         if self.n_examples is None:
             self.n_examples, self._weight = n_examples, weight
         self._n_read = self._digest = 0
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)``: the position, and what the model has learned of inputs and outputs."""
+        """``(JSON values, arrays)``: the position, and the model without its trainer."""
         packer = Packer()
         model, arrays = self._model.describe(packer)
         position = {"n_read": self._n_read, "digest": self._digest}
@@ -247,7 +241,7 @@ class StreamSource:
         return values, {**packer.arrays, **arrays}
 
     def load_state(self, values: dict[str, Any]) -> None:
-        """The inverse of :meth:`state`; the model is made before, for the trainer must have its shape."""
+        """The inverse of :meth:`state`, for the position."""
         self._n_read, self._digest = values["n_read"], values["digest"]
         self.n_examples, self._weight = values["n_examples"], values["weight"]
 
@@ -268,7 +262,7 @@ def checksum(value: Any, digest: int) -> int:
 
 
 def fingerprint(arrays: Iterable[np.ndarray | None]) -> str:
-    """A digest of what arrays hold: equal for equal data, and for nothing else."""
+    """A digest of the content of arrays."""
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         if array is not None:
@@ -279,5 +273,5 @@ def fingerprint(arrays: Iterable[np.ndarray | None]) -> str:
 
 
 def no_companions(model: Any, make_pass: Callable) -> list[Any]:
-    """Nothing learns from the blocks of a stream beside the model."""
+    """No callbacks; see :class:`~omkl.estimators.training.Task`."""
     return []

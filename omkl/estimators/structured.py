@@ -1,34 +1,36 @@
-"""StructuredPredictor: a structure and groups of one's own, trained as the labeler and the parser are."""
+"""StructuredPredictor: an estimator for a structure and groups of one's own."""
 
 import copy
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 import omkl.groups
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.explaining import ExplainsOutputs
-from omkl.estimators.outputs import check_sample_weight
+from omkl.estimators.explain_tokens import explain_output
+from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of, fingerprint
+from omkl.estimators.targets import check_sample_weight
+from omkl.estimators.training import RunOptions, Task
 from omkl.exceptions import InputError, ModelFileError
 from omkl.online import Example, OnlineTrainer, Predictor
 from omkl.persistence import Packer, Unpacker
 
 
-class StructuredPredictor(ExplainsOutputs, OnlineEstimator):
+class StructuredPredictor(OnlineEstimator):
     """A structured predictor for outputs of any kind, whose combination of groups is learned online.
 
-    An input is whatever the groups take, and has a length: potentials are made by ``structure.zeros(len(x))``. An
-    output is whatever the structure decodes to. ``examples/semi_markov.py`` makes a semi-Markov segmenter this way.
+    Inputs are what the groups take, and have a length; outputs are what the structure decodes to.
+    ``examples/semi_markov.py`` makes a semi-Markov segmenter.
 
     Parameters
     ----------
     structure : Structure
         See :class:`omkl.structures.Structure`, and :class:`omkl.structures.PartStructure`, which needs less.
     groups : list of GroupBank
-        Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied, and stay as they are.
+        Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, batch_size, l2, radius, shuffle, \
 n_examples, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`.
@@ -81,10 +83,7 @@ n_examples, callbacks, verbose, random_state
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None,
-        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
-    ) -> "StructuredPredictor":  # fmt: skip
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **run: Unpack[RunOptions]) -> "StructuredPredictor":
         """Train from scratch.
 
         Parameters
@@ -94,7 +93,7 @@ n_examples, callbacks, verbose, random_state
         sample_weight : array of shape (number of inputs,), optional
             How often each example counts: an integer is that many copies.
         checkpoint, checkpoint_every, resume, client, shards
-            As for :meth:`omkl.SequenceLabeler.fit`. Of checkpointed runs the data are compared by their number only.
+            As for :meth:`omkl.SequenceLabeler.fit`. A resumed run compares only the number of the data.
 
         Returns
         -------
@@ -103,24 +102,70 @@ n_examples, callbacks, verbose, random_state
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter or the data is not as described; the model stays what it was.
+            If a parameter or the data is not as described; the model stays as it was.
         """
-        running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-        running |= {"client": client, "shards": shards}
-        return self._fit(self._codec(), read_examples, X, y, sample_weight, running)
+        self._train(Task(self._codec(), read_examples), TrainingBlock(X, y, sample_weight), None, run)
+        return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "StructuredPredictor":
-        """One round of training for each example, in the given order; a stream is passed over once."""
-        return self._partial_fit(self._codec(), read_examples, X, y, sample_weight)
+        """One round of training for each example, in the given order.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`; a stream is read once.
+
+        Returns
+        -------
+        self
+        """
+        self._train_more(Task(self._codec(), read_examples), TrainingBlock(X, y, sample_weight))
+        return self
+
+    def explain(self, x: Any, *, output: Any = None, against: Any = None, n: int = 20) -> Explanation:
+        """Explain the output for an input, compared with another one.
+
+        Parameters
+        ----------
+        x : input
+        output : optional
+            The output to explain; the predicted one by default.
+        against : optional
+            The output to compare with. By default the second best, where the structure has
+            ``decode_best(potentials, n)``; else the output with the smallest margin for its cost, which
+            ``loss_augmented`` finds.
+        n : int > 0
+            Number of the strongest features and support vectors to list, by their numbers.
+
+        Returns
+        -------
+        omkl.Explanation
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If no other output is found.
+        """
+        return explain_output(self.predictor_, x, output, against, n)
 
     def predict(self, X: Any) -> list[Any]:
-        """The best output of each input, also of a stream of them."""
+        """The best output of each input.
+
+        Parameters
+        ----------
+        X : list of inputs, or stream
+        """
         predictor = self.predictor_
         return [predictor.structure.decode(predictor.potentials(x)) for block in blocks_of(X) for x in block.X]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the mean cost of the predictions, 0 where all are right; of a stream, which brings its outputs along,
-        without holding it."""
+        """Minus the mean cost of the predictions, 0 where all are right.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        """
         total = weights = 0.0
         for block in blocks_of(X, y, sample_weight):
             data = read_examples(block)
@@ -129,7 +174,6 @@ n_examples, callbacks, verbose, random_state
             total, weights = total + float(each @ costs), weights + float(each.sum())
         return -total / weights
 
-    #: Nothing is held out.
     early_stopping = False
 
     def _read_known(self, block: TrainingBlock) -> "PlainExamples":
@@ -149,7 +193,7 @@ n_examples, callbacks, verbose, random_state
 
 
 class PlainExamples(WeightedExamples):
-    """Inputs and outputs as they are, lists, as often as they count; ``chosen`` and ``weights`` say how often."""
+    """Lists of inputs and outputs; see :class:`~omkl.estimators.sources.WeightedExamples`."""
 
     def __init__(self, X: list, y: list, chosen: np.ndarray, weights: np.ndarray | None) -> None:
         super().__init__(chosen, weights)
@@ -162,7 +206,7 @@ class PlainExamples(WeightedExamples):
 
     @property
     def n_inputs(self) -> int:
-        """How many inputs there are, presented or not."""
+        """Number of inputs."""
         return len(self.X)
 
     def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> "PlainExamples":
@@ -173,36 +217,36 @@ class PlainExamples(WeightedExamples):
 
 
 def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False) -> PlainExamples:
-    """Inputs and outputs, one for each; it makes no difference whether they are the first or all."""
+    """Check inputs and outputs."""
     if block.y is None:
-        raise InputError("There are no outputs y: give them, or, in a stream, pairs (x, y).")
+        raise InputError("y must hold outputs, got None; a stream has pairs (x, y).")
     X, y = list(block.X), list(block.y)
     if len(X) != len(y):
-        raise InputError(f"X has {len(X)} inputs, but y has {len(y)} outputs: give one for each.")
+        raise InputError(f"y must have an output for each input: {len(X)}, got {len(y)}.")
     return PlainExamples(X, y, np.arange(len(X)), check_sample_weight(block.sample_weight, len(X)))
 
 
 class PlainCodec:
-    """Examples as they are, for banks and a structure of the user's; see :class:`~omkl.online.model.Codec`."""
+    """Passes examples through, for banks and a structure of the user; see :class:`~omkl.online.model.Codec`."""
 
     def __init__(self, structure: Any, groups: Sequence[Any]) -> None:
         self.structure = structure
         self._groups = groups
 
     def start(self, data: PlainExamples) -> PlainExamples:
-        """Nothing is to be learned before training."""
+        """Return the examples."""
         return data
 
     def encode(self, data: PlainExamples, trainer: OnlineTrainer) -> PlainExamples:
-        """Nothing grows."""
+        """Return the examples."""
         return data
 
     def encode_known(self, data: PlainExamples) -> PlainExamples:
-        """Examples as they are."""
+        """Return the examples."""
         return data
 
     def facts(self, examples: PlainExamples) -> dict[str, Any]:
-        """What a checkpoint notes of the data."""
+        """Facts about the data that a resumed run compares."""
         return {"number of examples": len(examples.X), "sample weights": fingerprint([examples.given])}
 
     @property
@@ -215,23 +259,22 @@ class PlainCodec:
         for bank in self._groups:
             if averaging and not getattr(bank, "averaging", True):
                 raise InputError(
-                    f"The group {bank.names[0]!r} keeps no average: make its bank with averaging=True, or train with "
-                    "average=None."
+                    f"The bank of the group {bank.names[0]!r} must have averaging=True, unless average=None."
                 )
         return copy.deepcopy(list(self._groups)), []
 
     def learned(self) -> dict[str, Any]:
-        """No attributes beside the model's."""
+        """No attributes."""
         return {}
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        """Features have no names here."""
+        """An empty list, as features have no names."""
         return []
 
     def pack(
         self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Structure and groups are parameters of the estimator."""
+        """Nothing, as structure and groups are parameters of the estimator."""
         return {}, {}
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
@@ -239,7 +282,7 @@ class PlainCodec:
 
 
 def _packable(bank: Any) -> dict[str, Any]:
-    """How an untrained bank like this one is made, as values that a model file can hold."""
+    """The constructor call of an untrained bank, as values that a model file can hold."""
     make = bank.blueprint() if hasattr(bank, "blueprint") else None
     name = getattr(getattr(make, "func", None), "__name__", None)
     if not isinstance(make, partial) or name not in omkl.groups.__all__:

@@ -1,37 +1,38 @@
-"""The codec of all models that see tokens: inputs through an encoder, outputs through their codes, banks for both."""
+"""The codec of models on tokens: encodes inputs and outputs, and makes banks."""
 
 from typing import Any
 
 import numpy as np
 
-from omkl._components import check_flags, check_number
-from omkl.estimators.encoding import Encoder
-from omkl.estimators.inputs import TokenData
-from omkl.estimators.outputs import GROWING
 from omkl.estimators.sources import WeightedExamples, fingerprint
-from omkl.estimators.token_templates import TokenTemplates
+from omkl.estimators.targets import GROWING
+from omkl.estimators.validation import Constraint, Number, OneOf, TokenData
 from omkl.exceptions import InputError
+from omkl.features.encoder import Encoder
 from omkl.groups import (
+    BudgetedExpansion,
     CachedKernelBank,
     ExplicitBank,
     FeatureMapBank,
     KernelExpansion,
-    ProjectionExpansion,
-    RemovalExpansion,
     SparseCachedBank,
     Tokens,
 )
-from omkl.online import METHODS, Example, OnlineTrainer, Predictor
+from omkl.online import Example, OnlineTrainer, Predictor
 from omkl.persistence import Packer, Unpacker
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
 DOUBLE_UP_TO = 2**26
-#: How a budget is kept, by the name of it.
-BUDGETED = {"removal": RemovalExpansion, "projection": ProjectionExpansion}
+#: Valid values of the parameters of estimators with kernels.
+TOKEN_CONSTRAINTS: dict[str, Constraint] = {
+    "cache_size": Number(above=-1),
+    "budget": Number(above=0, integer=True, also=(None,)),
+    "dtype": OneOf(("auto", "float32", "float64", np.float32, np.float64)),
+}
 
 
 class Examples(WeightedExamples):
-    """Sequences of encoded tokens as often as they count.
+    """Sequences of encoded tokens, presented by their weights.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class Examples(WeightedExamples):
     gold : array
         A code for every token.
     chosen, weights
-        The sequences that take part; see :class:`~omkl.estimators.sources.WeightedExamples`.
+        See :class:`~omkl.estimators.sources.WeightedExamples`.
     single : bool
         Whether an output is a single code instead of an array of codes.
     """
@@ -59,7 +60,7 @@ class Examples(WeightedExamples):
 
     @property
     def n_inputs(self) -> int:
-        """How many sequences there are, presented or not."""
+        """Number of sequences."""
         return len(self.tokens)
 
     def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> "Examples":
@@ -72,14 +73,13 @@ class Examples(WeightedExamples):
 
 
 class TokenCodec:
-    """Tokens and their outputs as examples; see :class:`~omkl.online.model.Codec`.
+    """Encodes tokens and their outputs; see :class:`~omkl.online.model.Codec`.
 
     Parameters
     ----------
     outputs : ChainOutputs, ClassOutputs or NumberOutputs
     estimator : SequenceLabeler, OnlineMKLClassifier or OnlineMKLRegressor
-        For its parameters ``kernels``, ``budget``, ``budget_maintenance``, ``cache_size``, ``dtype`` and
-        ``n_jobs``.
+        For its parameters ``kernels``, ``budget``, ``cache_size``, ``dtype`` and ``n_jobs``.
 
     Attributes
     ----------
@@ -92,26 +92,10 @@ class TokenCodec:
     """
 
     def __init__(self, outputs: Any, estimator: Any) -> None:
-        check_flags(estimator)
-        check_number("cache_size", estimator.cache_size, above=-1)
-        if estimator.budget is not None:
-            check_number("budget", estimator.budget, above=0, integer=True)
-        if estimator.budget_maintenance not in list(BUDGETED):
-            raise InputError(
-                f"budget_maintenance must be one of {', '.join(BUDGETED)}, not {estimator.budget_maintenance!r}."
-            )
-        if estimator.dtype not in ("auto", "float32", "float64", np.float32, np.float64):
-            raise InputError(f'dtype must be "auto", "float32" or "float64", not {estimator.dtype!r}.')
         self._outputs = outputs
-        self._budget, self._maintenance = estimator.budget, estimator.budget_maintenance
+        self._budget = estimator.budget
         self._cache_size, self._dtype, self._n_jobs = estimator.cache_size, estimator.dtype, estimator.n_jobs
-        templates = getattr(estimator, "templates", None)
-        if templates is not None and estimator.kernels is not None:
-            raise InputError("templates= make features of columns of text, which kernels do not see: leave one out.")
-        self.encoder = Encoder(
-            estimator.kernels, separate=estimator.method not in list(METHODS),
-            templates=None if templates is None else TokenTemplates(templates), in_sequences=not outputs.single,
-        )  # fmt: skip
+        self.encoder = Encoder(estimator.kernels, in_sequences=not outputs.single)
 
     # ---- encoding -----------------------------------------------------------------------------------------------
 
@@ -125,7 +109,7 @@ class TokenCodec:
         tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, index=data.training_index)
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
-        gold = self.known.encode(data.labels, "declare all classes, with classes=.")
+        gold = self.known.encode(data.labels, "declare all with classes=.")
         self._outputs.check(self.structure, self.known, gold, data.offsets)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
@@ -133,10 +117,7 @@ class TokenCodec:
         """Encode later data; the trainer gains the labels, features and keys new to it."""
         for name in self.encoder.dual:
             if self.encoder.kernels[name].indexed:
-                raise InputError(
-                    f"The kernel {name!r} is precomputed, so that the model learns of the training inputs of fit only, "
-                    "not from others by partial_fit."
-                )
+                raise InputError(f"The kernel {name!r} is precomputed, and cannot be trained further by partial_fit.")
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
         if type(data.inputs) is list and (data.names is not None or self.encoder.in_sequences):
             self.encoder.warn_of_other_kinds(data.inputs)
@@ -149,18 +130,18 @@ class TokenCodec:
         try:
             tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
         finally:
-            # also when a bad token stops the encoding half-way: no feature may be known that has no parameters
+            # also after an error: every known feature has parameters
             self._grow(trainer)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def encode_known(self, data: TokenData) -> Examples:
-        """Encode data that the model is measured on; features that it does not know are left out."""
+        """Encode data that the model is measured on, without unknown features."""
         gold = self.known.encode(data.labels, "it can never be predicted, so drop its example or train with it.")
         tokens = self.encoder.encode(data.inputs, data.offsets)
         return Examples(tokens, gold, np.arange(len(tokens)), None, self._outputs.single)
 
     def check_declared(self, classes: Any) -> None:
-        """Raise where labels are declared that a model which has started does not have."""
+        """Raise unless declared labels are those of the model, which has started."""
         if isinstance(classes, str):
             if classes != GROWING or not self.known.grows:
                 raise InputError(f'classes="{GROWING}" is for the first call: the model has a fixed set of labels.')
@@ -180,7 +161,7 @@ class TokenCodec:
             bank.grow(self.encoder.explicit_groups(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:
-        """What a checkpoint notes of the data, the plainest first."""
+        """Facts about the data that a resumed run compares."""
         tokens = examples.tokens
         learned = np.frombuffer(repr(self.known.learned()).encode(), np.uint8)
         arrays = [tokens.offsets, *(tokens.features or ()), *tokens.views.values(), examples.gold, examples.given]
@@ -194,7 +175,7 @@ class TokenCodec:
 
     @property
     def order(self) -> list[str]:
-        """Names of the groups in the order in which the user gave them: kernels, then keys as they were met."""
+        """Names of the groups: kernels as the user gave them, then keys in order of appearance."""
         return [*self.encoder.kernels, *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else [])]
 
     def banks(
@@ -202,22 +183,25 @@ class TokenCodec:
         averaging: bool,
         training: Examples | None = None,
         in_shards: bool = False,
-        *,
-        only: str | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        """Untrained banks, regularized ones and free ones; with ``training``, kernels are cached over that set.
+        """Untrained banks: regularized ones, and free ones.
 
-        In shards kernels cannot be cached: the support goes from shard to shard. ``only`` names a kernel where it is
-        alone, and has its part of the memory.
+        Parameters
+        ----------
+        averaging : bool
+        training : Examples, optional
+            Cache kernels over these examples.
+        in_shards : bool
+            Do not cache kernels, as the support goes from shard to shard.
         """
         encoder = self.encoder
-        mapped, dual = ([name for name in names if only in (None, name)] for names in (encoder.mapped, encoder.dual))
+        mapped, dual = encoder.mapped, encoder.dual
         cached = training is not None and not in_shards and self._cache_size > 0
         tokens = training.tokens if training is not None and cached else None
-        memory = int(min(self._cache_size * 1e6, 2.0**62)) // (1 if only is None else len(encoder.kernels))
+        memory = int(min(self._cache_size * 1e6, 2.0**62))
         banks: list[Any] = []
         n_outputs = self.structure.zeros(1).unary.shape[1]
-        if only is None and (encoder.explicit_names or encoder.vocabulary is not None):
+        if encoder.explicit_names or encoder.vocabulary is not None:
             banks.append(ExplicitBank(encoder.explicit_names, encoder.explicit_groups(), n_outputs, averaging))
         if mapped:
             sizes: list[Any] = [encoder.feature_count(name) for name in mapped]
@@ -236,27 +220,17 @@ class TokenCodec:
         regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
         return banks + regularized, free
 
-    def learners(self, averaging: bool, *given: Any) -> dict[str, tuple[list[Any], list[Any]]]:
-        """Untrained banks of a model for each kernel alone, by its name."""
-        if self.order != list(self.encoder.kernels):
-            raise InputError(f"The entry {self.order[-1]!r} is read by no kernel, which a learner of its own needs.")
-        if not self.order:
-            raise InputError("There is no kernel that could have a learner: give at least one.")
-        return {name: self.banks(averaging, *given, only=name) for name in self.order}
-
     def _kernels_of(self, names: list[str]) -> tuple[list[str], list[Any], list[str]]:
         """Names, kernels and views, as banks take them."""
         return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name] for name in names]
 
     def _budgeted_bank(self, names: list[str], n_outputs: int, averaging: bool) -> Any:
-        """Dual kernels on one bounded support, in a fit as on a stream."""
+        """Dual kernels on one bounded support."""
         groups = self._kernels_of(names)
         for name, kernel in zip(*groups[:2]):
             if kernel.indexed:
-                raise InputError(
-                    f"The kernel {name!r} is precomputed, which has no use for a budget: leave budget out."
-                )
-        return BUDGETED[self._maintenance](*groups, n_outputs, int(self._budget), averaging, self._float)
+                raise InputError(f"budget must be None for the precomputed kernel {name!r}.")
+        return BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, self._float)
 
     @property
     def _float(self) -> Any:
@@ -296,7 +270,7 @@ class TokenCodec:
     def pack(
         self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` for a model file; of a condensed one without the features that have no weight."""
+        """``(JSON values, arrays)`` for a model file; see :class:`~omkl.online.model.Codec`."""
         values = {**self.known.pack(packer), "encoder": self.encoder.pack(packer), "positions": self.longest}
         vocabulary = self.encoder.vocabulary
         if vocabulary is None:
@@ -305,7 +279,7 @@ class TokenCodec:
         kept = None
         if condensed is not None and "bank0/table" in condensed:
             used: Any = condensed["bank0/table"].any(axis=1)
-            used[: vocabulary.first_id] = True  # those of kernels have places, not names
+            used[: vocabulary.first_id] = True  # features of kernels are all kept
             arrays = {name: condensed[name][used] for name in ("bank0/table", "bank0/groups")}
             kept = used[vocabulary.first_id :]
         return values, arrays | {f"vocabulary/{key}": value for key, value in vocabulary.state(kept).items()}
@@ -318,7 +292,7 @@ class TokenCodec:
 
 
 def _dual_banks(encoder: Encoder, names: list[str]) -> list[list[str]]:
-    """Names of dual kernels, bank by bank: dense ones together, a sparse one by itself."""
+    """Names of dual kernels by bank: one for all dense ones, one for each sparse one."""
     dense = [name for name in names if not _is_sparse(encoder.kernels[name])]
     alone = [[name] for name in names if _is_sparse(encoder.kernels[name])]
     return ([dense] if dense else []) + alone

@@ -1,6 +1,5 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
-from omkl.groups.arc_layout import ArcFeatureHasher, ArcTokens
 from omkl.groups.base import (
     Bank,
     Condensable,
@@ -12,15 +11,16 @@ from omkl.groups.base import (
     check_ability,
     initial_potentials,
 )
-from omkl.groups.budget import RemovalExpansion
-from omkl.groups.cached import CachedKernelBank, SparseCachedBank
+from omkl.groups.expansions.budget import BudgetedExpansion
+from omkl.groups.expansions.cached import CachedKernelBank, SparseCachedBank
+from omkl.groups.expansions.kernel import KernelBank, KernelExpansion
 from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.group_state import GroupState
-from omkl.groups.kernel import KernelBank, KernelExpansion
-from omkl.groups.projection import ProjectionExpansion
-from omkl.groups.tables import ExplicitBank, InterceptBank, TransitionBank, TrigramBank
-from omkl.groups.template_bank import ArcTemplateBank
-from omkl.groups.templates import Template, TemplateSet, distance_name
+from omkl.groups.label_tables import InterceptBank, TransitionBank, TrigramBank
+from omkl.groups.tables import ExplicitBank
+from omkl.groups.templates.bank import ArcTemplateBank
+from omkl.groups.templates.language import Template, TemplateSet, distance_name
+from omkl.groups.templates.layout import ArcFeatureHasher, ArcTokens
 from omkl.groups.tokens import Features, Span, Tokens
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "ArcTemplateBank",
     "ArcTokens",
     "Bank",
+    "BudgetedExpansion",
     "CachedKernelBank",
     "Condensable",
     "ExplicitBank",
@@ -41,8 +42,6 @@ __all__ = [
     "KernelBank",
     "KernelExpansion",
     "Mixable",
-    "ProjectionExpansion",
-    "RemovalExpansion",
     "Span",
     "SparseCachedBank",
     "Template",

@@ -37,8 +37,21 @@ def measure(bases, square_norms, norms):
 
 
 @compiled
-def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, activated, deactivated,
-            total_shrinkage, low, high):  # fmt: skip
+def rescale(
+    before,
+    after,
+    radius,
+    forgets,
+    bases,
+    scales,
+    square_norms,
+    empty,
+    activated,
+    deactivated,
+    total_shrinkage,
+    low,
+    high,
+):
     """Proximal and projection step on the scales; returns which events the banks must apply, and the model's norm.
 
     ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. Where ``forgets`` (forward-

@@ -54,8 +54,26 @@ def gather(moved, table, out):
 
 
 @compiled
-def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners, groups, edges, weight, points, pasts,
-              residual_scale, averaged_in, point, past):  # fmt: skip
+def add_shard(
+    low,
+    high,
+    cursor,
+    moved,
+    values,
+    value_sums,
+    table,
+    sums,
+    owners,
+    groups,
+    edges,
+    weight,
+    points,
+    pasts,
+    residual_scale,
+    averaged_in,
+    point,
+    past,
+):
     """Add what one shard moved in the rows ``low .. high - 1``; returns how many of its values are used up by now.
 
     ``point`` gains ``w s (v' - r v)`` and ``past`` ``w (a v' + u' - a r v - h v - u)``: what a weight's part in the mix

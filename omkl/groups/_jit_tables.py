@@ -42,8 +42,23 @@ def inner_products(starts, ids, values, low, gradient, table, groups, products, 
 
 
 @compiled
-def step_features(starts, ids, values, low, gradient, table, sums, averaging, groups, links, heads, rates, averages,
-                  square_norms, square_gradients):  # fmt: skip
+def step_features(
+    starts,
+    ids,
+    values,
+    low,
+    gradient,
+    table,
+    sums,
+    averaging,
+    groups,
+    links,
+    heads,
+    rates,
+    averages,
+    square_norms,
+    square_gradients,
+):
     """``v[f, :] -= rate_group(f) x_if D[i, :]``, norms and averages with it; only labels with a gradient move.
 
     The norm of the gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is right also

@@ -1,4 +1,4 @@
-"""What a bank of groups is: the one place where parameters live."""
+"""The bank protocol: banks hold the parameters of groups."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
@@ -13,11 +13,11 @@ from omkl.structures import Potentials
 class GroupBank(Protocol):
     """Several groups that share one representation: 20 feature templates are one bank, three kernels are another.
 
-    A bank stores directions ``v_k``; the parameters are ``theta_k = scale_k v_k`` with scales in the model's
-    :class:`~omkl.groups.GroupState`, where every bank sees its own slice. A bank adds its potentials, moves ``v`` along
-    a gradient, and while it does keeps ``||v_k||^2`` in the group state exact, and tells ``||g_k||^2``; it knows no
-    learning rate, no regularizer and no structure. :class:`Bank` has what is the same in all of them; what only some
-    can is told by :class:`Mixable`, :class:`Growable`, :class:`HasCoordinates` and :class:`Testable`.
+    A bank stores directions ``v_k``; the parameters are ``theta_k = scale_k v_k``, with scales in its slice of the
+    :class:`~omkl.groups.GroupState`. A bank adds its potentials and moves ``v`` along a gradient. Meanwhile it keeps
+    ``||v_k||^2`` in the group state exact, and sets ``||g_k||^2``. It knows no learning rate, regularizer or structure.
+    :class:`Bank` is a base class. Optional abilities are the protocols :class:`Mixable`, :class:`Growable`,
+    :class:`HasCoordinates`, :class:`Testable` and :class:`Condensable`.
     """
 
     names: list[str]
@@ -25,32 +25,32 @@ class GroupBank(Protocol):
     group_state: GroupStateView
 
     def add_potentials(self, x: Any, potentials: Potentials) -> None:
-        """Add what this bank's groups give to the potentials of ``x``."""
+        """Add the potentials of this bank's groups on ``x``."""
 
     def step(self, x: Any, gradient: Potentials) -> None:
         r"""Move ``v_k -= rates[k] g_k``, ``g_k`` the group's gradient, with the group state's rates.
 
-        Groups that the group state says are empty may be postponed: it is enough to set their ``||rates[k] g_k||^2``,
-        and to move those that come alive in :meth:`apply_events`. So a dead group costs its gradient's norm alone.
+        The step of an empty group may be postponed: the bank sets its squared norm to ``||rates[k] g_k||^2``, and moves
+        it in :meth:`apply_events` if it comes alive. So a dead group costs no more than the norm of its gradient.
         """
 
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
-        """Carry out what the group state lists after a proximal step: activations, deactivations, scales to fold.
+        """Apply the activations, deactivations and scale folds that follow a proximal step.
 
-        ``x`` and ``gradient`` are None where no step was postponed.
+        ``x`` and ``gradient`` are None if no step was postponed.
         """
 
     def recompute_norms(self) -> None:
-        """Set ``||v_k||^2`` in the group state from scratch: the recursion drifts."""
+        """Recompute ``||v_k||^2``, as the recursion drifts by rounding."""
 
     def discount(self, factor: float) -> None:
-        """Multiply what is summed for the average."""
+        """Multiply the running sums of the average."""
 
     def averaged(self) -> "GroupBank":
-        """A bank that holds the averaged parameters, to predict with: it adds potentials and recomputes its norms."""
+        """Return a bank of the averaged parameters that can add potentials and recompute its norms."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Every array that persistence and checkpoints need; ``load_state`` takes it back."""
+        """Return all arrays for model files and checkpoints."""
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
@@ -61,16 +61,16 @@ class Mixable(Protocol):
     """A bank that can be trained in shards; see :mod:`omkl.groups.mixing`."""
 
     def blueprint(self) -> "Callable[[], GroupBank]":
-        """What makes an untrained bank of the same shape: small, and sent to other machines."""
+        """Return a small, picklable function that makes an untrained bank of the same shape."""
 
     def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What has moved since the bank had that state, for :meth:`mix`.
+        """Return the changes since an earlier state, for :meth:`mix`.
 
-        All rounds since then were made with the group state that the bank has now, which was new at the first of them.
+        The group state was new when the bank had that state.
         """
 
     def mix(self, changes: list[dict[str, np.ndarray]], mixture: Any) -> None:
-        """Take the mix of what shards have moved since they had this bank's state, and recompute the norms.
+        """Mix the changes of shards since they had this bank's state, and recompute the norms.
 
         ``mixture`` is a :class:`~omkl.groups.mixing.Mixture` of this bank's groups.
         """
@@ -78,10 +78,10 @@ class Mixable(Protocol):
 
 @runtime_checkable
 class Growable(Protocol):
-    """A bank that takes labels which were not known when it was made."""
+    """A bank that can gain labels."""
 
     def grow_outputs(self, n_outputs: int) -> None:
-        """Make room for more labels, with weights of zero."""
+        """Add labels with weights of zero."""
 
 
 @runtime_checkable
@@ -119,9 +119,15 @@ class Condensable(Protocol):
 
 
 def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remedy: str) -> None:
-    """Raise an InputError unless all banks have an ability, a protocol such as :class:`Mixable`.
+    """Raise an InputError unless all banks have an ability.
 
-    ``purpose`` says what needs it, ``remedy`` what to do: the first part of a sentence, and the last.
+    Parameters
+    ----------
+    banks : iterable of GroupBank
+    ability : type
+        A protocol such as :class:`Mixable`.
+    purpose, remedy : str
+        First and last part of the message: the use of the ability, and the way out.
     """
     for bank in banks:
         if not isinstance(bank, ability):
@@ -131,31 +137,29 @@ def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remed
             )
 
 
-def _arrays(potentials: Potentials) -> tuple:
-    return potentials if isinstance(potentials, tuple) else (potentials,)
+class GuidedInput:
+    """An input with potentials, or constraints, of another model."""
+
+    __slots__ = ()
+
+    def apply_guide(self, potentials: Potentials) -> None:
+        """Add to the initial potentials in place."""
+        raise NotImplementedError
 
 
-def _zeros_like(potentials: Potentials) -> Potentials:
-    arrays = [np.zeros_like(array) for array in _arrays(potentials)]
-    return type(potentials)(*arrays) if isinstance(potentials, tuple) else arrays[0]
-
-
-def initial_potentials(structure: Any, x: Any) -> Any:
-    """Potentials of an input before any group adds to them: zero, or what comes with it from another model.
-
-    That is its ``offset``, if it has one: an array as the potentials of the structure are.
-    """
-    potentials, offset = structure.zeros(len(x)), getattr(x, "offset", None)
-    if offset is not None:
-        potentials += offset
+def initial_potentials(structure: Any, x: Any) -> Potentials:
+    """Potentials of an input before any group adds to them: zeros, or those of another model for a guided input."""
+    potentials = structure.zeros(len(x))
+    if isinstance(x, GuidedInput):
+        x.apply_guide(potentials)
     return potentials
 
 
 class FrozenGroups:
-    """Averaged groups to predict with, in a form of their own: those whose scale is set to 0 are not computed."""
+    """Base class of averaged groups for prediction; groups of scale 0 are not computed."""
 
     names: list[str]
-    #: Set by the group state of a predictor; without one all groups are in use.
+    #: Set by the group state of a predictor; without it all groups are in use.
     group_state: GroupStateView | None = None
 
     def _in_use(self, k: int) -> bool:
@@ -163,7 +167,7 @@ class FrozenGroups:
 
 
 class Bank:
-    r"""What is the same in all banks: the lazy scale, the running average, and what happens when a scale is folded.
+    r"""Base class of banks: the lazy scale, the running average, and folding of scales.
 
     With ``a_k`` the sum of ``w_t s_k`` over the rounds and running sums ``u_k`` of what the bank keeps of each group,
     the averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. When ``v_k`` is multiplied, because its group
@@ -179,7 +183,7 @@ class Bank:
     averaging: bool
     group_state: GroupStateView
     _sums: np.ndarray
-    #: Whether the parameters are those of a file that only predicts: they change no more, and need no copy.
+    #: Whether the bank was loaded from a file for prediction only.
     frozen = False
 
     def discount(self, factor: float) -> None:
@@ -214,9 +218,9 @@ class Bank:
         for k in range(len(products)):
             self.group_state.scales[:] = 0.0
             self.group_state.scales[k] = 1.0
-            own = _zeros_like(gradient)
+            own = type(gradient)(*map(np.zeros_like, gradient))
             self.add_potentials(x, own)
-            products[k] = sum(float(np.vdot(a, b)) for a, b in zip(_arrays(own), _arrays(gradient)))
+            products[k] = sum(float(np.vdot(a, b)) for a, b in zip(own, gradient))
             if totals is not None:
                 totals[k] += own.unary.sum(axis=0)
         self.group_state.scales[:] = scales

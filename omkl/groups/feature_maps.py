@@ -50,9 +50,15 @@ class FeatureMapBank(TableBank):
     """
 
     def __init__(
-        self, names: list[str], kernels: list[Kernel], views: list[str], sizes: ArrayLike, n_outputs: int,
-        averaging: bool = False, memory: int = WINDOW_BYTES,
-    ) -> None:  # fmt: skip
+        self,
+        names: list[str],
+        kernels: list[Kernel],
+        views: list[str],
+        sizes: ArrayLike,
+        n_outputs: int,
+        averaging: bool = False,
+        memory: int = WINDOW_BYTES,
+    ) -> None:
         self.names, self.averaging = list(names), bool(averaging)
         self.kernels = list(kernels)
         self.views = list(views)
@@ -88,9 +94,18 @@ class FeatureMapBank(TableBank):
     def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state
         jit.step(
-            self._features(x), self._starts, gradient.unary, self.table, self._sums, self.averaging, self._touched,
-            group_state.rates, group_state.averages, group_state.square_norms, group_state.square_gradients,
-        )  # fmt: skip
+            self._features(x),
+            self._starts,
+            gradient.unary,
+            self.table,
+            self._sums,
+            self.averaging,
+            self._touched,
+            group_state.rates,
+            group_state.averages,
+            group_state.square_norms,
+            group_state.square_gradients,
+        )
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]

@@ -18,7 +18,7 @@ _CHANGED = ("scales", "residual_scale", "averaged_in", "averages", "total_shrink
 
 
 class OwnsGroups(Protocol):
-    """What the group state asks of a bank."""
+    """The part of a bank that the group state uses."""
 
     names: list[str]
     group_state: "GroupStateView"
@@ -99,13 +99,13 @@ class GroupState:
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
     def begin_forward_backward(self, rate: float, decay: float = 1.0) -> None:
-        """Open a round of forward-backward splitting; see :class:`omkl.online.rounds.ForwardBackward`."""
+        """Open a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
         jit.begin_forward_backward(
             self.scales, self.empty, self.averages, self.pending_weight, rate, decay, self.bases, self.rates
         )
 
     def begin_dual_averaging(self, weight: float, base: float) -> None:
-        """Open a round of dual averaging; see :class:`omkl.online.rounds.DualAveraging`."""
+        """Open a round of dual averaging; see :class:`omkl.online.methods.DualAveraging`."""
         jit.begin_dual_averaging(self.scales, self.averages, self.pending_weight, weight, base, self.bases, self.rates)
 
     def measure(self) -> np.ndarray:
@@ -125,9 +125,20 @@ class GroupState:
         """
         low, high = SCALE_RANGE
         return jit.rescale(
-            self._before, after, radius, forgets, self.bases, self.scales, self.square_norms,
-            self.empty, self.activated, self.deactivated, self.total_shrinkage, low, high,
-        )  # fmt: skip
+            self._before,
+            after,
+            radius,
+            forgets,
+            self.bases,
+            self.scales,
+            self.square_norms,
+            self.empty,
+            self.activated,
+            self.deactivated,
+            self.total_shrinkage,
+            low,
+            high,
+        )
 
     def restart(self) -> None:
         """Every group at zero, and nothing in the average; groups that are left out stay so."""
@@ -143,7 +154,7 @@ class GroupState:
         self.pending_weight *= factor
 
     def changes(self) -> dict[str, np.ndarray]:
-        """What happened to the groups since the group state was new, for :meth:`mix`; no round may follow."""
+        """Return the changes since the group state was new, for :meth:`mix`; no round may follow."""
         self.averages += self.pending_weight * self.scales
         self.pending_weight = 0.0
         return {**{name: getattr(self, name) for name in _CHANGED}, "weight": np.array(self.total_weight)}
@@ -180,7 +191,7 @@ class GroupState:
 
 
 class GroupStateView:
-    """What a bank sees of the group state: its own groups, in views of the same arrays."""
+    """A bank's slice of the group state: views of the same arrays."""
 
     scales: np.ndarray
     square_norms: np.ndarray
@@ -215,17 +226,16 @@ class GroupStateView:
         averages, total = self._whole.average_weights()
         return averages[self.groups], total
 
-    def average(self, values: np.ndarray, sums: np.ndarray, spread: Callable, total: float | None = None) -> np.ndarray:
+    def average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:
         """Averaged parameters from directions and running sums; the current ones where no average is kept.
 
-        ``spread`` gives a number a group the shape in which it multiplies the arrays; ``total`` is what the sum of
-        weighted models is divided by, the sum of their weights by default.
+        ``spread`` broadcasts one number per group to the shape of the arrays.
         """
         averages, weight = self.average_weights()
         if sums.shape != values.shape or weight == 0:
             average = spread(self.scales) * values
         else:
-            average = (spread(averages) * values + sums) / (weight if total is None else total)
+            average = (spread(averages) * values + sums) / weight
         return np.where(spread(self.left_out), 0.0, average) if self.left_out.any() else average
 
     def outside_range(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""How groups that several shards have trained from the same start become one (McDonald et al. 2010).
+r"""Mixing of groups that shards have trained from the same start (McDonald et al. 2010).
 
 A shard's pass makes :math:`\theta'_k = c_k v_k + \delta_k` of a group that started with the direction :math:`v_k`:
 scalings of the group reach every coordinate through one number, and :math:`\delta_k` is non-zero only where a gradient
@@ -19,7 +19,7 @@ BLOCK = 2**15
 
 
 class TableLayout(NamedTuple):
-    """Which group each weight of a table (rows, columns) is of: ``groups[owners[row], b]`` in block ``b`` of columns.
+    """Groups of the weights of a table (rows, columns): ``groups[owners[row], b]`` in block ``b`` of columns.
 
     ``owners`` is (rows,), ``groups`` int64 (owners, blocks) with -1 for none, ``edges`` int64 (blocks + 1,).
     """
@@ -30,18 +30,18 @@ class TableLayout(NamedTuple):
 
 
 class Mixture:
-    """How much the parameters of each of S shards count in the mix, for p groups.
+    """Weights of the parameters of S shards in their mix, for p groups.
 
     Parameters
     ----------
     weights : array (S,)
         Weights of the shards; they sum to one.
     scales : array (S, p)
-        What turns a shard's ``v_k`` into what is mixed: its scale, or 1 where a method sets scales afresh.
+        Factors from a shard's ``v_k`` to the mixed quantity: its scales, or 1 where a method resets scales.
     residual_scale, averaged_in, averages : arrays (S, p)
         See :class:`~omkl.groups.GroupState`.
     scale_range : tuple of float
-        Where the mixed scale would leave this range, the group is scaled instead.
+        If a mixed scale leaves this range, the group is multiplied by it, and its scale becomes 1.
 
     Attributes
     ----------
@@ -50,14 +50,19 @@ class Mixture:
     scales, averages : arrays (p,)
         ``s_k`` and ``a_k`` of the mixed groups.
     factors, shifts : arrays (p,)
-        What a coordinate that no shard has moved is multiplied with, and what of it its running sum gains: 1 and 0,
-        but for groups that are scaled.
+        Factor of coordinates that no shard has moved, and share of them added to their running sums: 1 and 0 unless
+        the group is multiplied.
     """
 
     def __init__(
-        self, weights: np.ndarray, scales: np.ndarray, residual_scale: np.ndarray, averaged_in: np.ndarray,
-        averages: np.ndarray, scale_range: tuple[float, float],
-    ) -> None:  # fmt: skip
+        self,
+        weights: np.ndarray,
+        scales: np.ndarray,
+        residual_scale: np.ndarray,
+        averaged_in: np.ndarray,
+        averages: np.ndarray,
+        scale_range: tuple[float, float],
+    ) -> None:
         self.weights = weights
         self.residual_scale, self.averaged_in = residual_scale, averaged_in
         self.points, self.pasts = weights[:, None] * scales, weights[:, None] * averages
@@ -68,7 +73,7 @@ class Mixture:
         self.factors, self.shifts = np.where(stays, 1.0, scale), np.where(stays, 0.0, average)
 
     def of(self, groups: slice) -> "Mixture":
-        """The same for a slice of the groups."""
+        """Select a slice of the groups."""
         own = object.__new__(Mixture)
         own.weights = self.weights
         for name in ("residual_scale", "averaged_in", "points", "pasts"):
@@ -79,10 +84,14 @@ class Mixture:
 
 
 def table_changes(
-    layout: TableLayout, table: np.ndarray, sums: np.ndarray, before: np.ndarray, before_sums: np.ndarray,
+    layout: TableLayout,
+    table: np.ndarray,
+    sums: np.ndarray,
+    before: np.ndarray,
+    before_sums: np.ndarray,
     group_state: Any,
-) -> dict[str, np.ndarray]:  # fmt: skip
-    """What has moved in a table since ``before``: bits that tell where, and the weights and running sums there."""
+) -> dict[str, np.ndarray]:
+    """Changes of a table since ``before``: a bit mask of the changed weights, their values and running sums."""
     moved = np.zeros((table.size + 7) // 8, dtype=np.uint8)
     count = jit.find_moved(
         table, sums, before, before_sums, *layout, group_state.residual_scale, group_state.averaged_in, moved
@@ -107,21 +116,42 @@ def mix_table(
         rows = low, min(low + n_block, n_rows)
         for j, change in enumerate(changes):
             cursors[j] = jit.add_shard(
-                *rows, cursors[j], change["moved"], change["values"], change["sums"], table, sums, *layout,
-                mixture.weights[j], mixture.points[j], mixture.pasts[j], mixture.residual_scale[j],
-                mixture.averaged_in[j], point, past,
-            )  # fmt: skip
+                *rows,
+                cursors[j],
+                change["moved"],
+                change["values"],
+                change["sums"],
+                table,
+                sums,
+                *layout,
+                mixture.weights[j],
+                mixture.points[j],
+                mixture.pasts[j],
+                mixture.residual_scale[j],
+                mixture.averaged_in[j],
+                point,
+                past,
+            )
         jit.apply_mixture(
-            *rows, anywhere, table, sums, *layout, mixture.scales, mixture.averages, mixture.factors, mixture.shifts,
-            point, past,
-        )  # fmt: skip
+            *rows,
+            anywhere,
+            table,
+            sums,
+            *layout,
+            mixture.scales,
+            mixture.averages,
+            mixture.factors,
+            mixture.shifts,
+            point,
+            past,
+        )
         point[:], past[:] = 0.0, 0.0
 
 
 def with_rows_moved(
     changes: dict[str, np.ndarray], n_rows: int, rows: np.ndarray, indices: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Changes of a table with ``n_rows``, whose ``rows`` belong to ``indices``, used by no shard for anything else."""
+    """Move the changes in ``rows`` of a table to the rows ``indices``, which no shard has changed."""
     bits = np.unpackbits(changes["moved"], bitorder="little").reshape(n_rows, -1)
     counts = np.append(bits.sum(axis=1, dtype=np.int64), 0)
     source = np.arange(n_rows)

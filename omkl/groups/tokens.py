@@ -1,4 +1,4 @@
-"""What the groups of a sequence model see: encoded tokens of one sequence or of many."""
+"""Encoded tokens of sequences, as groups read them."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Tokens:
     views : dict of str to array (number of tokens, d)
         Dense inputs of kernels, by the name of the view.
     n_features : int
-        No feature has this id or a higher one; found out if it is negative.
+        All feature ids are smaller; computed if negative.
     """
 
     offsets: np.ndarray
@@ -52,15 +52,33 @@ class Tokens:
         return int(self.offsets[-1])
 
     def sequence(self, s: int) -> "Span":
-        """One sequence, as the trainer and the groups take it."""
+        """Select one sequence.
+
+        Parameters
+        ----------
+        s : int
+
+        Returns
+        -------
+        Span
+        """
         return Span(self, self.offsets.item(s), self.offsets.item(s + 1))
 
     def everything(self) -> "Span":
-        """All sequences as one block of tokens: what batch prediction scores at once."""
+        """All sequences as one block of tokens."""
         return Span(self, 0, self.n_tokens)
 
     def only(self, sequences: np.ndarray) -> "Tokens":
-        """Some of the sequences as tokens of their own, which share no memory with these."""
+        """Copy some of the sequences.
+
+        Parameters
+        ----------
+        sequences : int array
+
+        Returns
+        -------
+        Tokens
+        """
         lengths = np.diff(self.offsets)[sequences]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         tokens = np.repeat(self.offsets[sequences] - offsets[:-1], lengths) + np.arange(offsets[-1])
@@ -74,7 +92,16 @@ class Tokens:
         return Tokens(offsets, features, views, self.n_features)
 
     def block(self, first: int, last: int) -> "Tokens":
-        """The sequences ``first .. last - 1`` as tokens of their own, sharing memory."""
+        """Select the sequences ``first .. last - 1``, sharing memory.
+
+        Parameters
+        ----------
+        first, last : int
+
+        Returns
+        -------
+        Tokens
+        """
         low, high = int(self.offsets[first]), int(self.offsets[last])
         features = self.features
         if features is not None:

@@ -17,10 +17,10 @@ from omkl.kernels.functions import (
 from omkl.kernels.generators import per_block, per_column, random_subset_gaussians, variable_kernels
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Pair, with_index
-from omkl.kernels.low_rank import FactoredStack, compact_stack
+from omkl.kernels.low_rank import FactoredStack
 from omkl.kernels.packed import LazyStack, PackedStack
 from omkl.kernels.precomputed import Precomputed
-from omkl.kernels.stack import DenseStack, KernelStack, MixedStack
+from omkl.kernels.stack import KernelStack, MixedStack
 from omkl.kernels.support_buffer import SupportBuffer
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "B1Spline",
     "ChiSquared",
     "Custom",
-    "DenseStack",
     "FactoredStack",
     "FeatureMap",
     "FourierFeatures",
@@ -48,7 +47,6 @@ __all__ = [
     "SupportBuffer",
     "as_kernel",
     "checked_gram",
-    "compact_stack",
     "per_block",
     "per_column",
     "random_subset_gaussians",

@@ -182,34 +182,3 @@ def factor_products(rows, starts, which, vectors, out):
                 total += lanes[lane]
             for j in range(n):
                 product[j] += total * row[j]
-
-
-@compiled
-def pivoted_cholesky(gram, tolerance, out):
-    """Rows of a factor, ``out[:r].T @ out[:r]`` near ``gram``, until the residual's trace is at most ``tolerance``.
-
-    Returns the rank r, or -1 where ``out`` has not enough rows (Harbrecht, Peters and Schneider 2012).
-    """
-    n = gram.shape[0]
-    residual = np.empty(n)
-    for i in range(n):
-        residual[i] = gram[i, i]
-    for r in range(out.shape[0] + 1):
-        if max(residual.sum(), 0.0) <= tolerance:
-            return r
-        if r == out.shape[0]:
-            break
-        pivot = np.argmax(residual)
-        root = np.sqrt(residual[pivot])
-        row = out[r]
-        for j in range(n):
-            row[j] = gram[pivot, j]
-        for q in range(r):
-            weight, earlier = out[q, pivot], out[q]
-            for j in range(n):
-                row[j] -= weight * earlier[j]
-        for j in range(n):
-            row[j] /= root
-            residual[j] = max(residual[j] - row[j] * row[j], 0.0)
-        residual[pivot] = 0.0
-    return -1

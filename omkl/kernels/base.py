@@ -1,4 +1,4 @@
-"""What a kernel is: a value with parameters, what it learns from data, and its normalised matrices."""
+"""Base of kernels: parameters, what is learned from data, and normalised matrices."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -53,8 +53,8 @@ class Kernel(Component):
     ``"gaussian:sigma2=5,features=2000"``: ``map`` chooses :class:`~omkl.kernels.FourierFeatures` ("fourier", the
     default where a kernel has them) or :class:`~omkl.kernels.Nystrom` ("nystrom"), ``seed`` what is drawn.
 
-    A kernel of your own is a subclass with :meth:`raw` and, if it is not constant, :meth:`raw_diagonal`; or the
-    function itself, as ``Custom(function)``.
+    A kernel of your own is a subclass that defines :meth:`raw` and, unless ``k(x, x) = 1``, :meth:`raw_diagonal`; or a
+    function, as ``Custom(function)``.
     """
 
     _: KW_ONLY
@@ -82,48 +82,88 @@ class Kernel(Component):
 
     @property
     def indexed(self) -> bool:
-        """Whether vectors begin with the index of their input among the training inputs: see `with_index`."""
+        """True if vectors begin with the index of their input among the training inputs; see `with_index`."""
         return False
 
     def raw(self, pair: Pair) -> np.ndarray:
-        """Matrix of kernel values before normalisation: a new array of shape (n, m)."""
+        """Return the matrix of kernel values before normalisation: a new array (n, m).
+
+        Parameters
+        ----------
+        pair : Pair
+            Vectors X (n, d) and Y (m, d), with their products and distances.
+        """
         raise self.undefined("raw")
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        """``k(x, x)`` before normalisation for each row of X."""
+        """Return ``k(x, x)`` before normalisation for each row of X (n, d): (n,).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+            The columns that the kernel is on.
+        """
         return np.ones(X.shape[0])
 
     def columns(self, n_columns: int, names: Sequence[str] | None = None) -> Positions:
-        """The columns that the kernel is on, of inputs with so many that are called ``names``; see `find_columns`."""
+        """Return the kernel's columns of inputs with ``n_columns`` that are called ``names``; see `find_columns`.
+
+        Parameters
+        ----------
+        n_columns : int
+            Number of columns of the input.
+        names : sequence of str, optional
+            Names of the columns.
+        """
         return find_columns(self.on, n_columns, names, self)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        """This kernel with its columns by position; an InputError says that there is no such column."""
+        """Return this kernel with its columns by position; raise an InputError where there is no such column.
+
+        Parameters
+        ----------
+        n_columns : int
+            Number of columns of the input.
+        names : sequence of str, optional
+            Names of the columns.
+        """
         return self.restricted(self.columns(n_columns, names))
 
     def restricted(self, on: On | list) -> Self:
-        """This kernel on some columns, whatever it was on before."""
+        """Return this kernel on other columns.
+
+        Parameters
+        ----------
+        on : int, str, slice or list of these
+            The new columns.
+        """
         restricted = self._copy()
         restricted.on = parse_on(on)
         return restricted
 
     def fit(self, X: ArrayLike) -> Self:
-        """A kernel like this one with everything set that it learns from training data.
+        """Return a copy of the kernel that has learned from training data.
 
         Parameters
         ----------
         X : array, data frame or sparse matrix of shape (n, d)
-            Whole inputs: the kernel looks at the columns that it is on.
+            Whole inputs; the kernel selects its columns.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If it is on numbers whose squares overflow, or all vanish: beyond 1e150, or below 1e-150.
+            If a number is not finite or above 1e100, or a value ``k(x, x)`` overflows.
         """
         return self.fit_view(self._view(X))
 
     def fit_view(self, X: Vectors) -> Self:
-        """As :meth:`fit`, from what the kernel is on already: the columns chosen, or the arrays of a view."""
+        """As :meth:`fit`, from the columns of the kernel alone, (n, d).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+            The columns that the kernel is on.
+        """
         X = as_floats(X)
         if not self.indexed:
             check_magnitudes(X, self)
@@ -138,17 +178,23 @@ class Kernel(Component):
         return fitted
 
     def _view(self, X: ArrayLike) -> Vectors:
-        """The columns that the kernel is on, of whole inputs."""
+        """Return the columns of the kernel, of whole inputs."""
         names = list(X.columns) if hasattr(X, "columns") else None
         X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
         view = as_floats(take_columns(X, self.columns(X.shape[1], names)))
         return with_index(view) if self.indexed else view
 
     def _learn(self, X: Vectors) -> None:
-        """Set what :meth:`raw` needs to know about the data; nothing by default."""
+        """Learn from the columns X (n, d) what :meth:`raw` needs; nothing by default."""
 
     def between(self, pair: Pair) -> np.ndarray:
-        """Normalised kernel matrix, (n, m)."""
+        """Return the normalised kernel matrix of a :class:`Pair`, (n, m).
+
+        Parameters
+        ----------
+        pair : Pair
+            Vectors X (n, d) and Y (m, d).
+        """
         matrix = self.raw(pair)
         if self.normalize == "diagonal":
             left, right = pair.inverse_roots(self)
@@ -159,34 +205,67 @@ class Kernel(Component):
         return matrix
 
     def inverse_roots(self, X: Vectors) -> np.ndarray:
-        """``1 / sqrt(k(x, x))`` before normalisation for each row of X, 0 where that is 0."""
+        """Return ``1 / sqrt(k(x, x))`` before normalisation for each row of X, 0 where that is 0.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+            The columns that the kernel is on.
+        """
         return inverse_root(self.raw_diagonal(X))
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> np.ndarray:
-        """Kernel matrix between the rows of X and of Y (of X, when Y is left out): (n, m), float64.
+        """Return the kernel matrix between the rows of X and of Y, or of X: (n, m), float64.
 
-        X and Y are whole inputs, as for :meth:`fit`.
+        Parameters
+        ----------
+        X, Y : arrays of shapes (n, d) and (m, d)
+            Whole inputs, as for :meth:`fit`.
         """
         X = self._view(X).astype(np.float64, copy=False)
         return self.between(Pair(X, X if Y is None else self._view(Y).astype(np.float64, copy=False)))
 
     def diagonal(self, X: Vectors) -> np.ndarray:
-        """``k(x, x)`` for each row of X, normalised."""
+        """Return ``k(x, x)`` for each row of X (n, d), normalised.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+            The columns that the kernel is on.
+        """
         raw = self.raw_diagonal(X)
         if self.normalize == "diagonal":
             return (raw > 0).astype(np.float64)
         return raw if self.scale_ is None else raw * self.scale_
 
     def feature_count(self, n_columns: int) -> int | None:
-        """Dimension of the explicit feature map for inputs of this size, or None where there is none."""
+        """Return the dimension of the feature map for inputs of ``n_columns``, or None where there is none.
+
+        Parameters
+        ----------
+        n_columns : int
+            Number of columns of the input.
+        """
         return None
 
     def raw_features(self, X: Vectors) -> Vectors:
-        """Feature map before normalisation: an array or scipy sparse matrix F with ``F F' = raw``."""
+        """Return the features of X before normalisation: an array or sparse matrix F with ``F F' = raw``.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+            The columns that the kernel is on.
+        """
         raise InputError(f"The kernel {self.name} has no explicit features.")
 
     def features(self, X: Vectors) -> Vectors:
-        """Explicit features (n, D), an array or as sparse as ``X``, with inner products equal to the kernel."""
+        """Return explicit features (n, D) of X, whose inner products are the kernel; sparse if X is.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+            The columns that the kernel is on.
+        """
         features = self.raw_features(X)
         if self.normalize == "diagonal":
             scales = self.inverse_roots(X)
@@ -198,9 +277,9 @@ class Kernel(Component):
         return features if self.scale_ is None else features * np.sqrt(self.scale_)
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
-        """What each part of an input adds to the inner product of its features with weights.
+        """Return the contribution of each part of an input to the inner product of its features with weights.
 
-        Parts are features, unless a kernel has others that say more: see :meth:`part_name`.
+        Parts are features, unless the kernel defines others; see :meth:`part_name`.
 
         Parameters
         ----------
@@ -217,22 +296,52 @@ class Kernel(Component):
         return (features.toarray() if sparse.issparse(features) else features)[0] * weights
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        """What the part ``i`` is called, on so many columns, of which ``column(j)`` is the name of one."""
+        """Return the name of the part ``i``.
+
+        Parameters
+        ----------
+        i : int
+        column : callable
+            ``column(j)`` is the name of a column.
+        n_columns : int
+        """
         return str(i)
 
     def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        """What the feature ``i`` is called; see :meth:`part_name`."""
+        """Return the name of the feature ``i``; see :meth:`part_name`.
+
+        Parameters
+        ----------
+        i : int
+            Index of the feature.
+        column : callable
+            ``column(j)`` is the name of a column.
+        n_columns : int
+            Number of columns of the input.
+        """
         return self.part_name(i, column, n_columns)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Frequencies drawn from the spectral density, an array of shape (m, d), for Fourier features.
 
         Only kernels of differences have one, by Bochner's theorem: ``k(x, y) = E cos w'(x - y)``, with ``k(x, x) = 1``.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+        shape : (int, int)
+            Number of frequencies m, and dimension d.
         """
         raise InputError(f"The kernel {self.name} has no spectral density.")
 
     def as_support(self, X: np.ndarray) -> np.ndarray:
-        """What to keep of training inputs to evaluate the kernel against them later."""
+        """Return what must be kept of training inputs X (N, d) to evaluate the kernel against them.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+            The columns that the kernel is on.
+        """
         return X
 
     #: The kernel as a short string: its name, and the parameters that differ from their defaults.
@@ -242,7 +351,7 @@ class Kernel(Component):
         return format_on(value) if key == "on" else str(value)
 
     def learned(self) -> dict[str, Any]:
-        """What :meth:`fit` has set, by name."""
+        """Return the attributes that :meth:`fit` has set, by name."""
         return {key: value for key, value in vars(self).items() if key.endswith("_")}
 
     def _copy(self) -> Self:
@@ -260,7 +369,7 @@ class Kernel(Component):
 
 
 def inverse_root(diagonal: np.ndarray) -> np.ndarray:
-    """``1 / sqrt(diagonal)``, and 0 where the diagonal is 0; an InputError says that it is not finite."""
+    """Return ``1 / sqrt(diagonal)``, 0 where the diagonal is 0; raise an InputError where it is not finite."""
     finite_squares(diagonal)
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)
 

@@ -1,4 +1,4 @@
-"""What a Gram matrix must be, and how much memory many of them take: checked at the door."""
+"""Checks of Gram matrices, and of the memory that they take."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -21,10 +21,10 @@ MOST_CHECKED = 1000
 
 
 def check_kernel_names(names: Iterable) -> None:
-    """Raise :class:`~omkl.exceptions.InputError` where a kernel is called by something else than a string."""
+    """Raise an InputError unless all names of kernels are strings."""
     for name in names:
         if not isinstance(name, str):
-            raise InputError(f"Kernels are called by strings, not by {name!r}: give it a name, such as {str(name)!r}.")
+            raise InputError(f"Names of kernels must be strings, got {name!r}.")
 
 
 def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray:
@@ -69,10 +69,16 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
 
 
 def check_kernels(names: Sequence[str], kernels: Sequence[Any], X: Any) -> None:
-    """Refuse kernel functions that are no kernels on these samples, as :func:`checked_gram` refuses matrices.
+    """Raise an InputError unless kernels are positive semidefinite on these samples.
 
-    The kernels are fitted, and called by these names in messages. They are checked on at most :data:`MOST_CHECKED`
-    samples, evenly spread; those that are known to be positive semidefinite are not.
+    Parameters
+    ----------
+    names : sequence of str
+        For messages.
+    kernels : sequence of Kernel
+        Fitted. Those that are known to be positive semidefinite are not checked.
+    X : array or sparse matrix of shape (N, d)
+        At most :data:`MOST_CHECKED` samples are used, evenly spread.
     """
     few = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_CHECKED).astype(int))] if X.shape[0] > MOST_CHECKED else X
     for name, kernel in zip(names, kernels):
@@ -81,7 +87,7 @@ def check_kernels(names: Sequence[str], kernels: Sequence[Any], X: Any) -> None:
 
 
 def _semidefinite(gram, scale):
-    """Whether a Cholesky factor exists once rounding is added to the diagonal: far cheaper than eigenvalues."""
+    """Return True if a Cholesky factor exists once rounding is added to the diagonal; cheaper than eigenvalues."""
     if scale <= 0.0:
         return not np.any(gram)
     shifted = np.array(gram, dtype=np.float64)
@@ -95,33 +101,32 @@ def packed_bytes(n_kernels: int, n_samples: int, dtype: Any) -> int:
 
 
 def packed_bytes_fit(n_kernels: int, n_samples: int, dtype: Any) -> bool:
-    """Whether packed kernels fit into the memory that is free."""
+    """Return True if packed kernels fit into free memory."""
     return packed_bytes(n_kernels, n_samples, dtype) <= _free_bytes()
 
 
 def affordable_rank(n_kernels: int, n_samples: int, dtype: Any) -> int:
-    """The rank of factors of so many kernels that take half of the memory that is free."""
+    """Return the rank at which factors of ``n_kernels`` take half of free memory."""
     return int(min(_free_bytes() // (2 * n_kernels * n_samples * np.dtype(dtype).itemsize), n_samples))
 
 
 def require_memory(n_kernels: int, n_samples: int, dtype: Any) -> None:
-    """Raise an InputError where packed kernels would not fit into the memory that is free."""
+    """Raise an InputError unless packed kernels fit into free memory."""
     require_bytes(packed_bytes(n_kernels, n_samples, dtype), f"{n_kernels} packed kernels of {n_samples} samples")
 
 
 def require_bytes(needed: float, what: str) -> None:
-    """Raise an InputError where kernels of so many bytes would not fit into the memory that is free."""
+    """Raise an InputError unless ``needed`` bytes are free; ``what`` needs them."""
     free = _free_bytes()
     if needed > free:
         raise InputError(
-            f"{what} need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free: use float32 storage, low-rank "
-            f"factors of fewer features (FactoredStack), kernels computed anew in every pass (LazyStack), or fewer "
-            f"samples."
+            f"{what} need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free: use float32, FactoredStack, "
+            f"LazyStack, or fewer samples."
         )
 
 
 def _free_bytes():
-    """Memory that can be had without swapping; infinite where the system does not say."""
+    """Return the bytes of memory that are free; infinite where the system does not tell."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

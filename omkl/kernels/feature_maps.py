@@ -1,7 +1,6 @@
-"""Kernels approximated by explicit feature maps of a fixed size: what makes a kernel group cost the same for ever.
+"""Kernels approximated by explicit feature maps of a fixed size.
 
-An approximated kernel is a kernel like any other, with a finite feature map that is learned from the training inputs
-and a seed, and stays as it is from then on: what is predicted with is what was trained with.
+An approximated kernel is a kernel like any other. Its feature map is learned from the training inputs and a seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +16,11 @@ from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, inverse_root
 from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 
-#: Eigenvalues of the landmarks' kernel matrix below this part of the largest are left out: they are rounding errors.
+#: Eigenvalues of the landmarks' kernel matrix below this part of the largest are rounding errors.
 SMALLEST_EIGENVALUE = 1e-12
-#: Features of one input that are computed, all of them, and take eight bytes each.
+#: Largest number of features of an approximated kernel.
 MOST_FEATURES = 1_000_000
-#: Columns of the largest magnitude that the name of a frequency tells.
+#: Columns of the largest magnitude in the name of a frequency.
 COLUMNS_TOLD = 2
 
 
@@ -49,8 +48,7 @@ class FeatureMap(Kernel):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise InputError(f"{name} of an approximated kernel must be an integer >= {least}, not {value!r}.")
         if n_features > MOST_FEATURES:
-            at_most = f"at most {MOST_FEATURES} features, not {n_features}"
-            raise InputError(f"An approximated kernel has {at_most}: every input has them all.")
+            raise InputError(f"An approximated kernel has at most {MOST_FEATURES} features, got {n_features}.")
         self.kernel = resolve(Kernel, kernel, "kernel")
         super().__init__(normalize=self.kernel.normalize, on=self.kernel.on, explicit=self.kernel.explicit)
         self.n_features, self.seed = int(n_features), int(seed)
@@ -171,7 +169,13 @@ class FourierFeatures(FeatureMap):
         return features
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
-        """What each frequency adds, its cosine and its sine together; see :meth:`~omkl.kernels.Kernel.parts`."""
+        """Return the contribution of each frequency, its cosine and its sine together.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (1, d)
+        weights : array of shape (D,)
+        """
         return super().parts(X, weights).reshape(2, -1).sum(axis=0)
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
@@ -238,9 +242,11 @@ class Nystrom(FeatureMap):
         return self.n_features if self.whitening_ is None else self.whitening_.shape[1]
 
     def left_out(self, X: ArrayLike) -> float:
-        """The part of the kernel on whole inputs ``X`` that the approximation leaves out: relative, in the trace norm.
+        """Return the relative error of the approximation on whole inputs X, in the trace norm.
 
-        That is a difference of traces, as what is left out is positive semidefinite.
+        Parameters
+        ----------
+        X : array of shape (n, d)
         """
         X = self._view(X)
         return 1.0 - float(self.raw_diagonal(X).sum() / self.kernel.diagonal(X).sum())
@@ -254,7 +260,13 @@ class Nystrom(FeatureMap):
         return features
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
-        """What the likeness to each landmark adds; see :meth:`~omkl.kernels.Kernel.parts`."""
+        """Return the contribution of the similarity to each landmark.
+
+        Parameters
+        ----------
+        X : array of shape (1, d)
+        weights : array of shape (D,)
+        """
         whitening = self._known(self.whitening_)
         values = self.kernel.between(Pair(np.asarray(X, dtype=np.float64), self.landmarks_))[0]
         if self.normalize == "diagonal":
@@ -284,7 +296,7 @@ def orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -
 
 
 def approximated(kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0) -> FeatureMap:
-    """The approximation that a string's settings ask for; without ``map``, by Fourier features where there are some."""
+    """Return the approximation of a kernel; by default with Fourier features if it has any, else Nyström's."""
     if features is None:
         raise InputError(f"The kernel {kernel.name} is to be approximated: say by how many features=.")
     if map not in (None, *MAPS):
@@ -293,12 +305,12 @@ def approximated(kernel: Kernel, features: int | None = None, map: str | None = 
 
 
 def default_map(kernel: Kernel) -> type[FeatureMap]:
-    """The class of the map that a kernel has where none is named."""
+    """Return the class of a kernel's default feature map."""
     return FourierFeatures if has_spectrum(kernel) else Nystrom
 
 
 def has_spectrum(kernel: Kernel) -> bool:
-    """Whether Fourier features of the kernel can be drawn."""
+    """Return True if Fourier features of the kernel can be drawn."""
     return type(kernel).frequencies is not Kernel.frequencies
 
 

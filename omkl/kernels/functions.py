@@ -284,6 +284,12 @@ class B1Spline(Kernel):
 class Custom(Kernel):
     """A user's own function: ``function(X, Y)`` returns the (n, m) kernel matrix of two sets of vectors.
 
+    Parameters
+    ----------
+    function : callable
+    label : str, optional
+        Name of the kernel; that of the function by default.
+
     >>> Custom(lambda X, Y: np.minimum(X, Y.T))([[1.0], [3.0]])
     array([[1., 1.],
            [1., 3.]])
@@ -362,7 +368,12 @@ class Average(Kernel):
 
 
 def as_kernel(spec: KernelSpec) -> Kernel:
-    """A kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function of two arrays."""
+    """A kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function of two arrays.
+
+    Parameters
+    ----------
+    spec : Kernel, str or callable
+    """
     if callable(spec) and not isinstance(spec, Kernel):
         return Custom(spec)
     if isinstance(spec, str):

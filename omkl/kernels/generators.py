@@ -118,9 +118,11 @@ def variable_kernels(n_columns: int) -> Iterator[Kernel]:
 
 
 def random_subset_gaussians(
-    n_kernels: int, n_columns: int, random_state: int | np.random.RandomState | None = None,
+    n_kernels: int,
+    n_columns: int,
+    random_state: int | np.random.RandomState | None = None,
     normalize: str | None = "trace",
-) -> Iterator[Gaussian]:  # fmt: skip
+) -> Iterator[Gaussian]:
     r"""Thousands of kernels, as of Suzuki and Tomioka (2011): Gaussians on random subsets of the variables.
 
     The bandwidth is :math:`\sigma = 5 \chi^2_1 + 0.1`; the subset has a uniformly random size.

@@ -61,21 +61,26 @@ class GramRows:
     """
 
     def __init__(
-        self, kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32,
+        self,
+        kernels: Sequence[Kernel],
+        inputs: Sequence[np.ndarray],
+        dtype: DTypeLike = np.float32,
         budget: int = 2**30,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.kernels, self.dtype, self.n_inputs = kernels, np.dtype(dtype), len(inputs[0])
         inputs = _all_in_precision(inputs, dtype)
         together = [k for k, kernel in enumerate(kernels) if kernel.entrywise]
         self._buffers = [
             (own, SupportBuffer.holding([kernels[k] for k in own], inputs[own[0]]))
-            for own in ([k for k in together if inputs[k] is X] for X in _distinct(inputs)) if own
-        ]  # fmt: skip
+            for own in ([k for k in together if inputs[k] is X] for X in _distinct(inputs))
+            if own
+        ]
         # one row at a time: with others beside them, what these kernels compute may be rounded otherwise
         self._alone = [
             (k, kernel, inputs[k], Reference(kernel.as_support(inputs[k])))
-            for k, kernel in enumerate(kernels) if k not in together
-        ]  # fmt: skip
+            for k, kernel in enumerate(kernels)
+            if k not in together
+        ]
         capacity = max(1, budget // (len(kernels) * self.n_inputs * self.dtype.itemsize))
         self._recent = RecentlyUsed(min(capacity, self.n_inputs))
         # memory is taken by those that are written

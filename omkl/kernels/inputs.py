@@ -1,7 +1,4 @@
-"""What kernels see of data: which columns, in which precision, and what two sets of vectors share.
-
-Columns are selected by position, as a range, or by name; batch and online select alike.
-"""
+"""Inputs of kernels: selection of columns, precision, and products and distances of two sets of vectors."""
 
 import fnmatch
 import math
@@ -32,8 +29,8 @@ FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
 BLOCK_BYTES = 2**21
 #: Numbers between these have squares, and sums of many squares, in single precision.
 SQUARES = 1e-12, 1e15
-#: Numbers between these have squares, and sums of many squares, in double precision.
-DOUBLE_SQUARES = 1e-150, 1e150
+#: Largest number that a kernel takes.
+LARGEST = 1e100
 #: Distinct rows that a width is learned from, and entries of data that are looked through for them.
 SAMPLE, ENTRIES = 1000, 2**20
 #: Distances up to this part of the largest are zeros that were rounded.
@@ -42,7 +39,7 @@ RANGE = re.compile(r"\s*(-?\d{1,18})?\s*:\s*(-?\d{1,18})?\s*(:\s*(-?\d{1,18})?\s
 
 
 def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
-    """``on=`` in its one form: ``"0:3"`` as a slice, lists and arrays as tuples.
+    """Return ``on=`` in its normal form: ``"0:3"`` as a slice, lists and arrays as tuples.
 
     >>> parse_on("0:3"), parse_on(["age", 2])
     (slice(0, 3, None), ('age', 2))
@@ -67,7 +64,7 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
 
 
 def format_on(on: On | list) -> str:
-    """``on=`` as it stands in a kernel's string.
+    """Return ``on=`` as written in a kernel's string.
 
     >>> format_on(slice(0, 3)), format_on(("age", 2)), format_on("hours per week, total")
     ('0:3', '[age,2]', "'hours per week, total'")
@@ -82,10 +79,22 @@ def format_on(on: On | list) -> str:
 
 
 def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: Any = "") -> Positions:
-    """Columns of an input by position: None for all, a slice where they follow one another, else a tuple.
+    """Return columns by position: None for all, a slice where they follow one another, else a tuple.
 
-    ``on`` is as :func:`parse_on` returns it; the input has ``n_columns``, which are called ``names``. An InputError
-    says that there is no such column, or none at all; ``kernel`` (or its name) is whose they are, for its message.
+    Parameters
+    ----------
+    on : int, str, slice, tuple or None
+        As :func:`parse_on` returns it.
+    n_columns : int
+    names : sequence of str, optional
+        Names of the columns.
+    kernel : Kernel or str
+        For messages.
+
+    Raises
+    ------
+    InputError
+        If there is no such column, or none at all.
     """
     if on is None:
         return None
@@ -140,7 +149,7 @@ def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarr
 
 
 def with_index(X: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
-    """Vectors of a precomputed kernel: values against all training inputs, each row's own index before them.
+    """Return vectors of a precomputed kernel: each row's own index, then its values against all training inputs.
 
     Parameters
     ----------
@@ -159,7 +168,7 @@ def with_index(X: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
 
 
 def count_columns(columns: Positions, n_columns: int) -> int:
-    """How many columns are selected of so many."""
+    """Return the number of selected columns."""
     if columns is None:
         return n_columns
     return len(range(n_columns)[columns]) if isinstance(columns, slice) else len(columns)
@@ -181,7 +190,13 @@ class Pair:
         self._on_columns: dict[Any, Pair] = {}
 
     def on_columns(self, columns: Positions) -> "Pair":
-        """The same vectors on some of their columns; once for all kernels on these."""
+        """The same vectors on some of their columns; once for all kernels on these.
+
+        Parameters
+        ----------
+        columns : slice, tuple of int or None
+            Positions of the columns; None stands for all.
+        """
         if columns is None:
             return self
         key = repr(columns)
@@ -282,22 +297,15 @@ def as_floats(X: Vectors) -> Vectors:
 
 
 def check_magnitudes(X: Vectors, kernel: Any) -> None:
-    """Raise an InputError where numbers are so large, or all so small, that their squares are no floats.
-
-    ``kernel``, or its name, is whose they are, for the message.
-    """
+    """Raise an InputError unless numbers are finite and at most 1e100; ``kernel``, or its name, is for the message."""
     numbers = X.data if sparse.issparse(X) else X
     largest = max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))
-    if not (largest == 0.0 or DOUBLE_SQUARES[0] < largest < DOUBLE_SQUARES[1]):
-        unit = "finite" if not np.isfinite(largest) else "between 1e-150 and 1e150"
-        raise InputError(
-            f"The kernel {_name(kernel)!r} is on numbers up to {largest:.3g}: give it numbers that are {unit}, as "
-            "StandardScaler does."
-        )
+    if not largest <= LARGEST:
+        raise InputError(f"The kernel {_name(kernel)!r} needs finite numbers up to {LARGEST:g}, got {largest:.3g}.")
 
 
 def finite_squares(squares: np.ndarray) -> np.ndarray:
-    """Squared lengths of vectors, or values ``k(x, x)``; an InputError says that they overflowed."""
+    """Return squared lengths of vectors, or values ``k(x, x)``; raise an InputError where they are not finite."""
     if not math.isfinite(squares.sum()):
         raise InputError(
             "An input is too large for its kernels, or not finite: k(x, x) overflows. Scale the columns, as "
@@ -325,28 +333,24 @@ def median_distance(X: Vectors, distances: str, quantile: float = 0.5) -> float:
     """Median, or another quantile, of a distance between distinct rows of X (n, d), never 0.
 
     The rows are a sample that does not depend on a random state nor, where X is small, on the order or the number of
-    copies of its rows. Multiplying X by a number multiplies the result by it (by its square, for squared distances),
-    from 1e-150 to 1e150. Where all rows are the same it is 1. ``distances`` is the attribute of :class:`Pair` that has
-    them.
+    copies of its rows. Where all rows are the same it is 1.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+    distances : str
+        An attribute of :class:`Pair`.
+    quantile : float in [0, 1]
     """
     if sparse.issparse(X):
         X = X.toarray() if X.shape[0] * X.shape[1] <= ENTRIES else X[_evenly(X.shape[0])]
     rows = X if sparse.issparse(X) else _distinct_rows(X)
-    # the origin does not matter to distances, except where they are relative to it; zeros must stay zeros
+    # distances do not depend on the origin, except where they are relative to it; zeros must stay zeros
     relative = sparse.issparse(rows) or distances == "chi_squared_distances"
     centered = rows if relative or not len(rows) else rows - rows[len(rows) // 2]
-    largest = abs(centered).max() if centered.shape[0] else 0.0
-    if not largest > 0.0:
-        return 1.0
-    # by a power of two, which changes no digit: squares of what is left neither overflow nor vanish
-    unit = 2.0 ** float(np.round(np.log2(largest)))
-    scaled = centered / unit
-    found = getattr(Pair(scaled, scaled), distances)[np.triu_indices(scaled.shape[0], 1)]
+    found = getattr(Pair(centered, centered), distances)[np.triu_indices(centered.shape[0], 1)]
     found = found[found > EQUAL * found.max(initial=0.0)]
-    if not len(found):
-        return 1.0
-    width = float(np.quantile(found, quantile)) * unit
-    return width * unit if distances == "squared_distances" else width
+    return float(np.quantile(found, quantile)) if len(found) else 1.0
 
 
 def _distinct_rows(X: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Gram matrices as packed lower triangles: computed once, or anew in every pass where they do not fit into memory.
+"""Storage of kernels as packed lower triangles, computed once, or in every pass.
 
 All Gaussian kernels share the squared differences of each column: the exponents of many kernels on many subsets of
 columns are one matrix product, from (kernels, columns) and (columns, pairs of samples).
@@ -7,15 +7,15 @@ columns are one matrix product, from (kernels, columns) and (columns, pairs of s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from omkl._cache import RecentlyUsed
+from omkl._threads import in_threads
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import (
     diagonals,
@@ -31,7 +31,7 @@ from omkl.kernels._jit_stack import (
 from omkl.kernels.checks import checked_gram, require_memory
 from omkl.kernels.functions import Gaussian, KernelSpec, as_kernel
 from omkl.kernels.inputs import Pair, Vectors, take_columns
-from omkl.kernels.stack import OneByOne, RestrictedView, WeightedSum, Which, _Parted
+from omkl.kernels.stack import KernelStack, PartedStack, Which
 
 #: Entries of kernels that are worth a thread.
 ENTRIES = 2**22
@@ -47,7 +47,7 @@ SMALLEST_EXPONENT = -80.0
 STEEPEST = 1e30
 
 
-class PackedStack(OneByOne):
+class PackedStack(KernelStack):
     """Gram matrices as packed lower triangles, row by row, in one array; sums in float64 whatever the storage.
 
     Parameters
@@ -129,7 +129,6 @@ class PackedStack(OneByOne):
         return cls(packed_kernels(kernels, X, dtype), n_jobs)
 
     def restricted(self, samples: np.ndarray) -> PackedStack:
-        """The same kernels on some of the samples, given by increasing indices."""
         i, j = np.tril_indices(len(samples))
         # by take, as an index in brackets would leave the entries of a kernel apart in memory
         return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1), self.n_jobs)
@@ -148,9 +147,6 @@ class PackedStack(OneByOne):
     def nbytes(self) -> int:
         """Bytes of the kernels."""
         return self.rows.nbytes
-
-    def _indices(self, which):
-        return np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
 
     def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         which = self._indices(which)
@@ -195,18 +191,12 @@ class PackedStack(OneByOne):
         return result
 
     def _in_threads(self, size, entries, work):
-        """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own; ``entries`` go with each."""
-        n_threads = min(self.n_jobs, size, size * entries // ENTRIES)
-        if n_threads <= 1:
-            if size:
-                work(slice(0, size))
-            return
-        parts = [slice(low, high) for low, high in pairwise(np.linspace(0, size, n_threads + 1).astype(int))]
-        with ThreadPoolExecutor(len(parts)) as pool:
-            # to the end of the list, as an error in a thread is raised only where its result is asked for
-            list(pool.map(work, parts))
+        """Call ``work`` with equal slices of ``range(size)``, each in a thread; each item has so many ``entries``."""
+        n_threads = max(1, min(self.n_jobs, size, size * entries // ENTRIES))
+        bounds = np.linspace(0, size, n_threads + 1).astype(int)
+        in_threads(work, [slice(low, high) for low, high in pairwise(bounds)], n_threads)
 
-    def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         if samples is not None:
             return self._rows_of(np.asarray(weights, dtype=np.float64), self._indices(which), np.asarray(samples))
         matrix = np.empty((self.n_samples, self.n_samples))
@@ -229,17 +219,14 @@ class PackedStack(OneByOne):
             row[:] = weights @ self.rows[which[:, None], indices]
         return result
 
-    def summed(self, weights: Any, which: Which = None) -> Any:
-        return WeightedSum(PackedStack(self._packed_sum(weights, which)[None]), np.ones(1))
+    def summed(self, weights: ArrayLike, which: Which = None) -> PackedStack:
+        return PackedStack(self._packed_sum(weights, which)[None])
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         which = self._indices(which)
         result = np.empty((len(which), self.n_samples))
         diagonals(self.rows, which, result)
         return result
-
-    def traces(self, which: Which = None) -> np.ndarray:
-        return self.diagonals(which).sum(axis=1)
 
 
 def _packed_times_block(packed, vectors, buffer, out):
@@ -253,7 +240,7 @@ def _packed_times_block(packed, vectors, buffer, out):
         out[:, :low] += vectors[:, low:high] @ tile[:, :low]
 
 
-class LazyStack(_Parted):
+class LazyStack(PartedStack):
     """Kernels on data, computed in blocks whenever they are asked for; the latest ones are kept.
 
     A solver that works on few kernels at a time, as by working sets, finds those kept, and computes the others only in
@@ -268,8 +255,6 @@ class LazyStack(_Parted):
         Bytes that kept kernels may take; one block of a pass takes as much at most, or one packed kernel if that is
         more.
     """
-
-    sums_entries = concurrent = False
 
     def __init__(
         self, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, budget: int = BUDGET
@@ -286,8 +271,8 @@ class LazyStack(_Parted):
         """Bytes of the kept kernels."""
         return sum(row.nbytes for row in self._kept if row is not None)
 
-    def _parts(self, which):
-        which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+    def _stacks_of(self, which):
+        which = self._indices(which)
         # a pass over more than can be kept would only push out what is worth keeping
         keep = len(which) <= self._recent.capacity
         for low in range(0, len(which), self._recent.capacity):
@@ -311,12 +296,6 @@ class LazyStack(_Parted):
     def _keep(self, which, indices):
         for row, index in zip(self._computed(which), indices):
             self._kept[index] = row.copy()
-
-    def summed(self, weights: Any, which: Which = None) -> WeightedSum:
-        return WeightedSum(self, weights, which)
-
-    def restricted(self, samples: np.ndarray) -> RestrictedView:
-        return RestrictedView(self, samples)
 
 
 def packed_kernels(
@@ -351,7 +330,7 @@ def packed_kernels(
 
 
 def _is_exponential(kernel: object) -> bool:
-    """Whether a kernel is a multiple of ``exp(widths . squared differences)`` with widths that no data tell."""
+    """Return True for multiples of ``exp(widths . squared differences)`` whose widths are given."""
     return type(kernel) is Gaussian and kernel.normalize != "diagonal" and kernel.width_ is not None
 
 
@@ -373,7 +352,7 @@ def _exponential(kernels, block, X, dtype):
 
 
 def _units(X):
-    """A power of two for each column of X: its largest distance from the first row, rounded; 1 where that is 0."""
+    """Return for each column its largest distance from the first row, rounded to a power of two; 1 for 0."""
     largest = np.abs(X - X[:1]).max(axis=0, initial=0.0)
     return 2.0 ** np.round(np.log2(largest, out=np.zeros_like(largest), where=largest > 0.0))
 

@@ -76,7 +76,7 @@ class Precomputed(Kernel):
         )
 
     def _indices(self, X):
-        """Which training input each row is."""
+        """Return the index of the training input of each row."""
         index = X[:, 0].astype(np.int64)
         if not np.array_equal(index, X[:, 0]) or index.min(initial=0) < 0:
             raise InputError("A precomputed kernel knows its values against training inputs only, not among new ones.")

@@ -13,7 +13,7 @@ from scipy.special import expit, xlogy
 from omkl._components import Component
 from omkl.exceptions import InputError
 
-#: What needs more of a loss than its value and gradient, and what does not.
+#: Reason in errors for methods beyond value and gradient.
 BATCH = "batch solvers need it, online estimators do not"
 
 
@@ -39,46 +39,114 @@ class PointwiseLoss(Component):
 
     @property
     def has_bounded_slope(self) -> bool:
-        """Whether the derivative in z is bounded: where the conjugate is finite on a bounded domain only."""
+        """True if the derivative in z is bounded, so that the domain of the conjugate is."""
         return all(np.isfinite(end).all() for end in self.domain(np.ones(1)))
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """The loss of each sample."""
+        """The loss of each sample.
+
+        Parameters
+        ----------
+        y : array of shape (N,)
+            Targets.
+        z : array of shape (N,)
+            Predictions.
+        """
         raise self.undefined("value")
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """Derivative in z, a subgradient at a kink."""
+        """Derivative in z, a subgradient at a kink.
+
+        Parameters
+        ----------
+        y : array of shape (N,)
+            Targets.
+        z : array of shape (N,)
+            Predictions.
+        """
         raise self.undefined("gradient")
 
     def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r""":math:`l^*(y, -\rho) = \sup_z\, -\rho z - l(y, z)`; ``inf`` outside the domain."""
+        r""":math:`l^*(y, -\rho) = \sup_z\, -\rho z - l(y, z)`; ``inf`` outside the domain.
+
+        Parameters
+        ----------
+        y : array of shape (N,)
+            Targets.
+        rho : array of shape (N,)
+            Dual variables.
+        """
         raise self.undefined("conjugate", BATCH)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, inside the domain; :math:`-z` at the optimum."""
+        r"""Derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, inside the domain; :math:`-z` at the optimum.
+
+        Parameters
+        ----------
+        y : array of shape (N,)
+            Targets.
+        rho : array of shape (N,)
+            Dual variables.
+        """
         raise self.undefined("conjugate_gradient", BATCH)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear."""
+        r"""Second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear.
+
+        Parameters
+        ----------
+        y : array of shape (N,)
+            Targets.
+        rho : array of shape (N,)
+            Dual variables.
+        """
         raise self.undefined("conjugate_curvature", BATCH)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r"""Lowest and highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between."""
+        r"""Lowest and highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between.
+
+        Parameters
+        ----------
+        y : array of shape (N,)
+            Targets.
+        """
         raise self.undefined("domain", BATCH)
 
     def mean(self, z: np.ndarray) -> np.ndarray:
-        """The target that is expected at a prediction z: z itself, but for losses with a link."""
+        """The target that is expected at a prediction z: z itself, but for losses with a link.
+
+        Parameters
+        ----------
+        z : array of shape (N,)
+            Predictions.
+        """
         return z
 
     def check_targets(self, y: np.ndarray) -> None:
-        """Raise an ``InputError`` unless the loss is defined for these targets."""
+        """Raise an ``InputError`` unless the loss is defined for these targets.
+
+        Parameters
+        ----------
+        y : array of shape (N,)
+            Targets.
+        """
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
-        """The constant that added to z minimises the weighted loss, where a formula gives it; else None."""
+        """The constant that added to z minimises the weighted loss, where a formula gives it; else None.
+
+        Parameters
+        ----------
+        y : array of shape (N,)
+            Targets.
+        z : array of shape (N,)
+            Predictions.
+        weights : array of shape (N,)
+            Sample weights.
+        """
         return None
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: float) -> tuple[float, Any]:
-        """What :class:`~omkl.losses.StructuredLoss` gives, for a structure whose output is a number.
+        """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for an output that is a number.
 
         Parameters
         ----------
@@ -381,7 +449,7 @@ def _half_squares(errors: np.ndarray) -> np.ndarray:
 
 
 def _lowest_point(kinks: np.ndarray, rises: np.ndarray, slope: float) -> float:
-    """Where a convex function of straight pieces is lowest: in the middle of the lowest piece, if one is level.
+    """Return the minimizer of a convex piecewise linear function, the middle of its lowest piece.
 
     Parameters
     ----------

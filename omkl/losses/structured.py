@@ -9,11 +9,16 @@ from omkl.exceptions import InputError
 
 
 def completed(structure: Any, potentials: Any, gold: Any) -> Any:
-    """A gold output whose unknown parts are the best that agree with the known ones, in the model as it is.
+    """Complete the unknown parts of a gold output by the best ones that agree with the known ones.
 
-    Learning from partial annotation takes it as gold, as the structured perceptron with hidden variables does (Sun,
-    Matsuzaki, Okanohara, Tsujii 2009). A structure whose gold outputs may be partial says so by ``is_partial(gold)``,
-    and forbids what disagrees by ``agreeing(potentials, gold)``.
+    This is learning with hidden variables, as of the latent structured perceptron (Sun, Matsuzaki, Okanohara, Tsujii
+    2009). A structure of partial outputs defines ``is_partial(gold)`` and ``agreeing(potentials, gold)``.
+
+    Parameters
+    ----------
+    structure : Structure
+    potentials : Potentials
+    gold : Output
     """
     if not is_partial(structure, gold):
         return gold
@@ -21,7 +26,13 @@ def completed(structure: Any, potentials: Any, gold: Any) -> Any:
 
 
 def is_partial(structure: Any, gold: Any) -> bool:
-    """Whether parts of a gold output are not known."""
+    """Return True if parts of a gold output are not known.
+
+    Parameters
+    ----------
+    structure : Structure
+    gold : Output
+    """
     return hasattr(structure, "is_partial") and structure.is_partial(gold)
 
 

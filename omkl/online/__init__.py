@@ -3,25 +3,22 @@
 from omkl._threads import in_threads
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
 from omkl.online.callbacks import (
+    CSVLog,
+    EarlyStopping,
     Every,
     ProgressBar,
     ProgressiveValidation,
-    TrainingProgress,
-    thinned,
-    to_frame,
-    values_of,
+    check_callbacks,
+    hooks,
 )
 from omkl.online.checkpointing import Checkpointer, Checkpoints
-from omkl.online.condensing import condensed_state
-from omkl.online.contributions import Contributions, Piece, contributions
-from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
-from omkl.online.early_stopping import EarlyStopping
-from omkl.online.group_report import group_report
-from omkl.online.hedge_trainer import IntervalHedge, KernelHedge
-from omkl.online.hedging import Hedge, HedgePredictor, HedgeWeights
-from omkl.online.logs import CSVLog
-from omkl.online.model import OnlineModel, OnlineSettings
-from omkl.online.rounds import METHODS, Example, Step, below
+from omkl.online.group_contributions import Contributions, Piece, contributions, group_report
+from omkl.online.group_selection import left_out_groups
+from omkl.online.methods import METHODS
+from omkl.online.model import OnlineModel, OnlineSettings, condensed_state
+from omkl.online.progress import TrainingProgress, thinned, to_frame, values_of
+from omkl.online.regret import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
+from omkl.online.rounds import Example, Step, below
 from omkl.online.schedules import (
     Constant,
     DistanceOverGradients,
@@ -31,9 +28,8 @@ from omkl.online.schedules import (
     MeanPolyak,
     Schedule,
 )
-from omkl.online.selection import left_out_groups
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, TrainingLoop, check_callbacks, hooks, serial_pass
+from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
 __all__ = [
     "METHODS",
@@ -49,13 +45,8 @@ __all__ = [
     "EarlyStopping",
     "Every",
     "Example",
-    "Hedge",
-    "HedgePredictor",
-    "HedgeWeights",
-    "IntervalHedge",
     "InverseSqrt",
     "InverseTime",
-    "KernelHedge",
     "LinearDecay",
     "MeanPolyak",
     "OnlineModel",

@@ -29,7 +29,7 @@ class Average(Component):
 
     @property
     def discount(self) -> float:
-        """What the weights have grown by in a period."""
+        """Growth of the weights in a period."""
         return 1.0
 
     def weight(self, t: int) -> float:
@@ -130,21 +130,17 @@ class Predictor:
     def group_nbytes(self) -> np.ndarray:
         """Bytes of each group, (p,); a bank that does not tell them apart shares its own evenly."""
         shares = [
-            bank.group_nbytes() if hasattr(bank, "group_nbytes")
+            bank.group_nbytes()
+            if hasattr(bank, "group_nbytes")
             else np.full(len(bank.names), getattr(bank, "nbytes", 0) / max(len(bank.names), 1))
             for bank in self.banks
-        ]  # fmt: skip
+        ]
         return np.concatenate([np.zeros(0), *shares])
 
     @property
     def nbytes(self) -> int:
         """Bytes of all parameters."""
         return sum(bank.nbytes for bank in self.banks)
-
-    @property
-    def parts(self) -> "list[tuple[float, Predictor]]":
-        """``(weight, predictor)`` of the models that this one is a combination of: itself."""
-        return [(1.0, self)]
 
     def potentials(self, x: Any) -> Potentials:
         """Potentials of one input, or of a block of tokens."""

@@ -1,199 +1,75 @@
-"""How far training has come, its flat records, and what listens to it: meters, a progress bar."""
+"""Callbacks of the training loop: records, progressive validation, early stopping, a log and a progress bar."""
 
+import csv
+import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from omkl._components import check_number
+from omkl._files import PathLike, check_output, replacing
 from omkl._progress import progress_bar
-from omkl.exceptions import MissingDependencyError
-from omkl.losses import is_partial
+from omkl.exceptions import InputError
+from omkl.online.progress import flat_record, thinned
 
-#: Records of ``partial_fit`` and of streams that are kept; where there are twice as many, neighbours are merged.
-RECORDS = 1000
-#: Rounds between two looks of the progress bar at the clock.
+#: Rounds between two updates of the progress bar.
 STRIDE = 100
-_MEANS = ("loss", "error")
 
 
-@dataclass
-class TrainingProgress:
-    """How far a loop has come: what is neither in the trainer's state nor in the source's.
-
-    Attributes
-    ----------
-    epoch : int
-        The epoch that is running, from 1.
-    block : int
-        Blocks of it that are learned.
-    block_examples, block_loss, block_weight : int, float, float
-        Examples of the block at hand that are learned, the sum of their weighted losses, each before its update, and
-        that of their weights.
-    examples, loss, weight : int, float, float
-        The same for the epoch.
-    seconds : float
-        What the epoch had taken before :meth:`start_clock`.
-    history : list of dict
-        Records of the epochs before.
-    finished : bool
-        Whether a callback has ended training.
-    """
-
-    epoch: int = 1
-    block: int = 0
-    block_examples: int = 0
-    block_loss: float = 0.0
-    block_weight: float = 0.0
-    examples: int = 0
-    loss: float = 0.0
-    weight: float = 0.0
-    seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    finished: bool = False
-
-    def __post_init__(self) -> None:
-        self.start_clock()
-
-    def start_clock(self) -> None:
-        """The epoch goes on now."""
-        self._began = time.perf_counter() - self.seconds
-
-    def elapsed(self) -> float:
-        """Seconds that the epoch has taken so far."""
-        return time.perf_counter() - self._began
-
-    def add(self, n_examples: int, loss: float, weight: float) -> None:
-        """Count learned examples, the sum of their weighted losses, and that of their weights."""
-        self.block_examples += n_examples
-        self.block_loss += loss
-        self.block_weight += weight
-        self.examples += n_examples
-        self.loss += loss
-        self.weight += weight
-
-    def next_block(self) -> None:
-        """The block is over."""
-        self.block, self.block_examples, self.block_loss, self.block_weight = self.block + 1, 0, 0.0, 0.0
-
-    def next_epoch(self) -> None:
-        """The epoch is over."""
-        self.epoch, self.block, self.examples, self.loss, self.seconds = self.epoch + 1, 0, 0, 0.0, 0.0
-        self.weight = 0.0
-        self.start_clock()
-
-    def state(self) -> dict[str, Any]:
-        """JSON values for a checkpoint."""
-        return {**asdict(self), "seconds": self.elapsed()}
-
-    def load_state(self, values: dict[str, Any]) -> None:
-        """The inverse of :meth:`state`."""
-        vars(self).update(values)
-        self.start_clock()
-
-
-def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds: float) -> dict[str, Any]:
-    """What a record tells of a trainer and of the rounds just made.
+def check_callbacks(callbacks: Any) -> list[Any]:
+    """Return callbacks as a list, empty for None.
 
     Parameters
     ----------
-    trainer : OnlineTrainer
-    epoch : int
-        From 1.
-    examples : int
-        Examples that the record covers.
-    loss : float
-        Mean of their losses, each before its update.
-    seconds : float
-        What they took.
+    callbacks : list, tuple or None
 
     Returns
     -------
-    dict
-        Also ``round``, ``penalty`` (R of the model now), ``objective`` (the loss plus lambda times that), ``rate``,
-        and ``norm:NAME`` and ``weight:NAME`` of each group: those of the last iterate, not of the averaged model.
-    """
-    penalty = trainer.penalty()
-    return {
-        "epoch": epoch,
-        "round": trainer.round,
-        "examples": examples,
-        "loss": loss,
-        "penalty": penalty,
-        "objective": loss + trainer.current_lambda * penalty,
-        "rate": trainer.schedule(trainer.round - trainer.began),
-        **{f"norm:{name}": norm for name, norm in zip(trainer.group_state.names, trainer.group_state.norms.tolist())},
-        **{f"weight:{name}": weight for name, weight in trainer.iterate_weights().items()},
-        "seconds": seconds,
-    }
-
-
-def values_of(record: dict[str, Any], kind: str) -> dict[str, float]:
-    """The ``kind:NAME`` entries of a record by NAME.
-
-    >>> values_of({"epoch": 1, "norm:a": 0.5, "norm:b:on=x": 0.0}, "norm")
-    {'a': 0.5, 'b:on=x': 0.0}
-    """
-    return {key.removeprefix(f"{kind}:"): value for key, value in record.items() if key.startswith(f"{kind}:")}
-
-
-def thinned(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same records where there are few, else half as many, each of two neighbours."""
-    if len(records) < 2 * RECORDS:
-        return records
-    return [_merged(*pair) for pair in zip(records[::2], records[1::2])] + records[len(records) // 2 * 2 :]
-
-
-def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """One record of two neighbours: means over the examples of both, and how things stood after the second."""
-    n = first["examples"] + second["examples"]
-    means = {
-        name: (first["examples"] * first[name] + second["examples"] * second[name]) / n
-        for name in _MEANS
-        if name in first and name in second
-    }
-    return {**second, **means, "examples": n, "seconds": first.get("seconds", 0.0) + second.get("seconds", 0.0)}
-
-
-def to_frame(history: Sequence[dict[str, Any]]) -> Any:
-    """A history as a pandas data frame with a row for every record, and a column for every entry.
-
-    Parameters
-    ----------
-    history : sequence of dict
-        ``history_`` of an estimator.
-
-    Returns
-    -------
-    pandas.DataFrame
+    list
 
     Raises
     ------
-    omkl.exceptions.MissingDependencyError
-        If pandas is not installed.
+    omkl.exceptions.InputError
+        If it is no list, or a callback is neither callable nor has an ``on_*`` method.
     """
-    try:
-        import pandas
-    except ImportError:
-        raise MissingDependencyError("to_frame needs pandas: pip install pandas.") from None
-    return pandas.DataFrame(list(history))
+    if not isinstance(callbacks, (list, tuple, NoneType)):
+        raise InputError(f"`callbacks` must be a list of callbacks, got {callbacks!r}.")
+    for callback in callbacks or ():
+        if not callable(callback) and not any(name.startswith("on_") for name in dir(callback)):
+            raise InputError(f"The callback {callback!r} has no `on_*` method and is not callable.")
+    return list(callbacks or ())
+
+
+def hooks(callbacks: Sequence[Any], name: str) -> list[Callable]:
+    """Collect the methods of a name that callbacks have.
+
+    Parameters
+    ----------
+    callbacks : sequence
+    name : str
+        Such as ``"on_epoch"``.
+
+    Returns
+    -------
+    list of callable
+    """
+    return [getattr(callback, name) for callback in callbacks if hasattr(callback, name)]
 
 
 class Every:
-    """Callback: tells others of training after every so many examples, as ``on_epoch`` does after every epoch.
+    """Callback that calls others after every ``n_examples`` examples, as ``on_epoch`` is called after every epoch.
 
-    For streams without epochs, and for long ones. What is left over when a call of ``partial_fit`` ends waits for the
-    next call.
+    For streams. Examples left over when ``partial_fit`` returns count for its next call.
 
     Parameters
     ----------
     n_examples : int > 0
         Examples in a record.
     *callbacks : callables, or objects with ``on_epoch``
-        Called as ``callback(trainer, record)``; a true return value ends training. The record is as the training loop
-        makes them of epochs: ``round``, ``examples``, ``loss``, ``objective``, ``norm:NAME``, ``weight:NAME`` ...
+        Called as ``callback(trainer, record)`` with a record as of an epoch; a true return value ends training.
 
     Examples
     --------
@@ -216,7 +92,7 @@ class Every:
         self._began = time.perf_counter()
 
     def on_start(self, trainer: Any, source: Any) -> None:
-        """Pass it on."""
+        """Call the same method of the callbacks."""
         for callback in self.callbacks:
             if hasattr(callback, "on_start"):
                 callback.on_start(trainer, source)
@@ -226,7 +102,7 @@ class Every:
         return self._take_in(trainer, step)
 
     def on_block(self, trainer: Any, block: Any) -> bool:
-        """Take in examples that were learned elsewhere: only the sum of their losses is known."""
+        """Count the examples of a block that shards have learned."""
         return block.in_shards and self._take_in(trainer, block)
 
     def on_epoch(self, trainer: Any, record: dict[str, Any]) -> None:
@@ -234,7 +110,7 @@ class Every:
         self._epoch = record["epoch"] + 1
 
     def on_end(self, trainer: Any) -> None:
-        """Pass it on."""
+        """Call the same method of the callbacks."""
         for callback in self.callbacks:
             if hasattr(callback, "on_end"):
                 callback.on_end(trainer)
@@ -246,7 +122,18 @@ class Every:
         return self._examples >= self.every and self.close(trainer, self._epoch)
 
     def close(self, trainer: Any, epoch: int) -> bool:
-        """Make a record of the examples since the last one, if there are any; returns whether to end."""
+        """Make a record of the examples since the last one.
+
+        Parameters
+        ----------
+        trainer : OnlineTrainer
+        epoch : int
+
+        Returns
+        -------
+        bool
+            Whether training ends.
+        """
         if self._examples == 0:
             return False
         now = time.perf_counter()
@@ -260,7 +147,7 @@ class Every:
         return any([getattr(callback, "on_epoch", callback)(trainer, record) for callback in self.callbacks])
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What a checkpoint needs: JSON values, and no arrays; also of those that are told."""
+        """JSON values for a checkpoint, those of the callbacks included; no arrays."""
         own = {name: value for name, value in vars(self).items() if name not in ("_began", "callbacks")}
         told = [callback.state()[0] if hasattr(callback, "state") else None for callback in self.callbacks]
         return {**own, "told": told}, {}
@@ -276,23 +163,21 @@ class Every:
 
 
 class ProgressiveValidation(Every):
-    """Callback: the error of each example before the round that learns from it, and the kernel weights over time.
+    """Callback that measures the error on each example before learning from it, and the kernel weights over time.
 
-    No example is held out, and none is tested after it was learned: the mean of these errors is an honest estimate of
-    the error along the stream (Blum, Kalai, Langford 1999). It is that of the current model, not of the averaged one.
-    Costs one more decoding a round.
+    The mean of these errors is an unbiased estimate of the error along the stream (Blum, Kalai, Langford 1999). It is
+    the error of the current model, not of the averaged one. Costs one more decoding per round.
 
     Parameters
     ----------
     every : int
-        Examples in a record. On long streams records are put together, so that there are never more than
-        2,000: memory stays bounded, and every record covers as many examples as any other, but for the last.
+        Examples in a record. Doubled whenever there are 2,000 records, whose neighbours are then merged.
 
     Attributes
     ----------
     records : list of dict
-        As the training loop makes them, with ``error``: the mean cost per label, word or example of what the model
-        would have predicted. Where shards have learned the examples there is none.
+        Records of the training loop, with ``error``: the mean cost of the prediction per label, word or example. There
+        is no error for examples that shards have learned.
 
     Examples
     --------
@@ -316,7 +201,7 @@ class ProgressiveValidation(Every):
         batch = isinstance(step.potentials, list)
         for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
             self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
-            self._size += int(np.count_nonzero(gold >= 0)) if is_partial(trainer.structure, gold) else np.size(gold)
+            self._size += getattr(trainer.structure, "n_known", np.size)(gold)
         return self._take_in(trainer, step)
 
     def _tell(self, trainer: Any, record: dict[str, Any]) -> bool:
@@ -332,15 +217,16 @@ class ProgressiveValidation(Every):
 
 
 class ProgressBar:
-    """Callback: a bar over the examples of all epochs, after a second, where standard error is a terminal; elsewhere a
-    line every half minute.
+    """Callback that shows a progress bar over the examples of all epochs.
+
+    If standard error is not a terminal, it prints a line every half minute.
 
     Parameters
     ----------
     progress : TrainingProgress
-        That of the loop, which tells how far it has come.
+        Progress of the loop.
     total : float, optional
-        Examples of all epochs, where that is known.
+        Examples of all epochs, if known.
     """
 
     def __init__(self, progress: Any, total: float | None = None) -> None:
@@ -349,16 +235,23 @@ class ProgressBar:
         self._bar: Any = None
 
     def on_round(self, trainer: Any, step: Any) -> None:
-        """Move the bar now and then."""
+        """Move the bar every :data:`STRIDE` examples."""
         if self._progress.examples % STRIDE == 0:
             self._move(0)
 
     def on_report(self, n_examples: int, loss: float) -> None:
-        """Shards have learned so many examples of the block at hand, with this sum of losses."""
+        """Show the progress of shards in the current block.
+
+        Parameters
+        ----------
+        n_examples : int
+        loss : float
+            Sum of the losses.
+        """
         self._move(n_examples, loss=f"{loss / max(n_examples, 1):.4g}")
 
     def on_block(self, trainer: Any, block: Any) -> None:
-        """Show the mean loss of the block, and how many groups are not zero."""
+        """Show the mean loss of the block and the number of groups that are not zero."""
         self._move(0, loss=f"{block.loss / max(block.n_examples, 1):.4g}", groups=np.count_nonzero(trainer.norms))
 
     def on_epoch(self, trainer: Any, record: dict[str, Any]) -> None:
@@ -375,6 +268,136 @@ class ProgressBar:
         self._bar.update(done - self._bar.n)
 
     def on_end(self, trainer: Any) -> None:
-        """Take the bar away."""
+        """Close the bar."""
         if self._bar is not None:
             self._bar.close()
+
+
+class EarlyStopping:
+    """Callback that stops training when the score of held-out examples has not improved for some epochs.
+
+    At the end, the trainer returns to the state of the best score.
+
+    Parameters
+    ----------
+    examples : sequence of Example, or callable
+        Held-out examples, or a function that returns them when they are first needed.
+    patience : int > 0
+        Epochs without improvement after which training stops.
+    score : callable
+        ``score(predictor, examples)`` returns a number; larger is better.
+    """
+
+    def __init__(self, examples: Sequence | Callable[[], Sequence], patience: int, score: Callable) -> None:
+        self.examples = examples
+        self.patience = patience
+        self.score = score
+        self.best_score = -np.inf
+        self.best_epoch = 0
+        self._best_state: dict[str, np.ndarray] | None = None
+
+    def on_epoch(self, trainer: Any, record: dict[str, Any]) -> bool:
+        """Add ``validation_score`` to the record; return whether to stop."""
+        if callable(self.examples):
+            self.examples = self.examples()
+        score = record["validation_score"] = self.score(trainer.predictor(), self.examples)
+        if score > self.best_score:
+            self.best_score, self.best_epoch = score, record["epoch"]
+            self._best_state = {name: np.array(array) for name, array in trainer.state().items()}
+        return record["epoch"] - self.best_epoch >= self.patience
+
+    def on_end(self, trainer: Any) -> None:
+        """Load the state of the best score."""
+        if self._best_state is not None:
+            trainer.load_state(self._best_state)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """JSON values and arrays for a checkpoint."""
+        return {"best_score": self.best_score, "best_epoch": self.best_epoch}, self._best_state or {}
+
+    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
+        self.best_score, self.best_epoch = values["best_score"], values["best_epoch"]
+        self._best_state = arrays or None
+
+
+class CSVLog:
+    """Callback that appends every record to a CSV file.
+
+    After every epoch; ``Every(1000, CSVLog(path))`` after every 1000 examples. Columns are named as in ``history_``. A
+    column that appears later is added, and is empty in earlier rows.
+
+    Parameters
+    ----------
+    path : path-like
+        An existing file is replaced at the first record.
+    append : bool
+        Append to an existing file. A run that resumes from a checkpoint continues its own file.
+
+    Raises
+    ------
+    omkl.exceptions.OutputFileError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile, pandas
+    >>> from sklearn.datasets import load_iris
+    >>> from omkl import OnlineMKLClassifier
+    >>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+    ...     _ = OnlineMKLClassifier(epochs=3, callbacks=[CSVLog(file.name)]).fit(*load_iris(return_X_y=True))
+    ...     print(pandas.read_csv(file.name)["epoch"].tolist())
+    [1, 2, 3]
+    """
+
+    def __init__(self, path: PathLike, append: bool = False) -> None:
+        check_output(path)
+        self.path = path
+        self._columns: list[str] | None = None
+        self._rows = 0
+        if append and os.path.exists(path):
+            self._columns, rows = _read(path)
+            self._rows = len(rows)
+
+    def on_epoch(self, trainer: Any, record: dict[str, Any]) -> None:
+        """Write a row."""
+        if self._columns is None:
+            self._columns = list(record)
+            with open(self.path, "w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerow(self._columns)
+        new = [name for name in record if name not in self._columns]
+        if new:
+            self._rewrite([*self._columns, *new])
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self._columns).writerow(record)
+        self._rows += 1
+
+    def _rewrite(self, columns: list[str], n_rows: int | None = None) -> None:
+        """Rewrite the file with these columns and its first ``n_rows`` rows."""
+        if not os.path.isfile(self.path):
+            raise InputError(f"{self.path} is not a regular file, so no column can be added to it.")
+        before, rows = _read(self.path)
+        with replacing(self.path, newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows([*row, *[""] * (len(columns) - len(before))] for row in rows[:n_rows])
+        self._columns = columns
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Columns and number of rows, for a checkpoint."""
+        return {"columns": self._columns, "rows": self._rows}, {}
+
+    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Continue after the rows of the checkpoint; later rows are removed."""
+        self._columns, self._rows = values["columns"], values["rows"]
+        if self._columns is not None and os.path.isfile(self.path):
+            self._rewrite(self._columns, self._rows)
+        else:
+            self._columns, self._rows = None, 0
+
+
+def _read(path: PathLike) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows."""
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    return (rows[0], rows[1:]) if rows else ([], [])

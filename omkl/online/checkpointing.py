@@ -1,7 +1,4 @@
-"""Checkpoints: the last two states of a training run on disk, each whole or not there at all.
-
-Nobody else knows of files: the checkpointer asks trainer, source, callbacks and progress for their states, and writes.
-"""
+"""Checkpoints of a training run: its last two states on disk, written atomically."""
 
 import json
 import os
@@ -79,7 +76,7 @@ class Checkpoints:
         return bool(self._paths())
 
     def due(self, n_examples: int = 1) -> bool:
-        """Whether it is time for another one, so many examples after the last call."""
+        """Check if a checkpoint is due, ``n_examples`` examples after the last call."""
         self._waited += n_examples
         if self._rounds is not None:
             return self._waited >= self._rounds
@@ -241,7 +238,7 @@ class Checkpointer:
         return self._earlier[2]["stages"][stage], below(self._earlier[1], f"{stage}/")
 
     def keep(self, stage: str, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """What checkpoints hold of a stage from now on."""
+        """Set the state of a stage that later checkpoints hold."""
         self._stages[stage] = values, arrays
 
     def write(self) -> None:
@@ -258,7 +255,7 @@ class Checkpointer:
 
 
 class StageCheckpointer:
-    """What one :class:`~omkl.online.TrainingLoop` is given to keep checkpoints.
+    """Checkpoints of one :class:`~omkl.online.TrainingLoop`, a stage of the run.
 
     Parameters
     ----------
@@ -272,7 +269,7 @@ class StageCheckpointer:
         self._name = name
 
     def due(self, n_examples: int = 1) -> bool:
-        """Whether it is time for a checkpoint, so many examples after the last call."""
+        """Check if a checkpoint is due, ``n_examples`` examples after the last call."""
         return self._run.checkpoints.due(n_examples)
 
     def restore(self, loop: Any) -> None:

@@ -1,21 +1,17 @@
-"""The model that every online estimator holds: what encodes its data, and the trainer that learns from them."""
+"""The model of an online estimator: a codec for its data, and a trainer."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
 
-from omkl._components import check_number, family, resolve
+from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
-from omkl.groups import Tokens
+from omkl.groups import Condensable, Tokens, check_ability
 from omkl.online.averaging import Average, Predictor, averaged_potentials
-from omkl.online.condensing import condensed_state
-from omkl.online.hedge_trainer import ExpertTrainer, IntervalHedge, KernelHedge, rates_of
-from omkl.online.hedging import Hedge
-from omkl.online.rounds import as_method
+from omkl.online.methods import as_method
 from omkl.online.schedules import GrowingHorizon, InverseTime, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
@@ -29,7 +25,7 @@ FEW = 32
 
 
 class Codec(Protocol):
-    """What a model needs to know of inputs and outputs: it turns data into examples, and says which groups there are.
+    """Turns data into examples, and defines the groups and outputs of a model.
 
     ``data`` is whatever the estimator has read and checked.
     """
@@ -67,14 +63,14 @@ class Codec(Protocol):
 
 @dataclass
 class OnlineSettings:
-    """How a model is trained, as objects; see :class:`~omkl.SequenceLabeler` for the parameters."""
+    """Settings of training as objects; see :class:`~omkl.SequenceLabeler` for the parameters."""
 
     loss: Any
     regularizer: Regularizer | None
     schedule: Schedule
     average: Average | None
     weighting: str = "norms"
-    method: str | Hedge = "fobos"
+    method: str = "fobos"
     C: float = 1.0
     epochs: int = 1
     radius: float | str | None = None
@@ -84,7 +80,7 @@ class OnlineSettings:
 
     @classmethod
     def of(cls, estimator: Any, losses: type, automatic: Schedule) -> "OnlineSettings":
-        """Those of an estimator's parameters, checked.
+        """Make settings of the parameters of an estimator, whose numbers have been checked.
 
         Parameters
         ----------
@@ -99,14 +95,8 @@ class OnlineSettings:
         omkl.exceptions.InputError
             If a parameter is not as described.
         """
-        check_number("C", estimator.C, above=0)
-        check_number("epochs", estimator.epochs, above=0, integer=True)
-        check_number("batch_size", estimator.batch_size, above=0, below=2**53, integer=True)
-        if not isinstance(estimator.l2, (int, float)) or estimator.l2 != 0:
-            check_number("l2", estimator.l2, above=0, below=LARGEST)
+        if estimator.l2 != 0:
             automatic = InverseTime(1.0 / estimator.l2)
-        if estimator.n_examples is not None:
-            check_number("n_examples", estimator.n_examples, above=0)
         loss = resolve(losses, estimator.loss, "loss")
         if estimator.l2 != 0 and estimator.eta0 == "auto" and not getattr(loss, "has_bounded_slope", True):
             raise InputError(
@@ -116,66 +106,50 @@ class OnlineSettings:
             raise InputError(f"{loss!r} does not look at cost=, the margin of the hinge: leave it out, or choose that.")
         radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
         regularizer = None if regularizer is None else resolve(Regularizer, regularizer, "regularizer")
-        method = _method(estimator.method)
-        if radius is not None and not (isinstance(radius, str) and radius == "auto"):
-            check_number("radius", radius, above=0)
+        method = as_method(estimator.method).name
         return cls(
             loss=loss,
             regularizer=regularizer,
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
-            weighting=_weighting(estimator.weighting, regularizer, method), method=method, C=float(estimator.C),
-            epochs=int(estimator.epochs), radius=radius, l2=float(estimator.l2),
+            weighting=_weighting(estimator.weighting, regularizer),
+            method=method,
+            C=float(estimator.C),
+            epochs=int(estimator.epochs),
+            radius=radius,
+            l2=float(estimator.l2),
             n_examples=None if estimator.n_examples is None else float(estimator.n_examples),
             batch_size=int(estimator.batch_size),
-        )  # fmt: skip
+        )
 
     @property
     def averaging(self) -> bool:
-        """Whether banks must keep averaged parameters."""
+        """True if banks keep averaged parameters."""
         return self.average is not None
 
     @property
     def probabilistic(self) -> bool:
-        """Whether potentials are log-probabilities, so that there are marginals."""
+        """True if potentials are log-probabilities."""
         return getattr(self.loss, "is_likelihood", False)
 
-    def trainer(self, codec: Any, *banks: Sequence, given: tuple = ()) -> OnlineTrainer | ExpertTrainer:
+    def trainer(self, codec: Any, *banks: Sequence, given: tuple = ()) -> OnlineTrainer:
         """An untrained trainer, over these banks or those that the codec makes for what is ``given``."""
-        if isinstance(self.method, Hedge):
-            return self._hedge(codec, self.method, given)
-        return self._trainer(codec, *(banks or codec.banks(self.averaging, *given)))
-
-    def _trainer(self, codec: Any, banks: Sequence, unpenalized: Sequence = (), **other: Any) -> OnlineTrainer:
-        options = {"schedule": self.schedule.fresh(), "method": self.method, **other}
+        regularized, *free = banks or codec.banks(self.averaging, *given)
         return OnlineTrainer(
-            banks, codec.structure, self.loss, self.regularizer, lambda_=GrowingHorizon(self.C),
-            average=self.average, unpenalized=unpenalized, batch_size=self.batch_size, l2=self.l2, order=codec.order,
-            weighting=self.weighting, **options,
-        )  # fmt: skip
-
-    def _hedge(self, codec: Any, method: Hedge, given: tuple) -> ExpertTrainer:
-        """A trainer of a learner for every kernel."""
-        if not hasattr(codec, "learners"):
-            raise InputError(
-                f"{method!r} has a learner for every kernel: it is for models of kernels on tokens or rows."
-            )
-        if self.batch_size > 1 or self.radius == "auto" or self.weighting != "norms":
-            raise InputError(
-                f'{method!r} learns with batch_size=1, weights of its own (weighting="norms"), and a radius that is a '
-                'number, not "auto".'
-            )
-
-        def make(length: int | None, given: tuple) -> dict[str, OnlineTrainer]:
-            learners = codec.learners(self.averaging, *given).items()
-            schedules = {name: rates_of(self.schedule, length) for name, _ in learners}
-            return {
-                name: self._trainer(codec, *own, schedule=schedules[name], method="fobos") for name, own in learners
-            }
-
-        if method.restarts is not None:
-            return IntervalHedge(make, codec.structure, self.loss, method, given)
-        return KernelHedge(make(None, given), codec.structure, self.loss, method)
+            regularized,
+            codec.structure,
+            self.loss,
+            self.regularizer,
+            lambda_=GrowingHorizon(self.C),
+            schedule=self.schedule.fresh(),
+            method=self.method,
+            average=self.average,
+            unpenalized=free[0] if free else (),
+            batch_size=self.batch_size,
+            l2=self.l2,
+            order=codec.order,
+            weighting=self.weighting,
+        )
 
 
 class OnlineModel:
@@ -190,8 +164,8 @@ class OnlineModel:
     ----------
     trainer : OnlineTrainer or None
         None until there are data.
-    given : list
-        The parameters of the estimator that the model was made of; empty until an estimator has it.
+    parameters : dict
+        Parameters of the estimator that the model was made of.
     predicts_only : bool
         Whether it was loaded from a file without what training goes on from.
     """
@@ -201,17 +175,9 @@ class OnlineModel:
     def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
         self.codec: Any = codec  # a face knows more of its own
         self.settings = settings
-        self.given: list[Any] = []
+        self.parameters: dict[str, Any] = {}
         self.trainer: Any = None
-        #: Held by who learns more, and by who averages what is learned.
-        self.lock = RLock()
         self._scored_at = -1
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, lock=RLock())
 
     def start(self, *banks: list, given: tuple = ()) -> Any:
         """Make the trainer, over these banks or those that the codec makes for the examples ``given``."""
@@ -269,8 +235,7 @@ class OnlineModel:
 
     def predictor(self) -> Predictor:
         """The averaged model as it is now, frozen."""
-        with self.lock:
-            return self.trainer.predictor()
+        return self.trainer.predictor()
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
         """Blocks of tokens with their potentials in the averaged model, in order.
@@ -293,9 +258,8 @@ class OnlineModel:
         trainer = self.trainer
         if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
             return None
-        with self.lock:
-            self._scored_at = trainer.round
-            return averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
+        self._scored_at = trainer.round
+        return averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
 
     def kernel_weights(self) -> dict[str, float]:
         """Weight of each regularized group by name, in [0, 1], summing to one."""
@@ -336,6 +300,31 @@ class OnlineModel:
         return self
 
 
+def condensed_state(trainer: Any) -> dict[str, np.ndarray]:
+    """The state, for :meth:`~omkl.online.OnlineTrainer.load_state`, of a trainer that only predicts, with the averaged
+    model of this one as its own; it keeps no average.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If a bank cannot leave out what only training needs.
+    """
+    purpose, remedy = "A file that only predicts has averaged weights alone", "save it with training=True"
+    check_ability(trainer.banks, Condensable, purpose, remedy)
+    norms, before = trainer.predictor().norms, trainer.group_state.state()
+    groups = {
+        "scales": np.where(before["left_out"], 0.0, 1.0),
+        "square_norms": norms**2,
+        "averages": np.zeros_like(norms),
+        "empty": norms == 0.0,
+    }
+    arrays = {f"groups/{name}": array for name, array in {**before, **groups}.items()}
+    for index, bank in enumerate(trainer.banks):
+        arrays.update({f"bank{index}/{name}": array for name, array in bank.condensed().items()})
+    # the weights of groups may be the method's own
+    return arrays | {f"method/{name}": array for name, array in trainer.method.state().items()}
+
+
 def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
     """The learning rates that these parameters ask for."""
     if isinstance(schedule, Schedule):
@@ -352,20 +341,11 @@ def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
     return type(resolve(Schedule, schedule or "sqrt", "schedule"))(float(eta0))
 
 
-def _weighting(weighting: Any, regularizer: Regularizer | None, method: Any) -> str:
-    """What ``weighting`` asks for; by default out-of-sample where the regularizer selects groups."""
+def _weighting(weighting: Any, regularizer: Regularizer | None) -> str:
+    """Resolve ``weighting``; "auto" is "out-of-sample" if the regularizer selects groups."""
     if not isinstance(weighting, str) or weighting not in ("auto", "out-of-sample", "norms"):
-        raise InputError(f'weighting must be "auto", "out-of-sample" or "norms", not {weighting!r}.')
+        raise InputError(f"`weighting` must be one of 'auto', 'out-of-sample', 'norms', got {weighting!r}.")
     if weighting == "auto":
         selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
-        selects &= isinstance(method, str)  # Hedge has weights of its own
         return "out-of-sample" if selects else "norms"
     return weighting
-
-
-def _method(method: Any) -> str | Hedge:
-    """What ``method`` asks for: a name of those with one gradient, or Hedge."""
-    names = [name for member in family(Hedge) for name in member.aliases]
-    if isinstance(method, Hedge) or (isinstance(method, str) and method.partition(":")[0].strip() in names):
-        return resolve(Hedge, method, "method")
-    return as_method(method, names).name

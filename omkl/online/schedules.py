@@ -1,4 +1,4 @@
-"""Learning rates: what Algorithm 1 multiplies the gradient of round t with."""
+"""Schedules of learning rates."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ class Schedule(Component):
         """
 
     def state(self) -> list[float]:
-        """What a checkpoint needs beside the parameters: numbers."""
+        """Numbers for a checkpoint, beside the parameters."""
         return []
 
     def load_state(self, state: Sequence[float]) -> None:
@@ -271,7 +271,7 @@ class DistanceOverGradients(_Measured, Schedule):
             self._take_in(shard_gradients, before, float(weight))
 
     def state(self) -> list[float]:
-        """What a checkpoint needs."""
+        """Numbers for a checkpoint."""
         return [self._distance, self._total, self._largest]
 
     def load_state(self, state: Sequence[float]) -> None:

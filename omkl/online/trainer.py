@@ -1,4 +1,4 @@
-"""Algorithm 1 of Martins et al. (2011), once, for every structure, loss, regularizer and kind of group."""
+"""The trainer: Algorithm 1 of Martins et al. (2011)."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -10,11 +10,10 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability, initial_potentials
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.batches import update_together
-from omkl.online.evidence import evidence_for
-from omkl.online.rounds import Example, Step, as_method, below
+from omkl.online.group_selection import evidence_for
+from omkl.online.methods import OutOfSampleWeights, as_method
+from omkl.online.rounds import Example, Step, below, update_together
 from omkl.online.schedules import Schedule
-from omkl.online.weighting import OutOfSampleWeights
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
@@ -58,21 +57,31 @@ class OnlineTrainer:
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
-        Whether groups are left out that do not help on new examples (:class:`~omkl.online.evidence.Evidence`). Where
-        these are met once, one by one, by forward-backward splitting with the squared mixed norm of MKL, groups have
-        weights of their own as well (:class:`~omkl.online.weighting.OutOfSampleWeights`).
+        "out-of-sample" leaves out groups that do not help on new examples
+        (:class:`~omkl.online.group_selection.Evidence`). In a single pass of forward-backward splitting with the
+        squared mixed norm, it also learns the weights of groups by Hedge
+        (:class:`~omkl.online.methods.OutOfSampleWeights`).
     """
 
-    #: Whether its potentials are a sum over groups, so that one can be left out.
-    has_groups = True
-
     def __init__(
-        self, banks: Sequence[GroupBank], structure: Structure, loss: StructuredLoss, regularizer: Regularizer | None,
-        *, lambda_: float | Callable[[float], float], schedule: Schedule, method: str = "fobos",
-        radius: float = math.inf, average: Average | None = None, unpenalized: Sequence[GroupBank] = (),
-        coordinates_every: int = 1, batch_size: int = 1, l2: float = 0.0, order: Iterable[str] = (),
+        self,
+        banks: Sequence[GroupBank],
+        structure: Structure,
+        loss: StructuredLoss,
+        regularizer: Regularizer | None,
+        *,
+        lambda_: float | Callable[[float], float],
+        schedule: Schedule,
+        method: str = "fobos",
+        radius: float = math.inf,
+        average: Average | None = None,
+        unpenalized: Sequence[GroupBank] = (),
+        coordinates_every: int = 1,
+        batch_size: int = 1,
+        l2: float = 0.0,
+        order: Iterable[str] = (),
         weighting: str = "norms",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.banks: list[Any] = [*banks, *unpenalized]
         self.structure: Any = structure
         self.loss = loss
@@ -102,9 +111,11 @@ class OnlineTrainer:
         self._bind_regularizer()
         if self.coordinate_terms:
             check_ability(
-                self.penalized_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
+                self.penalized_banks,
+                HasCoordinates,
+                f"{self.regularizer!r} shrinks single coordinates",
                 "hold kernels as explicit features, or choose a regularizer on group norms",
-            )  # fmt: skip
+            )
         self.method.check(self.regularizer if self.coordinate_terms else None, self.l2, self.schedule)
 
     @property
@@ -163,7 +174,7 @@ class OnlineTrainer:
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
     def update_batch(self, examples: Iterable[Example]) -> Step:
-        """One round on several examples, see :func:`~omkl.online.batches.update_together`."""
+        """One round on several examples, see :func:`~omkl.online.rounds.update_together`."""
         return update_together(self, examples)
 
     def open_round(self, weight: float, step_weight: float) -> float:
@@ -282,7 +293,7 @@ class OnlineTrainer:
 
     @property
     def average_at_hand(self) -> bool:
-        """Whether the averaged model has been asked for since something was learned."""
+        """True if the averaged model is computed and up to date."""
         return self._predictor is not None
 
     def predictor(self) -> Predictor:

@@ -1,22 +1,32 @@
-"""The one loop that makes passes over examples; what differs between its uses are its arguments."""
+"""The training loop: passes over examples, with callbacks and checkpoints."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.online import selection
-from omkl.online.callbacks import TrainingProgress, flat_record
+from omkl.online import group_selection
+from omkl.online.callbacks import check_callbacks, hooks
+from omkl.online.progress import TrainingProgress, flat_record
 from omkl.online.rounds import Step
 from omkl.online.trainer import OnlineTrainer
 
 
 class LearnedBlock(NamedTuple):
-    """What ``on_block`` is told: a block's examples, how many were learned, the sums of their losses and weights, and
-    whether shards have learned them elsewhere, so that ``on_round`` did not hear of them."""
+    """Argument of ``on_block``.
+
+    Attributes
+    ----------
+    examples : sequence of Example
+    n_examples : int
+        Learned examples of the block.
+    loss, weight : float
+        Sums of their losses and weights.
+    in_shards : bool
+        Whether shards have learned them, so that ``on_round`` was not called.
+    """
 
     examples: Any
     n_examples: int
@@ -167,7 +177,7 @@ class TrainingLoop:
         try:
             while progress.epoch <= epochs and not progress.finished:
                 once = epochs == first_epoch and n_shards == 1
-                selection.meet(trainer, progress.epoch == first_epoch, once, self.concludes)
+                group_selection.begin_epoch(trainer, progress.epoch == first_epoch, once, self.concludes)
                 source.begin_epoch(trainer, rounds_before, epochs, n_shards)
                 stopped = self._learn_epoch()
                 if progress.examples == 0:
@@ -175,7 +185,7 @@ class TrainingLoop:
                 progress.finished = self._end_epoch() or stopped
                 self._write_waiting()
             if self.concludes:
-                selection.conclude(trainer)
+                group_selection.end_training(trainer)
         finally:
             for end in hooks(self.callbacks, "on_end"):
                 end(trainer)
@@ -223,9 +233,12 @@ class TrainingLoop:
         """Make the epoch's record; returns whether a callback ends training."""
         progress = self.progress
         record = flat_record(
-            self.trainer, epoch=progress.epoch, examples=progress.examples, loss=progress.loss / progress.weight,
+            self.trainer,
+            epoch=progress.epoch,
+            examples=progress.examples,
+            loss=progress.loss / progress.weight,
             seconds=progress.elapsed(),
-        )  # fmt: skip
+        )
         record.update(self._of_shards)
         progress.history.append(record)
         stopped = any([tell(self.trainer, record) for tell in self._on_epoch])
@@ -241,8 +254,6 @@ class TrainingLoop:
 
 def check_finite(trainer: Any) -> None:
     """Raise a DivergenceError where a model, or what its average sums up, has left the finite numbers."""
-    for expert in getattr(trainer, "experts", ()):
-        check_finite(expert)
     state = trainer.group_state
     sums = [getattr(state, name).sum() for name in ("square_norms", "averages") if hasattr(state, name)]
     if not math.isfinite(sum(sums)):
@@ -250,18 +261,3 @@ def check_finite(trainer: Any) -> None:
             f"Parameters are not finite after round {trainer.round}: training diverged. Choose a smaller eta0, or a "
             "radius."
         )
-
-
-def check_callbacks(callbacks: Any) -> list[Any]:
-    """The callbacks as a list, none for None; an InputError where there is one that hears of nothing."""
-    if not isinstance(callbacks, (list, tuple, NoneType)):
-        raise InputError(f"callbacks must be a list of callbacks, not {callbacks!r}.")
-    for callback in callbacks or ():
-        if not callable(callback) and not any(name.startswith("on_") for name in dir(callback)):
-            raise InputError(f"The callback {callback!r} hears of nothing: give it a method on_epoch or the like.")
-    return list(callbacks or ())
-
-
-def hooks(callbacks: Sequence[Any], name: str) -> list[Callable]:
-    """The methods of this name that callbacks have."""
-    return [getattr(callback, name) for callback in callbacks if hasattr(callback, name)]

@@ -1,16 +1,10 @@
 """Regularizers: convex functions of the vector of group norms (or of coordinates), with their proximity operators."""
 
-from omkl.regularizers.base import Composite, Regularizer, Scaled
-from omkl.regularizers.coordinates import L1, OverlappingGroups, SparseGroup, TreeGroups
-from omkl.regularizers.group_norms import (
-    L21,
-    ElasticNet,
-    L21Ball,
-    LqNorm,
-    Ridge,
-    ScalarPenalty,
-)
-from omkl.regularizers.squared_norms import ElasticNetWeights, SquaredL21, SquaredLq, WeightedSquaredL21
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.composite import Composite
+from omkl.regularizers.overlapping import OverlappingGroups, SparseGroup, TreeGroups
+from omkl.regularizers.separable import L1, L21, ElasticNet, LqNorm, Ridge, ScalarPenalty
+from omkl.regularizers.squared_norms import ElasticNetWeights, L21Ball, SquaredL21, SquaredLq, WeightedSquaredL21
 
 __all__ = [
     "L1",
@@ -24,7 +18,6 @@ __all__ = [
     "Regularizer",
     "Ridge",
     "ScalarPenalty",
-    "Scaled",
     "SparseGroup",
     "SquaredL21",
     "SquaredLq",

@@ -1,4 +1,4 @@
-r"""Squares of norms of the group norms, behind each of which stands a set of kernel weights.
+r"""Squared norms of the vector of group norms, each with its set of kernel weights; the ball of the mixed norm.
 
 Methods that learn weights :math:`d` in a set :math:`\mathcal D` and a function in the RKHS of :math:`\sum_k d_k K_k`
 minimise :math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_k b_k^2 / d_k` (Micchelli and Pontil 2005), whose
@@ -15,10 +15,15 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_elastic_net import weights_of_elastic_net_prox
-from omkl.regularizers._jit_prox import mass_and_largest, prox_lq, shrink_squared_l1, shrink_weighted_squared_l1
+from omkl.regularizers._jit_prox import (
+    elastic_net_prox_weights,
+    prox_lq,
+    prox_squared_l1,
+    prox_weighted_squared_l1,
+    soft_threshold,
+)
 from omkl.regularizers.base import Regularizer
-from omkl.regularizers.convex import STRONG, as_vector, ratio_or_zero, shrink_strongly
+from omkl.regularizers.numerics import as_vector, ratio_or_zero
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
@@ -27,8 +32,8 @@ NEGLIGIBLE = 1e-100
 class SquaredL21(Regularizer):
     r"""Squared mixed norm, the MKL penalty: :math:`\frac12 (\sum_k b_k)^2`.
 
-    Its proximity operator is not separable: Algorithm 2 of Martins et al. (2011), O(p log p) by sorting for few
-    groups and expected O(p) by randomised pivoting for many.
+    Its proximity operator is not separable: Algorithm 2 of Martins et al. (2011), by sorting for few groups and by
+    Newton's method for many.
 
     >>> SquaredL21().prox([3.0, 0.5], step=1.0)
     array([1.5, 0. ])
@@ -60,6 +65,61 @@ class SquaredL21(Regularizer):
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * float(np.abs(dual_norms).max(initial=0.0)) ** 2
+
+
+class L21Ball(Regularizer):
+    r"""Indicator of the ball :math:`\sum_k b_k \le r`; its prox is the Euclidean projection (Duchi et al. 2008).
+
+    With it Algorithm 1 is the projected subgradient method with groups.
+
+    Parameters
+    ----------
+    radius : float > 0
+
+    Notes
+    -----
+    The slope on the boundary is not determined by the norms; it is set to their sum, so that the kernel weights of the
+    ball alone sum to one.
+    """
+
+    aliases = {"l21-ball": {}}
+    is_sparse = True
+    least_at_one_group = True
+    rank = 4
+
+    def __init__(self, radius: float = 1.0) -> None:
+        if not radius > 0 or not np.isfinite(radius):
+            raise InputError(f"radius must be a finite number > 0, not {radius!r}.")
+        self.radius = float(radius)
+
+    def value(self, norms: ArrayLike) -> float:
+        # a projected point may overshoot by rounding
+        return 0.0 if np.abs(norms).sum() <= self.radius * (1 + 1e-9) else math.inf
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        norms = np.abs(as_vector(norms))
+        return np.full_like(norms, norms.sum() if norms.sum() >= self.radius * (1 - 1e-9) else 0.0)
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        norms = as_vector(norms)
+        magnitudes = np.abs(norms)
+        if magnitudes.sum() <= self.radius:
+            return norms.copy()
+        decreasing = -np.sort(-magnitudes)
+        candidates = (np.cumsum(decreasing) - self.radius) / np.arange(1, len(norms) + 1)
+        beyond = np.flatnonzero(decreasing <= candidates)
+        last = max(beyond[0] - 1, 0) if len(beyond) else len(norms) - 1
+        return soft_threshold(norms, candidates[last])
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        return self.radius * float(np.abs(dual_norms).max(initial=0.0))
+
+    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
+        magnitudes = np.abs(as_vector(norms))
+        return magnitudes / magnitudes.sum() if magnitudes.any() else magnitudes
+
+    def norm_bound(self, value: float, n_groups: int) -> float:
+        return self.radius
 
 
 class WeightedSquaredL21(Regularizer):
@@ -138,6 +198,10 @@ class SquaredLq(Regularizer):
     Its weights lie in the ball :math:`\|d\|_p \le 1` with :math:`p = q / (2 - q)`, that is :math:`q = 2p / (p + 1)`
     (Kloft et al. 2011): q = 4/3 is the Euclidean ball, q = 2 are uniform weights.
 
+    Parameters
+    ----------
+    q : float in (1, 2]
+
     >>> SquaredLq(q=2).prox([2.0], step=1.0)
     array([1.])
     """
@@ -157,22 +221,19 @@ class SquaredLq(Regularizer):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         # the optimum is a prox of tau ||.||_q^q / q, with tau = t ||x||_q^(2 - q) of the optimum itself
         norms = as_vector(norms)
-        largest = np.abs(norms).max(initial=0.0)
-        if largest == 0.0 or step == 0.0 or self.q == 2.0:
+        if not norms.any() or step == 0.0 or self.q == 2.0:
             return norms / (1.0 + step)
-        # the prox scales with its argument: in a unit that is a power of two no digit changes
-        unit = 2.0 ** np.round(np.log2(largest))
-        scaled, power = norms / unit, 2.0 - self.q
+        power = 2.0 - self.q
 
         def excess(log_tau: float) -> float:
-            shrunk = _lq_norm(prox_lq(scaled, math.exp(log_tau), self.q), self.q)
+            shrunk = _lq_norm(prox_lq(norms, math.exp(log_tau), self.q), self.q)
             return log_tau - math.log(step) - power * math.log(max(shrunk, 1e-300))
 
         # ||b||_2 / (1 + t p^(2/q - 1)) <= ||x||_2 <= ||x||_q <= ||b||_q / (1 + t)
         spread = math.log1p(step * norms.size ** (2.0 / self.q - 1.0))
-        low = math.log(step) + power * (math.log(_lq_norm(scaled, 2.0)) - spread)
-        high = math.log(step) + power * (math.log(_lq_norm(scaled, self.q)) - math.log1p(step))
-        return unit * prox_lq(scaled, math.exp(brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)), self.q)
+        low = math.log(step) + power * (math.log(_lq_norm(norms, 2.0)) - spread)
+        high = math.log(step) + power * (math.log(_lq_norm(norms, self.q)) - math.log1p(step))
+        return prox_lq(norms, math.exp(brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)), self.q)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * _lq_norm(dual_norms, self.q / (self.q - 1.0)) ** 2
@@ -224,18 +285,11 @@ class ElasticNetWeights(Regularizer):
         norms = as_vector(norms)
         if self.eta == 1.0:
             return prox_squared_l1(norms, step)
-        weights = self._weights_of_prox(np.abs(norms), step)
-        return norms.copy() if weights is None else norms * weights / (weights + step)
-
-    def _weights_of_prox(self, norms: np.ndarray, step: float) -> np.ndarray | None:
-        """The best weights around a proximal step: they minimise ``sum b^2 t / (d + t)`` over the set.
-
-        With a multiplier ``1/m`` of the constraint they solve ``(t + d)^2 (eta + 2 (1 - eta) d) = m t b^2``.
-        """
-        scale = norms.max(initial=0.0)
-        if scale == 0.0 or step == 0.0:
-            return None
-        return weights_of_elastic_net_prox((norms / scale) ** 2, step, self.eta)
+        largest = np.abs(norms).max(initial=0.0)
+        if largest == 0.0 or step == 0.0:
+            return norms.copy()
+        weights = elastic_net_prox_weights((norms / largest) ** 2, step, self.eta)
+        return norms * weights / (weights + step)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         squares = as_vector(dual_norms) ** 2
@@ -253,10 +307,10 @@ class ElasticNetWeights(Regularizer):
 
 
 def best_reciprocal_weights(norms: np.ndarray, eta: float, tol: float = 1e-13, max_iter: int = 10_000) -> np.ndarray:
-    r"""The weights in the elastic-net set with the least :math:`\sum_k b_k^2 / \theta_k` (Citi, Algorithm 2).
+    r"""Return the weights in the elastic-net set with the least :math:`\sum_k b_k^2 / \theta_k` (Citi, Algorithm 2).
 
-    Update (13a), preceded by update (21) where ``eta < 0.25``. Groups whose norm is negligible get no weight: there
-    the algorithm as printed divides 0 by 0. The bound (20) holds after an update (13a) only.
+    Update (13a), preceded by update (21) where ``eta < 0.25``; the bound (20) holds after (13a) only. Groups of
+    negligible norm get no weight: the algorithm as printed divides 0 by 0 there.
     """
     weights = np.zeros_like(norms)
     scale = norms.max(initial=0.0)
@@ -277,21 +331,21 @@ def best_reciprocal_weights(norms: np.ndarray, eta: float, tol: float = 1e-13, m
 
 
 def _size(x: np.ndarray, eta: float) -> float:
-    """``s(x)`` (Citi, Eq. 10), the norm whose unit ball is the elastic-net set."""
+    """Return ``s(x)`` (Citi, Eq. 10), the norm whose unit ball is the elastic-net set."""
     return 0.5 * eta * x.sum() + np.sqrt((0.5 * eta * x.sum()) ** 2 + (1 - eta) * (x @ x))
 
 
 def _slope(x: np.ndarray, eta: float) -> np.ndarray:
-    """The gradient of ``s`` at x > 0 (Citi, Eq. 13b)."""
+    """Return the gradient of ``s`` at x > 0 (Citi, Eq. 13b)."""
     half = 0.5 * eta
     root = np.sqrt((half * x.sum()) ** 2 + (1 - eta) * (x @ x))
     return half + (half**2 * x.sum() + (1 - eta) * x) / root
 
 
 def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
-    r"""The weights in the elastic-net set with the largest :math:`u^\top \theta`, for ``u >= 0`` (Citi, Algorithm 3).
+    r"""Return the weights in the elastic-net set with the largest :math:`u^\top \theta`, for ``u >= 0``.
 
-    The radius counts the coordinates that are still alive, as the paper's text says and its listing does not.
+    Algorithm 3 of Citi, whose radius counts the coordinates that are still alive: so says the text, unlike the listing.
     """
     weights = np.zeros_like(u)
     if u.max(initial=0.0) == 0.0:
@@ -309,21 +363,6 @@ def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
             weights[alive] = point
             return weights
         alive = alive[point > 0]
-
-
-def prox_squared_l1(x: np.ndarray, step: float) -> np.ndarray:
-    """Algorithm 2 (Martins et al. 2011): prox of ``(step / 2) (sum_k |x_k|)^2``."""
-    if step * len(x) > STRONG:
-        return shrink_strongly(x, np.ones(len(x)), 1.0 / step, 0.0)
-    return shrink_squared_l1(x, step)
-
-
-def prox_weighted_squared_l1(x: np.ndarray, weights: np.ndarray, step: float) -> np.ndarray:
-    """Algorithm 4 (Martins et al. 2011): prox of ``(step / 2) (sum_k w_k |x_k|)^2``."""
-    mass, largest = mass_and_largest(x, weights)
-    if step * mass > STRONG or (largest > 1e150 and step > 0.0):
-        return shrink_strongly(x, weights, 1.0 / step, 0.0)
-    return shrink_weighted_squared_l1(x, weights, step)
 
 
 def _lq_norm(vector: ArrayLike, q: float) -> float:

@@ -1,13 +1,11 @@
 from . import plots
 from .plots import (
-    plot_accuracies,
     plot_calibration,
     plot_confusion,
     plot_curves,
     plot_gap,
     plot_group_weights,
     plot_history,
-    plot_mistakes,
     plot_panels,
     plot_path,
     plot_pruning,
@@ -23,14 +21,12 @@ from .trees import draw_tree
 __all__ = [
     "draw_tree",
     "make_report",
-    "plot_accuracies",
     "plot_calibration",
     "plot_confusion",
     "plot_curves",
     "plot_gap",
     "plot_group_weights",
     "plot_history",
-    "plot_mistakes",
     "plot_panels",
     "plot_path",
     "plot_pruning",

@@ -1,4 +1,4 @@
-"""Where the words and the arcs of a drawn sentence lie."""
+"""Layout of the words and the arcs of a drawn sentence."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,17 +24,7 @@ class Arc(NamedTuple):
 class Tree:
     """The arcs of a sentence on one side of its words.
 
-    Attributes
-    ----------
-    arcs : list of Arc
-    levels : list of int
-        Heights of arcs, from 1.
-    ports : list of (float, float)
-        Where each begins and ends, from the centres of its words.
-    roots : list of int
-        Words that depend on none.
-    labels : list of str
-        Of all words.
+    An arc has a level, its height from 1, and ports, the offsets of its ends from the centres of its words.
     """
 
     arcs: list[Arc]
@@ -45,7 +35,7 @@ class Tree:
 
     @property
     def height(self) -> int:
-        """How many levels there are, and one for the lines of roots."""
+        """Number of levels, and one for the lines of roots."""
         return max(self.levels, default=0) + (2 if self.roots else 1)
 
 
@@ -67,7 +57,7 @@ def _levels(arcs: list[Arc]) -> list[int]:
 
 
 def _ports(arcs: list[Arc], levels: list[int]) -> list[tuple[float, float]]:
-    """Where each arc begins and ends, from the centres of its words: higher ones nearer, so that none cross there."""
+    """Offsets of the ends of arcs from the centres of their words: higher arcs nearer, so that none cross there."""
     used, ports = defaultdict[tuple, int](int), [(0.0, 0.0)] * len(arcs)
     for k in sorted(range(len(arcs)), key=lambda k: -levels[k]):
         left, right = (arcs[k].left, "right"), (arcs[k].right, "left")

@@ -1,4 +1,4 @@
-"""How good a parser stays with fewer of its templates."""
+"""Scores of a parser with fewer of its templates."""
 
 from collections.abc import Sequence
 from typing import Any

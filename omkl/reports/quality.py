@@ -1,42 +1,39 @@
-"""How good a model is on data: what the pages of all kinds of models share."""
-
-from __future__ import annotations
+"""Quality of a model on data: the parts that pages of all kinds of models share."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from omkl.estimators.explanations import Explanation
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.reports import plots
-from omkl.reports.markup import Cell, Markup, bar, figure, number, opening, percent, table, text
+from omkl.reports.markup import Cell, bar, details, html, number, percent, signed_cell, table
 
-#: The examples that are shown of those that a model gets most wrong.
-WORST = 10
 #: Groups and features that explain a mistake.
 REASONS = 6
-#: Ends of the ranges of lengths that scores are told for.
+#: Upper ends of the ranges of lengths.
 LENGTHS = (1, 5, 10, 20, 40, 80, 160)
-#: Labels that are confused, and labels in a picture of them.
+#: Pairs of labels that are confused.
 CONFUSIONS = 30
 
 
 @dataclass
 class Quality:
-    """What is told of a model on data.
+    """Quality of a model on data.
 
     Attributes
     ----------
     tiles : dict of str to object
-        The numbers that matter most.
+        The most important numbers.
     parts : list of str
-        HTML of the section on how good it is.
+        HTML of tables and pictures.
     worst : list of str
-        HTML of the examples that it gets most wrong.
+        HTML of the worst mistakes.
     """
 
     tiles: dict[str, Any]
@@ -45,25 +42,22 @@ class Quality:
 
 
 def drawn(function: Callable[..., Any], *arguments: Any, caption: str = "", paper: bool = False, **options: Any) -> str:
-    """A picture that a function draws, as HTML; nothing where matplotlib is not there, or there is nothing to draw."""
+    """A picture by a function of :mod:`omkl.reports`; empty without matplotlib, or where there is nothing to draw."""
     try:
-        return figure(plots.to_svg(function(*arguments, **options)), caption, paper)
+        return html.figure(Markup(plots.to_svg(function(*arguments, **options))), caption, paper)
     except (MissingDependencyError, InputError):
         return ""
 
 
-def score_table(records: Sequence[dict[str, Any]], name: str, caption: str = "") -> str:
+def score_table(records: Sequence[dict[str, Any]], name: str) -> str:
     """Counts, precision, recall and F1 of each label, relation or length."""
-    rows = [
-        [str(r[name]), *(r[key] for key in ("gold", "predicted", "correct")),
-         *(percent(r[key]) for key in ("precision", "recall", "f1"))]
-        for r in records
-    ]  # fmt: skip
-    return table([name, "gold", "predicted", "correct", "precision", "recall", "F1"], rows, caption)
+    counts, scores = ("gold", "predicted", "correct"), ("precision", "recall", "f1")
+    rows = [[str(r[name]), *(r[key] for key in counts), *(percent(r[key]) for key in scores)] for r in records]
+    return table([name, *counts, "precision", "recall", "F1"], rows)
 
 
 def confusion_parts(gold: Sequence[Any], predicted: Sequence[Any]) -> list[str]:
-    """A picture of what labels are taken for, and the commonest mistakes."""
+    """A picture of the confusions of labels, and a table of the commonest."""
     mistakes = Counter((own, other) for own, other in zip(gold, predicted) if own != other)
     if not mistakes:
         return []
@@ -72,42 +66,40 @@ def confusion_parts(gold: Sequence[Any], predicted: Sequence[Any]) -> list[str]:
         [str(own), str(other), times, percent(times / n_gold[own])]
         for (own, other), times in mistakes.most_common(CONFUSIONS)
     ]
-    return [
-        drawn(plots.plot_confusion, gold, predicted, caption="What each label (row) is taken for (column)."),
-        opening("The commonest mistakes", table(["gold", "predicted", "times", "share of gold"], rows)),
-    ]
+    caption = "Predicted labels (columns) by gold labels (rows)."
+    common = table(["gold", "predicted", "times", "share of gold"], rows)
+    return [drawn(plots.plot_confusion, gold, predicted, caption=caption), details("The commonest mistakes", common)]
 
 
 def calibration_part(right: np.ndarray, confidence: np.ndarray) -> str:
-    """A picture of how often predictions of a probability are right."""
-    caption = "How often predictions are right, by the probability that the model gives them."
+    """A picture of the accuracy of predictions by their probability."""
+    caption = "Share of right predictions by the probability that the model gives them."
     return drawn(plots.plot_calibration, right, confidence, caption=caption)
 
 
-def by_length(lengths: np.ndarray, right: np.ndarray, what: str) -> str:
-    """Accuracy by the length of sequences: ``right`` are numbers of right tokens."""
+def length_table(lengths: np.ndarray, right: np.ndarray, what: str) -> str:
+    """Accuracy by length; ``right`` is the number of right tokens of each sequence."""
     edges = [0, *LENGTHS, max(int(lengths.max(initial=0)), LENGTHS[-1]) + 1]
     rows = []
     for low, high in pairwise(edges):
         own = (lengths > low) & (lengths <= high)
         if own.any():
             name = str(high) if high == low + 1 else f"{low + 1} to {high}" if high <= LENGTHS[-1] else f"over {low}"
-            rows.append([
-                Cell(name, high), int(own.sum()), percent(right[own].sum() / lengths[own].sum()),
-                percent(float(np.mean(right[own] == lengths[own]))),
-            ])  # fmt: skip
+            accuracy = percent(right[own].sum() / lengths[own].sum())
+            rows.append(
+                [Cell(name, high), int(own.sum()), accuracy, percent(float(np.mean(right[own] == lengths[own])))]
+            )
     return table([f"{what} of length", "number", "right tokens", "all right"], rows)
 
 
 def worst_first(wrong: np.ndarray, size: np.ndarray, n: int) -> list[int]:
-    """The examples with most mistakes, the shorter first where there are as many; none without a mistake."""
+    """The examples with the most mistakes, the shorter first of those with as many; none without a mistake."""
     order = np.lexsort((size, -wrong))[:n]
     return [i for i in order.tolist() if wrong[i] > 0]
 
 
 def reasons(explain: Callable[[], Explanation]) -> str:
-    """What speaks for the wrong output against the right one, or what a number is the sum of; hidden until it is asked
-    for."""
+    """Tables of what groups and features add to a wrong output's lead, or to a number; empty where it is unknown."""
     try:
         why = explain()
     except InputError:
@@ -115,38 +107,33 @@ def reasons(explain: Callable[[], Explanation]) -> str:
     title = f"Why: ahead of the right one by {number(why.margin, 3)}"
     if why.against is None:
         title = f"Why: the parts that add up to {number(why.margin, 4)}"
-    return opening(title, *explanation_parts(why))
+    groups = [([name], value) for name, value in why.strongest_groups(REASONS)]
+    single = []
+    for f in why.features[:REASONS]:
+        place = f["feature"] if f["token"] is None else f"{f['feature']} at {f['token']}"
+        single.append(([place, f["group"]], f["adds"]))
+    parts = (_bars(["group"], groups), _bars(["strongest single parts", "group"], single))
+    return details(title, *parts)
 
 
-def explanation_parts(why: Explanation) -> list[str]:
-    """Tables of what groups and features add."""
-    groups = why.strongest_groups(REASONS)
-    places = [(f["feature"] if f["token"] is None else f"{f['feature']} at {f['token']}", f["group"], f["adds"])
-              for f in why.features[:REASONS]]  # fmt: skip
-    largest = max((abs(value) for _, value in groups), default=0.0)
-    rows = [[name, Cell(f"{value:+.3g}", value), bar(value, largest)] for name, value in groups]
-    parts = [table(["group", "adds", ""], rows)]
-    largest = max((abs(value) for *_, value in places), default=0.0)
-    single = [[name, group, Cell(f"{value:+.3g}", value), bar(value, largest)] for name, group, value in places]
-    return [*parts, table(["strongest single parts", "group", "adds", ""], single)]
+def _bars(header: list[str], found: list[tuple[list[str], float]]) -> str:
+    """A table of names and numbers with bars."""
+    largest = max((abs(value) for _, value in found), default=0.0)
+    rows = [[*names, signed_cell(value), bar(value, largest)] for names, value in found]
+    return table([*header, "adds", ""], rows)
 
 
-def marked_tokens(shown: Iterable[str], *columns: tuple[Sequence[Any], Sequence[Any]]) -> str:
-    """Tokens side by side with the labels of the first column; below those that are wrong, in whatever column, what is
-    predicted, struck out, and what is right.
+def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence[Any], Sequence[Any]]) -> str:
+    """Tokens side by side, with their labels below: what is predicted wrong is struck out before what is right.
 
     Parameters
     ----------
-    shown : iterable of str
-        The tokens.
+    tokens : sequence of n str
     *columns : (sequence, sequence)
-        Gold labels and predicted ones, as many as tokens.
+        n gold and n predicted labels; right ones of the first column alone are shown.
     """
-    spans = []
-    for i, word in enumerate(shown):
-        labels = [(gold[i], predicted[i]) for gold, predicted in columns]
-        wrong = [f"<del>{text(other)}</del> {text(own)}" for own, other in labels if own != other]
-        told = [text(own) for own, other in labels[:1] if own == other] + wrong
-        below = "".join(f"<small>{label}</small>" for label in told)
-        spans.append(f"<span{' class=wrong' if wrong else ''}>{text(word)}{below}</span>")
-    return Markup(f"<div class=tokens>{''.join(spans)}</div>")
+    words = []
+    for token, *labels in zip(tokens, *(list(zip(*column)) for column in columns)):
+        shown = [labels[0], *((gold, other) for gold, other in labels[1:] if gold != other)]
+        words.append((token, any(gold != other for gold, other in labels), shown))
+    return html.tokens(words)

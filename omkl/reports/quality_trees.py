@@ -1,42 +1,40 @@
-"""How good a parser or an annotator is on gold sentences, and those that it gets most wrong."""
-
-from __future__ import annotations
+"""Quality of a parser or an annotator on gold sentences, and its worst mistakes."""
 
 from functools import partial
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from omkl.data import Treebank
-from omkl.estimators import evaluate_labels, evaluate_treebanks
-from omkl.reports.markup import example, heading, number, percent, table
+from omkl.parsing.evaluation import evaluate_treebanks
+from omkl.reports.markup import html, number, percent, table
 from omkl.reports.quality import (
     Quality,
-    by_length,
     calibration_part,
     confusion_parts,
+    length_table,
     marked_tokens,
     reasons,
     score_table,
     worst_first,
 )
 from omkl.reports.trees import draw_tree
+from omkl.sequences.evaluation import evaluate_labels
 
-#: Scores by what the field calls them.
-SCORES = {
-    "UPOS": "upos", "XPOS": "xpos", "UFeats": "ufeats", "Lemmas": "lemmas", "UAS": "uas", "LAS": "las", "CLAS": "clas",
-    "MLAS": "mlas", "BLEX": "blex", "LAS with subtypes": "las_subtypes", "sentences whole": "whole",
-}  # fmt: skip
-#: What an annotator writes, by the score of it.
+#: Names of scores.
+SCORES = {name: name.lower() for name in ("UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
+SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
+#: Columns that an annotator predicts, by their scores.
 WRITTEN = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "Lemmas": "lemmas"}
-#: The first sentences, whose probabilities of arcs are looked at.
+#: Sentences whose probabilities are computed.
 CALIBRATED = 1000
-#: Words of a sentence that is drawn.
+#: Words of a sentence that is drawn at most.
 DRAWN = 60
 
 
 def tree_quality(parser: Any, gold: Treebank, n_worst: int) -> Quality:
-    """What a parser makes of gold sentences, whose other columns it may look at."""
+    """Quality of a parser on gold sentences, whose other columns it may read."""
     predicted = parser.parse(gold)
     quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
     sure = _arcs(parser, quality, gold, predicted)
@@ -48,12 +46,12 @@ def tree_quality(parser: Any, gold: Treebank, n_worst: int) -> Quality:
             why = reasons(partial(parser.explain, sentence, heads=other.heads, against=sentence.heads))
         title = f"Sentence {i + 1}: {n_wrong} of {len(sentence)} heads wrong"
         picture = _drawn(sentence, other, sure[i] if i < len(sure) else None)
-        quality.worst.append(example(title, picture, why))
+        quality.worst.append(html.example(title, picture, why))
     return quality
 
 
 def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
-    """What an annotator makes of the words of gold sentences."""
+    """Quality of an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
     trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
     names = [name for name in SCORES if WRITTEN.get(name, "trees") in annotator.parts_]
@@ -69,7 +67,7 @@ def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
     tag = next((name for name in ("upos", "xpos") if name in columns), None)
     if tag is not None:
         records = evaluate_labels(*([side] for side in labels[tag]))["labels"]
-        quality.parts[2:2] = [heading("By tag"), score_table(records, "label"), *confusion_parts(*labels[tag])]
+        quality.parts[2:2] = [html.heading("By tag"), score_table(records, "label"), *confusion_parts(*labels[tag])]
         quality.parts += _tags(annotator.tagger_, predicted, *labels[tag])
     sure = _arcs(annotator.parser_, quality, gold, predicted) if trees else []
     for i in _worst(gold, predicted, wrong, n_worst):
@@ -77,22 +75,21 @@ def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
         tokens = marked_tokens(sentence.forms, *((right[own], found[own]) for right, found in told))
         title = f"Sentence {i + 1}: {int(wrong[own].sum())} of {len(sentence)} words wrong"
         picture = _drawn(sentence, other, sure[i] if i < len(sure) else None) if trees else ""
-        quality.worst.append(example(title, tokens if columns else "", picture))
+        quality.worst.append(html.example(title, tokens if columns else "", picture))
     return quality
 
 
 def _tags(tagger: Any, predicted: Treebank, gold: list[str], found: list[str]) -> list[str]:
-    """Whether the probabilities of tags can be believed, in the first sentences; nothing before calibration."""
+    """Calibration of tags on the first sentences; nothing without probabilities."""
     if not all(hasattr(chain, "predict_marginals") for chain in tagger.chains):
         return []
     confidence = np.array(tagger.confidence(predicted[np.arange(min(len(predicted), CALIBRATED))]))
     right = np.array([own == other for own, other in zip(gold, found)])[: len(confidence)]
-    return [heading("Calibration of tags"), calibration_part(right, confidence)]
+    return [html.heading("Calibration of tags"), calibration_part(right, confidence)]
 
 
 def _arcs(parser: Any, quality: Quality, gold: Treebank, predicted: Treebank) -> list[np.ndarray]:
-    """How sure the arcs of the first sentences are, and a picture of whether that is to be believed; nothing before
-    calibration."""
+    """Probabilities of the arcs of the first sentences, and a picture of their calibration; nothing without them."""
     if not hasattr(parser, "predict_marginals"):
         return []
     some = predicted[np.arange(min(len(predicted), CALIBRATED))]
@@ -100,12 +97,12 @@ def _arcs(parser: Any, quality: Quality, gold: Treebank, predicted: Treebank) ->
     marginals = parser.predict_marginals(some)
     sure = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
     right = gold.heads[: some.n_words] == some.heads
-    quality.parts += [heading("Calibration of arcs"), calibration_part(right, np.concatenate(sure))]
+    quality.parts += [html.heading("Calibration of arcs"), calibration_part(right, np.concatenate(sure))]
     return sure
 
 
 def _told_apart(gold: list[str], predicted: list[str]) -> tuple[list[str], list[str]]:
-    """Morphological features, of wrong words those alone that the other side has not."""
+    """Morphological features; of wrong words only those that the other side lacks."""
 
     def only(own: str, other: str) -> str:
         if own == other:
@@ -132,15 +129,15 @@ def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
     without = evaluate_treebanks(gold, predicted, ignore="form") if "UAS" in known else {}
     rows = [[name, percent(value), percent(without.get(SCORES[name]))] for name, value in known.items()]
     parts = [
-        heading("Scores of the CoNLL 2018 shared task"),
+        html.heading("Scores of the CoNLL 2018 shared task"),
         table(["score", "all words", "without punctuation"], rows),
     ]
     if found["relations"]:
-        parts += [heading("By relation"), score_table(found["relations"], "relation")]
+        parts += [html.heading("By relation"), score_table(found["relations"], "relation")]
     if found["lengths"]:
-        parts += [heading("By length of the arc"), score_table(found["lengths"], "length")]
+        parts += [html.heading("By length of the arc"), score_table(found["lengths"], "length")]
         right = np.add.reduceat((gold.heads == predicted.heads).astype(np.int64), gold.offsets[:-1])
-        parts += [heading("By length of the sentence"), by_length(gold.lengths, right, "sentences")]
+        parts += [html.heading("By length of the sentence"), length_table(gold.lengths, right, "sentences")]
     return Quality(tiles, parts)
 
 
@@ -151,6 +148,6 @@ def _worst(gold: Treebank, predicted: Treebank, wrong: np.ndarray, n: int) -> li
 
 
 def _drawn(gold: Any, predicted: Any, sure: np.ndarray | None = None) -> str:
-    """The right tree, and below the words the one that is predicted, in colours of how sure its arcs are."""
+    """The gold tree above the words, and below them the predicted one in colours of its probabilities."""
     picture = draw_tree(gold, predicted, confidence=None if sure is None else sure.tolist())
-    return f"<div class=wide>{picture}</div>"
+    return Markup(f"<div class=wide>{picture}</div>")

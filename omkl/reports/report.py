@@ -1,26 +1,27 @@
-"""The report on a model: one page that says what it is, what it learned, how good it is, and how it was trained."""
-
-from __future__ import annotations
+"""The report on a model: one HTML page."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import omkl.estimators as faces
 from omkl._components import check_number
 from omkl._files import PathLike
+from omkl.annotation.annotator import Annotator
 from omkl.data import Treebank
-from omkl.estimators.fitted import check_is_fitted
+from omkl.estimators.structured import StructuredPredictor
+from omkl.estimators.validation import check_is_fitted
 from omkl.exceptions import InputError, MissingDependencyError
+from omkl.parsing.parser import DependencyParser
 from omkl.reports.learned import learned_parts
-from omkl.reports.markup import Section, page, paragraph, tiles, with_article
+from omkl.reports.markup import Section, html, page
 from omkl.reports.plots.canvas import figure_for
-from omkl.reports.quality import WORST, Quality
+from omkl.reports.quality import Quality
 from omkl.reports.quality_rows import row_quality
 from omkl.reports.quality_sequences import sequence_quality
 from omkl.reports.quality_trees import annotation_quality, tree_quality
 from omkl.reports.training import size_of, training_parts
+from omkl.sequences.labeler import SequenceLabeler
 
-#: What models of each kind do.
+#: Purposes of models by their classes.
 PURPOSES = {
     "DependencyParser": "finds the dependency tree of a sentence",
     "Annotator": "tags the words of a sentence and finds its dependency tree",
@@ -29,27 +30,29 @@ PURPOSES = {
     "OnlineMKLRegressor": "predicts a number for a row, by a combination of kernels learned online",
     "MKLClassifier": "gives a row one of several classes, by a combination of kernels with a certificate",
     "MKLRegressor": "predicts a number for a row, by a combination of kernels with a certificate",
-    "OneClassMKL": "tells outliers from rows like those it was trained on, by a combination of kernels",
     "GroupLasso": "predicts a number for a row from the columns or groups of columns that it has selected",
     "SparseLogisticRegression": "gives a row a class by the columns or groups of columns that it has selected",
     "StructuredPredictor": "predicts outputs with a structure of its own",
 }
-#: What a page says that was made without matplotlib.
 NO_PICTURES = "It has no pictures, since matplotlib was not there: install it with 'pip install omkl[plot]'."
-#: Examples that groups are measured on; templates of a parser take longer, all of them about as long as this.
+#: Examples to measure groups on; product of sentences and templates of parsers, and fewest sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 
 
 def make_report(
-    model: Any, X: Any = None, y: Any = None, *, title: str | None = None, files: Mapping[str, PathLike] | None = None,
-    n_worst: int = WORST,
-) -> str:  # fmt: skip
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    title: str | None = None,
+    files: Mapping[str, PathLike] | None = None,
+    n_worst: int = 10,
+) -> str:
     """A page about a fitted model, and about how good it is on data, as one HTML file that needs nothing else.
 
-    It says what the model is; what it learned: weights of its groups and its strongest features; with data how good it
-    is, by label, relation or range and by length, and whether its probabilities can be believed; the examples that it
-    gets most wrong, and why; how it was trained: history, settings, versions and checksums. Tables are sorted by a
-    click on a column's name. The same model and data give the same page, byte for byte.
+    It shows the weights of groups and the strongest features; with data also scores by label, relation or range and by
+    length, calibration, and the worst mistakes with their reasons; and the history, settings, versions and checksums
+    of the training. A click on a column's name sorts a table. The same model and data give the same bytes.
 
     Parameters
     ----------
@@ -63,7 +66,7 @@ def make_report(
     files : dict of str to path, optional
         Files to note with their checksums, by what they are, such as ``{"model": "model.npz"}``.
     n_worst : int >= 0
-        How many of the examples that the model gets most wrong to show.
+        Number of the worst mistakes to show.
 
     Returns
     -------
@@ -95,15 +98,15 @@ def make_report(
     measured = None if X is None else _measured(model, X, y)
     purpose = PURPOSES.get(kind.removesuffix("CV"), "predicts")
     lead = [
-        paragraph(f"This is {with_article(kind)} of omkl: it {purpose}."),
-        tiles({**quality.tiles, **size_of(model)}),
+        html.paragraph(f"This is a model of the class {kind} of omkl: it {purpose}."),
+        html.tiles({**quality.tiles, **size_of(model)}),
     ]
     worst = quality.worst
     if worst:
         how = "Of the data that this page is about, those with the most or the surest mistakes."
         if any("<del>" in part for part in worst):
             how += " What is struck out is predicted, what stands beside it is right."
-        worst = [paragraph(how), *worst]
+        worst = [html.paragraph(how), *worst]
     sections = [
         Section("learned", "What it learned", learned_parts(model, measured)),
         Section("quality", "How good it is", quality.parts),
@@ -123,21 +126,21 @@ def _can_draw() -> bool:
 
 
 def _quality_of(model: Any, X: Any, y: Any) -> Callable[[Any, Any, Any, int], Quality]:
-    """What measures a model on data of this kind."""
-    if isinstance(model, (faces.DependencyParser, faces.Annotator)):
+    """The function that measures a model on data of this kind."""
+    if isinstance(model, (DependencyParser, Annotator)):
         if not isinstance(X, Treebank):
             raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
-        own = tree_quality if isinstance(model, faces.DependencyParser) else annotation_quality
+        own = tree_quality if isinstance(model, DependencyParser) else annotation_quality
         return lambda model, X, y, n_worst: own(model, X, n_worst)
-    if isinstance(model, faces.StructuredPredictor):
-        raise InputError("What outputs of a structure of one's own look like is not known: make the report without X.")
+    if isinstance(model, StructuredPredictor):
+        raise InputError("A report on a StructuredPredictor has no part about data: make it without X.")
     if y is None:
         raise InputError("There are no outputs y: give them beside X.")
-    return sequence_quality if isinstance(model, faces.SequenceLabeler) else row_quality
+    return sequence_quality if isinstance(model, SequenceLabeler) else row_quality
 
 
 def _measured(model: Any, X: Any, y: Any) -> list[dict[str, Any]] | None:
-    """How much each group helps on some of the data, where the model can tell."""
+    """The report on groups on some of the data, where the model has one."""
     if not hasattr(model, "group_report"):
         return None
     n = MEASURED
@@ -148,5 +151,5 @@ def _measured(model: Any, X: Any, y: Any) -> list[dict[str, Any]] | None:
         return model.group_report(X[: min(n, len(X))])
     try:
         return model.group_report(X[:n], y[:n])
-    except InputError:  # learners that Hedge combines, or labels that the model does not know
+    except InputError:  # labels that the model does not know
         return None

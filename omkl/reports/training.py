@@ -1,6 +1,4 @@
-"""How a model was trained: history, settings, versions, and checksums of what was read."""
-
-from __future__ import annotations
+"""The section of a report on the training: history, settings, versions and checksums."""
 
 import hashlib
 import json
@@ -8,23 +6,25 @@ import platform
 import zipfile
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from omkl._files import MANIFEST, PathLike
+from omkl._messages import shown
 from omkl.reports import plots
-from omkl.reports.markup import heading, number, opening, paragraph, table
+from omkl.reports.markup import details, html, number, table
 from omkl.reports.quality import drawn
 
-#: What matters for the numbers of a report.
+#: Packages whose versions are noted.
 PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
-#: Columns of the table of a history that are no numbers of groups.
+#: Beginnings of entries of single groups, which the table of a history leaves out.
 OF_GROUPS = ("weight:", "norm:", "square_norm:", "squared_norm:")
 
 
 def training_parts(model: Any, files: Mapping[str, PathLike]) -> list[str]:
     """History, settings, versions and checksums."""
-    return [*_histories(model), heading("Settings"), _settings(model), *_provenance(files)]
+    return [*_histories(model), html.heading("Settings"), _settings(model), *_provenance(files)]
 
 
 def _histories(model: Any) -> list[str]:
@@ -35,8 +35,8 @@ def _histories(model: Any) -> list[str]:
         found = []
         for name, own in model.models().items():
             curves = _history(own.history_) if " of " not in name else []
-            found += [heading(f"Training of {name}"), *curves] if curves else []
-    return found or [paragraph("The model file holds no history of the training.", soft=True)]
+            found += [html.heading(f"Training of {name}"), *curves] if curves else []
+    return found or [html.paragraph("The model file holds no history of the training.", soft=True)]
 
 
 def _history(records: list[dict[str, Any]]) -> list[str]:
@@ -53,34 +53,23 @@ def _history(records: list[dict[str, Any]]) -> list[str]:
         parts.append(drawn(plots.plot_gap, records, caption="How the relative duality gap closed."))
     names = list(dict.fromkeys(name for record in records for name in record if not name.startswith(OF_GROUPS)))
     rows = [[record.get(name) for name in names] for record in records]
-    return [*parts, opening("All records", table(names, rows))]
+    return [*parts, details("All records", table(names, rows))]
 
 
 def _settings(model: Any) -> str:
     """Parameters that are not the default ones, and all of them."""
-    parameters, usual = model.get_params(deep=False), _defaults(type(model))
-    own = [[name, _shown(value)] for name, value in parameters.items() if repr(value) != repr(usual.get(name))]
-    rest = [[name, _shown(value)] for name, value in parameters.items()]
-    changed = table(["parameter", "value"], own) if own else paragraph("All parameters have their default values.")
-    return changed + opening("All parameters", table(["parameter", "value"], rest))
-
-
-def _defaults(cls: type) -> dict[str, Any]:
-    from inspect import signature
-
-    return {name: parameter.default for name, parameter in signature(cls).parameters.items()}
-
-
-def _shown(value: Any) -> str:
-    shown = " ".join(repr(value).split())
-    return shown if len(shown) <= 300 else shown[:299] + "…"
+    header, usual = ["parameter", "value"], signature(type(model)).parameters
+    parameters = {name: shown(value, 300) for name, value in model.get_params(deep=False).items()}
+    own = [(name, value) for name, value in parameters.items() if value != shown(usual[name].default, 300)]
+    changed = table(header, own) if own else html.paragraph("All parameters have their default values.")
+    return changed + details("All parameters", table(header, parameters.items()))
 
 
 def _provenance(files: Mapping[str, PathLike]) -> list[str]:
-    """Which programs and which files the report is of."""
+    """Versions of programs, and checksums of files."""
     rows = [[name, _version(name)] for name in PACKAGES]
     rows.append(["Python", platform.python_version()])
-    parts = [heading("Versions"), table(["program", "version"], rows)]
+    parts = [html.heading("Versions"), table(["program", "version"], rows)]
     found = []
     for what, path in files.items():
         data = Path(path)
@@ -90,9 +79,9 @@ def _provenance(files: Mapping[str, PathLike]) -> list[str]:
             found.append([what, data.name, data.stat().st_size, digest])
             made_by = _made_by(data)
             if made_by:
-                parts.append(paragraph(f"The model was saved by omkl {made_by}."))
+                parts.append(html.paragraph(f"The model was saved by omkl {made_by}."))
     if found:
-        parts += [heading("Files"), table(["file", "name", "bytes", "SHA-256"], found)]
+        parts += [html.heading("Files"), table(["file", "name", "bytes", "SHA-256"], found)]
     return parts
 
 
@@ -113,7 +102,7 @@ def _version(name: str) -> str:
 
 
 def size_of(model: Any) -> dict[str, str]:
-    """How large a model is."""
+    """Sizes of a model."""
     tiles: dict[str, str] = {}
     if hasattr(model, "classes_"):
         tiles["classes" if not hasattr(model, "transitions_") else "labels"] = number(len(model.classes_))

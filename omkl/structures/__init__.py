@@ -4,7 +4,7 @@ from omkl.structures.base import Output, PartStructure, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials, TrigramPotentials
 from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
 from omkl.structures.transitions import AllowedTransitions, allowed_transitions
-from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials, WeightedHeads
 
 __all__ = [
     "AllowedTransitions",
@@ -19,7 +19,9 @@ __all__ = [
     "ProjectiveTree",
     "Scalar",
     "Structure",
+    "TreePotentials",
     "TrigramPotentials",
     "UnaryPotentials",
+    "WeightedHeads",
     "allowed_transitions",
 ]

@@ -158,7 +158,7 @@ def keep_known(unary, gold):
 
 @compiled
 def is_partial(gold):
-    """Whether a gold label is not known."""
+    """Return True if a gold label is not known."""
     for t in range(gold.shape[0]):  # noqa: SIM110 (numba)
         if gold[t] < 0:
             return True

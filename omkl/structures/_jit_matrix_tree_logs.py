@@ -119,7 +119,7 @@ def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
 
 @compiled
 def pass_on(graph, row, share, k, first, last):
-    """What reaches tokens from ``row`` through ``k``."""
+    """Add to ``row`` what reaches tokens through ``k``."""
     if share > -np.inf:
         for j in range(first, last):
             graph[row, j] = plus(graph[row, j], share + graph[k + 2, j])

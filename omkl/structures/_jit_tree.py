@@ -4,6 +4,8 @@ An arborescence is found by contraction (Chu and Liu 1965, Edmonds 1967), in the
 Spencer and Tarjan (1986): follow best incoming arcs backwards from a token; what closes a cycle is contracted into one
 node, whose row of incoming arcs is the maximum of its children's rows, each less the arc that the cycle spends on the
 child. Every node is merged once, so all of it is O(n^2).
+
+The last functions are sums over the arcs of one tree: ``heads[i]`` is the head of token ``i + 1``.
 """
 
 import numpy as np
@@ -63,7 +65,7 @@ def best_token_heads(scores, best, source):
 
 @compiled
 def is_tree(heads, single_root):
-    """Whether every token reaches the root, and, if asked for, whether the root has one child."""
+    """Return True if every token reaches the root and, if ``single_root``, the root has one child."""
     n = heads.shape[0]
     roots = 0
     met = np.zeros(n + 1, np.int64)  # 0 for a token not met yet, else the walk that met it first
@@ -188,3 +190,59 @@ def expand(incoming, n_nodes, chosen, spent, children, first_child):
             if incoming[child, u] - spent[child] == incoming[v, u]:
                 chosen[child] = u
                 break
+
+
+@compiled
+def are_heads(heads, n, least):
+    """Return True if there are n heads, each another token or the root, or -1 if that is the ``least``."""
+    fit = heads.shape[0] == n
+    for i in range(heads.shape[0]):
+        fit &= least <= heads[i] <= n and heads[i] != i + 1
+    return fit
+
+
+@compiled
+def score(scores, heads):
+    """Return the sum of the scores of the arcs."""
+    total = 0.0
+    for i in range(heads.shape[0]):
+        total += scores[heads[i], i + 1]
+    return total
+
+
+@compiled
+def add_indicator(scores, heads, amount):
+    """Add ``amount`` to every arc of the tree that is known."""
+    for i in range(heads.shape[0]):
+        if heads[i] >= 0:
+            scores[heads[i], i + 1] += amount
+
+
+@compiled
+def is_partial(heads):
+    """Return True if a head is -1, not known."""
+    partial = False
+    for i in range(heads.shape[0]):
+        partial |= heads[i] < 0
+    return partial
+
+
+@compiled
+def difference(scores, predicted, gold, gradient):
+    """Indicator of ``predicted`` minus that of ``gold`` into the zero ``gradient``; returns their score difference."""
+    gap = 0.0
+    for i in range(gold.shape[0]):
+        if predicted[i] != gold[i]:
+            gradient[predicted[i], i + 1] = 1.0
+            gradient[gold[i], i + 1] = -1.0
+            gap += scores[predicted[i], i + 1] - scores[gold[i], i + 1]
+    return gap
+
+
+@compiled
+def wrong_heads(gold, predicted):
+    """Return the number of tokens whose known heads differ."""
+    wrong = 0
+    for i in range(gold.shape[0]):
+        wrong += gold[i] >= 0 and gold[i] != predicted[i]
+    return wrong

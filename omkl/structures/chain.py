@@ -80,9 +80,14 @@ class Chain:
     """
 
     def __init__(
-        self, n_labels: int, cost: ArrayLike | None = None, by_position: bool = False, linked: bool = True,
-        allowed: AllowedTransitions | None = None, order: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        n_labels: int,
+        cost: ArrayLike | None = None,
+        by_position: bool = False,
+        linked: bool = True,
+        allowed: AllowedTransitions | None = None,
+        order: int = 1,
+    ) -> None:
         if n_labels < 1:
             raise InputError(f"A chain needs at least one label, not {n_labels}.")
         if order not in (1, 2):
@@ -164,8 +169,17 @@ class Chain:
         return own._replace(unary=own.unary + cost_weight * costs)
 
     def is_partial(self, gold: np.ndarray) -> bool:
-        """Whether the label of a position is not known."""
+        """Return True if the label of a position is not known."""
         return jit.is_partial(gold)
+
+    def n_known(self, gold: np.ndarray) -> int:
+        """Return the number of positions whose label is known."""
+        return int(np.count_nonzero(gold >= 0))
+
+    def known_marginals(self, potentials: AnyPotentials, gold: np.ndarray) -> np.ndarray:
+        """Return the probability of each label of ``gold`` that is known."""
+        known = np.flatnonzero(gold >= 0)
+        return self.marginals(potentials)[1].unary[known, gold[known]]
 
     def agreeing(self, potentials: AnyPotentials, gold: np.ndarray) -> Any:
         """Potentials that forbid what disagrees with the known labels of ``gold``.
@@ -243,7 +257,7 @@ class Chain:
         self._programs.add_indicator(*self._checked(potentials), output, -1.0)
 
     def indicator(self, output: ArrayLike) -> Any:
-        """How often each label and pair, or triple, of labels occurs."""
+        """Return the count of each label and pair, or triple, of labels."""
         labels = np.asarray(output, dtype=np.int64)
         counts = self.zeros(len(labels))
         self._programs.add_indicator(*counts, labels, 1.0)

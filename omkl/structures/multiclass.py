@@ -94,7 +94,7 @@ class Multiclass:
         return float(_scores(potentials)[output])
 
     def cost(self, gold: int, predicted: int) -> float:
-        """What it costs to predict the one label where the other is right."""
+        """Return the cost of predicting ``predicted`` where ``gold`` is right."""
         return float(self.costs[gold, predicted])
 
 

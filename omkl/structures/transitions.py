@@ -1,4 +1,4 @@
-"""Which labels may follow which: schemes of chunks, and what users say themselves."""
+"""Transitions that labels may make: schemes of chunks, or as users give them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ SYNONYMS = {"L": "E", "U": "S"}
 
 
 class AllowedTransitions(NamedTuple):
-    """Which labellings are allowed.
+    """Labellings that are allowed.
 
     Attributes
     ----------
@@ -34,8 +34,14 @@ class AllowedTransitions(NamedTuple):
     last: np.ndarray
 
     def first_violation(self, labels: np.ndarray, offsets: np.ndarray) -> int | None:
-        """Where a label of the sequences ``offsets[s] : offsets[s + 1]`` may not be, next to the one before it or at
-        an end; None where all may. Labels of -1 are not known."""
+        """Return the position of the first label that is not allowed, or None.
+
+        Parameters
+        ----------
+        labels : int array of shape (n,)
+            Concatenated; -1 where a label is not known.
+        offsets : int array of shape (number of sequences + 1,)
+        """
         some = np.diff(offsets) > 0
         begins, ends = offsets[:-1][some], offsets[1:][some] - 1
         known = labels >= 0
@@ -47,7 +53,7 @@ class AllowedTransitions(NamedTuple):
 
 
 def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
-    """What ``spec`` allows of these labels.
+    """Return the transitions that ``spec`` allows of these labels.
 
     Parameters
     ----------
@@ -86,8 +92,10 @@ def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
         raise InputError(f"Unknown transitions {name!r}: choose BIO or BIOES, or give a dict or a matrix.")
     first, last, following = SCHEMES[scheme]
     split = [_kind_and_chunk(label, name, following) for label in labels]
-    allowed = [[to in following[of] or (to.lower() in following[of] and own == other) for to, other in split]
-               for of, own in split]  # fmt: skip
+    allowed = [
+        [to in following[of] or (to.lower() in following[of] and own == other) for to, other in split]
+        for of, own in split
+    ]
     begins, ends = ([kind in kinds for kind, _ in split] for kinds in (first, last))
     return AllowedTransitions(np.array(allowed), np.array(begins), np.array(ends))
 

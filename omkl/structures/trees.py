@@ -1,39 +1,60 @@
-"""Dependency trees, with or without crossing arcs: scores, and costs, are sums over arcs."""
+"""Dependency trees, with or without crossing arcs, whose scores and costs are sums over arcs."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
-from omkl.structures import _jit_arcs as jit
-from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective, _jit_projective_sums, _jit_tree
+from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective
+from omkl.structures import _jit_tree as jit
 from omkl.structures.best_trees import best_trees
+
+
+class TreePotentials(NamedTuple):
+    """Scores of the parts of a dependency tree of n words.
+
+    ``arcs[h, m]``, (n + 1, n + 1), scores the arc from the head ``h`` to the modifier ``m``; index 0 is the artificial
+    root. Column 0 and the diagonal are ignored, and 0 in every gradient. A score of -inf forbids its arc.
+    """
+
+    arcs: np.ndarray
+
+
+class WeightedHeads(NamedTuple):
+    """Gold heads of n words, (n,), with the cost of a wrong head of each word, (n,)."""
+
+    heads: np.ndarray
+    costs: np.ndarray
+
+
+#: Potentials as users may write them: an array stands for the scores of arcs.
+AnyPotentials: TypeAlias = TreePotentials | ArrayLike
+#: A gold tree: n heads, -1 where a head is not known.
+Gold: TypeAlias = WeightedHeads | ArrayLike
 
 
 class ArcFactored:
     """Dependency trees over n >= 1 tokens, scored arc by arc: the base of the tree structures.
 
-    Potentials are one array ``S`` of shape (n + 1, n + 1): ``S[h, m]`` scores the arc from the head ``h`` to the
-    modifier ``m``, and index 0 is the artificial root. Column 0 and the diagonal are ignored, and 0 in every gradient.
-    A score of -inf forbids its arc; nan and +inf are refused. An output is an int64 array of n heads: ``heads[i]`` is
-    the head of token ``i + 1``, 0 for a child of the root. A gold head of -1 is not known: it costs nothing, and any
-    head agrees with it.
+    Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
+    ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. A gold head of -1 is not known: it costs
+    nothing, and any head agrees with it. Gold heads may be :class:`WeightedHeads`.
 
     Parameters
     ----------
     single_root : bool
         Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
     cost : sequence of float, or callable, optional
-        What wrong heads cost, a sum over tokens that losses with a margin add to the scores. By default 1 each. A
-        sequence has the cost of a head d tokens away from the right one at index d, and its last element is that of
-        all that are farther; the first is 0. A callable takes the n right heads, as they are given (an array of one's
-        own kind may know more of the tokens), and returns costs (n + 1, n + 1) of all arcs, indexed like the scores,
-        >= 0 and 0 for the right ones: tokens whose head does not matter have a column of zeros.
+        Cost of wrong heads, a sum over tokens; 1 each by default. Element d of a sequence is the cost of a head d
+        tokens away from the right one, its last element that of all farther ones; the first is 0. A callable takes the
+        n gold heads and returns the costs of all arcs, (n + 1, n + 1), >= 0, and 0 for the right ones.
     """
 
-    def __init__(self, single_root: bool = True, cost: ArrayLike | Callable[[Any], ArrayLike] | None = None) -> None:
+    def __init__(
+        self, single_root: bool = True, cost: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None
+    ) -> None:
         self.single_root = bool(single_root)
         self._arc_costs = cost if callable(cost) else None
         self._costs_by_distance = None if cost is None or callable(cost) else np.array(cost, dtype=np.float64)
@@ -47,20 +68,29 @@ class ArcFactored:
         cost = self._arc_costs if self._costs_by_distance is None else self._costs_by_distance.tolist()
         return f"{type(self).__name__}(single_root={self.single_root}{f', cost={cost!r}' if cost else ''})"
 
-    def zeros(self, size: int) -> np.ndarray:
-        """Potentials of a sentence of ``size`` tokens, all zero."""
-        return np.zeros((size + 1, size + 1))
+    def zeros(self, size: int) -> TreePotentials:
+        """Return potentials of a sentence of ``size`` tokens, all zero."""
+        return TreePotentials(np.zeros((size + 1, size + 1)))
 
-    def decode(self, potentials: ArrayLike) -> np.ndarray:
-        """Heads of the tree with the highest score, (n,)."""
+    def size_of(self, potentials: AnyPotentials) -> int:
+        """Return the number of tokens that potentials are of."""
+        return len(as_scores(potentials)) - 1
+
+    def decode(self, potentials: AnyPotentials) -> np.ndarray:
+        """Return the heads of the tree with the highest score, (n,)."""
         scores = as_scores(potentials)
         heads = np.empty(len(scores) - 1, np.int64)
         if not self._find(scores, heads):
             raise self._refusal(scores)
         return heads
 
-    def decode_best(self, potentials: ArrayLike, n_best: int) -> tuple[np.ndarray, np.ndarray]:
-        """The ``n_best`` trees of the highest scores, best first, fewer where there are not so many.
+    def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ``n_best`` trees of the highest scores, best first; fewer where there are not so many.
+
+        Parameters
+        ----------
+        potentials : TreePotentials or array of shape (n + 1, n + 1)
+        n_best : int
 
         Returns
         -------
@@ -74,114 +104,150 @@ class ArcFactored:
         heads = np.array(found)
         return heads, scores[heads, np.arange(1, len(scores))].sum(axis=1)
 
-    def decode_marginals(self, potentials: ArrayLike) -> np.ndarray:
-        """Heads of the tree that has the most right heads in expectation, (n,): its arcs' marginals have the largest
-        sum (minimum-risk decoding; Smith and Smith 2007). Potentials are log-probabilities."""
+    def decode_marginals(self, potentials: AnyPotentials) -> np.ndarray:
+        """Return the heads of the tree with the most right heads in expectation, (n,).
+
+        That is minimum-risk decoding (Smith and Smith 2007): the marginals of the tree's arcs have the largest sum.
+        """
         scores = as_scores(potentials)
-        _, expected = self.marginals(scores)
+        expected = self.arc_probabilities(scores)
         return self.decode(np.where(scores > -np.inf, expected, -np.inf))
 
-    def is_possible(self, potentials: ArrayLike) -> bool:
-        """Whether there is a tree none of whose arcs scores -inf."""
+    def is_possible(self, potentials: AnyPotentials) -> bool:
+        """Return whether there is a tree without forbidden arcs."""
         scores = as_scores(potentials)
         return bool(self._find(scores, np.empty(len(scores) - 1, np.int64)))
 
-    def is_partial(self, gold: ArrayLike) -> bool:
-        """Whether the head of a token is not known."""
-        return jit.is_partial(np.asarray(gold))
+    def is_partial(self, gold: Gold) -> bool:
+        """Return whether the head of a token is not known."""
+        return jit.is_partial(gold_heads(gold))
 
-    def agreeing(self, potentials: ArrayLike, gold: ArrayLike) -> np.ndarray:
-        """Potentials that forbid what disagrees with the known heads of ``gold``, -1 where a head is not known."""
-        scores, heads = as_scores(potentials), np.asarray(gold)
+    def n_known(self, gold: Gold) -> int:
+        """Return the number of tokens whose head is known."""
+        return int(np.count_nonzero(gold_heads(gold) >= 0))
+
+    def agreeing(self, potentials: AnyPotentials, gold: Gold) -> TreePotentials:
+        """Return potentials that forbid what disagrees with the known heads of ``gold``.
+
+        Parameters
+        ----------
+        potentials : TreePotentials or array of shape (n + 1, n + 1)
+        gold : int array of shape (n,)
+            -1 where a head is not known.
+        """
+        scores, heads = as_scores(potentials), gold_heads(gold)
         known = np.flatnonzero(heads >= 0)
         kept = scores.copy()
         kept[:, known + 1] = -np.inf
         kept[heads[known], known + 1] = scores[heads[known], known + 1]
-        return kept
+        return TreePotentials(kept)
 
-    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
-        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
+    def forbidding(self, potentials: AnyPotentials, arcs: Iterable[tuple[int, int]]) -> TreePotentials:
+        """Return potentials that forbid some arcs ``(head, modifier)`` as well."""
+        scores = as_scores(potentials).copy()
+        for head, modifier in arcs:
+            scores[head, modifier] = -np.inf
+        return TreePotentials(scores)
+
+    def marginals(self, potentials: AnyPotentials) -> tuple[float, TreePotentials]:
+        """Return the log-partition function, and the probability of every arc, shaped like the potentials."""
         scores = as_scores(potentials)
         expected = np.zeros(scores.shape)
         log_partition = self._sum(scores, expected)
         if not np.isfinite(log_partition):
             raise self._refusal(scores)
-        return log_partition, expected
+        return log_partition, TreePotentials(expected)
+
+    def arc_probabilities(self, potentials: AnyPotentials) -> np.ndarray:
+        """Return the probability of every arc, (n + 1, n + 1)."""
+        return self.marginals(potentials)[1].arcs
+
+    def known_marginals(self, potentials: AnyPotentials, gold: Gold) -> np.ndarray:
+        """Return the probability of each head of ``gold`` that is known."""
+        heads = gold_heads(gold)
+        known = np.flatnonzero(heads >= 0)
+        return self.arc_probabilities(potentials)[heads[known], known + 1]
 
     def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
-        """Write the heads of the best tree; returns whether there is one."""
+        """Write the heads of the best tree; return whether there is one."""
         raise NotImplementedError
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        """Write the probabilities of arcs; returns the log-partition function, which is not finite where no tree is."""
+        """Write the probabilities of arcs; return the log-partition function, not finite where there is no tree."""
         raise NotImplementedError
 
-    def loss_augmented(self, potentials: ArrayLike, gold: ArrayLike, cost_weight: float = 1.0) -> np.ndarray:
-        """Heads of the tree with the highest score plus ``cost_weight`` times its cost."""
+    def loss_augmented(self, potentials: AnyPotentials, gold: Gold, cost_weight: float = 1.0) -> np.ndarray:
+        """Return the heads of the tree with the highest score plus ``cost_weight`` times its cost."""
         return self.decode(self.cost_augmented(potentials, gold, cost_weight))
 
-    def cost_augmented(self, potentials: ArrayLike, gold: ArrayLike, cost_weight: float = 1.0) -> np.ndarray:
-        """Scores of arcs by which trees score ``cost_weight`` times their cost more, up to a constant."""
+    def cost_augmented(self, potentials: AnyPotentials, gold: Gold, cost_weight: float = 1.0) -> TreePotentials:
+        """Return potentials by which trees score ``cost_weight`` times their cost more, up to a constant."""
         scores = as_scores(potentials)
-        heads = as_heads(gold, len(scores) - 1, partial=True)
-        if self._arc_costs is not None or self._costs_by_distance is not None:
-            return scores + cost_weight * self.arc_costs(np.asanyarray(gold))
+        heads = as_heads(gold_heads(gold), len(scores) - 1, partial=True)
+        if not self._counts_wrong_heads(gold):
+            return TreePotentials(scores + cost_weight * self.arc_costs(gold))
         augmented = scores.copy()  # a right arc less is as good as each wrong one more
         jit.add_indicator(augmented, heads, -float(cost_weight))
-        return augmented
+        return TreePotentials(augmented)
 
-    def arc_costs(self, gold: np.ndarray) -> np.ndarray:
-        """Cost of every arc where these n heads are right, (n + 1, n + 1)."""
-        n = len(gold)
-        modifiers = np.arange(1, n + 1)
+    def _counts_wrong_heads(self, gold: Gold) -> bool:
+        return self._arc_costs is None and self._costs_by_distance is None and not isinstance(gold, WeightedHeads)
+
+    def arc_costs(self, gold: Gold) -> np.ndarray:
+        """Return the cost of every arc where these n heads are right, (n + 1, n + 1)."""
+        heads = gold_heads(gold)
+        n, known = len(heads), np.flatnonzero(heads >= 0)
         if self._arc_costs is not None:
-            costs = np.array(self._arc_costs(gold), dtype=np.float64)
-            known = np.asarray(gold) >= 0
+            costs = np.array(self._arc_costs(heads), dtype=np.float64)
             fit = costs.shape == (n + 1, n + 1) and _are_costs(costs)
-            if not fit or np.any(costs[gold[known], modifiers[known]] != 0):
+            if not fit or np.any(costs[heads[known], known + 1] != 0):
                 raise InputError(
                     f"cost must return ({n + 1}, {n + 1}) finite numbers >= 0 for {n} heads, 0 for each right arc."
                 )
-            return costs
-        table = np.array([0.0, 1.0]) if self._costs_by_distance is None else self._costs_by_distance
-        costs = np.zeros((n + 1, n + 1))
-        distances = np.abs(np.arange(n + 1)[:, None] - gold)
-        costs[:, 1:] = np.where(gold < 0, 0.0, table[np.minimum(distances, len(table) - 1)])
+        else:
+            table = np.array([0.0, 1.0]) if self._costs_by_distance is None else self._costs_by_distance
+            costs = np.zeros((n + 1, n + 1))
+            distances = np.abs(np.arange(n + 1)[:, None] - heads)
+            costs[:, 1:] = np.where(heads < 0, 0.0, table[np.minimum(distances, len(table) - 1)])
+        if isinstance(gold, WeightedHeads):
+            costs[:, 1:] *= gold.costs
         return costs
 
-    def difference(self, potentials: ArrayLike, predicted: ArrayLike, gold: ArrayLike) -> tuple[float, np.ndarray]:
-        """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators, (n + 1, n + 1)."""
+    def difference(self, potentials: AnyPotentials, predicted: ArrayLike, gold: Gold) -> tuple[float, TreePotentials]:
+        """Return the score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         scores = as_scores(potentials)
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
-        return jit.difference(scores, as_heads(predicted, n), as_heads(gold, n), gradient), gradient
+        gap = jit.difference(scores, as_heads(predicted, n), as_heads(gold_heads(gold), n), gradient)
+        return gap, TreePotentials(gradient)
 
-    def subtract_indicator(self, potentials: np.ndarray, output: ArrayLike) -> None:
+    def subtract_indicator(self, potentials: TreePotentials, output: Gold) -> None:
         """Subtract 1 from every arc of the tree in place."""
-        jit.add_indicator(potentials, as_heads(output, len(potentials) - 1), -1.0)
+        scores = as_scores(potentials)
+        jit.add_indicator(scores, as_heads(gold_heads(output), len(scores) - 1), -1.0)
 
-    def indicator(self, output: ArrayLike) -> np.ndarray:
-        """1 for each arc of the tree, 0 for all others, (n + 1, n + 1)."""
-        heads = np.asarray(output)
+    def indicator(self, output: Gold) -> TreePotentials:
+        """Return 1 for each arc of the tree, 0 for all others."""
+        heads = gold_heads(output)
         counts = self.zeros(len(heads))
-        jit.add_indicator(counts, as_heads(heads, len(heads)), 1.0)
+        jit.add_indicator(counts.arcs, as_heads(heads, len(heads)), 1.0)
         return counts
 
-    def score(self, potentials: ArrayLike, output: ArrayLike) -> float:
-        """Sum of the scores of the tree's arcs."""
+    def score(self, potentials: AnyPotentials, output: Gold) -> float:
+        """Return the sum of the scores of the tree's arcs."""
         scores = as_scores(potentials)
-        return jit.score(scores, as_heads(output, len(scores) - 1))
+        return jit.score(scores, as_heads(gold_heads(output), len(scores) - 1))
 
-    def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
-        """What it costs to predict these heads where ``gold`` is right: the number of wrong ones by default."""
-        right = as_heads(gold, len(np.asarray(gold)), partial=True)
+    def cost(self, gold: Gold, predicted: ArrayLike) -> float:
+        """Return the cost of these heads where ``gold`` is right: the number of wrong ones by default."""
+        right = as_heads(gold_heads(gold), len(gold_heads(gold)), partial=True)
         heads = as_heads(predicted, len(right))
-        if self._arc_costs is None and self._costs_by_distance is None:
+        if self._counts_wrong_heads(gold):
             return float(jit.wrong_heads(right, heads))
-        return float(jit.score(self.arc_costs(np.asanyarray(gold)), heads))
+        return float(jit.score(self.arc_costs(gold), heads))
 
     def _refusal(self, scores: np.ndarray) -> InputError:
-        """The error that says why no tree came of these scores."""
+        """Return the error that says why there is no tree."""
         n = len(scores) - 1
         arcs = scores[:, 1:][np.arange(n + 1)[:, None] != np.arange(1, n + 1)]
         if not np.all(arcs < np.inf):
@@ -199,8 +265,7 @@ class NonProjectiveTree(ArcFactored):
     child, which is exact (compare Zmigrod et al. 2020). Marginals take O(n^3), by the Matrix-Tree theorem in a form
     that subtracts nothing (Koo et al. 2007; Grassmann et al. 1985), so they keep their accuracy at any scale of scores.
 
-    Potentials are one array (n + 1, n + 1), see :class:`ArcFactored`. Where the choice is free,
-    ties break towards the lower head.
+    See :class:`ArcFactored` for potentials. Ties break towards the lower head.
 
     Parameters
     ----------
@@ -222,7 +287,7 @@ class NonProjectiveTree(ArcFactored):
     """
 
     def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
-        return _jit_tree.decode(scores, self.single_root, heads) == _jit_tree.FOUND
+        return jit.decode(scores, self.single_root, heads) == jit.FOUND
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
         log_partition = _jit_matrix_tree.marginals(scores, self.single_root, expected)
@@ -237,8 +302,7 @@ class ProjectiveTree(ArcFactored):
     Decoding is Eisner's (1996) dynamic program, and marginals are its inside-outside; both take O(n^3), and a single
     root child is exact. A gold tree that is not projective is never decoded, so a loss of it need not reach 0.
 
-    Potentials are one array (n + 1, n + 1), see :class:`ArcFactored`. Where the choice is free,
-    the split of a span further to the left wins.
+    See :class:`ArcFactored` for potentials. Of equal trees the one whose spans split further to the left wins.
 
     Parameters
     ----------
@@ -261,7 +325,7 @@ class ProjectiveTree(ArcFactored):
         return _jit_projective.decode(scores, self.single_root, heads)
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        log_partition = _jit_projective_sums.marginals(scores, self.single_root, expected)
+        log_partition = _jit_projective.marginals_by_sums(scores, self.single_root, expected)
         if np.isnan(log_partition):
             log_partition = _jit_projective.marginals(scores, self.single_root, expected)
         return log_partition
@@ -271,8 +335,14 @@ def _are_costs(costs: np.ndarray) -> bool:
     return bool(np.all(np.isfinite(costs)) and np.all(costs >= 0))
 
 
-def as_scores(potentials: ArrayLike) -> np.ndarray:
-    """A square float64 array, as the jitted loops take it: the very same one if it is such."""
+def gold_heads(gold: Gold) -> np.ndarray:
+    """Return the heads of a gold tree."""
+    return gold.heads if isinstance(gold, WeightedHeads) else np.asarray(gold)
+
+
+def as_scores(potentials: AnyPotentials) -> np.ndarray:
+    """Return scores of arcs as a square float64 array, the same one if it is such."""
+    potentials = potentials.arcs if isinstance(potentials, TreePotentials) else potentials
     if type(potentials) is np.ndarray and potentials.dtype == np.float64 and potentials.flags.c_contiguous:
         scores = potentials
     else:
@@ -283,7 +353,7 @@ def as_scores(potentials: ArrayLike) -> np.ndarray:
 
 
 def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
-    """An int64 array of n heads in 0 .. n, or -1 if they may be ``partial``."""
+    """Return an int64 array of n heads in 0 .. n, or -1 if they may be ``partial``."""
     heads = np.asarray(output)
     if heads.dtype != np.int64 or heads.ndim != 1:
         if heads.ndim != 1 or heads.dtype.kind not in "iu":

@@ -4,14 +4,30 @@ import cvxpy as cp
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from omkl.batch import Problem
-from omkl.kernels import DenseStack
-from omkl.regularizers import L21, ElasticNetWeights, LqNorm, SquaredL21, SquaredLq
+from omkl.batch import Expansion, Problem
+from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
+from omkl.regularizers import L21, ElasticNet, ElasticNetWeights, LqNorm, Ridge, SquaredL21, SquaredLq
 
-from .conftest import LOSSES
+from ..stacks import DenseStack
 
 #: A lasso penalty, as this version of scikit-learn's LogisticRegression has it.
 LASSO = {"penalty": "l1"} if LogisticRegression().penalty == "l2" else {"l1_ratio": 1.0}
+N, M = 14, 4
+LOSSES = {
+    "logistic": (Logistic(), lambda y, z: cp.sum(cp.logistic(-cp.multiply(y, z)))),
+    "hinge": (Hinge(), lambda y, z: cp.sum(cp.pos(1 - cp.multiply(y, z)))),
+    "squared hinge": (SquaredHinge(), lambda y, z: 0.5 * cp.square(cp.norm(cp.pos(1 - cp.multiply(y, z)), 2))),
+    "squared": (Squared(), lambda y, z: 0.5 * cp.sum_squares(y - z)),
+    "epsilon-insensitive": (EpsilonInsensitive(0.2), lambda y, z: cp.sum(cp.pos(cp.abs(y - z) - 0.2))),
+    "Huber": (Huber(0.5), lambda y, z: 0.5 * cp.sum(cp.huber(y - z, 0.5))),
+}
+REGULARIZERS = {
+    "block 1-norm": (L21(), cp.sum),
+    "elastic net": (ElasticNet(0.4), lambda b: 0.6 * cp.sum(b) + 0.2 * cp.sum_squares(b)),
+    "block q-norm": (LqNorm(1.5), lambda b: cp.sum(cp.power(b, 1.5)) / 1.5),
+    "uniform": (Ridge(), lambda b: 0.5 * cp.sum_squares(b)),
+    "squared block 1-norm": (SquaredL21(), lambda b: 0.5 * cp.square(cp.sum(b))),
+}
 
 
 def constrained(constraint):
@@ -28,11 +44,7 @@ def constrained(constraint):
     return penalty
 
 
-PENALTIES = {
-    "mkl": (SquaredL21(), lambda b, _: 0.5 * cp.square(cp.sum(b))),
-    "block 1-norm": (L21(), lambda b, _: cp.sum(b)),
-    "block q-norm": (LqNorm(1.5), lambda b, _: cp.sum(cp.power(b, 1.5)) / 1.5),
-} | {
+WEIGHT_SETS = {
     f"weights in elastic net {eta}": (
         ElasticNetWeights(eta),
         constrained(lambda d, eta=eta: eta * cp.sum(d) + (1 - eta) * cp.sum_squares(d) <= 1),
@@ -44,23 +56,35 @@ PENALTIES = {
 }  # fmt: skip
 
 
-def small_problem(loss, penalty, intercept=True, C=10 / 3, n=14, n_kernels=4, seed=0):
+def small_problem(loss, penalty, intercept=True, C=10 / 3, n=N, n_kernels=M, seed=0):
     """A problem, and the factors F of its kernels F F'."""
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(n_kernels, n, 5)) / np.sqrt(5)
     loss = LOSSES[loss][0]
     y = np.sign(rng.normal(size=n) + 0.3) if loss.classifies else rng.normal(size=n) + 0.5
     stack = DenseStack(factors @ factors.transpose(0, 2, 1))
-    return Problem(stack, y, loss, PENALTIES[penalty][0], C, intercept), factors
+    return Problem(stack, y, loss, (REGULARIZERS | WEIGHT_SETS)[penalty][0], C, intercept), factors
+
+
+def solve_generically(problem, factors, loss, penalty):
+    """The optimal value, and the model that attains it."""
+    coordinates = [cp.Variable(factor.shape[1]) for factor in factors]
+    bias = cp.Variable() if problem.intercept else 0.0
+    outputs = sum(factor @ w for factor, w in zip(factors, coordinates)) + bias
+    norms = cp.Variable(len(factors), nonneg=True)
+    constraints = [cp.norm(w, 2) <= norms[k] for k, w in enumerate(coordinates)]
+    if penalty in REGULARIZERS:
+        penalized = REGULARIZERS[penalty][1](norms)
+    else:
+        penalized = WEIGHT_SETS[penalty][1](norms, constraints)
+    objective = cp.Minimize(problem.C * LOSSES[loss][1](problem.y, outputs) + penalized)
+    tight = {"tol_gap_abs": 1e-8, "tol_gap_rel": 1e-8, "tol_feas": 1e-8}
+    value = cp.Problem(objective, constraints).solve(solver=cp.CLARABEL, **tight)
+    # w = F' alpha has a solution, as F has full column rank
+    coefficients = np.array([np.linalg.pinv(factor.T) @ w.value for factor, w in zip(factors, coordinates)])
+    return value, Expansion(np.arange(len(factors)), coefficients, float(bias.value) if problem.intercept else 0.0)
 
 
 def generic_optimum(problem, factors, loss, penalty):
     """The optimal value."""
-    coordinates = [cp.Variable(factor.shape[1]) for factor in factors]
-    outputs = sum(factor @ w for factor, w in zip(factors, coordinates)) + (cp.Variable() if problem.intercept else 0.0)
-    norms = cp.Variable(len(factors), nonneg=True)
-    constraints = [cp.norm(w, 2) <= norms[k] for k, w in enumerate(coordinates)]
-    penalized = PENALTIES[penalty][1](norms, constraints)
-    objective = cp.Minimize(problem.C * LOSSES[loss][1](problem.y, outputs) + penalized)
-    tight = {"tol_gap_abs": 1e-8, "tol_gap_rel": 1e-8, "tol_feas": 1e-8}
-    return cp.Problem(objective, constraints).solve(solver=cp.CLARABEL, **tight)
+    return solve_generically(problem, factors, loss, penalty)[0]

@@ -9,10 +9,11 @@ import pytest
 
 from omkl import OnlineMKLClassifier, OnlineMKLRegressor
 from omkl.batch import Problem, Spicy
-from omkl.kernels import DenseStack, Gaussian, Linear
+from omkl.kernels import Gaussian, Linear
 from omkl.losses import Hinge, Logistic
 from omkl.regularizers import SquaredL21
 
+from ..stacks import DenseStack
 from .generic import generic_optimum, small_problem
 
 COLUMNS = {"line": slice(0, 1), "wave": slice(1, 2), "noise": slice(2, 4), "everything": slice(0, 4)}
@@ -64,7 +65,7 @@ def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept
     np.testing.assert_allclose(weights, optimum.norms / optimum.norms.sum(), atol=0.05)
 
 
-@pytest.mark.parametrize(("penalty", "explicit"), [("mkl", True), ("block 1-norm", False)])
+@pytest.mark.parametrize(("penalty", "explicit"), [("squared block 1-norm", True), ("block 1-norm", False)])
 @pytest.mark.parametrize("name", ["squared", "Huber", "epsilon-insensitive"])
 def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, explicit):
     """Online: ``(1/(C m)) R(theta) + (1/m) sum loss``, on the columns of the kernels' factors."""

@@ -1,4 +1,4 @@
-"""What the benchmarks have found, as text for a terminal and as a page for the documentation."""
+"""Benchmark results as text for a terminal and as a page of the documentation."""
 
 from itertools import groupby, pairwise
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.benchmarks.reasons import REASONS
 
-#: Multiples of the floor up to which a hot path needs no excuse.
+#: Largest multiple of the floor that needs no note.
 GOOD = 3.0
 HEAD = ["hot path", "time", "floor", "multiple", "MB", "omkl's time / peer's", "notes"]
 
@@ -21,7 +21,7 @@ def seconds_in_words(seconds: float) -> str:
 
 
 def cells_of(row: dict, number: int | None = None) -> list[str]:
-    """A benchmark's line in the table; ``number`` is that of the reason for its multiple."""
+    """Return one line of the table; ``number`` refers to the note on its multiple of the floor."""
     found = row["extra_info"]
     if "seconds" not in found:
         return [name_of(row), seconds_in_words(row["stats"]["min"]) + " wall", "", "", "", "", notes_of(found)]
@@ -42,14 +42,14 @@ def notes_of(found: dict) -> str:
 
 
 def name_of(row: dict) -> str:
-    """File and test, without what all of them have in common."""
+    """Return the file and the test without their common prefixes."""
     file, _, test = row["fullname"].partition("::")
     file = file.rpartition("/")[2]
     return f"{file.removeprefix('test_').removesuffix('.py')}: {test.removeprefix('test_').replace('_', ' ')}"
 
 
 def reason_of(row: dict) -> str:
-    """Why a row is above :data:`GOOD` floors; nothing where it is not, or where nobody knows."""
+    """Return the known reason why a row is above :data:`GOOD` floors, or nothing."""
     file, _, test = row["fullname"].partition("::")
     test = f"{file.rpartition('/')[2]}::{test.partition('[')[0]}"
     return REASONS.get(test, "") if multiple_of(row) > GOOD else ""
@@ -65,7 +65,7 @@ def multiple_of(row: dict) -> float:
 
 
 def growth(rows: list[dict]) -> list[str]:
-    """For each test that was run at several sizes, the power of the size by which its time grows, step by step."""
+    """Return the exponents by which the times of tests grow with the size of the input."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         size = row["extra_info"].get("size")
@@ -85,7 +85,7 @@ def growth(rows: list[dict]) -> list[str]:
 
 
 def summary(rows: list[dict]) -> str:
-    """How many rows there are, how long they took with all their peers, and how many are near their floors."""
+    """Return the number of rows, the time that they took, and how many are near their floors."""
     floored = [row for row in rows if multiple_of(row)]
     near = sum(multiple_of(row) <= GOOD for row in floored)
     wall, cpu, of_peers = (sum(row["took"][name] for row in rows) / 60 for name in ("wall", "cpu", "children"))
@@ -98,7 +98,7 @@ def summary(rows: list[dict]) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """Worst multiple first, then what has no floor; then how times grow."""
+    """Return the results for a terminal, largest multiples of the floor first."""
     rows = sorted(rows, key=lambda row: -multiple_of(row))
     reasons = reasons_of(rows)
     lines = [HEAD, *(cells_of(row, reasons.get(reason_of(row))) for row in rows)]
@@ -111,22 +111,20 @@ def table(rows: list[dict]) -> str:
 
 
 def page(found: dict[str, Any]) -> str:
-    """The same as Markdown, a section a file, with what was measured where."""
+    """Return the results as a Markdown page: ratios to peers first, then one section for each file."""
     rows, machine = found["benchmarks"], found["machine"]
     reasons = reasons_of(sorted(rows, key=lambda row: -multiple_of(row)))
     parts = [
         "# Benchmarks",
         "<!-- made by `python -m tests.benchmarks table docs/benchmarks.json -o docs/benchmarks.md`: do not edit -->",
-        f"Every hot path beside its floor and its peers, by `python -m tests.benchmarks`. {summary(rows)}",
-        f"Measured {_when(rows, found)}, on one core of {machine}, "
-        f"whose {found['cores']} cores were asked for by {found['load']} programs at a time. "
-        "Times are CPU seconds of a call, the least of several rounds, unless they are *wall*. A floor is what the "
-        "machine cannot do without, measured in turn with the hot path: so many bytes read, a matrix product, numbers "
-        "fetched at random; the *multiple* is how many floors it takes. MB is by how much memory grew at most during a "
-        "call. A peer has the same input, in turn, in a process of its own; the figure is the quotient of the times: "
-        "below 1, omkl takes less. One that is missing, or does not get where omkl gets, is a word. Peers: "
-        + ", ".join(f"{name} {number}" for name, number in found["peers"].items())
-        + ".",
+        "Time of omkl divided by the time of each peer on the same input: below 1, omkl is faster. Medians over the "
+        "rows of the tables below, least and largest ratio in brackets.",
+        _peer_table(rows),
+        f"Measured {_when(rows, found)}, on one core of {machine}. Times are CPU seconds of one call, the least of "
+        "several rounds, unless marked *wall*. MB is the growth of memory during a call. The *floor* is the time of "
+        "the operations that no implementation can avoid, such as reading these bytes or multiplying these matrices. "
+        "Measure again with `python -m tests.benchmarks`.",
+        "Versions: " + ", ".join(f"{name} {number}" for name, number in found["peers"].items()) + ".",
     ]
     sections = groupby(
         sorted(rows, key=lambda row: row["fullname"].partition("::")[0]), lambda row: name_of(row).partition(":")[0]
@@ -140,12 +138,27 @@ def page(found: dict[str, Any]) -> str:
         parts.append(f"## Above {GOOD:g} times the floor")
         parts.append("\n".join(f"{number}. {reason}" for reason, number in reasons.items()))
     if powers := growth(rows):
-        parts += ["## Power of the size by which time grows, from each size to the next", _bullets(powers)]
+        parts += ["## Exponents by which times grow with the size of the input", _bullets(powers)]
     return "\n\n".join(parts) + "\n"
 
 
+def _peer_table(rows: list[dict]) -> str:
+    """One line for each task and peer: the median ratio of times, and the number of rows."""
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        task = name_of(row).partition(":")[0].replace("_", " ")
+        for peer, ratio in row["extra_info"].get("peers", {}).items():
+            if not isinstance(ratio, str):
+                ratios.setdefault((task, peer), []).append(ratio)
+    lines = ["| task | peer | omkl's time / peer's | rows |", "|---|---|---|---|"]
+    for (task, peer), found in sorted(ratios.items()):
+        spread = f" ({min(found):.2g} to {max(found):.2g})" if len(found) > 1 else ""
+        lines.append(f"| {task} | {peer} | {np.median(found):.2g}{spread} | {len(found)} |")
+    return "\n".join(lines)
+
+
 def _when(rows: list[dict], found: dict[str, Any]) -> str:
-    """On which days, and at which commits, rows were measured."""
+    """Return the days and commits at which rows were measured."""
     moments = {(row["date"], row["commit"][:10]) for row in (row.get("measured", found) for row in rows)}
     return " and ".join(f"on {date} at commit {commit}" for date, commit in sorted(moments))
 

@@ -9,8 +9,8 @@ from distributed import Client, LocalCluster
 from omkl import DependencyParser
 from omkl.data import read_treebank
 from omkl.distributed.mixing import blueprint, changes_since, mix, pass_over_shard
-from omkl.estimators.treebanks import ArcExamples
 from omkl.online import values_of
+from omkl.parsing.examples import ArcExamples
 
 FOLDER = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
 EPOCHS = 2

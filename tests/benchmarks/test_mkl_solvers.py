@@ -12,10 +12,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from omkl._components import resolve
 from omkl.batch import IterativeSoftThresholding, Problem, Solver
-from omkl.kernels import DenseStack
 from omkl.losses import Hinge, Logistic, Squared
 from omkl.regularizers import L21, ElasticNetWeights, SquaredL21, SquaredLq
 from tests.benchmarks.measuring import Floor
+from tests.stacks import DenseStack
 
 N_SAMPLES, TOL = 300, 1e-2
 #: On the summed hinge and the squared sum of norms; about 0.05 on the sum of norms itself.

@@ -31,13 +31,12 @@ def clusters(n, d, seed, wrong=0.05):
     return centers[z] + rng.normal(size=(n, d)), y
 
 
-@pytest.mark.parametrize("policy", ["removal", "projection"])
 @pytest.mark.parametrize("case", CASES)
-def test_budget(measure, case, policy):
+def test_budget(measure, case):
     """A round beside the product and the exponential of a kernel value with each support vector."""
-    d, n, n_kernels = 20, 500 if policy == "removal" else 100, len(CASES[case])
+    d, n, n_kernels = 20, 100, len(CASES[case])
     X, y = clusters(1500 + 10 * n, d, seed=1)
-    model = OnlineMKLClassifier(CASES[case], budget=BUDGET, budget_maintenance=policy, random_state=0)
+    model = OnlineMKLClassifier(CASES[case], budget=BUDGET, random_state=0)
     model.partial_fit(X[:1500], y[:1500], classes=np.arange(7))
     blocks = cycle(np.split(np.arange(1500, len(y)), 10))
     support, row = np.random.default_rng(0).normal(size=(BUDGET, d)), X[:1]
@@ -123,7 +122,7 @@ def test_random_features(measure, kernel):
     """One pass over labels of two classes, predicting before learning; mistakes of all in the notes."""
     X, classes = clusters(1000, 20, seed=3)
     y = np.where(classes < 4, -1, 1)
-    settings = {"kernels": ["gaussian"], "budget": 100, "budget_maintenance": "removal"}
+    settings = {"kernels": ["gaussian"], "budget": 100}
     settings = settings if kernel == "budget 100" else {"kernels": [kernel]}
     wrong = []
 
@@ -237,13 +236,12 @@ def test_explicit_groups(measure, kind):
 
 
 @pytest.mark.study
-@pytest.mark.parametrize("policy", ["none", "removal 200", "removal 1000", "projection 100", "projection 500"])
-def test_accuracy_on_letters(measure, ocr, policy):
+@pytest.mark.parametrize("budget", ["none", "100", "500"])
+def test_accuracy_on_letters(measure, ocr, budget):
     """One OCR fold of letters, three epochs, quadratic and Gaussian kernels; accuracy on three other folds."""
     from omkl import SequenceLabeler
 
-    name, _, budget = policy.partition(" ")
-    options = {"budget": int(budget), "budget_maintenance": name} if budget else {}
+    options = {} if budget == "none" else {"budget": int(budget)}
     labeler = SequenceLabeler(["quadratic", "gaussian:sigma2=5"], epochs=3, random_state=0, verbose=False, **options)
     measure(lambda: labeler.fit(*ocr.of_folds(1)), once=True)
     measure.note(accuracy=labeler.score(*ocr.of_folds([2, 3, 4])))

@@ -84,7 +84,7 @@ def test_learning_one_row(measure, case):
 def test_one_example_after_the_other(measure):
     """Dicts of two numbers and a word, predicted and learned one at a time; river learns the numbers alone."""
     pytest.importorskip("river")
-    from omkl.estimators.river import RiverClassifier
+    from omkl.mkl.river import RiverClassifier
 
     rng = np.random.default_rng(0)
     numbers, words = rng.normal(size=(2000, 2)).tolist(), rng.integers(0, 100_000, size=2000).tolist()

@@ -31,14 +31,6 @@ def test_a_wrong_file_is_refused_and_the_old_one_stays(fetch_ocr, tmp_path, caps
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_no_network_is_one_sentence(fetch_ocr, monkeypatch, capsys):
-    monkeypatch.setattr(fetch_ocr, "HOME", "http://127.0.0.1:9/letter.data.gz")
-    assert fetch_ocr.main([]) == 2
-    error = capsys.readouterr().err
-    assert "cannot be reached" in error
-    assert error.count("\n") == 1
-
-
 def test_a_local_copy_is_verified_and_found_by_the_reader(fetch_ocr, real_data, monkeypatch, tmp_path):
     source = real_data("ocr/letter.data.gz")
     assert fetch_ocr.main(["--from", str(source)]) == 0

@@ -67,13 +67,6 @@ def test_a_wrong_raw_file_is_refused_and_the_old_table_stays(toy, cache, tmp_pat
     assert [(path.name, path.read_bytes()) for path in cache.iterdir()] == [("toy.csv.gz", b"old")]
 
 
-def test_a_wrong_table_is_refused(toy, cache, monkeypatch, capsys):
-    monkeypatch.setattr(toy, "TABLES", {"toy": "0" * 64})
-    assert toy.main([]) == 2
-    assert "The table made of" in capsys.readouterr().err
-    assert not list(cache.glob("*"))
-
-
 def test_splice_is_coded_and_unknown_bases_are_left_out(fetch_uci):
     table = fetch_uci.splice_table(SPLICE.splitlines(), ["p0", "p1", "p2", "p3"], fetch_uci.RAW["splice"].signs)
     assert table == b"p0,p1,p2,p3,y\n1,2,3,4,1\n4,4,2,1,1\n3,3,3,1,-1\n"
@@ -121,17 +114,6 @@ def test_tables_without_checksum_are_verified_by_what_uci_documents(
         assert (cache / f"{name}.csv.gz").read_bytes() == kept[:-9]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize("below", ["", "uci"])
-def test_it_does_not_matter_how_the_tables_lie_and_are_compressed(fetch_uci, cache, tmp_path, below, suffix):
-    folder = tmp_path / "mine" / below
-    folder.mkdir(parents=True)
-    table = fetch_uci.generated_table("twonorm")
-    (folder / f"twonorm.csv{suffix}").write_bytes(gzip.compress(table, 1) if suffix else table)
-    assert fetch_uci.main(["--from", str(tmp_path / "mine")]) == 0
-    assert {path.name: gzip.decompress(path.read_bytes()) for path in cache.iterdir()} == {"twonorm.csv.gz": table}
-
-
 def test_what_cannot_be_had_is_one_sentence(fetch_uci, cache, monkeypatch, tmp_path, capsys):
     source = fetch_uci.RAW["sonar"]._replace(url="http://127.0.0.1:9/sonar.csv")
     monkeypatch.setitem(fetch_uci.RAW, "sonar", source)
@@ -149,40 +131,10 @@ def test_what_cannot_be_had_is_one_sentence(fetch_uci, cache, monkeypatch, tmp_p
     assert not list(cache.glob("*"))
 
 
-def test_every_table_has_one_origin_and_every_home_is_a_commit(fetch_uci):
-    assert list(fetch_uci.TABLES) == NAMES == [*fetch_uci.RAW, *fetch_uci._draw()]
-    assert {len(raw.url.split("/")[5]) for raw in fetch_uci.RAW.values()} == {40}
-
-
 @pytest.mark.parametrize("name", ["ringnorm", "twonorm", "waveform"])
 def test_the_sets_that_are_drawn_are_the_expected_ones(fetch_uci, cache, name):
     assert fetch_uci.main(["--only", name]) == 0
     assert sha256(gzip.decompress((cache / f"{name}.csv.gz").read_bytes())) == fetch_uci.TABLES[name]
-
-
-@pytest.mark.parametrize("name", ["pima", "ionosphere", "sonar"])
-def test_the_real_raw_files_become_the_real_tables(fetch_uci, cache, real_data, monkeypatch, tmp_path, name):
-    """The raw file, put together again from a reference table, has the checksum that is expected of its home."""
-    raw = fetch_uci.RAW[name]
-    table = gzip.decompress(real_data(f"uci/{name}.csv.gz").read_bytes()).decode()
-    labels = {str(sign): label for label, sign in raw.signs.items()}
-    parts = [line.rpartition(",") for line in table.splitlines()[1:]]
-    (tmp_path / "raw.csv").write_text("\n".join(f"{numbers},{labels[sign]}" for numbers, _, sign in parts), newline="")
-    monkeypatch.setitem(fetch_uci.RAW, name, raw._replace(url=(tmp_path / "raw.csv").as_uri()))
-    assert fetch_uci.main(["--only", name]) == 0
-    assert gzip.decompress((cache / f"{name}.csv.gz").read_bytes()).decode() == table
-
-
-def test_sequences_of_the_real_splice_table_become_it(fetch_uci, real_data):
-    """Not the raw file, whose names and dropped sequences are not in the table, but one of its form."""
-    raw = fetch_uci.RAW["splice"]
-    table = gzip.decompress(real_data("uci/splice.csv.gz").read_bytes())
-    lines = ["label,instance_name,sequence", f"N,     UNKNOWN-NEG-1,                {'N' * 60}"]
-    for line in table.decode().splitlines()[1:]:
-        *codes, sign = line.split(",")
-        label = "EI" if sign == "1" else "N"
-        lines.append(f"{label},    SOME-NAME-1,                {''.join(' ACGT'[int(code)] for code in codes)}")
-    assert raw.convert(lines, raw.features, raw.signs) == table
 
 
 def test_local_copies_are_found_by_the_reader(fetch_uci, real_data, monkeypatch, capsys):

@@ -96,24 +96,6 @@ def test_parts_are_joined_with_one_empty_line(fetch_ud, tmp_path):
     assert b"".join(fetch_ud._joined(urls)) == b"1\ta\n\n2\tb\n\n1\tc\n\n1\td\n\n"
 
 
-def test_every_file_with_a_home_names_a_commit(fetch_ud):
-    for name, files in fetch_ud.TREEBANKS.items():
-        assert [file.name.rpartition("-")[2] for file in files] == ["train.conllu", "dev.conllu", "test.conllu"]
-        for url in (url for file in files for url in file.urls):
-            owner, repository, commit = url.split("/")[3:6]
-            assert (owner, repository.split("-")[-1]) == ("UniversalDependencies", name.split("-")[-1])
-            assert len(commit) == 40
-    assert [len(file.urls) for file in fetch_ud.TREEBANKS["IcePaHC"]] == [41, 10, 10]
-
-
-@pytest.mark.parametrize("name", ["UD_English-EWT", "IcePaHC", "grc_agdt_gorman"])
-def test_the_real_files_are_verified(fetch_ud, real_data, name):
-    """What the script expects of each file is what reference copies hold."""
-    for file in fetch_ud.TREEBANKS[name]:
-        path = real_data(f"ud/{name}/{file.name}.gz")
-        assert sum(map(len, fetch_ud.verified(fetch_ud.contents(path), file.sha256, path))) == file.size
-
-
 def test_a_local_copy_is_found_by_the_reader(fetch_ud, real_data, monkeypatch, capsys):
     folder = real_data("ud/UD_English-EWT/en_ewt-ud-dev.conllu.gz").parent
     assert fetch_ud.main(["--from", str(folder)]) == 0

@@ -21,7 +21,7 @@ from omkl.data import (
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
 
 from .stream_files import COMPRESSIONS, cut_short, damage, peak_memory, whole, write
-from .treebank_files import COLUMNS, columns_of
+from .treebank.treebank_files import COLUMNS, columns_of
 
 
 @pytest.fixture(scope="module")
@@ -57,20 +57,6 @@ def test_treebanks_share_their_strings_between_files_and_passes(tmp_path, text):
     assert columns_of(whole(stream)[0]) == columns_of(whole(stream.prefetched())[0]) == both
     shuffled = stream.shuffled(200, random_state=0)
     assert sorted(columns_of(whole(shuffled)[0])) == sorted(both)
-
-
-def test_sentences_that_are_wrong_are_named_or_counted(tmp_path, text):
-    good = text.decode().split("\n\n")
-    bad = "1\ta\t_\t_\t_\t_\t7\t_\t_\t_"
-    path = write(tmp_path / "a.conllu.xz", "\n\n".join([*good[:100], bad, *good[100:-1], bad]))
-    line = "\n\n".join(good[:100]).count("\n") + 3
-    with pytest.raises(DataFileError, match=f"a.conllu.xz, line {line}: the head 7 of word 1"):
-        whole(stream_conllu(path))
-    stream = stream_conllu(path, on_error="skip")
-    with pytest.warns(DataWarning, match=f"2 records were skipped, the first at .*line {line}: the head 7"):
-        sentences, _ = whole(stream)
-    assert stream.skipped == 2
-    assert columns_of(sentences) == columns_of(read_treebank(write(tmp_path / "good.conllu", text)))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])
@@ -131,14 +117,6 @@ def test_sequences_that_are_wrong_are_named_or_counted(tmp_path, name, good, bad
     X, y = read_sequences(write(tmp_path / name, good))
     assert found == (X * 2, y * 2)
     assert stream.skipped == 1
-
-
-def test_the_format_of_sequences_is_named(tmp_path):
-    path = write(tmp_path / "a.data", "x")
-    with pytest.raises(InputError, match="OCR data set is read whole"):
-        stream_sequences(path)
-    with pytest.raises(InputError, match="Unknown format 'xml'"):
-        stream_sequences(path, format="xml")
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

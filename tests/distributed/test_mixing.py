@@ -425,7 +425,7 @@ def test_callbacks_that_need_every_round_are_refused(n_shards):
 
 def test_bad_input_is_refused():
     data = Sequences(explicit=True)
-    with pytest.raises(InputError, match="whole number > 0"):
+    with pytest.raises(InputError, match="integer > 0"):
         ParameterMixing(0)
     with pytest.raises(InputError, match="weighting"):
         ParameterMixing(2, weighting="errors")

@@ -1,7 +1,4 @@
-"""Shards on threads of one process: the bits of shards elsewhere, and a line where they are not worth it."""
-
-import time
-import warnings
+"""Shards on threads of one process: the bits of shards elsewhere."""
 
 import numpy as np
 import pytest
@@ -9,9 +6,7 @@ from numpy.testing import assert_array_equal
 
 import omkl
 from omkl.data import synthetic_treebank
-from omkl.distributed import payoff as payoff_module
-from omkl.distributed.payoff import Payoff
-from omkl.estimators import inputs
+from omkl.estimators import validation as inputs
 from omkl.exceptions import InputError
 from omkl.kernels import as_kernel
 from omkl.kernels.gram import dense_grams
@@ -31,7 +26,6 @@ def rows(rng):
     return X, (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int)
 
 
-@pytest.mark.filterwarnings("ignore:An epoch in")
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_are_learned_to_the_same_bits(name, rows):
     X, y = rows
@@ -42,7 +36,6 @@ def test_rows_are_learned_to_the_same_bits(name, rows):
             assert_array_equal(mine[1], other[1])
 
 
-@pytest.mark.filterwarnings("ignore:An epoch in")
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 def test_sequences_are_learned_to_the_same_bits(loss, rng):
     X = [[f"w{rng.integers(30)}" for _ in range(rng.integers(1, 9))] for _ in range(90)]
@@ -52,7 +45,6 @@ def test_sequences_are_learned_to_the_same_bits(loss, rng):
         assert_array_equal(mine, other)
 
 
-@pytest.mark.filterwarnings("ignore:An epoch in")
 @pytest.mark.parametrize("templates", ["small", ["h.upos m.upos direction", "h.form m.form"]])
 def test_trees_are_learned_to_the_same_bits(templates):
     treebank = synthetic_treebank(120, vocabulary=20, random_state=0)
@@ -64,70 +56,6 @@ def test_trees_are_learned_to_the_same_bits(templates):
     for name, array in states[0].items():
         assert_array_equal(array, states[1][name], err_msg=name)
     assert_array_equal(*(model.parse(treebank).heads for model in found))
-
-
-class Shard(list):
-    """Examples that are numbers of seconds."""
-
-
-def passes(fixed, each):
-    """Passes that compute for so many seconds, one after the other where they hold the interpreter's lock."""
-
-    def task(state, shard, order, report):
-        end = time.thread_time() + fixed + each * len(order)
-        while time.thread_time() < end:
-            pass
-
-    return task
-
-
-def use_seconds(monkeypatch, fixed, each):
-    """Let passes take exactly these, which no clock of a busy machine would say."""
-    monkeypatch.setattr(
-        payoff_module, "seconds_of", lambda task, state, shard, order, *clock: fixed + each * len(order)
-    )
-
-
-@pytest.mark.parametrize(
-    ("fixed", "each", "pays"), [(0.0, 0.01, True), (0.05, 0.0001, False)], ids=["long rounds", "short rounds"]
-)
-def test_what_shards_take_is_found_from_a_few_examples(fixed, each, pays, recwarn, monkeypatch):
-    use_seconds(monkeypatch, fixed, each)
-    shards = [Shard(range(100)) for _ in range(4)]
-    payoff = Payoff(None, {}, shards, side_by_side=4, threads=False)
-    assert payoff.round_seconds == pytest.approx(each)
-    assert payoff.plain == pytest.approx(400 * each)
-    assert payoff.sharded == pytest.approx(100 * each + 5 * fixed)
-    payoff.warn(4, "on workers of the cluster")
-    assert len(recwarn) == (not pays)
-    if not pays:
-        assert str(recwarn[0].message).startswith("An epoch in 4 shards on workers of the cluster is expected to take")
-
-
-def test_nothing_is_said_where_the_clock_tells_nothing(recwarn, monkeypatch):
-    monkeypatch.setattr(payoff_module, "seconds_of", lambda task, state, shard, order: 0.05 - 1e-5 * len(order))
-    Payoff(None, {}, [Shard(range(100))] * 4, side_by_side=4, threads=False).warn(4, "here")
-    assert not len(recwarn)
-
-
-def test_threads_that_hold_the_lock_are_found_to_gain_nothing():
-    shards = [Shard(range(100)) for _ in range(4)]
-    payoff = Payoff(passes(0.0, 0.002), {}, shards, side_by_side=4, threads=True)
-    assert payoff.sharded > 0.5 * payoff.plain  # beside each other they would take a quarter
-
-
-def test_what_is_sent_counts(monkeypatch):
-    use_seconds(monkeypatch, 0.0, 0.001)
-    shards = [Shard(range(100)) for _ in range(2)]
-    state = {"table": np.zeros(10**6)}
-    here, there = (Payoff(None, state, shards, 2, False, transfer) for transfer in (0.0, 1e-6))
-    assert there.sharded - here.sharded == pytest.approx(16.0)
-
-
-def test_nothing_is_measured_where_nothing_runs_side_by_side(rows):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        MODELS["regressor"]().fit(*rows, shards=2)
 
 
 def test_predictions_do_not_depend_on_threads(rows, monkeypatch):

@@ -3,7 +3,6 @@
 ``OMKL_DOCS=docs/_build/html python -m pytest tests/docs/test_pages.py`` looks at those that sphinx has put there.
 """
 
-import argparse
 import ast
 import importlib
 import importlib.util
@@ -15,15 +14,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+import click
 import pytest
 
 import omkl
-from omkl.cli.commands import build_parser
+from omkl.cli.options import omkl as command
 
 DOCS = Path(__file__).parents[2] / "docs"
-#: Modules with public names; those of ``omkl.estimators`` are at the top, but for what only that has.
+#: Modules with public names.
 MODULES = [
-    "omkl", "omkl.estimators", "omkl.kernels", "omkl.regularizers", "omkl.losses", "omkl.structures", "omkl.groups",
+    "omkl", "omkl.kernels", "omkl.regularizers", "omkl.losses", "omkl.structures", "omkl.groups",
     "omkl.online", "omkl.batch", "omkl.data", "omkl.reports", "omkl.distributed", "omkl.exceptions", "omkl.features",
 ]  # fmt: skip
 
@@ -36,18 +36,15 @@ def public_names():
         ]
         for name in names:
             value = getattr(module, name)
-            if name[0] != "_" and callable(value) and not (module is omkl.estimators and hasattr(omkl, name)):
+            if name[0] != "_" and callable(value):
                 yield module.__name__, name
 
 
-def options(parser, prefix="omkl"):
-    """``(command, option)`` of a parser and those below it."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, below in action.choices.items():
-                yield from options(below, f"{prefix} {name}")
-        elif action.help != argparse.SUPPRESS:
-            yield from ((prefix, option) for option in action.option_strings if option not in ("-h", "--help"))
+def options(own=command, path="omkl"):
+    """``(command, option)`` of a command and those below it."""
+    yield from ((path, option) for parameter in own.params for option in parameter.opts if option.startswith("-"))
+    for name in own.list_commands(None) if isinstance(own, click.Group) else ():
+        yield from options(own.get_command(None, name), f"{path} {name}")
 
 
 @pytest.fixture(scope="session")
@@ -118,16 +115,16 @@ def test_every_option_is_in_the_reference_of_the_command_line():
     spec = importlib.util.spec_from_file_location("command_reference", DOCS / "command_reference.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    pages = re.split(r"^## (.+)$", module.reference(build_parser()), flags=re.MULTILINE)[1:]
+    pages = re.split(r"^## (.+)$", module.reference(command), flags=re.MULTILINE)[1:]
     sections = dict(zip(pages[::2], pages[1::2]))
-    for command, option in options(build_parser()):
-        if command != "omkl":  # --version
-            assert re.search(rf"(?<![\w-]){option}(?![\w-])", sections[command]), f"{command} {option}"
+    for path, option in options():
+        if path != "omkl":  # --version
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", sections[path]), f"{path} {option}"
 
 
 def test_every_command_is_on_a_built_page(built):
     page = text_of(built / "cli.html")
-    assert [(command, option) for command, option in options(build_parser()) if option not in page] == []
+    assert [(path, option) for path, option in options() if option not in page] == []
 
 
 def test_built_pages_load_nothing_from_elsewhere_and_lead_nowhere_else(built):

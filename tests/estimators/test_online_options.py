@@ -61,9 +61,9 @@ def test_a_strongly_convex_loss_is_ridge():
 
 
 def test_options_are_checked():
-    with pytest.raises(InputError, match="batch_size"):
+    with pytest.raises(InputError):
         omkl.OnlineMKLClassifier(batch_size=0).fit(X, Y)
-    with pytest.raises(InputError, match="l2"):
+    with pytest.raises(InputError):
         omkl.OnlineMKLClassifier(l2=-1.0).fit(X, Y)
 
 

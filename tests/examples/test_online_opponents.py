@@ -1,4 +1,4 @@
-"""The example of two families of online MKL: the same order of examples for all, and a table of errors and times."""
+"""The example that compares online MKL with combinations of separate learners."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 EXAMPLE = Path(__file__).parents[2] / "examples" / "online_opponents.py"
 
 
-def test_hedge_finds_the_one_kernel_and_cannot_add_up_several(tmp_path):
+def test_combinations_find_the_one_kernel_and_cannot_add_up_several(tmp_path):
     command = [sys.executable, EXAMPLE, "--examples", "1500", "--streams", "sum", "one of ten"]
     done = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
     records = json.loads((tmp_path / "online_opponents.json").read_text())["records"]

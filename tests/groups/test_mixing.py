@@ -7,12 +7,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
 from omkl.distributed.mixing import blueprint, changes_since, mix
-from omkl.estimators.treebanks import ArcExamples
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.groups.mixing import with_rows_moved
 from omkl.losses import StructuredHinge
 from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage
+from omkl.parsing.examples import ArcExamples
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree
 
@@ -41,7 +41,7 @@ def make_trainer(dtype, exact, n_lines, regularizer, lambda_, method="fobos"):
 
 
 def scores(bank, examples):
-    return np.concatenate([scores.ravel() for scores in bank.potentials_of([x for x, _, _ in examples])])
+    return np.concatenate([scores.arcs.ravel() for scores in bank.potentials_of([x for x, _, _ in examples])])
 
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["", "folded"])
@@ -130,6 +130,6 @@ def test_parts_of_examples_are_the_same_examples(examples):
     bank.table[:] = rng.normal(size=bank.table.shape)
     bank.group_state.scales[:] = 1.0
     for i, s in enumerate(chosen):
-        assert_array_equal(bank.potentials_of([part[i].x])[0], bank.potentials_of([examples[s].x])[0])
+        assert_array_equal(bank.potentials_of([part[i].x])[0].arcs, bank.potentials_of([examples[s].x])[0].arcs)
         assert_array_equal(part[i].y, examples[s].y)
     assert part.tokens.columns.nbytes < 0.4 * examples.tokens.columns.nbytes

@@ -7,13 +7,12 @@ from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.groups import (
+    BudgetedExpansion,
     CachedKernelBank,
     ExplicitBank,
     FeatureMapBank,
     Features,
     KernelExpansion,
-    ProjectionExpansion,
-    RemovalExpansion,
     SparseCachedBank,
     Tokens,
     TransitionBank,
@@ -80,8 +79,8 @@ def banks_of(kind, problem, averaging):
         return [FeatureMapBank(names, kernels, views, sizes, K, averaging)], tokens
     if kind == "expansion":
         return [KernelExpansion(names, kernels, views, K, averaging)], tokens
-    if kind in ("removal", "projection"):  # with more budget than they need
-        bank = RemovalExpansion if kind == "removal" else ProjectionExpansion
+    if kind == "budget":  # with more budget than they need
+        bank = BudgetedExpansion
         return [bank(names, kernels, views, K, 300, averaging)], tokens
     if kind == "sparse":
         banks = [SparseCachedBank([n], [k], ["x"], tokens, K, averaging, np.float64) for n, k in KERNELS.items()]
@@ -90,7 +89,7 @@ def banks_of(kind, problem, averaging):
     return [CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)], tokens
 
 
-KINDS = ["explicit", "mapped", "cached", "on demand", "sparse", "expansion", "removal", "projection", "mixed"]
+KINDS = ["explicit", "mapped", "cached", "on demand", "sparse", "expansion", "budget", "mixed"]
 SETTINGS = {
     "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
     "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "lambda_": 0.6, "rate": 0.5},

@@ -7,7 +7,6 @@ import pytest
 
 from omkl.exceptions import InputError
 from omkl.kernels import (
-    DenseStack,
     FactoredStack,
     Gaussian,
     LazyStack,
@@ -19,11 +18,11 @@ from omkl.kernels import (
     Polynomial,
     as_kernel,
     checks,
-    compact_stack,
 )
 from omkl.kernels.packed import packed_kernels
-from omkl.kernels.replicated import ReplicatedStack
-from omkl.kernels.stack import RestrictedView
+from omkl.kernels.stack import ReplicatedStack, RestrictedView, WeightedSum
+
+from ..stacks import DenseStack
 
 N = 67
 KERNELS = [
@@ -62,8 +61,6 @@ STACKS = {
     "single precision": lambda: PackedStack.from_grams(GRAMS),
     "single precision from data": lambda: PackedStack.from_kernels(KERNELS, X),
     "factored": lambda: FactoredStack([np.linalg.cholesky(g + 1e-13 * np.eye(N)) for g in GRAMS]),
-    "compact": lambda: compact_stack(GRAMS, np.float64),
-    "compact from an iterator": lambda: compact_stack(iter(GRAMS), np.float64),
     "mixed": lambda: MixedStack(
         [DenseStack(GRAMS[[4, 0]]), PackedStack.from_grams(GRAMS[[1, 5, 2, 3]], np.float64)], [4, 0, 1, 5, 2, 3]
     ),
@@ -78,7 +75,7 @@ def test_a_stack_answers_as_plain_matrices_do(kind, which):
     answers_alike(STACKS[kind](), DenseStack(GRAMS), which, 1e-4 if "single" in kind else 1e-7)
 
 
-@pytest.mark.parametrize("kind", ["packed", "single precision", "factored", "compact", "mixed", "lazy"])
+@pytest.mark.parametrize("kind", ["packed", "single precision", "factored", "mixed", "lazy"])
 @pytest.mark.parametrize("which", [None, np.array([5, 0, 2]), np.arange(0)])
 @pytest.mark.parametrize("form", [RestrictedView, lambda stack, samples: stack.restricted(samples)])
 def test_a_stack_of_some_of_the_samples_answers_as_plain_matrices_do(kind, which, form):
@@ -128,7 +125,7 @@ def answers_alike(stack, dense, which, atol):
     np.testing.assert_allclose(stack.block_products(each, which), of_each, **close)
     summed = np.tensordot(weights, of_all, axes=(0, 1))
     if stack.n_parts == 1:
-        np.testing.assert_allclose(stack.summed(weights, which).block_product(blocks), summed, **close)
+        np.testing.assert_allclose(stack.summed(weights, which).block_products(blocks)[0], summed, **close)
         np.testing.assert_allclose(stack.products(vectors, which), dense.products(vectors, which), **close)
         np.testing.assert_allclose(stack.combine(weights, which), dense.combine(weights, which), **close)
         for samples in (np.array([n - 1, 0, 3]), np.arange(0)):
@@ -136,11 +133,21 @@ def answers_alike(stack, dense, which, atol):
             np.testing.assert_allclose(rows, dense.combine(weights, which)[samples], **close)
         np.testing.assert_allclose(stack.diagonals(which), dense.diagonals(which), **close)
         np.testing.assert_allclose(stack.traces(which), dense.traces(which), **close)
-        total = stack.summed(weights, which)
-        np.testing.assert_allclose(total.product(vector), dense.combine(weights, which) @ vector, **close)
-        np.testing.assert_allclose(total.diagonal(), np.diagonal(dense.combine(weights, which)), **close)
-        few = np.array([n - 1, 1])
-        np.testing.assert_allclose(total.rows(few), dense.combine(weights, which)[few], **close)
+        combined, few = dense.combine(weights, which), np.array([n - 1, 1])
+        for total in (stack.summed(weights, which), WeightedSum(stack, weights, which)):
+            np.testing.assert_allclose(total.products(vector)[0], combined @ vector, **close)
+            np.testing.assert_allclose(total.products(vector[None])[0], combined @ vector, **close)
+            np.testing.assert_allclose(total.quadratics(vector)[0], vector @ combined @ vector, **close)
+            np.testing.assert_allclose(total.diagonals()[0], np.diagonal(combined), **close)
+            np.testing.assert_allclose(total.combine([1.0], samples=few), combined[few], **close)
+
+
+def test_kernels_that_are_not_kept_are_zero():
+    kept = np.array([True, False, True, True, False, True])
+    stack = MixedStack([STACKS["packed"]()], kept=kept)
+    answers_alike(stack, DenseStack(GRAMS * kept[:, None, None]), None, 1e-7)
+    nothing = MixedStack([STACKS["packed"]()], kept=np.zeros(6, dtype=bool)).summed(np.ones(6))
+    np.testing.assert_array_equal(nothing.products(np.ones(N)), np.zeros((1, N)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -178,26 +185,9 @@ def test_any_number_of_threads_gives_the_same_bits(n_jobs, monkeypatch):
         np.testing.assert_array_equal(alone.combine(weights, which), together.combine(weights, which))
 
 
-@pytest.mark.parametrize("kind", ["packed", "factored", "mixed"])
-def test_some_of_the_samples_make_a_stack_like_any_other(kind):
-    samples = np.array([1, 5, 30, 66])
-    stacks = STACKS | {"mixed": lambda: compact_stack([*GRAMS[1:3], GRAMS[0]], np.float64)}
-    stack = stacks[kind]().restricted(samples)
-    for m in range(stack.n_kernels):
-        gram = GRAMS[[1, 2, 0] if kind == "mixed" else range(6)][m][np.ix_(samples, samples)]
-        np.testing.assert_allclose(stack.combine([1.0], [m]), gram, rtol=0 if kind == "packed" else 1e-7, atol=1e-9)
-    assert kind == "mixed" or stack.rows.flags.c_contiguous
-
-
 def test_the_trace_can_be_made_one():
     stack = PackedStack.from_grams([*GRAMS, np.zeros((N, N))], normalize="trace")
     np.testing.assert_allclose(stack.traces(), [1, 1, 1, 1, 1, 1, 0], rtol=1e-6)
-
-
-def test_low_rank_kernels_become_factors():
-    columns = np.random.default_rng(6).normal(size=(20, N, 3))
-    stack = compact_stack(columns @ columns.transpose(0, 2, 1), np.float64)
-    assert stack.nbytes == 20 * 3 * N * 8
 
 
 @pytest.mark.compiled
@@ -260,7 +250,7 @@ class TestRefusals:
 
     def test_more_factors_than_there_is_memory(self, monkeypatch):
         monkeypatch.setattr(checks, "_free_bytes", lambda: 2**10)
-        with pytest.raises(InputError, match=r"2 factors of 67 samples need .* GiB, but .* fewer features"):
+        with pytest.raises(InputError, match=r"2 factors of 67 samples need .* GiB, but"):
             FactoredStack.from_kernels([Linear(), Linear()], X)
 
     def test_columns_that_are_not_there(self):

@@ -40,14 +40,14 @@ class ArcBank(DenseBank):
         super().__init__(name, (1, 1, n_values))
 
     def add_potentials(self, x, potentials):
-        potentials += self.group_state.scales[0] * self.table[0, 0][getattr(x, self.names[0])]
+        potentials.arcs[:] += self.group_state.scales[0] * self.table[0, 0][getattr(x, self.names[0])]
 
     def step(self, x, gradient):
         self._values = getattr(x, self.names[0])
         super().step(x, gradient)
 
     def _own(self, gradient):
-        sums = np.bincount(self._values.ravel(), weights=gradient.ravel(), minlength=self.table.size)
+        sums = np.bincount(self._values.ravel(), weights=gradient.arcs.ravel(), minlength=self.table.size)
         return sums.reshape(self.table.shape)
 
 

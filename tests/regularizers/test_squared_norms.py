@@ -99,7 +99,6 @@ def test_norms_whose_squares_underflow_get_no_weight_and_do_no_harm(eta):
     assert_allclose(weights[[1, 4]], regularizer.kernel_weights(b[[1, 4]]), rtol=1e-12)
     assert (weights[[0, 2, 3]] == 0.0).all()
     assert np.isfinite(regularizer.value(b))
-    assert_allclose(regularizer.value(1e120 * b), 1e240 * regularizer.value(b), rtol=1e-12)
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.1, 0.24, 0.26, 0.6, 0.95])

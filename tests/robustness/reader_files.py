@@ -4,7 +4,6 @@ import bz2
 import gzip
 import io
 import lzma
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -15,31 +14,22 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 
-from omkl.cli.model_text import model_of_text
 from omkl.data import (
     find_format,
     iter_treebank,
     iter_words,
     open_stream,
-    read_attribute_templates,
-    read_crfsuite_model,
     read_mfeat,
     read_ocr,
     read_sequences,
     read_uci,
     stream_csv,
     stream_npy,
-    templated,
 )
 from omkl.data.datasets import MFEAT_WIDTHS
-from omkl.estimators.lexicons import Lexicon
+from omkl.features.lexicons import Lexicon
 from omkl.groups import TemplateSet
 
-MODEL = """{"omkl": {"class": "GroupLasso", "parameters": {"alpha": 0.5}}}
-{"array": "a/b", "shape": [2, 3], "dtype": "<f8", "order": "F", "values": [1, 2.5, 3e-7]}
-{"array": "a/b", "values": [-1e300, 0, 7]}
-{"array": "c", "shape": [], "dtype": "<U3", "order": "C", "values": ["abc"]}
-"""
 CONLLU = (
     "# text = No way\n1-2\tNoway\t_\t_\t_\t_\t_\t_\t_\t_\n1\tNo\tno\tDET\tDT\tA=1|B=2\t2\tdet\t_\t_\n"
     "2\tway\tway\tNOUN\tNN\t_\t0\troot\t_\tSpaceAfter=No\n2.1\te\t_\t_\t_\t_\t_\t_\t0:root\t_\n\n"
@@ -65,7 +55,6 @@ def small_files() -> Iterator[tuple[str, bytes]]:
     for name, text in JSON.items():
         yield f"{name}.jsonl", text.encode()
     yield "a.crfsuite", b"B\tw=dog\tlen:3\tflag\nO\tw=a\\:b\tt=x\tt=y:0.5\n\nB\tw=cat\n"
-    yield "model.text", MODEL.encode()
     yield "a.conllu", CONLLU.encode()
     yield "a.conllx", CONLLU.replace("1-2\tNoway\t_\t_\t_\t_\t_\t_\t_\t_\n", "").encode()
     line = "{}\tNo\tno\tDT\tDT\tNo\tno\tDT\t{}\tx\t_\tA0\n"
@@ -79,12 +68,10 @@ def small_files() -> Iterator[tuple[str, bytes]]:
     yield "words.txt", "No way\n\nÉ vero .\n".encode()
     yield "brown.lexicon", b"No\t0110\nway\t0111\n"
     yield "some.templates", b"h.form m.form\nh.lemma m-1.upos distance\nh.misc:Gloss # why\n\nm.Case direction\n"
-    yield "crf.templates", b"# CRF++\nU01:%x[-1,0]/%x[ 0,1]\n\nU:%x[2,1]x\nB01:%x[0,0]\nB\n"
     for name, compress in ((".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)):
         yield f"c.svm{name}", compress(svm)
     yield from _arrays(rng)
     yield from _tables(rng)
-    yield from _models()
 
 
 def _arrays(rng):
@@ -122,37 +109,19 @@ def _tables(rng):
         sink = io.BytesIO()
         pyarrow.feather.write_feather(table, sink, chunksize=15, **options)
         yield name, sink.getvalue()
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=9)
-    yield "a.arrows", sink.getvalue()
-
-
-def _models():
-    try:
-        import pycrfsuite
-    except ImportError:
-        return
-    trainer = pycrfsuite.Trainer(verbose=False)
-    trainer.append([["a", "b"], ["c"]], ["A", "B"])
-    with tempfile.TemporaryDirectory() as folder:
-        trainer.train(f"{folder}/model")
-        yield "model.crf", Path(folder, "model").read_bytes()
 
 
 def reader_of(name: str) -> Callable[[Path], None]:
     """What reads a file of that name, whole, as it comes and leaving out what is wrong."""
     plain = {
-        "letter.data": read_ocr, "uci.table": read_uci, "mfeat.table": read_mfeat, "model.crf": read_crfsuite_model,
+        "letter.data": read_ocr, "uci.table": read_uci, "mfeat.table": read_mfeat,
         "brown.lexicon": lambda path: Lexicon.of(path, "brown"), "some.templates": TemplateSet.resolve,
         "words.txt": lambda path: list(iter_words(path)), "a.npy": lambda path: _pass(stream_npy(path)),
-        "crf.templates": lambda path: templated(read_attribute_templates(path), [["a", "b"], ["c", "d"]]),
-        "model.text": lambda path: model_of_text(path, path.with_suffix(".npz")),
     }  # fmt: skip
     if name in plain:
         return plain[name]
     options = {"a.csv": {"target": "y"}, "b.csv": {"header": False, "target": -1}}.get(name, {})
-    if name.endswith((".parquet", ".feather", ".arrows")):
+    if name.endswith((".parquet", ".feather")):
         options = {"target": "y"}
 
     def read(path):

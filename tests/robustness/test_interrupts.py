@@ -7,12 +7,13 @@ import signal
 import pytest
 
 import omkl
+from omkl import Annotator
+from omkl.annotation.tagger import Tagger
 from omkl.cli import main
-from omkl.cli.interrupts import Interruption
+from omkl.cli.training import Interruption
 from omkl.data import synthetic_treebank, write_treebank
-from omkl.estimators import Annotator
-from omkl.estimators.tagging import Tagger, strings_of, with_column
 from omkl.exceptions import InputError
+from omkl.parsing.sentences import strings_of, with_strings
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 
@@ -22,7 +23,7 @@ PARTS = ["upos", "xpos", "feats", "lemmas", "trees"]
 @pytest.fixture(scope="module")
 def treebank():
     treebank = synthetic_treebank(24, vocabulary=12, random_state=0)
-    return with_column(treebank, "upos", [tag[:1] for tag in strings_of(treebank, "forms")])
+    return with_strings(treebank, "upos", [tag[:1] for tag in strings_of(treebank, "forms")])
 
 
 class Ending:
@@ -74,10 +75,10 @@ def test_an_annotator_without_a_part_to_keep_is_not_fitted(treebank):
     ending = Ending()
     ending.on_start = lambda trainer, source: True
     model = annotator(ending)
-    with pytest.raises(InputError, match="before there was a part to keep"):
+    with pytest.raises(InputError, match="before a part was learned"):
         model.fit(treebank)
     assert not hasattr(model, "parts_")
-    with pytest.raises(InputError, match="hears of nothing"):
+    with pytest.raises(InputError, match="has no `on_"):
         annotator(object()).fit(treebank)
     with pytest.raises(InputError, match="must be a list of callbacks"):
         Annotator(callbacks=print).fit(treebank)

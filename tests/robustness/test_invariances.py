@@ -1,8 +1,4 @@
-"""What must not matter does not: the order of rows, columns, groups, kernels, classes and outputs, whether rows are
-repeated or weighted, dense or sparse; and regret on sequences that an adversary chooses.
-
-Hundreds of data sets: ``pytest -m soak tests/robustness/test_invariances.py``.
-"""
+"""Invariance of models to the order of rows, columns, groups, kernels, classes and outputs, and to repeated rows."""
 
 import numpy as np
 import pytest
@@ -72,11 +68,7 @@ DESIGNS = {
     "sparse groups": (
         regression, lambda groups: GroupLasso(0.1, groups=groups, regularizer="sparse-group:sigma=0.6", tol=1e-8)
     ),
-    "elastic net": (
-        regression, lambda groups: GroupLasso(0.1, groups=groups, regularizer="elastic-net:mu=0.4", tol=1e-8)
-    ),
     "positive": (regression, lambda groups: GroupLasso(0.1, groups=groups, positive=True, tol=1e-8)),
-    "huber": (regression, lambda groups: GroupLasso(0.1, groups=groups, loss="huber:delta=0.5", tol=1e-8)),
     "insensitive": (
         regression, lambda groups: GroupLasso(0.1, groups=groups, loss="epsilon-insensitive:epsilon=0.2", tol=1e-6)
     ),
@@ -114,7 +106,7 @@ def check_design(name, seed):
     check(make(LABELS[columns]).fit(X[:, columns], y), new[:, columns])
     check(make([np.flatnonzero(g == LABELS).tolist() for g in (2, 0, 1)]).fit(X, y))
     check(make(LABELS).fit(X[rows], y[rows]))
-    for kind in (sparse.csr_array, sparse.csc_array, sparse.coo_array):
+    for kind in (sparse.csr_array, sparse.csc_array):
         check(make(LABELS).fit(kind(X), y), kind(new))
     check(make(LABELS).fit(X, y, sample_weight=np.full(len(y), 7.0)))
     weights = rng.integers(0, 3, len(y))
@@ -130,26 +122,17 @@ def check_design(name, seed):
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_designs_know_no_order_no_storage_and_no_repetition(name):
+def test_designs_are_invariant_to_order_storage_and_repetition(name):
     check_design(name, 0)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", DESIGNS)
-@pytest.mark.parametrize("seed", range(1, 30))
-def test_many_designs_know_no_order_no_storage_and_no_repetition(name, seed):
-    check_design(name, seed)
 
 
 KERNELS = [Gaussian(4.0), Gaussian(50.0), Linear(), Polynomial(2)]
 BATCH = {
     "logistic": (binary, lambda kernels: MKLClassifier(kernels, C=2.0, tol=1e-7)),
     "hinge": (binary, lambda kernels: MKLClassifier(kernels, loss="hinge", regularizer="block1", tol=1e-6)),
-    "simplex": (binary, lambda kernels: MKLClassifier(kernels, loss="hinge", solver="simplemkl", tol=1e-5)),
     "classes": (ternary, lambda kernels: MKLClassifier(kernels, regularizer="elastic-net", tol=1e-7)),
     "squared": (regression, lambda kernels: MKLRegressor(kernels, tol=1e-7)),
     "lp": (regression, lambda kernels: MKLRegressor(kernels, regularizer="lp-norm:q=1.5", solver="lp-norm", tol=1e-6)),
-    "thresholds": (regression, lambda kernels: MKLRegressor(kernels, solver="fista", tol=1e-6)),
     "outputs": (outputs, lambda kernels: MKLRegressor(kernels, regularizer="block1", tol=1e-7)),
     "labels": (labels, lambda kernels: MKLClassifier(kernels, tol=1e-7)),
 }
@@ -185,20 +168,13 @@ def check_kernels(name, seed):
 
 
 @pytest.mark.parametrize("name", BATCH)
-def test_kernel_machines_know_no_order_and_no_repetition(name):
+def test_kernel_machines_are_invariant_to_order_and_repetition(name):
     check_kernels(name, 0)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", BATCH)
-@pytest.mark.parametrize("seed", range(1, 30))
-def test_many_kernel_machines_know_no_order_and_no_repetition(name, seed):
-    check_kernels(name, seed)
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 @pytest.mark.parametrize("loss", ["crf", "squared"])
-def test_online_kernel_machines_know_no_order_of_kernels_columns_and_classes(method, loss):
+def test_online_machines_are_invariant_to_order(method, loss):
     """Where a loss has no ties, which the order of classes would break."""
     rng = np.random.default_rng(1)
     X, y = ternary(rng) if loss == "crf" else regression(rng)
@@ -215,9 +191,6 @@ def test_online_kernel_machines_know_no_order_of_kernels_columns_and_classes(met
     for name, weight in plain.kernel_weights_.items():
         assert_allclose(permuted.kernel_weights_[name], weight, atol=1e-9)
     assert_allclose(answers(make(KERNELS).fit(X[:, columns], y), X[:, columns]), expected, atol=1e-8)
-    for kernels in (["linear"], ["gaussian:features=20,sigma2=4"]):
-        stored = [answers(make(kernels).fit(Z, y), Z) for Z in (X, sparse.csr_array(X), sparse.csc_array(X))]
-        assert_allclose(stored[1:], [stored[0]] * 2, atol=1e-9)
     # a random order is one of the examples, not of their rows
     rows = rng.permutation(len(y))
     drawn = make(KERNELS, True).fit(X, y)
@@ -232,8 +205,7 @@ def test_online_kernel_machines_know_no_order_of_kernels_columns_and_classes(met
         assert_allclose(answers(turned, X), -answers(odd, X), atol=1e-8)
 
 
-@pytest.mark.parametrize("average", ["quadratic", "uniform", "last"])
-@pytest.mark.parametrize("method", ["fobos", "rda"])
+@pytest.mark.parametrize(("average", "method"), [("quadratic", "fobos"), ("last", "fobos"), ("uniform", "rda")])
 def test_fit_in_the_given_order_is_a_loop_over_partial_fit(average, method):
     """One example a call, some, or all, where schedule and lambda do not look ahead. Each call computes norms anew,
     which rounds them in another way."""
@@ -266,16 +238,11 @@ def test_fit_in_the_given_order_is_a_loop_over_partial_fit(average, method):
                 assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("average", ["quadratic", "uniform", "last"])
-@pytest.mark.parametrize("method", ["fobos", "rda"])
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
-def test_a_parser_of_a_stream_is_a_loop_over_partial_fit_however_it_is_cut(loss, average, method):
-    """Where all sentences are at hand tables are laid out for them, so that other features share weights."""
+def test_a_parser_of_a_stream_is_a_loop_over_partial_fit(loss):
     trees = synthetic_treebank(18, vocabulary=8, random_state=0)
-    model = DependencyParser(
-        "small", loss=loss, method=method, average=average, eta0=0.5, n_examples=18, epochs=2, weighting="norms",
-        memory=1, random_state=0,
-    )  # fmt: skip
+    settings = {"eta0": 0.5, "n_examples": 18, "epochs": 2, "weighting": "norms", "memory": 1, "random_state": 0}
+    model = DependencyParser("small", loss=loss, **settings)
     whole = clone(model).fit(Stream.from_arrays(trees, block_size=7))
     for size in (1, 5, 18):
         looped = clone(model)
@@ -299,9 +266,7 @@ def faces():
     yield "kernels", OnlineMKLClassifier(KERNELS, **common), X, y
     yield "columns", OnlineMKLClassifier(["linear", "gaussian:features=20,sigma2=4"], **common), X, y
     yield "dual averaging", OnlineMKLClassifier(KERNELS, method="rda", loss="crf", **common), X, y
-    yield "hedge", OnlineMKLClassifier(KERNELS, method="hedge", **common), X, y
     yield "budget", OnlineMKLClassifier([Gaussian(4.0)], budget=9, **common), X, y
-    yield "removal", OnlineMKLClassifier([Gaussian(4.0)], budget=9, budget_maintenance="removal", **common), X, y
     yield "classes", OnlineMKLClassifier(KERNELS, **common), X, ternary(np.random.default_rng(4))[1]
     yield "numbers", OnlineMKLRegressor(KERNELS, **common), X, X[:, 0]
     yield "words", SequenceLabeler(**common), words, tags
@@ -313,7 +278,7 @@ FACES = {name: rest for name, *rest in faces()}
 
 
 @pytest.mark.parametrize("name", FACES)
-def test_a_weight_of_k_is_k_copies_one_after_the_other(name):
+def test_a_weight_of_k_is_k_copies(name):
     model, X, y = FACES[name]
     weights = np.random.default_rng(5).integers(0, 4, len(y))
     rows = np.repeat(np.arange(len(y)), weights)
@@ -341,7 +306,7 @@ class Adversary:
 
 @pytest.mark.parametrize("schedule", [Constant(0.05), InverseSqrt(0.3), DistanceOverGradients()], ids=repr)
 @pytest.mark.parametrize("regularizer", ["mkl", "l2", "group-lasso"])
-def test_regret_stays_below_its_bound_on_sequences_that_an_adversary_chooses(schedule, regularizer):
+def test_regret_stays_below_its_bound_against_an_adversary(schedule, regularizer):
     make = lambda **more: OnlineMKLClassifier(  # noqa: E731
         [Gaussian(4.0), Linear()], regularizer=regularizer, schedule=schedule, average="last", n_examples=60, epochs=1,
         shuffle=False, weighting="norms", random_state=0, **more,

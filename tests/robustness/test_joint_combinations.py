@@ -1,8 +1,4 @@
-"""Several outputs, one class, models on a budget: every loss, regularizer and solver that takes them, at any strength.
-
-What a certificate says is least is compared with what a generic solver finds, evaluated here; models on a budget with
-those that are learned as columns. All of them: ``pytest -m soak tests/robustness/test_joint_combinations.py``.
-"""
+"""Certificates of several outputs, for many losses, regularizers and strengths."""
 
 import itertools
 import warnings
@@ -10,23 +6,15 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from omkl import (
     GroupLasso,
     MKLClassifier,
     MKLRegressor,
-    OneClassMKL,
-    OnlineMKLClassifier,
-    OnlineMKLRegressor,
     SparseLogisticRegression,
 )
 from omkl.exceptions import InputError
-from omkl.kernels import Custom, Linear
-
-from .test_online_combinations import ONLINE, SCORE, TARGETS, drawn
-from .test_online_combinations import X as POINTS
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(18, 4))
@@ -168,30 +156,6 @@ def check_tasks(loss, regularizer, intercept, weighted, share):
     check_bounds([(objective(outputs, norms), model.dual_gap_)], generic, objective, parts)
 
 
-POSITIVE = [np.abs(part) for part in MAPS]
-
-
-def check_one_class(regularizer, nu, weighted):
-    penalty, generic_penalty = REGULARIZERS[regularizer]
-    weights = np.arange(18) % 3 + 0.5 if weighted else np.ones(18)
-    grams = [part @ part.T for part in POSITIVE]
-    model = fitted(OneClassMKL("precomputed", nu=nu, regularizer=regularizer, dtype="float64"), grams, None, weights)
-    if model is None:
-        return
-    C = model.C_
-
-    def objective(outputs, norms):
-        return C * weights @ np.maximum(0, 1 - outputs.ravel()) + penalty(norms)
-
-    outputs = sum(K @ a for K, a in zip(grams, model.dual_coef_))
-    norms = np.sqrt([max(a @ K @ a, 0.0) for K, a in zip(grams, model.dual_coef_)])
-    generic = generic_point(
-        POSITIVE, 1, False,
-        lambda z, b: (C * weights @ cp.pos(1 - z[:, 0]) + generic_penalty(b)) / max(C, 1.0),
-    )  # fmt: skip
-    check_bounds([(objective(outputs, norms), model.dual_gap_)], generic, objective, POSITIVE)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("regularizer", REGULARIZERS)
 def test_certificates_of_several_outputs_are_those_of_the_joint_problem(loss, regularizer):
@@ -212,87 +176,3 @@ def test_certificates_of_designs_of_several_outputs_hold(loss, regularizer):
 def test_solvers_of_one_output_refuse_several(solver):
     with pytest.raises(InputError, match="Several outputs"):
         GroupLasso(0.1, solver=solver).fit(X, SCORES)
-
-
-@pytest.mark.parametrize("regularizer", REGULARIZERS)
-def test_certificates_of_one_class_hold(regularizer):
-    for number, nu in enumerate([1e-6, 0.1, 0.9, 1 - 1e-6]):
-        check_one_class(regularizer, nu, number % 2 == 1)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("C", STRENGTHS)
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("regularizer", REGULARIZERS)
-def test_certificates_of_several_outputs_at_all_strengths(loss, regularizer, C):
-    check_outputs(loss, regularizer, C)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("loss", "regularizer"), TASKS)
-@pytest.mark.parametrize("share", [10.0**k for k in range(-6, 7)])
-def test_certificates_of_designs_of_several_outputs_at_all_strengths(loss, regularizer, share):
-    for intercept, weighted in itertools.product([True, False], repeat=2):
-        check_tasks(loss, regularizer, intercept, weighted, share)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("regularizer", REGULARIZERS)
-@pytest.mark.parametrize("nu", [1e-6, 1e-3, 0.03, 0.2, 0.5, 0.8, 0.99, 1 - 1e-6])
-def test_certificates_of_one_class_at_all_fractions(regularizer, nu):
-    for weighted in (False, True):
-        check_one_class(regularizer, nu, weighted)
-
-
-def inner_products(X, Y):
-    """A kernel of which nothing is known but its values."""
-    return X @ Y.T
-
-
-BUDGETED = {name: values for name, values in ONLINE.items() if name not in ("method", "batch_size")} | {
-    "method": ["fobos", "rda"], "batch_size": [1], "C": [1.0, 1e-6, 1e-2, 1e2, 1e6],
-    "budget": [("projection", 40), ("removal", 40), ("projection", 8)],
-}  # fmt: skip
-
-
-def check_budget(values):
-    """A budget above the number of rows, or with projection above the rank of the kernel, changes nothing."""
-    parameters = dict(zip(BUDGETED, values))
-    target, schedule = parameters.pop("target"), parameters["schedule"]
-    maintenance, budget = parameters.pop("budget")
-    parameters["eta0"] = "auto" if schedule is None else 0.1
-    kind = OnlineMKLRegressor if target == "numbers" else OnlineMKLClassifier
-    common = {name: value for name, value in parameters.items() if name in kind().get_params(deep=False)}
-    common |= {"epochs": 2, "shuffle": False, "random_state": 0}
-    y, outputs, refusals = TARGETS[target], [], []
-    for kernels, own in (
-        ([Linear(normalize=None)], {}),
-        ([Custom(inner_products)], {"budget": budget, "budget_maintenance": maintenance}),
-    ):
-        model = kind(kernels, **common, **own)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            try:
-                model.fit(POINTS, y)
-            except InputError as refusal:
-                refusals.append(str(refusal))
-                continue
-        outputs.append(model.predict(POINTS) if y is SCORE else model.decision_function(POINTS))
-    if refusals:
-        assert all(len(sentence.splitlines()) == 1 for sentence in refusals)
-        return False
-    unit = 1.0 + np.abs(outputs[0]).max()
-    assert_allclose(outputs[1], outputs[0], atol=unit * (1e-7 if budget == 40 else 1e-4))
-    return True
-
-
-def test_budgets_that_lose_nothing_change_nothing():
-    learned = [check_budget(values) for values in drawn(BUDGETED, 150, 2)]
-    assert sum(learned) > 30
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(3, 13))
-def test_many_budgets_that_lose_nothing_change_nothing(seed):
-    for values in drawn(BUDGETED, 500, seed):
-        check_budget(values)

@@ -1,7 +1,4 @@
-"""Long sequences, many labels, many steps, and kernels that hold nothing: against what is computed by other means.
-
-Ten million lazy steps, ten thousand labels, some minutes: ``pytest -m soak tests/robustness/test_sizes.py``.
-"""
+"""Long sequences, many steps, and kernels of low rank, compared with independent computations."""
 
 import math
 import warnings
@@ -70,11 +67,6 @@ def test_lazy_steps_are_those_of_exact_arithmetic(name):
     check_lazy_steps(5_000, *PROXES[name])
 
 
-@pytest.mark.soak
-def test_ten_million_lazy_steps_are_those_of_exact_arithmetic():
-    check_lazy_steps(10_000_000, *PROXES["mkl"])
-
-
 def log_add(a, b):
     return max(a, b) + math.log1p(math.exp(-abs(a - b)))
 
@@ -104,23 +96,6 @@ def test_a_sequence_of_a_hundred_thousand_is_decoded_and_summed_up():
     assert_allclose(marginals.unary, np.exp(np.array(forward) + np.array(backward[::-1]) - log_sum), atol=1e-7)
 
 
-@pytest.mark.soak
-def test_ten_thousand_labels():
-    K = 10_000
-    X = np.random.default_rng(0).normal(size=(2 * K, 5))
-    y = np.arange(2 * K) % K
-    model = omkl.OnlineMKLClassifier(["linear"], epochs=1, random_state=0).fit(X, y)
-    scores = model.decision_function(X[:50])
-    assert scores.shape == (50, K)
-    assert np.isfinite(scores).all()
-    assert_array_equal(model.predict(X[:50]), scores.argmax(axis=1))
-    words = [[{"word": f"w{k}"} for k in range(i, i + 10)] for i in range(0, K, 10)]
-    tags = [[f"t{k}" for k in range(i, i + 10)] for i in range(0, K, 10)]
-    labeler = omkl.SequenceLabeler(transitions=None, epochs=1, random_state=0).fit(words, tags)
-    assert len(labeler.classes_) == K
-    assert np.mean(np.concatenate(labeler.predict(words[:50])) == np.concatenate(tags[:50])) > 0.9
-
-
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 3))
 G = np.exp(-((X[:, None] - X) ** 2).sum(axis=-1) / 4)
@@ -129,7 +104,7 @@ EMPTY, FLAT = np.zeros((30, 30)), np.ones((30, 30))
 DEGENERATE = {
     "zero": [EMPTY], "zero beside another": [EMPTY, G], "constant": [FLAT], "constant beside another": [FLAT, G],
     "duplicates": [G, G, G], "of rank one": [ONE], "all of rank one": [ONE, OTHER, ONE + 1e-12 * OTHER],
-    "identity": [np.eye(30)], "scaled": [1e-8 * G, G], "apart": [1e13 * ONE, 1e-8 * G], "tiny": [1e-200 * G],
+    "identity": [np.eye(30)], "scaled": [1e-8 * G, G],
 }  # fmt: skip
 
 
@@ -158,19 +133,13 @@ def test_kernels_that_hold_little_are_weighed_and_certified_or_told_of(name):
                 assert weights.sum() == pytest.approx(1.0) or not weights.any()
                 if name == "duplicates" and regularizer == "uniform":
                     assert_allclose(weights, 1 / 3)
-    for K in grams if name != "tiny" else []:
+    for K in grams:
         model = omkl.OnlineMKLClassifier("precomputed", epochs=2, random_state=0).fit(K, score > 0.3)
         assert np.isfinite(model.decision_function(K)).all()
 
 
-def test_online_matrices_whose_squares_are_no_floats_are_refused():
-    for unit in (1e-200, 1e200):
-        with pytest.raises(InputError, match="between 1e-150 and 1e150"):
-            omkl.OnlineMKLRegressor("precomputed").fit(unit * G, X[:, 0])
-
-
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_one_class_and_one_target(n):
+def test_one_class_and_one_target():
+    n = 5
     for estimator in (omkl.MKLClassifier(), omkl.SparseLogisticRegression()):
         with pytest.raises(InputError, match="y holds one class only, 'yes': a classifier needs two"):
             estimator.fit(X[:n], ["yes"] * n)

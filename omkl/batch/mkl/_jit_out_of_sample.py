@@ -1,4 +1,4 @@
-"""Inner loops of the choice among kernels: passes over the lower triangle of one after the other."""
+"""Passes over the lower triangle of a kernel, for the choice of kernels."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def standardize(gram, roots, constant):
 
 @compiled
 def steps_left_out(kernel, inverse, coefficients, residuals, squares, summands):
-    """By how much a step along the gradient in a kernel's space helps each sample that it has not seen.
+    """Compute how much a step along the gradient of a kernel helps each sample that it has not seen.
 
     Parameters
     ----------

@@ -1,21 +1,20 @@
-r"""The one-step method: where the dual of the regularizer is smooth, one Newton minimisation is all."""
+"""The one-step method, for regularizers with a smooth dual."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from omkl.batch.core.solver import Listener, Solution, Solver
 from omkl.batch.mkl.problem import Problem
-from omkl.batch.mkl.working_set import Subproblem, solve_by_working_sets
+from omkl.batch.mkl.working_set import Start, Subproblem, solve_by_working_sets
+from omkl.batch.solver import GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
 from omkl.regularizers import Regularizer
 
-#: Kernels that violate optimality at the start from which on a sample of them comes first, and the kernels in it.
+#: Number of violating kernels from which on a sample comes first, and the size of the sample.
 MANY, SAMPLE = 1000, 150
 #: Gap that the sample is solved to, as a share of that at the start.
 SAMPLE_SHARE = 0.003
-#: Barrier where all kernels take the sample's place, as a part of the gap divided by the number of bounds.
+#: Weight of the barrier when all kernels follow the sample, as a share of the gap divided by the number of bounds.
 WIDENED = 0.03
 
 
@@ -30,30 +29,24 @@ class OneStep(Solver):
 
     Newton systems of few samples are solved by Cholesky factors, those of many by conjugate gradients, with no matrix
     of all pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks.
-    The history says which: ``system`` is "cholesky", "cg" or "matrix-free". Of many kernels a sample comes first, each
-    of which stands for several: their weighted sum takes the place of the sum over all until the second round, as in
-    sub-sampled Newton methods (Roosta and Mahoney 2019).
+    The history says which: ``system`` is "cholesky", "cg" or "matrix-free". Of many kernels a sample stands for all
+    in the first round, as in sub-sampled Newton methods (Roosta and Mahoney 2019).
     """
 
     aliases = {"one-step": {}}
     natural_regularizer = "elastic-net"
     several_outputs = True
 
-    def solve(
-        self,
-        problem: Problem,
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        start: Any = None,
-        on_iteration: Listener | None = None,
-    ) -> Solution:
+    def check(self, problem: Problem) -> None:
         regularizer = problem.regularizer
         if not regularizer.smooth_conjugate:
             raise InputError(
-                'The solver "one-step" needs a regularizer with a smooth dual: the elastic net with mu > 0, the block '
-                f'q-norm or the uniform one, not {regularizer!r}. The solver "spicy" takes others.'
+                "The solver 'one-step' needs a regularizer with a smooth dual, such as 'elastic-net', 'block-q' or "
+                f"'uniform', got {regularizer!r}."
             )
-        return solve_by_working_sets(problem, _Smooth, tol, max_iter, start, on_iteration)
+
+    def _search(self, problem: Problem, monitor: GapMonitor, start: Start | None) -> Solution:
+        return solve_by_working_sets(problem, _Smooth, monitor, start)
 
 
 class _Conjugate:
@@ -72,11 +65,11 @@ class _Conjugate:
         return self.regularizer.conjugate_curvature(norms)
 
     def coupling(self, norms):
-        """None: the regularizer is a sum over kernels."""
+        """Return None: the regularizer is a sum over kernels."""
 
 
 class _Copies(Regularizer):
-    r""":math:`c\, \psi(b / c)` for a sum over kernels: each stands for c equal ones, among which its norm is shared."""
+    r"""Regularizer for c replicated kernels, :math:`c\, \psi(b / c)`."""
 
     separable = True
 
@@ -97,22 +90,21 @@ class _Copies(Regularizer):
 
 
 class _Smooth(Subproblem):
-    """The dual as it is: no proximal term, so no proximal steps; of many kernels, first on a sample.
+    """The dual without a proximal term; of many kernels, first on a sample.
 
-    Mostly many kernels are active, and a sum over them is much like that over every tenth, counted ten times. Its
-    minimiser is a point from which few steps on all of them are left.
+    As most kernels are active, the sum over all is much like ten times that over every tenth.
     """
 
-    #: Loose, as the barrier follows the gap: a small one at a point that is still far from the end takes many steps.
+    #: Loose, as the barrier follows the gap: a small barrier far from the optimum takes many steps.
     share = 0.2
-    #: The problem that the present one is a sample of.
+    #: The whole problem, while the present one is a sample.
     whole = None
 
     @classmethod
     def begin(cls, problem, start, certificate, violating):
         if len(start.model.active) or len(violating) < MANY:
             return super().begin(problem, replace(start, rho=certificate.rho), certificate, violating)
-        # large and small violations alike
+        # large and small violations
         sample = np.sort(violating[np.linspace(0, len(violating) - 1, SAMPLE).astype(int)])
         copies = replace(problem, regularizer=_Copies(problem.regularizer, len(violating) / SAMPLE))
         sampled = cls(copies, sample, certificate.rho, start.model, certificate.primal - certificate.dual)

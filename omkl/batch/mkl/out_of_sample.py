@@ -1,31 +1,29 @@
-r"""Which kernels help to predict samples that a model has not seen: leave-one-out in closed form, kernel after kernel.
+r"""Choice of kernels that help to predict samples that a model has not seen, by leave-one-out in closed form.
 
-A norm says how much a kernel is used. A kernel that tells any two samples apart, as a Gaussian on noise does, is used
-to learn every sample by heart; what it says of a sample that was left out is noise.
+A norm tells how much a kernel is used, not whether it helps: a narrow Gaussian on noise memorises every sample.
 
-The kernels chosen so far, each divided by the mean of its diagonal, are summed to one, K. Its ridge model with a
-constant minimises :math:`\sum_i w_i \|y_i - f(x_i) - b\|^2 + \lambda \|f\|^2`, targets of classes being columns of
-signs. With :math:`C = (\tilde K + \lambda I)^{-1} - q q^\top / \lambda` for :math:`\tilde K = P W^{1/2} K W^{1/2} P`, a
-unit vector q in the direction of :math:`W^{1/2} 1`, and :math:`P = I - q q^\top`, the residual of sample i for the
-model that has not seen it is (Cawley and Talbot 2004)
+The kernels chosen so far, each divided by the mean of its diagonal, are summed to K. Their ridge model with a constant
+minimises :math:`\sum_i w_i \|y_i - f(x_i) - b\|^2 + \lambda \|f\|^2`, where targets of classes are columns of signs.
+With :math:`C = (\tilde K + \lambda I)^{-1} - q q^\top / \lambda` for :math:`\tilde K = P W^{1/2} K W^{1/2} P`, a unit
+vector q in the direction of :math:`W^{1/2} 1`, and :math:`P = I - q q^\top`, the residual of sample i for the model
+without it is (Cawley and Talbot 2004)
 
 .. math:: \sqrt{w_i}\, r_i = (C z)_i / C_{ii}, \qquad z = P W^{1/2} y,
 
 and :math:`\lambda` is the one of the least sum of their squares. A step along the gradient in the space of kernel m,
 taken without sample i, moves the prediction of i by a multiple of :math:`h_{mi} = (\tilde K_m C z)_i - (\tilde K_m
-C)_{ii} \sqrt{w_i}\, r_i`, and lowers the loss where :math:`\sum_i \sqrt{w_i}\, r_i h_{mi} > 0`. How many standard
-errors it is above zero is counted twice, and the less of both counts: by the spread of the summands, which is right for
-kernels of few dimensions, where all depends on a few coefficients; and as a sum over pairs of samples,
-:math:`\sum_{i < j} 2 r_i \tilde K_{ij} (Cz)_j`, which is right for kernels of many. All kernels join K for which it is
-more than chance gives useless kernels :data:`FALSE` times in all, however many they are. Where none does, but the sum
-of all that are left helps beyond doubt, the first of them joins. Then the next round begins: a kernel that others have
-hidden is found once they are in K.
+C)_{ii} \sqrt{w_i}\, r_i`, and lowers the loss where :math:`\sum_i \sqrt{w_i}\, r_i h_{mi} > 0`. Its standard error is
+the larger of two estimates: from the spread of the summands, for kernels of few dimensions; and from
+:math:`\sum_{i < j} 2 r_i \tilde K_{ij} (Cz)_j`, a sum over pairs of samples, for kernels of many.
 
-The leave-one-out loss of K flatters what was chosen by it. Where many kernels help, and none so much that it can be
-told, the sum of all may do better. Whether it might is seen if every kernel that was found at less than twice the
-standard errors that it takes counts as if it had come by chance, as in the risk inflation criterion (Foster and George
-1994). In doubt both ways are tried on folds, none of which has a say in what is chosen for it: none is left out where
-that lowers their loss by more than a standard error.
+In each round all kernels join K whose sum is above a threshold, at which :data:`FALSE` useless kernels join on average.
+Where there is none, but the sum of all kernels that are left helps beyond doubt, the best of them joins. A kernel that
+others have hidden is found once they are in K.
+
+The leave-one-out loss of K flatters the choice. Where many kernels help a little, the sum of all may do better. It may
+if the loss of K, inflated for every kernel below twice the threshold as in the risk inflation criterion (Foster and
+George 1994), is above that of all. In doubt both are tried on folds that have no part in the choice; all kernels are
+kept if that lowers the loss by more than a standard error.
 """
 
 import numpy as np
@@ -35,28 +33,27 @@ from omkl.batch.mkl import _jit_out_of_sample as jit
 from omkl.kernels import KernelStack
 from omkl.kernels.stack import RestrictedView
 
-#: The number of useless kernels that may be expected to pass a round, where errors are normal and kernels independent.
+#: Expected number of useless kernels that pass a round, for normal errors and independent kernels.
 FALSE = 0.1
-#: How probable it is that useless kernels are taken for helpful ones in a round because of their sum.
+#: Probability that useless kernels are taken for helpful ones in a round because of their sum.
 DOUBT = 0.01
-#: Folds, in doubt whether to choose at all.
+#: Folds to decide between all kernels and the chosen ones.
 FOLDS = 5
-#: Rounds at most.
+#: Most rounds.
 ROUNDS = 20
 #: Ridges to choose from, in units of the mean diagonal of the sum of kernels.
 RIDGES = np.geomspace(0.01, 100.0, 9)
-#: Samples at most, and entries of all kernels on them: of more samples these are enough to tell.
+#: Most samples, and most entries of all kernels on them.
 SAMPLES, ENTRIES = 1000, 2.5e8
-#: A part of the largest entry: centred kernels of smaller diagonals are constant up to rounding.
+#: Diagonal of a centred kernel, relative to the largest entry, below which it is constant.
 CONSTANT = 1e-12
 
 
 def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Samples that are enough to choose among so many kernels, and the weights that they have among themselves.
+    """Return samples that are enough to choose among kernels, and their weights.
 
-    Up to :data:`SAMPLES`, and so many that kernels have :data:`ENTRIES` on them, are all taken. Of more a systematic
-    sample is drawn along the order of the targets, with probabilities in proportion to the weights: of every class,
-    or range of targets, as much as it weighs. There is nothing random about it.
+    Up to :data:`SAMPLES`, and up to :data:`ENTRIES` of all kernels, all samples are taken. Of more a systematic sample
+    is drawn along the order of the targets, with probabilities in proportion to the weights. It is not random.
 
     Parameters
     ----------
@@ -89,10 +86,10 @@ def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[n
 
 
 def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Which kernels help on samples that were left out: booleans (M,).
+    """Find kernels that help on samples that were left out.
 
-    Memory for a few matrices (N, N) is needed, and in each round the time of some products of one kernel after the
-    other with vectors, and of the eigenvectors of one.
+    It takes memory for a few matrices (N, N), and in each round some products of every kernel and the eigenvectors of
+    one matrix.
 
     Parameters
     ----------
@@ -105,11 +102,11 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     Returns
     -------
     bool array of shape (M,)
-        All False where none helps measurably; all True where to leave any out does harm, as far as can be told.
+        All False where none helps measurably; all True where leaving out any seems to do harm.
     """
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (targets - weights @ targets / weights.sum())
-    # as many columns as the targets have dimensions: only inner products of rows count
+    # only inner products of rows count
     left, lengths, _ = np.linalg.svd(z, full_matrices=False)
     z = (left * lengths)[:, lengths > CONSTANT * max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))]
     if len(z) < 3 or not z.shape[1]:
@@ -124,7 +121,7 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
 
 
 class _Choice:
-    """Kernels that help, round after round; see the head of this file.
+    """Kernels that help, chosen in rounds; see the module's documentation.
 
     Parameters
     ----------
@@ -166,7 +163,7 @@ class _Choice:
             self.model = _RidgeModel(total, z, roots)
 
     def everything_may_be_better(self) -> bool:
-        """Whether all kernels may do better than those that are kept, and help beyond doubt."""
+        """Return whether all kernels may do better than those that are kept, and help beyond doubt."""
         inflated = 1.0 + self.n_lucky * self.threshold**2 / self.model.residuals.size
         all_kept = not self.kept.any() or self.kept.all()
         return not all_kept and self.all_help and inflated * self.model.loss >= self.everything.loss
@@ -175,7 +172,7 @@ class _Choice:
 def _better_on_folds(
     found: _Choice, kernels: KernelStack, z: np.ndarray, roots: np.ndarray, folds: list[np.ndarray]
 ) -> bool:
-    """Whether all kernels do better on folds that were left out than those chosen without these."""
+    """Return whether all kernels do better on folds than the kernels chosen without them."""
     if found.everything.loss <= found.model.loss:
         return True
     gains = np.empty(len(z))
@@ -193,13 +190,13 @@ def _better_on_folds(
 
 
 def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray:
-    """A kernel with weights, centred, of mean diagonal one: its lower triangle. Zero where it is constant."""
+    """Return the lower triangle of a weighted, centred kernel of mean diagonal one; zero where it is constant."""
     gram = np.ascontiguousarray(kernels.combine([1.0], [m]))
     return gram if jit.standardize(gram, roots, CONSTANT) else np.zeros_like(gram)
 
 
 class _RidgeModel:
-    """A ridge model with a constant, and the residuals of samples that it has not seen.
+    """A ridge model with a constant, and leave-one-out residuals.
 
     Parameters
     ----------
@@ -221,22 +218,20 @@ class _RidgeModel:
         self._squares = squares + squares.T
 
     def losses_without(self, fold: np.ndarray) -> np.ndarray:
-        """Squared residuals of samples, summed over columns, of the model that has seen none of them."""
+        """Return squared residuals of a fold, summed over columns, of the model without it."""
         residuals = np.linalg.lstsq(self.inverse[np.ix_(fold, fold)], self.coefficients[fold], rcond=None)[0]
         return np.square(residuals).sum(axis=1)
 
     def standard_errors(self, kernel: np.ndarray) -> float:
-        """How surely a step along the gradient in a kernel's space lowers the loss of samples it has not seen."""
+        """Return by how many standard errors a step along the gradient of a kernel lowers the leave-one-out loss."""
         summands = np.empty(len(self.residuals))
-        variance = jit.steps_left_out(
-            kernel, self.inverse, self.coefficients, self.residuals, self._squares, summands
-        )  # fmt: skip
+        variance = jit.steps_left_out(kernel, self.inverse, self.coefficients, self.residuals, self._squares, summands)
         error = max(np.sqrt(variance), np.sqrt(len(summands)) * summands.std(ddof=1))
         return float(summands.sum() / error) if error > 0.0 else 0.0
 
 
 def _best_inverse(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """``ridge (K + ridge)^-1`` for the ridge of the least leave-one-out loss, the largest of several."""
+    """Return ``ridge (K + ridge)^-1`` for the largest ridge of least leave-one-out loss."""
     values, vectors = np.linalg.eigh(kernel)
     values, inside = np.maximum(values, 0.0), vectors.T @ z
     squares, losses, shrinkages = vectors**2, [], []
@@ -249,5 +244,5 @@ def _best_inverse(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> np.nd
 
 
 def _divided(coefficients: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-    """Residuals of samples left out; 0 for a sample without which there is nothing to learn from."""
+    """Return leave-one-out residuals; 0 where the other samples tell nothing."""
     return coefficients / np.where(diagonal > CONSTANT, diagonal, np.inf)[:, None]

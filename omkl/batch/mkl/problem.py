@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from omkl.batch.core.problem import BaseProblem
-from omkl.batch.core.solver import Solution
+from omkl.batch.problem import BaseProblem
+from omkl.batch.solver import Solution
 from omkl.kernels import KernelStack
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -85,10 +85,14 @@ class Expansion:
 
 
 def smallest_c(problem: Problem) -> float:
-    r"""The largest C at which a constant is optimal under the block 1-norm.
+    r"""Return the largest C at which a constant is optimal under the block 1-norm.
 
-    That is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` where that is 0. Other
-    regularizers shrink all kernels up to there.
+    It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` where that is 0.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its own C is not used.
     """
     largest = float(problem.at(1.0).dual_norms(problem.at(1.0).best_constant()[1]).max())
     return 1.0 / largest if largest > 0 else np.inf
@@ -99,13 +103,16 @@ UNIT = 2.0**-24
 
 
 def rounding_of_storage(problem: Problem, solution: Solution) -> float:
-    r"""How much a relative duality gap may be off, of kernels given in double precision and stored in single.
+    r"""Return the error of a relative duality gap, of kernels stored in single precision.
 
     Rounding adds to each kernel a matrix E of independent entries of at most :data:`UNIT` of the largest entry, whose
-    spectral norm is at most :math:`2 \sqrt N` of that (Wigner); :math:`\rho^\top E \alpha_m` then bounds what changes
-    in the losses, and about what changes in the norms. Where kernels are rank deficient :math:`\alpha_m` may be huge.
-    Of a constant it is the lower bound alone that changes, as :math:`\|\rho\|_K^2` may be more by
-    :math:`\rho^\top E \rho`.
+    spectral norm is at most :math:`2 \sqrt N` of that (Wigner). The losses change by :math:`\rho^\top E \alpha_m`. For
+    a constant only the lower bound changes, as :math:`\|\rho\|_K^2` changes by :math:`\rho^\top E \rho`.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
     """
     model, certificate, rho = solution.model, solution.certificate, solution.certificate.rho
     active = model.active if len(model.active) else np.arange(problem.kernels.n_kernels)

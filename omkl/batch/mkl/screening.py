@@ -1,9 +1,8 @@
-r"""Norms of a dual point in all kernels, without looking at kernels of which a bound says enough.
+r"""Screening of kernels: norms of a dual point, or bounds of them that are good enough.
 
 :math:`\|\rho\|_K \le \|\rho_0\|_K + \sqrt{\lambda_{\max}(K)}\, \|\rho - \rho_0\|`, and the trace bounds the largest
-eigenvalue. A kernel whose bound is below the threshold of the regularizer is inactive at :math:`\rho`, whatever its
-norm; near the optimum, where :math:`\rho` hardly moves, these are most kernels. The bound holds for every loss, also
-for those with kinks, for which the duality gap alone bounds nothing (as it does in Ndiaye et al. 2017).
+eigenvalue. A kernel whose bound is below the threshold of the regularizer is inactive at :math:`\rho`; near the optimum
+these are most kernels. Unlike bounds from the duality gap (Ndiaye et al. 2017), this one holds for losses with kinks.
 """
 
 from typing import Any
@@ -12,18 +11,18 @@ import numpy as np
 
 from omkl.batch.mkl.problem import Problem
 
-#: Relative gap from which on a pass is worth remembering: further away the dual point moves too far.
+#: Relative gap from which on a pass is remembered: before, the dual point moves too far.
 TIGHT = 1e-3
-#: Part of the kernels in doubt from which on all are looked at, and remembered, anew.
+#: Share of doubtful kernels from which on all norms are computed.
 MANY = 0.3
 #: No kernels.
 NONE = np.arange(0)
-#: Kernels are stored with rounding, which their bounds must allow for.
+#: Factor of bounds for the rounding of stored kernels.
 SAFETY = 1.0 + 1e-6
 
 
 class DualNorms:
-    """The norms, exact for each kernel that may matter, an upper bound for each that cannot.
+    """Norms of dual points: exact for kernels that may be active, upper bounds for the others.
 
     Parameters
     ----------
@@ -32,7 +31,7 @@ class DualNorms:
     Attributes
     ----------
     passes : float
-        Kernels looked at so far, in units of all kernels.
+        Norms computed so far, divided by the number of kernels.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -42,9 +41,15 @@ class DualNorms:
         self._reaches: Any = None
 
     def __call__(self, rho: np.ndarray, gap: float, which: np.ndarray = NONE, known: np.ndarray = NONE) -> np.ndarray:
-        """Norms of ``rho`` in all kernels (M,).
+        """Return norms of a dual point in all kernels, (M,).
 
-        ``gap`` is the relative gap that was reached before; in the kernels ``which`` the norms are ``known``.
+        Parameters
+        ----------
+        rho : array of shape (N,)
+        gap : float
+            Relative gap that was reached before.
+        which, known : arrays of shape (k,)
+            Kernels whose norms are known, and these norms.
         """
         if self._origin is not None:
             bounds = SAFETY * (self._at_origin + self._reaches * np.linalg.norm(rho - self._origin))
@@ -64,11 +69,11 @@ class DualNorms:
         return norms
 
     def exceeds(self, norms: np.ndarray) -> np.ndarray:
-        """Where kernels with these norms may matter: above the threshold that the proximity operator has."""
+        """Return where norms are above the threshold of the proximity operator."""
         return self.problem.regularizer.prox(norms, 1.0) > 0
 
     def look(self, rho: np.ndarray, which: np.ndarray) -> np.ndarray:
-        """Norms of ``rho`` in some kernels, whatever bounds say."""
+        """Return the norms of ``rho`` in some kernels."""
         kernels = self.problem.kernels
         self.passes += len(which) / kernels.n_kernels
         return np.sqrt(kernels.quadratics(rho, which))

@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from omkl.batch.core.solver import Solution
-from omkl.batch.core.stacked_loss import StackedLoss
 from omkl.batch.mkl.problem import Expansion, Problem
+from omkl.batch.solver import Solution
+from omkl.batch.stacked_loss import StackedLoss
 from omkl.kernels import KernelStack
-from omkl.kernels.replicated import ReplicatedStack
+from omkl.kernels.stack import ReplicatedStack
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -32,10 +32,15 @@ class SharedProblem(Problem):
 
 
 def shared_problem(
-    kernels: KernelStack, targets: np.ndarray, loss: PointwiseLoss, regularizer: Regularizer, C: float,
-    intercept: bool = True, sample_weight: np.ndarray | None = None,
-) -> SharedProblem:  # fmt: skip
-    """The problem of several outputs.
+    kernels: KernelStack,
+    targets: np.ndarray,
+    loss: PointwiseLoss,
+    regularizer: Regularizer,
+    C: float,
+    intercept: bool = True,
+    sample_weight: np.ndarray | None = None,
+) -> SharedProblem:
+    """Make the problem of several outputs with kernel weights in common.
 
     Parameters
     ----------
@@ -52,9 +57,15 @@ def shared_problem(
 
 
 def each_output(solution: Solution, n_parts: int) -> list[Solution]:
-    """The solution of a problem of several outputs as one for each, of which the first has the history.
+    """Split the solution of a problem of several outputs; the first part has the history.
 
     Norms, primal, dual and gap are those of all outputs together.
+
+    Parameters
+    ----------
+    solution : Solution
+    n_parts : int
+        Number of outputs.
     """
     model, certificate = solution.model, solution.certificate
     coefficients = model.coefficients.reshape(len(model.active), n_parts, len(certificate.rho) // n_parts)

@@ -1,16 +1,14 @@
 r"""SpicyMKL: proximal minimisation in the primal, Newton's method in the dual (Suzuki and Tomioka 2011)."""
 
-from typing import Any
-
 import numpy as np
 
-from omkl.batch.core.solver import Listener, Solution, Solver
 from omkl.batch.mkl.problem import Problem
-from omkl.batch.mkl.working_set import Subproblem, solve_by_working_sets
+from omkl.batch.mkl.working_set import Start, Subproblem, solve_by_working_sets
+from omkl.batch.solver import GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
 
-#: First weight of the proximal term, times the mean trace of the kernels, on one output, and the mean weight of the
-#: losses; and how much it grows from step to step.
+#: First weight of the proximal term, times the mean trace of the kernels and the mean weight of the losses; and its
+#: growth from step to step.
 FIRST_GAMMA = 1e4
 GROWTH = 4.0
 
@@ -38,16 +36,15 @@ class Spicy(Solver):
     aliases = {"spicy": {}}
     several_outputs = True
 
-    def solve(
-        self, problem: Problem, tol: float = 1e-2, max_iter: int | None = None, start: Any = None,
-        on_iteration: Listener | None = None,
-    ) -> Solution:  # fmt: skip
+    def check(self, problem: Problem) -> None:
         if not problem.regularizer.differentiable_prox:
             raise InputError(
-                f'The solver "spicy" needs a regularizer that is a sum over kernels, such as "block1", "elastic-net", '
-                f'"block-q" or "uniform", or the squared block 1-norm "mkl", not {problem.regularizer!r}.'
+                "The solver 'spicy' needs a regularizer that is a sum over kernels, such as 'block1', or 'mkl', got "
+                f"{problem.regularizer!r}."
             )
-        return solve_by_working_sets(problem, _Proximal, tol, max_iter, start, on_iteration)
+
+    def _search(self, problem: Problem, monitor: GapMonitor, start: Start | None) -> Solution:
+        return solve_by_working_sets(problem, _Proximal, monitor, start)
 
 
 class _Envelope:
@@ -74,8 +71,6 @@ class _Envelope:
 class _Proximal(Subproblem):
     """Proximal steps with a growing weight."""
 
-    begins_blind = True
-
     def warm_up(self, model):
         traces = self.problem.kernels.traces(self.which) / self.problem.kernels.n_parts
         scale = (float(traces.mean()) or 1.0) if len(traces) else 1.0
@@ -92,7 +87,7 @@ class _Proximal(Subproblem):
 
     def recentre(self):
         self._to_model()
-        # where the dual point is far outside, a large weight throws the new kernels' coefficients far off
+        # a large weight makes the coefficients of new kernels far too large
         self.gamma /= GROWTH
 
     def proximal_step(self):

@@ -1,7 +1,7 @@
-r"""The loop that dual Newton methods share: solve on few kernels, look at all of them once, take more in.
+r"""The loop of the dual Newton methods: solve on a working set of kernels, then look at all kernels.
 
-Kernels outside the working set are zero. One full pass gives :math:`\|\rho\|_{K_m}` for all kernels: it tells which of
-them violate optimality, and certifies the model. The method that solves on the working set sees no other kernel.
+Kernels outside the working set are zero. One pass gives :math:`\|\rho\|_{K_m}` for all kernels: it certifies the model,
+and tells which kernels violate optimality.
 """
 
 from dataclasses import dataclass
@@ -9,30 +9,28 @@ from typing import Any, Self
 
 import numpy as np
 
-from omkl.batch.core.problem import Certificate
-from omkl.batch.core.solver import GapMonitor, Listener, Solution
+from omkl.batch.certificate import Certificate
+from omkl.batch.mkl.kernel_term import KernelTerm
 from omkl.batch.mkl.linear_system import system_of
-from omkl.batch.mkl.newton import BarrierSearch, KernelTerm
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.mkl.screening import NONE, DualNorms
+from omkl.batch.newton import BarrierSearch
+from omkl.batch.solver import GapMonitor, Solution
 from omkl.exceptions import InputError
 
-#: Kernels in the first working set, and the least number to add to it; and the same with several outputs, where
-#: products with each of them take many times as long as a pass over all kernels.
+#: Kernels of the first working set, and the fewest to add; and of several outputs, where their products take long.
 FIRST, FIRST_OF_PARTS = 60, 8
-#: One in so many kernels is looked at before there is a model worth a look at all.
-GLANCE = 4
-#: Rounds in which kernels that are inactive leave; later ones stay, so that none comes and goes for ever.
+#: Rounds in which inactive kernels leave; later they stay, so that none comes and goes for ever.
 LEAVING = 10
-#: Newton steps that one call may take.
+#: Most Newton steps on one working set.
 MOST_STEPS = 150
 
 
 class Subproblem(BarrierSearch):
     r"""A problem with all kernels zero but those of a working set, at a point of its dual.
 
-    The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma \rho)`; how the ratios
-    come from the norms is what methods differ in.
+    The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma \rho)`. Methods differ
+    in the ratios as functions of the norms.
 
     Parameters
     ----------
@@ -42,7 +40,7 @@ class Subproblem(BarrierSearch):
     rho : array of shape (N,)
         Where to start.
     model : Expansion
-        What is known of the answer; its active kernels are in the working set.
+        A first model; its active kernels are in the working set.
     gap : float
         The absolute duality gap at the start.
     """
@@ -57,14 +55,14 @@ class Subproblem(BarrierSearch):
 
     @classmethod
     def begin(cls, problem: Problem, start: Any, certificate: Certificate, violating: np.ndarray) -> Self:
-        """The problem on a first working set: the kernels of a model, and of those that violate optimality.
+        """Begin on the kernels of a model and some of those that violate optimality.
 
         Parameters
         ----------
         problem : Problem
         start : Start
         certificate : Certificate
-            Of the start: its dual point is the best multiple of the start's.
+            Of the start; its dual point is the best multiple of the start's.
         violating : int array
             Kernels that violate optimality at the start, the worst first.
         """
@@ -72,7 +70,7 @@ class Subproblem(BarrierSearch):
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
     def grow(self, violating: np.ndarray) -> None:
-        """Take in kernels of those that violate optimality, which come worst first; inactive ones leave."""
+        """Add kernels that violate optimality, given worst first; drop inactive ones."""
         few, active = max(_first(self.problem), len(self.which)), self.term.ratios > 0
         self.rounds += 1
         if _has_many(self.problem) and self.rounds <= LEAVING:
@@ -83,20 +81,18 @@ class Subproblem(BarrierSearch):
         self.add(np.sort(violating[: _most(self.problem, few)]))
 
     def recentre(self) -> None:
-        """Prepare for kernels that violate optimality by far; methods without a proximal term do nothing."""
+        """Move the centre of the proximal term before kernels enter; methods without such a term do nothing."""
 
     def curve(self) -> Any:
-        """The function of the norms that the dual has for each kernel."""
+        """Return the function of the norms in the dual."""
         raise NotImplementedError
 
     def warm_up(self, model: Expansion) -> None:
-        """Begin at a model; one that is a function of the dual point needs nothing."""
+        """Begin at a model; nothing to do where the model is a function of the dual point."""
 
     #: Weight of the dual point beside the coefficients.
     gamma = 1.0
-    #: Whether to begin on any few kernels: they lead to a better dual point than a pass at the constant does.
-    begins_blind = False
-    #: How often kernels were taken in.
+    #: Number of times that kernels were added.
     rounds = 0
     #: Gap that a working set is solved to, as a share of the gap over all kernels.
     share = 0.05
@@ -106,7 +102,7 @@ class Subproblem(BarrierSearch):
         return self.dual_loss.rho(self.point.x)
 
     def add(self, kernels: np.ndarray) -> None:
-        """Take more kernels into the working set, with coefficients of zero."""
+        """Add kernels with coefficients of zero."""
         order = np.argsort(np.concatenate([self.which, kernels]), kind="stable")
         self.which = np.concatenate([self.which, kernels])[order]
         self.kernel_products = np.concatenate([self.kernel_products, self.problem.kernels.products(self.rho, kernels)])[
@@ -118,7 +114,7 @@ class Subproblem(BarrierSearch):
         self.alpha_squares = np.concatenate([self.alpha_squares, np.zeros(len(kernels))])[order]
 
     def solve(self, target: float) -> bool:
-        """Solve to an absolute duality gap, within the working set; whether that was reached."""
+        """Solve to an absolute duality gap within the working set; return whether it was reached."""
         self.term = self._term()
         return self.minimize(target, MOST_STEPS)
 
@@ -126,11 +122,11 @@ class Subproblem(BarrierSearch):
         return self.term.curve.first(self.term.norms)
 
     def dual_norms(self) -> np.ndarray:
-        r"""Norms of :math:`\rho` in the kernels of the working set, (k,)."""
+        r"""Return the norms of :math:`\rho` in the kernels of the working set, (k,)."""
         return np.sqrt(np.maximum(self.term.kernel_products @ self.term.rho, 0.0))
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Norms of all kernels' parts (M,), and predictions (N,), with the best intercept, which is set."""
+        """Set the best intercept; return norms of all kernels' parts (M,) and predictions (N,)."""
         problem, term = self.problem, self.term
         outputs = term.gradient()
         self.point.intercept = problem.best_intercept(outputs)
@@ -139,7 +135,7 @@ class Subproblem(BarrierSearch):
         return norms, outputs + self.point.intercept
 
     def model(self) -> Expansion:
-        """The model at the present point."""
+        """Return the model at the present point."""
         active = np.flatnonzero(self.term.ratios > 0)
         coefficients = self.term.ratios[active, None] * (self.alphas[active] + self.gamma * self.rho)
         return Expansion(self.which[active], coefficients, self.point.intercept)
@@ -157,13 +153,8 @@ class Subproblem(BarrierSearch):
         )
 
 
-def _evenly(n_kernels: int) -> np.ndarray:
-    """All kernels in an order in which the first few are spread evenly over all, in step with no period of theirs."""
-    return np.argsort(np.arange(n_kernels) * 0.5 * (np.sqrt(5.0) - 1.0) % 1.0, kind="stable")
-
-
 def _has_many(problem):
-    """Whether passes over all kernels cost so much that it pays to think of which are needed."""
+    """Return whether passes over all kernels are expensive."""
     return problem.kernels.n_parts == 1 and problem.kernels.n_kernels > FIRST
 
 
@@ -172,19 +163,18 @@ def _first(problem):
 
 
 def _most(problem, few):
-    """So many kernels at once, but all of them where the regularizer makes none zero."""
+    """Return the most kernels to add at once: all of them where the regularizer makes none zero."""
     return few if problem.regularizer.is_sparse else problem.kernels.n_kernels
 
 
-#: Part of the gap that is asked for to which a working set is solved: kernels outside of it may add to it.
+#: Share of the tolerance that a working set is solved to: kernels outside add to the gap.
 ENOUGH = 0.6
-#: Relative gap below which double precision tells nothing.
+#: Smallest relative gap in double precision.
 FINEST = 1e-15
-#: Relative distance of dual points that are one but for rounding.
+#: Relative distance of dual points that differ by rounding only.
 ROUNDING = 1e-12
-#: Rounds after which a solver gives up unless told otherwise; and rounds in a row that take in no kernel and leave, all
-#: of them together, more than such a part of the gap: what moves then is rounding.
-MOST_ROUNDS, IDLE_ROUNDS, IDLE = 100, 3, 0.5
+#: The search stalls after so many rounds in a row that add no kernel and leave more than this share of the gap.
+IDLE_ROUNDS, IDLE = 3, 0.5
 
 
 @dataclass
@@ -196,42 +186,33 @@ class Start:
 
 
 def solve_by_working_sets(
-    problem: Problem,
-    method: type[Subproblem],
-    tol: float,
-    max_iter: int | None = None,
-    start: Start | None = None,
-    on_iteration: Listener | None = None,
+    problem: Problem, method: type[Subproblem], monitor: GapMonitor, start: Start | None
 ) -> Solution:
-    """Solve a problem by a method for its restriction to some kernels.
+    """Solve a problem by a method that works on few kernels.
 
     Parameters
     ----------
     problem : Problem
     method : type
         A :class:`~omkl.batch.mkl.working_set.Subproblem`.
-    tol, max_iter, start, on_iteration
-        As for :meth:`~omkl.batch.Solver.solve`.
+    monitor : GapMonitor
+    start : Start or None
     """
     if problem.regularizer.on_coordinates:
         raise InputError(
-            f"{problem.regularizer!r} penalizes single coordinates, which functions of a kernel have none of: choose a "
-            'regularizer of norms, such as "block1".'
+            f"The regularizer must be one of group norms, such as 'block1': {problem.regularizer!r} penalizes single "
+            "coordinates."
         )
-    # the start is a record, too
-    monitor = GapMonitor(tol, (MOST_ROUNDS if max_iter is None else max_iter) + 1, on_iteration)
     search, subproblem, stalled = _Search(problem, monitor), None, False
-    blind = start is None and method.begins_blind and _has_many(problem)
     if start is None:
         constant, rho = problem.best_constant()
         start = Start(Expansion(np.arange(0), np.zeros((0, len(rho))), constant), rho)
-    over = search.begin(start, blind)
+    norms, outputs = problem.evaluate(start.model)
+    over = search.certify(start.rho, start.model, norms, outputs)
     while not over and not stalled:
         if subproblem is None:
-            violating = _evenly(problem.kernels.n_kernels) if blind else search.by_violation(start.model.active)
+            violating = search.by_violation(start.model.active)
             subproblem = method.begin(problem, start, search.certificate, violating)
-            if blind:
-                search.glance(subproblem)
         else:
             subproblem.grow(search.by_violation(subproblem.which))
         steps = subproblem.newton_steps
@@ -242,9 +223,9 @@ def solve_by_working_sets(
         over = search.certify(subproblem.rho, subproblem.model(), norms, outputs, subproblem)
         stalled = search.idle_rounds >= IDLE_ROUNDS
     certificate = search.recomputed()
-    history, proven = monitor.history, certificate.proves(tol)
-    # rounding it is, too, where the model by itself has not the gap that it had in the search
-    stalled = not proven and (stalled or history[-1]["gap"] <= tol)
+    history, proven = monitor.history, certificate.proves(monitor.tol)
+    # by rounding, the recomputed gap may be above the one of the search
+    stalled = not proven and (stalled or history[-1]["gap"] <= monitor.tol)
     start = Start(search.model, certificate.rho)
     return Solution(search.model, certificate, len(history) - 1, proven, history, start, stalled)
 
@@ -256,47 +237,24 @@ class _Search:
         self.problem, self.monitor = problem, monitor
         self.certificate: Certificate = None  # type: ignore[assignment]  # until the start is certified
         self.model: Expansion = None  # type: ignore[assignment]
-        self._least, self._left, self._norms_of = np.inf, np.inf, DualNorms(problem)
+        self._least, self._norms_of = np.inf, DualNorms(problem)
         self.idle_rounds, self._gap_before, self._looked_at = 0, np.inf, NONE
 
     def target(self, share: float) -> float:
-        """The absolute gap worth reaching on the working set: a share of what is left, or a part of what is asked."""
+        """Return the absolute gap to reach on the working set: a share of what is left, or of the tolerance."""
         certificate = self.certificate
         wanted = max(self.monitor.tol, FINEST) * max(certificate.dual, 1e-3 * abs(certificate.primal))
-        return max(ENOUGH * wanted, share * self._left)
-
-    def begin(self, start: Start, blind: bool) -> bool:
-        """Certify a start; ``blind``, with no look at the kernels, by the dual point 0, which is always feasible."""
-        problem, model = self.problem, start.model
-        norms, outputs = problem.evaluate(model)
-        if not blind:
-            return self.certify(start.rho, model, norms, outputs)
-        rho = np.zeros_like(start.rho)
-        self.model, self.dual_norms = model, np.zeros_like(norms)
-        self.certificate = Certificate(
-            problem.primal(outputs, norms), problem.dual(rho, self.dual_norms), norms, outputs, rho
-        )
-        self._least = self.certificate.primal
-        return self._record(model, None)
-
-    def glance(self, subproblem: Subproblem) -> None:
-        """Solve roughly, and take in kernels by a look at few of them: of most problems that finds what matters."""
-        problem, kernels = self.problem, self.problem.kernels
-        among = np.setdiff1d(_evenly(kernels.n_kernels)[: kernels.n_kernels // GLANCE], subproblem.which)
-        if not len(among) or not subproblem.solve(self.target(subproblem.share)):
-            return
-        self.dual_norms[subproblem.which] = subproblem.dual_norms()
-        self.dual_norms[among] = self._norms_of.look(subproblem.rho, among)
-        violating = self.by_violation(subproblem.which)
-        if len(violating):
-            self._left = subproblem.primal - _best_multiple(problem, subproblem.rho, self.dual_norms)[0]
-            subproblem.grow(violating)
+        return max(ENOUGH * wanted, share * (certificate.primal - certificate.dual))
 
     def certify(
-        self, rho: np.ndarray, model: Expansion, norms: np.ndarray, outputs: np.ndarray,
+        self,
+        rho: np.ndarray,
+        model: Expansion,
+        norms: np.ndarray,
+        outputs: np.ndarray,
         subproblem: Subproblem | None = None,
-    ) -> bool:  # fmt: skip
-        """One full pass, or less: certify a model, given with its norms and predictions; whether it is the last."""
+    ) -> bool:
+        """Certify a model, given with its norms and predictions, by a pass or less; return whether it is the last."""
         problem, best = self.problem, self.certificate
         given, rho = rho, problem.inside(rho)
         gap = np.inf if best is None else best.gap
@@ -306,7 +264,7 @@ class _Search:
             self.dual_norms = self._norms_of(rho, gap, subproblem.which, subproblem.dual_norms())
         dual, rho = _best_multiple(problem, rho, self.dual_norms)
         if best is not None and best.dual > dual:
-            # a lower bound holds for every model
+            # lower bounds hold for every model
             dual, rho = best.dual, best.rho
         self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
         if self.certificate.primal < self._least:
@@ -315,7 +273,7 @@ class _Search:
         return self._record(model, subproblem)
 
     def _count_idle_rounds(self, which: np.ndarray) -> None:
-        """How many rounds in a row have been for nothing; ``which`` is the working set."""
+        """Count the rounds in a row without progress; ``which`` is the working set."""
         gap, taken_in = self._least - self.certificate.dual, np.setdiff1d(which, self._looked_at)
         if len(taken_in) or 0.0 < gap <= IDLE * self._gap_before:
             self.idle_rounds, self._gap_before = 0, gap
@@ -324,8 +282,6 @@ class _Search:
         self._looked_at = which
 
     def _record(self, model: Expansion, subproblem: Subproblem | None) -> bool:
-        # the absolute gap, as far as it is known
-        self._left = self.certificate.primal - self.certificate.dual
         return self.monitor.record(
             self.certificate.primal,
             self.certificate.dual,
@@ -338,31 +294,30 @@ class _Search:
         )
 
     def recomputed(self) -> Certificate:
-        """The certificate of the best model: norms and predictions from its coefficients."""
+        """Return the certificate of the best model, with norms and predictions from its coefficients."""
         norms, outputs = self.problem.evaluate(self.model)
         best = self.certificate
         return Certificate(self.problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
 
     def by_violation(self, which: np.ndarray) -> np.ndarray:
-        r"""Kernels outside ``which`` that violate optimality, the worst first.
+        r"""Return kernels outside ``which`` that violate optimality, the worst first.
 
-        At the optimum the norms b are :math:`\mathrm{prox}_\psi(b + \|\rho\|_K)`: a kernel that is zero shall stay so.
-        All of them violate this under a regularizer without a threshold.
+        At the optimum the norms b are :math:`\mathrm{prox}_\psi(b + \|\rho\|_K)`. Under a regularizer without a
+        threshold all kernels outside violate this.
         """
         regularizer = self.problem.regularizer
         violations = regularizer.prox(self.certificate.norms + self.dual_norms, 1.0)
         violations[which] = 0.0
         if not regularizer.separable and violations.any():
-            # all share one threshold, which those that enter change: the next in line come along
+            # kernels that enter change the threshold of all: the next in line may enter, too
             violations = np.where(np.isin(np.arange(len(violations)), which), 0.0, self.dual_norms)
         order = np.argsort(-violations, kind="stable")
         return order[violations[order] > 0]
 
 
 def _best_multiple(problem: Problem, rho: np.ndarray, dual_norms: np.ndarray) -> tuple[float, np.ndarray]:
-    """The dual at a multiple of a point, and the multiple: the largest feasible one, halved as long as that helps."""
-    scale = problem.feasible_scale(dual_norms)
-    dual = problem.dual(scale * rho, scale * dual_norms)
+    """Return the dual at the largest feasible multiple of a point, halved as long as that helps, and the multiple."""
+    dual, scale = problem.scaled_dual(rho, dual_norms)
     while (less := problem.dual(0.5 * scale * rho, 0.5 * scale * dual_norms)) > dual:
         dual, scale = less, 0.5 * scale
     return dual, scale * rho

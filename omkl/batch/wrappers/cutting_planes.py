@@ -1,4 +1,4 @@
-r"""SILP and LevelMKL: both model J from below by the planes that every base SVM leaves behind."""
+"""SILP and LevelMKL: cutting planes of J from every base SVM."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,16 +25,26 @@ class CuttingPlanes:
         self._multipliers = np.zeros(0)
 
     def add(self, point: Point) -> None:
-        """Add the plane that touches J at a point."""
+        """Add the plane that touches J at a point.
+
+        Parameters
+        ----------
+        point : Point
+        """
         self.points.append(point)
         self._slopes = np.array([cut.gradient for cut in self.points])
         self._constants = np.array([cut.value - cut.gradient @ cut.weights for cut in self.points])
 
     def minimize(self) -> tuple[np.ndarray, float] | None:
-        """The minimum of the model over the simplex, by a linear program: weights and value, or None where it fails.
+        """Minimise the model over the simplex by a linear program.
 
-        The multipliers of its planes mix their dual points into one whose dual value is at least that minimum; the
-        search takes note of it. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
+        The multipliers of its planes mix their dual points into one whose dual value is at least the minimum; the
+        search notes it. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
+
+        Returns
+        -------
+        (array of shape (M,), float) or None
+            Weights and value; None where the program fails.
         """
         n_planes, n_kernels = self._slopes.shape
         # in units of the best value, as the program's tolerances are absolute
@@ -61,12 +71,17 @@ class CuttingPlanes:
         return weights / weights.sum(), unit * program.x[n_kernels]
 
     def project(self, weights: np.ndarray, level: float) -> np.ndarray:
-        """The point of the simplex closest to ``weights`` where the model is at most ``level``: a quadratic program.
+        """Return the closest point of the simplex where the model is at most ``level``.
 
-        Solved in its dual, a smooth function of one multiplier ``>= 0`` a plane, by L-BFGS-B: the primal point is the
-        projection of ``weights`` minus the weighted slopes onto the simplex.
+        The dual of this quadratic program is smooth in one multiplier ``>= 0`` a plane, and is solved by L-BFGS-B. The
+        primal point is the projection of ``weights`` minus the weighted slopes onto the simplex.
+
+        Parameters
+        ----------
+        weights : array of shape (M,)
+        level : float
         """
-        # on the simplex a constant may move between slope and plane: centred slopes are the better conditioned
+        # centred slopes are better conditioned, and on the simplex the same
         means = self._slopes.mean(axis=1)
         slopes, excess = self._slopes - means[:, None], self._constants + means - level
         units = np.maximum(np.linalg.norm(slopes, axis=1), np.finfo(float).tiny)
@@ -89,7 +104,7 @@ class CuttingPlanes:
 
 
 def _onto_simplex(vector):
-    # a shift does not move the projection; shifted so far, the vector lies beyond the simplex's side of the l1 ball
+    # a shift does not change the projection; after this one it is that onto the l1 ball
     return L21Ball(1.0).prox(vector - vector.min() + 1.0 / len(vector), 1.0)
 
 
@@ -107,14 +122,14 @@ class SILP(Wrapper):
     """
 
     aliases = {"silp": {}}
-    max_iter = 5000
+    default_max_iter = 5000
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         planes = CuttingPlanes(search)
         while True:
             planes.add(point)
             found = planes.minimize()
-            # the plane at weights that come again is there already: the model is as exact as its SVMs
+            # weights that come again add no plane
             if found is None or np.array_equal(found[0], point.weights):
                 return
             point = search.evaluate(found[0])
@@ -124,7 +139,7 @@ class SILP(Wrapper):
 class LevelMKL(Wrapper):
     r"""The extended level method: the next weights are the closest at which the model is low enough (Xu et al. 2009).
 
-    "Low enough" lies between the minimum of the model and the best value of J so far.
+    The level lies between the minimum of the model and the best value of J so far.
 
     Parameters
     ----------
@@ -142,7 +157,7 @@ class LevelMKL(Wrapper):
 
     def __init__(self, level: float = 0.9, svm: Any = None) -> None:
         if not 0 < level < 1:
-            raise InputError(f"level must lie in (0, 1), not {level!r}.")
+            raise InputError(f"level must lie in (0, 1), got {level!r}.")
         super().__init__(svm)
         self.level = float(level)
 

@@ -1,25 +1,25 @@
-"""SimpleMKL and HessianMKL: descent on the kernel weights, along reduced gradients and by Newton steps."""
+"""SimpleMKL and HessianMKL: reduced gradients and Newton steps on the kernel weights."""
 
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_solve
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import OneClassSVM
 
 from omkl.batch.mkl.problem import Problem
+from omkl.batch.newton import cholesky
 from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
-from omkl.exceptions import DivergenceError, InputError
+from omkl.exceptions import InputError
 
 
 class SimpleMKL(Wrapper):
     r"""Reduced gradient descent on the simplex (Rakotomamonjy et al. 2008).
 
-    A direction is followed as long as J falls: from one face of the simplex to the next, then to a point where the
-    slope along it has all but vanished. As in the authors' own code every kernel that leaves costs a base SVM, which
-    among thousands of kernels are hundreds an outer iteration.
+    A direction is followed as long as J falls: from one face of the simplex to the next, then to a point of small
+    slope. As in the authors' code, every kernel that leaves costs a base SVM.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class SimpleMKL(Wrapper):
 
     def __init__(self, flatness: float = 0.1, svm: Any = None) -> None:
         if not 0 < flatness < 1:
-            raise InputError(f"flatness must lie in (0, 1), not {flatness!r}.")
+            raise InputError(f"flatness must lie in (0, 1), got {flatness!r}.")
         super().__init__(svm)
         self.flatness = float(flatness)
 
@@ -54,7 +54,7 @@ class SimpleMKL(Wrapper):
             yield point
 
     def _descend(self, search, point, direction, pivot):
-        """The lowest point found along a direction, which loses the components that reach 0."""
+        """Return the lowest point found along a direction, which loses the components that reach 0."""
         steepest = point.gradient @ direction
         while True:
             falling = np.flatnonzero(direction < 0)
@@ -73,7 +73,7 @@ class SimpleMKL(Wrapper):
                 return point
 
     def _flatten(self, search, low, high, direction, steepest):
-        """A point between the two where the slope is small: regula falsi, halving the end that stays (Illinois)."""
+        """Return a point between the two of small slope, by regula falsi (Illinois)."""
         slopes, start = [low.gradient @ direction, high.gradient @ direction], low.value
         best = min(low, high, key=lambda point: point.value)
         for _ in range(30):
@@ -83,7 +83,7 @@ class SimpleMKL(Wrapper):
             middle = search.evaluate(low.weights + share * (high.weights - low.weights))
             best = min(best, middle, key=lambda point: point.value)
             slope = middle.gradient @ direction
-            # an SVM's slopes are less exact than its value: flat is not enough
+            # slopes of an SVM are less exact than its value
             if abs(slope) <= self.flatness * abs(steepest) and middle.value < start:
                 break
             if slope < 0:
@@ -94,7 +94,14 @@ class SimpleMKL(Wrapper):
 
 
 def reduced_gradient(point: Point, pivot: int) -> np.ndarray:
-    """The direction of steepest descent in which the weights keep their sum, and none at 0 falls."""
+    """Return the direction of steepest descent that keeps the sum of the weights, and none negative.
+
+    Parameters
+    ----------
+    point : Point
+    pivot : int
+        Kernel whose weight balances the sum.
+    """
     direction = point.gradient[pivot] - point.gradient
     direction[(point.weights == 0) & (direction < 0)] = 0.0
     direction[pivot] = 0.0
@@ -106,16 +113,16 @@ def _moved(weights, direction, step):
     return np.maximum(weights + step * direction, 0.0)
 
 
-#: Steps of libsvm in one quadratic program.
+#: Most steps of libsvm in one quadratic program.
 MOST_PIVOTS = 2_000_000
 
 
 class HessianMKL(Wrapper):
     r"""Newton's method on the simplex (Chapelle and Rakotomamonjy 2008).
 
-    The quadratic model of J is minimised over the simplex by libsvm, whose one-class SVM is that very program;
-    then the step is halved until J falls as it should. Where the program is solved too inexactly for that, as in single
-    precision near the optimum, a step towards the best single kernel takes its place.
+    The quadratic model of J is minimised over the simplex by libsvm's one-class SVM, which is this program; then the
+    step is halved until J falls. Where the program is not solved exactly enough, a step towards the best single
+    kernel takes its place.
 
     Parameters
     ----------
@@ -129,11 +136,11 @@ class HessianMKL(Wrapper):
     """
 
     aliases = {"hessianmkl": {}}
-    max_iter = 200
+    default_max_iter = 200
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         while True:
-            # where rounding outweighs what is left to gain libsvm may find no way down: the steepest edge is one
+            # near the optimum libsvm may find no way down
             ways = (self._newton_direction(search.problem, point), _steepest_edge(point))
             steps = (_backtrack(search, point, way, point.gradient @ way) for way in ways)
             point = next((lower for lower in steps if lower is not None), None)
@@ -143,17 +150,21 @@ class HessianMKL(Wrapper):
 
     def _newton_direction(self, problem, point):
         curvature = hessian(problem, point)
-        # what the linear term may still gain is the duality gap of the weights: the program needs no more than a part
+        # the duality gap of the weights: the program needs no more than a part of it
         gap = point.gradient @ point.weights - point.gradient.min()
         linear = point.gradient - curvature @ point.weights
         return minimize_on_simplex(curvature, linear, 1e-3 * gap) - point.weights
 
 
 def hessian(problem: Problem, point: Point) -> np.ndarray:
-    r"""Second derivatives of J, (M, M), where the dual variables at a bound or at a kink of the conjugate stay there.
+    r"""Return second derivatives of J, (M, M), with dual variables at bounds or kinks of the conjugate fixed.
 
-    The others follow from the derivative of their optimality condition
-    :math:`l^{*\prime}(\rho) + K \rho + b = 0` in the weights.
+    The others follow from the derivative of :math:`l^{*\prime}(\rho) + K \rho + b = 0` in the weights.
+
+    Parameters
+    ----------
+    problem : Problem
+    point : Point
     """
     low, high = problem.weighted_loss.domain()
     rho, rounding = point.rho, 1e-9 * problem.loss_weights
@@ -173,26 +184,26 @@ def hessian(problem: Problem, point: Point) -> np.ndarray:
 
 
 def _factor(gram, diagonal):
-    """Cholesky factor of a Gram matrix plus a diagonal, and as little more as rounding asks for."""
-    scale = np.trace(gram) / len(gram)
-    for jitter in 10.0 ** np.arange(-10, 1):
-        try:
-            return cho_factor(gram + np.diag(diagonal + jitter * scale))
-        except LinAlgError:
-            continue
-    raise DivergenceError("HessianMKL met a kernel that is not positive semidefinite: check the kernels.")
+    """Return the Cholesky factor of a Gram matrix plus a diagonal, and a small ridge."""
+    return cholesky(np.asfortranarray(gram + np.diag(diagonal + 1e-10 * np.trace(gram) / len(gram)))), True
 
 
 def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -> np.ndarray:
-    """The minimiser of ``x' H x / 2 + g' x`` over the simplex, by libsvm's one-class SVM, to ``tol`` in slopes.
+    """Minimise ``x' H x / 2 + g' x`` over the simplex, by libsvm's one-class SVM.
 
-    On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, which makes the linear term part of the matrix; what that does to
-    its curvature is orthogonal to the simplex.
+    On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, which makes the linear term a part of the matrix.
+
+    Parameters
+    ----------
+    curvature : array of shape (M, M)
+    linear : array of shape (M,)
+    tol : float
+        In slopes.
     """
     n = len(linear)
     scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)
     matrix = (curvature + linear[:, None] + linear) / scale
-    # a descent direction is all that the caller needs: near the optimum libsvm might go on for ever
+    # the caller needs no more than a descent direction
     base_svm = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12), max_iter=MOST_PIVOTS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -203,17 +214,14 @@ def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -
 
 
 def _steepest_edge(point):
-    """The direction to the vertex of the simplex at which a straight J would be lowest."""
+    """Return the direction to the vertex of the simplex of least slope."""
     direction = -point.weights
     direction[np.argmin(point.gradient)] += 1.0
     return direction
 
 
 def _backtrack(search, point, direction, slope):
-    """The first of the steps 1, 1/2, 1/4, ... at which J has fallen by a share of what its slope promises (Armijo).
-
-    None where it falls at none of them, or the slope is not downwards.
-    """
+    """Return the point of the first of the steps 1, 1/2, 1/4, ... with enough decrease (Armijo), or None."""
     if slope >= 0:
         return None
     step = 1.0

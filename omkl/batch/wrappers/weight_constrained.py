@@ -1,4 +1,4 @@
-"""Alternating between an SVM and the best kernel weights for its norms: Citi's algorithm, and lp-norm MKL."""
+"""Alternation between an SVM and the best kernel weights for its norms: Citi's algorithm and lp-norm MKL."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ class Alternating(Wrapper):
     """
 
     def initial_weights(self, problem: Problem, start: ArrayLike | None) -> np.ndarray:
-        # updates multiply weights: one that has died out could never come back, and a tiny one not soon
+        # updates multiply weights: one of 0 could never come back
         weights = super().initial_weights(problem, start)
         return np.maximum(weights, 1e-4 * weights.max())
 
@@ -53,8 +53,8 @@ class WeightConstrained(Alternating):
     def check(self, problem: Problem) -> None:
         if problem.regularizer.weight_set not in ("elastic-net", "simplex"):
             raise InputError(
-                "WeightConstrained solves problems with regularizer='elastic-net-weights' (ElasticNetWeights) or 'mkl'"
-                f" (SquaredL21), not {problem.regularizer!r}."
+                "The regularizer of WeightConstrained must be 'elastic-net-weights' (ElasticNetWeights) or 'mkl', got "
+                f"{problem.regularizer!r}."
             )
 
 
@@ -80,6 +80,6 @@ class LpNormMKL(Alternating):
     def check(self, problem: Problem) -> None:
         if problem.regularizer.weight_set not in ("lp-ball", "simplex", "point"):
             raise InputError(
-                "LpNormMKL solves problems with regularizer='lp-norm' (SquaredLq), 'mkl' (SquaredL21) or 'uniform'"
-                f" (Ridge), not {problem.regularizer!r}."
+                "The regularizer of LpNormMKL must be 'lp-norm' (SquaredLq), 'mkl' or 'uniform', got "
+                f"{problem.regularizer!r}."
             )

@@ -1,4 +1,4 @@
-r"""The loop of the wrapper methods: a single-kernel SVM inside, kernel weights outside.
+r"""The loop of the wrapper methods: kernel weights outside, a single-kernel SVM inside.
 
 At weights :math:`d` in a set :math:`\mathcal D` the best function lies in the RKHS of :math:`\sum_m d_m K_m`, and
 
@@ -24,20 +24,20 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
-from omkl.batch.core.problem import certify
-from omkl.batch.core.solver import GapMonitor, Listener, Solution, Solver
+from omkl.batch.certificate import certify
 from omkl.batch.mkl.problem import Expansion, Problem
+from omkl.batch.solver import GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
 from omkl.losses import EpsilonInsensitive, Hinge, PointwiseLoss, Squared
 from omkl.regularizers import Regularizer
 
 BaseSVM = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, float]]
-#: Steps of libsvm in one call: on kernels of huge entries it would go on for minutes. The certificate tells the rest.
+#: Most steps of libsvm in one call; the certificate does not rely on its convergence.
 MOST_PIVOTS = 1_000_000
 
 
 def base_svm_for(problem: Problem, svm: Any, tol: float) -> BaseSVM:
-    """The base SVM of a problem.
+    """Make the base SVM of a problem.
 
     Parameters
     ----------
@@ -46,8 +46,7 @@ def base_svm_for(problem: Problem, svm: Any, tol: float) -> BaseSVM:
         A base SVM; or an estimator for precomputed kernels with its parameter C, ``sample_weight`` in ``fit``, and
         ``support_``, ``dual_coef_`` and ``intercept_`` once it is fitted; None takes what fits the loss.
     tol : float
-        Relative duality gap that the whole search aims for. The SVM is solved to a hundredth of it, as a bound from an
-        inexact dual is loose.
+        Relative duality gap of the whole search. The SVM is solved to a hundredth of it.
 
     Raises
     ------
@@ -55,7 +54,7 @@ def base_svm_for(problem: Problem, svm: Any, tol: float) -> BaseSVM:
         If there is none for the loss; if all samples are of one class.
     """
     if problem.loss.classifies and np.all(problem.y == problem.y[0]):
-        raise InputError("All samples are of one class: an SVM needs samples of both.")
+        raise InputError("All samples are of one class: an SVM needs both.")
     if svm is None:
         base_svm = _default(problem.loss, max(0.01 * tol, 1e-10))
     elif hasattr(svm, "fit"):
@@ -64,7 +63,7 @@ def base_svm_for(problem: Problem, svm: Any, tol: float) -> BaseSVM:
         base_svm = svm
     else:
         raise InputError(
-            f"svm must be a scikit-learn estimator, or a function of a Gram matrix, y and loss weights, not {svm!r}."
+            f"svm must be a scikit-learn estimator, or a function of a Gram matrix, y and loss weights, got {svm!r}."
         )
     return base_svm if problem.intercept else _without_bias(base_svm)
 
@@ -77,8 +76,8 @@ def _default(loss: PointwiseLoss, tol: float) -> BaseSVM:
     if type(loss) is Squared:
         return _kernel_ridge
     raise InputError(
-        f"Methods that wrap a base SVM know one for the hinge, epsilon-insensitive and squared losses, not for"
-        f" {type(loss).__name__}: choose one of these, give one in svm=, or use solver='fista' for a smooth loss."
+        f"There are base SVMs for the hinge, epsilon-insensitive and squared losses, not for {type(loss).__name__}: "
+        "give one in svm=."
     )
 
 
@@ -97,10 +96,7 @@ def _support_vectors(estimator: Any) -> BaseSVM:
 
 
 def _kernel_ridge(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """The linear system of kernel ridge regression, bordered by the constraint that an intercept brings.
-
-    In coefficients divided by the weights, whose column of ones an intercept needs no scaling for.
-    """
+    """Solve the linear system of kernel ridge regression with an intercept, in coefficients divided by the weights."""
     n = len(y)
     system = np.zeros((n + 1, n + 1))
     system[:n, :n] = gram * weights
@@ -111,9 +107,9 @@ def _kernel_ridge(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple
 
 
 def _without_bias(base_svm: BaseSVM) -> BaseSVM:
-    """The same SVM without a bias: beside every sample stands its mirror image ``(-x, -y)``.
+    """Return the same SVM without a bias, which libsvm cannot leave out.
 
-    The doubled problem is symmetric, so that its bias is 0; libsvm itself cannot do without.
+    Every sample gets a mirror image ``(-x, -y)``: the bias of the doubled problem is 0 by symmetry.
     """
 
     def mirrored(gram, y, weights):
@@ -128,13 +124,13 @@ def _without_bias(base_svm: BaseSVM) -> BaseSVM:
 
 @dataclass(frozen=True)
 class Point:
-    r"""What the base SVM says about kernel weights.
+    r"""The base SVM's solution at kernel weights.
 
     Attributes
     ----------
     weights : array of shape (M,)
     rho : array of shape (N,)
-        Its dual solution, feasible.
+        The dual solution, feasible.
     squares : array of shape (M,)
         :math:`\|\rho\|_{K_m}^2`.
     intercept : float
@@ -153,7 +149,7 @@ class Point:
 
 
 class Search:
-    """Evaluates J, and remembers the best model and the best dual point seen.
+    """Evaluations of J, with the best model and the best dual point.
 
     Parameters
     ----------
@@ -170,7 +166,12 @@ class Search:
         self.rho: np.ndarray | None = None
 
     def evaluate(self, weights: np.ndarray) -> Point:
-        """One call of the base SVM, one pass over the kernels with weights, and one over all."""
+        """Evaluate J: one call of the base SVM, one pass over the kernels with weights, and one over all.
+
+        Parameters
+        ----------
+        weights : array of shape (M,)
+        """
         problem = self.problem
         which = None if np.all(weights > 0) else np.flatnonzero(weights)
         gram = problem.kernels.combine(weights if which is None else weights[which], which)
@@ -188,20 +189,27 @@ class Search:
         return point
 
     def offer(self, rho: np.ndarray, squares: np.ndarray) -> None:
-        r"""Take note of a dual feasible point and of :math:`\|\rho\|_{K_m}^2`, or upper bounds of these."""
+        r"""Note a dual feasible point.
+
+        Parameters
+        ----------
+        rho : array of shape (N,)
+        squares : array of shape (M,)
+            :math:`\|\rho\|_{K_m}^2`, or upper bounds.
+        """
         dual = self.problem.dual(rho, np.sqrt(squares))
         if dual > self.dual:
             self.dual, self.rho = dual, rho
 
     def model(self) -> Expansion:
-        """The best model seen."""
+        """Return the best model seen."""
         active = np.flatnonzero(self.point.weights * self.point.squares)
         coefficients = np.multiply.outer(self.point.weights[active], self.point.rho)
         return Expansion(active, coefficients, self.point.intercept)
 
 
 class Wrapper(Solver):
-    r"""Base of the wrapper methods, which share one loop. A method is a generator: :meth:`points`.
+    r"""Base of the wrapper methods. A method is a generator: :meth:`points`.
 
     Parameters
     ----------
@@ -211,14 +219,13 @@ class Wrapper(Solver):
         loss, its ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the squared loss.
     """
 
-    #: Outer iterations at most, unless the caller says otherwise.
-    max_iter = 1000
+    default_max_iter = 1000
 
     def __init__(self, svm: Any = None) -> None:
         self.svm = svm
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
-        """The points of the outer iterations after the first, until the method has nothing more to do.
+        """Generate the points of the outer iterations after the first.
 
         Parameters
         ----------
@@ -233,33 +240,35 @@ class Wrapper(Solver):
         raise NotImplementedError
 
     def check(self, problem: Problem) -> None:
-        """Refuse problems whose weights do not lie in the method's set; the simplex for most."""
         require_simplex(problem.regularizer, type(self).__name__)
 
     def initial_weights(self, problem: Problem, start: ArrayLike | None) -> np.ndarray:
-        """The weights of a similar problem, or those of equal norms."""
+        """Return the first weights: those of a similar problem, or of equal norms.
+
+        Parameters
+        ----------
+        problem : Problem
+        start : array of shape (M,) or None
+        """
         n_kernels = problem.kernels.n_kernels
         if start is None:
             return problem.regularizer.kernel_weights(np.ones(n_kernels))
         weights = np.asarray(start, dtype=np.float64)
         usable = weights.shape == (n_kernels,) and np.all(np.isfinite(weights)) and np.all(weights >= 0)
         if not usable or not weights.any():
-            raise InputError(f"start must be {n_kernels} kernel weights >= 0, not all 0: the start of a solution.")
+            raise InputError(f"start must be {n_kernels} kernel weights >= 0, not all 0.")
         return weights
 
-    def solve(
-        self, problem: Problem, tol: float = 1e-2, max_iter: int | None = None, start: Any = None,
-        on_iteration: Listener | None = None,
-    ) -> Solution:  # fmt: skip
-        self.check(problem)
+    def _search(self, problem: Problem, monitor: GapMonitor, start: Any) -> Solution:
+        tol = monitor.tol
+        monitor.max_iter -= 1  # the start is no record
         search = Search(problem, base_svm_for(problem, self.svm, tol))
-        monitor = GapMonitor(tol, self.max_iter if max_iter is None else max_iter, on_iteration)
         weights = self.initial_weights(problem, start)
         constant, rho = problem.best_constant()
         model = Expansion(np.arange(0), np.zeros((0, len(rho))), constant)
         certificate = certify(problem, model, rho)
         if certificate.proves(tol):
-            # to a loss of 0, as that of constant targets, no SVM comes close enough
+            # a loss of 0, as of constant targets, is out of reach of an SVM
             monitor.record(certificate.primal, certificate.dual, 0, svm_evaluations=0)
             return Solution(model, certificate, 1, True, monitor.history, weights)
         first = search.evaluate(weights)
@@ -276,9 +285,15 @@ class Wrapper(Solver):
 
 
 def require_simplex(regularizer: Regularizer, method: str) -> None:
-    """Refuse a regularizer whose kernel weights do not lie in the simplex."""
+    """Refuse a regularizer whose kernel weights do not lie in the simplex.
+
+    Parameters
+    ----------
+    regularizer : Regularizer
+    method : str
+        Its name in the error.
+    """
     if regularizer.weight_set != "simplex":
         raise InputError(
-            f"{method} keeps kernel weights in the simplex, which is regularizer='mkl' (SquaredL21), not"
-            f" {regularizer!r}; a block 1-norm at C has the solution of 'mkl' at C times its sum of norms."
+            f"{method} keeps kernel weights in the simplex and needs regularizer='mkl', got {regularizer!r}."
         )

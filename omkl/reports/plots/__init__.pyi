@@ -1,20 +1,18 @@
 from .canvas import to_svg
-from .curves import plot_accuracies, plot_curves, plot_panels
+from .curves import plot_curves, plot_panels
 from .quality import plot_calibration, plot_confusion
 from .search import plot_pruning, plot_search
 from .training import plot_gap, plot_history
 from .weights import plot_group_weights, plot_path, plot_weights
-from .words import plot_mistakes, plot_word
+from .words import plot_word
 
 __all__ = [
-    "plot_accuracies",
     "plot_calibration",
     "plot_confusion",
     "plot_curves",
     "plot_gap",
     "plot_group_weights",
     "plot_history",
-    "plot_mistakes",
     "plot_panels",
     "plot_path",
     "plot_pruning",

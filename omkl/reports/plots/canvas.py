@@ -1,4 +1,4 @@
-"""Axes to draw in, and what all pictures share: colours that anyone can tell apart, sizes of letters, SVG."""
+"""Axes, colours, sizes of letters, and SVG for all pictures."""
 
 from __future__ import annotations
 
@@ -6,44 +6,34 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from omkl.exceptions import MissingDependencyError
-from omkl.reports.markup import text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Blue, red, green, orange and purple, as far from each other and from grey as can be, for people who are blind to some
-#: colours as well; each stands out from white as from near black by a contrast of 3 to 1.
+#: Blue, red, green, orange and purple: distinct for colour-blind people, with a contrast of 3 to white and near black.
 COLOURS = ("#0063D6", "#B92B1F", "#0CA95E", "#CF7F00", "#995BA1")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)))
-#: How many curves look different.
+#: Number of looks of curves.
 STYLES = len(COLOURS) * len(DASHES)
 GREY = "#808080"
-#: What the ids of names begin with that are cut where they are drawn; the whole name follows, as bytes.
-WHOLE = "omkl-"
-#: Inches of the figures that are made here, where nothing else is asked for.
+#: Default width of a figure in inches.
 WIDTH = 5.6
-#: Sizes of letters: this part of those of matplotlib's style at most, and at least.
+#: Sizes of letters relative to matplotlib's style, at most and at least.
 LARGEST, SMALLEST = 0.9, 0.7
 
 
 def axes_for(ax: Axes | None, width: float | None = None, height: float | None = None) -> Axes:
-    """The axes that are given, or those of a new figure.
-
-    Where the figure of given axes has no layout yet it gets matplotlib's constrained one: names beside axes would be
-    cut off otherwise.
+    """The axes that are given, or those of a new figure; without a layout of their own, with the constrained one.
 
     Parameters
     ----------
     ax : matplotlib.axes.Axes, optional
     width, height : float, optional
-        Inches of a new figure. It is not one of pyplot's: there is no global state, and no display is needed.
-
-    Raises
-    ------
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
+        Inches of a new figure, which is not one of pyplot's.
     """
     if ax is not None:
         figure: Any = ax.figure.figure  # of a part of a figure, the whole
@@ -55,13 +45,7 @@ def axes_for(ax: Axes | None, width: float | None = None, height: float | None =
 
 
 def figure_for(width: float, height: float) -> Figure:
-    """A new figure of so many inches, which arranges what is in it.
-
-    Raises
-    ------
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
-    """
+    """A new figure of so many inches, with constrained layout."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -93,7 +77,7 @@ def ink(ax: Axes) -> str:
 
 
 def dress(ax: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> Axes:
-    """Name the axes, in letters that fit, and take away what tells nothing."""
+    """Name the axes in letters that fit, and remove spines and grid."""
     size = letters(ax)
     ax.set_title(title, fontsize=1.1 * size)
     ax.set_xlabel(xlabel, fontsize=size)
@@ -105,10 +89,19 @@ def dress(ax: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> Axes
 
 
 def note(ax: Axes, text: str, title: str = "") -> None:
-    """Write what a picture comes to above it, below its title."""
+    """Write a line above a picture, below its title."""
     size = 0.9 * letters(ax)
     ax.text(0.0, 1.02, text, transform=ax.transAxes, fontsize=size, color=ink(ax), va="bottom")
     ax.set_title(title, fontsize=1.1 * letters(ax), pad=2.2 * size if title else None)
+
+
+def show_cells(ax: Axes, strength: np.ndarray, colour: str) -> None:
+    """Draw an array in [0, 1] as cells of a colour, over any background: the larger the number, the stronger."""
+    from matplotlib.colors import to_rgb
+
+    image = np.empty((*strength.shape, 4))
+    image[:, :, :3], image[:, :, 3] = to_rgb(colour), strength
+    ax.imshow(image, interpolation="none", aspect="equal")
 
 
 def whole_numbers(ax: Axes) -> Axes:
@@ -122,10 +115,8 @@ def whole_numbers(ax: Axes) -> Axes:
 def to_svg(ax: Axes) -> str:
     """The figure of axes as an SVG element to put into a web page, equal for equal pictures.
 
-    The background is transparent and the text has the colour of the page's text, so that a picture is right on light
-    pages as on dark ones; only images of letters, which are black ink, need a light background. Text is drawn as
-    shapes: it looks the same whatever fonts there are. Names that are cut are whole in titles, which a browser shows
-    when they are pointed at.
+    The background is transparent and the text has the colour of the page's text, for light pages and dark ones. Images
+    of letters are black ink, and need a light background. Text is drawn as shapes, whatever fonts there are.
 
     Parameters
     ----------
@@ -144,12 +135,6 @@ def to_svg(ax: Axes) -> str:
         ax.figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     found = file.getvalue()
     found = re.sub(r"(?s) <metadata>.*?</metadata>\n", "", found[found.index("<svg") :])
-    found = re.sub(f'<g id="{WHOLE}([0-9a-f]*)">', _titled, found)
     found = re.sub(r'<g id="[^"]*">', "<g>", found)
     # matplotlib leaves out the fill of what is black, so that it is the root's
     return found.replace("<svg", '<svg fill="currentColor"', 1).replace("#000000", "currentColor")
-
-
-def _titled(match: re.Match[str]) -> str:
-    """The beginning of a group of shapes that tells a name when it is pointed at."""
-    return f'<g pointer-events="bounding-box"><title>{text(bytes.fromhex(match[1]).decode())}</title>'

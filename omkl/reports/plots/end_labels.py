@@ -1,4 +1,4 @@
-"""Names at the ends of curves, beside the axes: they need no legend, and never lie on a curve or on each other."""
+"""Names at the ends of curves, beside the axes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +10,12 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from sklearn.isotonic import isotonic_regression
 
-#: Points from the axes to a name, of the line that leads there, and between lines of text in their heights.
+#: Points from the axes to a name, and heights of letters between names.
 GAP, SPACING = 16.0, 1.18
 
 
 class EndLabels(Artist):
-    """Names right of axes, each as near to the end of its curve as the others let it be.
-
-    They are placed whenever the figure is drawn: at the size that it has then.
+    """Names right of axes, each as near to the end of its curve as the others allow, at the size of the drawn figure.
 
     Parameters
     ----------
@@ -34,9 +32,14 @@ class EndLabels(Artist):
     """
 
     def __init__(
-        self, ax: Any, ends: Sequence[tuple[float, float]], names: Sequence[str], styles: Sequence[dict[str, Any]],
-        size: float, colour: str,
-    ) -> None:  # fmt: skip
+        self,
+        ax: Any,
+        ends: Sequence[tuple[float, float]],
+        names: Sequence[str],
+        styles: Sequence[dict[str, Any]],
+        size: float,
+        colour: str,
+    ) -> None:
         super().__init__()
         self.ends, self.size = np.array(ends, dtype=np.float64).reshape(-1, 2), size
         self.texts = [Text(0, 0, name, fontsize=size, color=colour, va="center_baseline") for name in names]

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from omkl.reports.plots.canvas import LARGEST, WHOLE, WIDTH, ink, letters
+from omkl.reports.plots.canvas import LARGEST, WIDTH, ink, letters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.text import Text
 
-#: Names take this part of a figure's width at most; a letter is about so wide, in its height.
+#: Share of a figure's width for names at most, and width of a letter in heights.
 SHARE, LETTER = 0.38, 0.58
 SHORTEST = 8
-#: Inches of a figure that is made wider for the sake of names.
+#: Inches of a figure that is widened for names.
 WIDEST = 8.5
 
 
 def room_for_names(ax: Axes) -> int:
-    """How many letters a name beside axes may have."""
+    """Number of letters that fit beside axes."""
     points = ax.figure.get_window_extent().width / ax.figure.dpi * 72.0
     columns = 1 if ax.get_subplotspec() is None else ax.get_subplotspec().get_gridspec().ncols
     return max(SHORTEST, int(SHARE * points / columns / (LETTER * letters(ax))))
@@ -36,59 +35,49 @@ def width_for(names: Sequence[Any]) -> float:
 
 
 def name_rows(ax: Axes, places: Sequence[float], names: Sequence[Any]) -> None:
-    """Name places of the upright axis: a web page shows a name that is cut when it is pointed at."""
+    """Name places of the upright axis."""
     ax.set_yticks(places, shortened(names, room_for_names(ax)))
-    keep_whole(ax.get_yticklabels(), names)
-
-
-def keep_whole(texts: Sequence[Text], names: Sequence[Any]) -> None:
-    """Note whole names with what is drawn of them, for :func:`~omkl.reports.to_svg`."""
-    for text, name in zip(texts, names):
-        if text.get_text() != str(name):
-            text.set_gid(WHOLE + str(name).encode("utf-8", "replace").hex())
 
 
 def shortened(names: Sequence[Any], width: int) -> list[str]:
-    """Names of at most so many letters, cut in the middle; where that makes two alike, where they begin to differ.
+    """Names of at most so many letters: cut in the middle; where that makes two alike, where they begin to differ.
 
     >>> shortened(["a short one", "gaussian kernel on the pixels"], 12)
     ['a short one', 'gaussi…ixels']
     >>> shortened(["h.form m.form distance direction", "h.form m.feats distance direction"], 16)
-    ['h.f…m.form dist…', 'h.f…m.feats dis…']
+    ['h.f…m.form dista', 'h.f…m.feats dist']
     """
     # no font has letters for half of a pair of codes, which strings of Python may hold
     names = [str(name).encode("utf-8", "replace").decode() for name in names]
-    short = [_cut(name, width, None) for name in names]
+    short = [
+        name if len(name) <= width else f"{name[: width // 2]}…{name[len(name) - (width - 1) // 2 :]}" for name in names
+    ]
     alike = defaultdict[str, set[str]](set)
     for name, cut in zip(names, short):
         alike[cut].add(name)
-    found = []
-    for name, cut in zip(names, short):
-        own = alike[cut]
-        found.append(cut if len(own) == 1 else _cut(name, width, _first_difference(own)))
-    again = Counter(found)
-    places = {name: k for k, name in enumerate(dict.fromkeys(names), 1)}
-    return [own if again[own] == 1 else f"{own[: width - 5]}…{places[name]}" for name, own in zip(names, found)]
+    found = [cut if len(alike[cut]) == 1 else _cut(name, width, alike[cut]) for name, cut in zip(names, short)]
+    n_equal, places = Counter(found), {name: k for k, name in enumerate(dict.fromkeys(names), 1)}
+    return [own if n_equal[own] == 1 else f"{own[: width - 5]}…{places[name]}" for name, own in zip(names, found)]
 
 
-def _first_difference(names: Iterable[str]) -> int:
-    """The first place where not all names have one letter."""
-    columns = zip_longest(*names)
-    return next((k for k, column in enumerate(columns) if len(set(column)) > 1), 0)
+def _cut(name: str, width: int, others: Collection[str]) -> str:
+    """A name from the word on in which it differs from others."""
+    head, low, high = name[: width // 5], min(others), max(others)
+    start = next((k for k, (one, other) in enumerate(zip(low, high)) if one != other), len(low))
+    begin = max(1 + max(name.rfind(mark, 0, start) for mark in " :=,|/"), start - width // 3, len(head))
+    return f"{head}…{name[begin : begin + width - len(head) - 1]}"
 
 
-def _cut(name: str, width: int, differs: int | None) -> str:
-    """One name, without its middle, or with what comes from the letter where it differs from others."""
-    if len(name) <= width:
-        return name
-    if differs is None:
-        return f"{name[: width // 2]}…{name[len(name) - (width - 1) // 2 :]}"
-    head = name[: width // 5]
-    begins = 1 + max(name.rfind(mark, 0, differs) for mark in " :=,|/")
-    start = begins if differs - begins <= width // 3 else differs - 1
-    start = min(max(start, len(head)), max(len(name) - (width - len(head) - 1), len(head)))
-    rest, room = name[start:], width - len(head) - 1
-    return f"{head}…{rest if len(rest) <= room else rest[: room - 1] + '…'}"
+def share(value: float) -> str:
+    """A share as percents in three digits, but for the smallest ones: groups by the hundreds are still told apart.
+
+    >>> [share(value) for value in (0.506, 0.0546, 0.0035, 1e-7, 0.0)]
+    ['50.6%', '5.46%', '0.350%', '<0.0001%', '0%']
+    """
+    if value == 0:
+        return "0%"
+    digits = min(max(-math.floor(math.log10(value)), 1), 4)
+    return f"{value:.{digits}%}" if value >= 5e-7 else "<0.0001%"
 
 
 def label_ends(
@@ -97,5 +86,4 @@ def label_ends(
     """Write names beside the axes, at the ends of their curves."""
     from omkl.reports.plots.end_labels import EndLabels
 
-    own = EndLabels(ax, ends, shortened(names, room_for_names(ax)), styles, 0.92 * letters(ax), ink(ax))
-    keep_whole(own.texts, names)
+    EndLabels(ax, ends, shortened(names, room_for_names(ax)), styles, 0.92 * letters(ax), ink(ax))

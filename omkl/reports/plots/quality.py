@@ -1,4 +1,4 @@
-"""How good a model is: whether its probabilities can be believed, and what it takes for what."""
+"""Calibration of probabilities, and confusions of labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
-from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, inches, ink, letters, note
+from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, inches, ink, letters, note, show_cells
 from omkl.reports.plots.names import shortened
 
 if TYPE_CHECKING:
@@ -18,33 +18,18 @@ if TYPE_CHECKING:
 
 #: The 97.5 % point of the normal distribution: intervals cover 95 %.
 NORMAL = 1.959964
-#: Labels of a confusion matrix at most, where nothing else is asked for, and letters of each.
+#: Labels of a confusion matrix by default, and letters of each.
 LABELS, LONGEST = 40, 14
-#: Labels of so many letters at most are in alphabetical order.
+#: Labels of at most so many letters are in alphabetical order.
 SHORT = 2
-#: The share of a label's tokens that has the whole colour where no other label is taken for another as often.
+#: Smallest share of confused tokens that gets the full colour.
 NOTABLE = 0.1
-#: Points between lines of numbers in the cells of a matrix, in heights of letters.
+#: Size of a cell with a number, in heights of letters.
 LEGIBLE = 1.9
 
 
 def confidences(y_true: Any, probabilities: Any, classes: Sequence | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The probability of what is predicted, and whether that is right, of each example or token: two arrays (n,).
-
-    Parameters
-    ----------
-    y_true : array of shape (n,), or list of sequences
-        What is right, or, where ``probabilities`` has one column, whether what was predicted is.
-    probabilities : array of shape (n,) or (n, K), or list of arrays (n_i, K)
-        As ``predict_proba`` or ``predict_marginals`` returns them, or the probability of what was predicted.
-    classes : sequence of K labels, optional
-        What columns stand for: ``classes_`` of the estimator; 0, 1, ... by default.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If they do not fit each other.
-    """
+    """Probabilities of predictions, and whether these are right: two arrays (n,), of data as for plot_calibration."""
     is_list = isinstance(probabilities, (list, tuple)) and len(probabilities) > 0 and np.ndim(probabilities[0]) > 0
     if is_list and np.ndim(probabilities[0]) == 2:
         y_true = list(chain.from_iterable(y_true))
@@ -64,21 +49,10 @@ def confidences(y_true: Any, probabilities: Any, classes: Sequence | None = None
 
 
 def calibration_bins(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> list[dict[str, Any]]:
-    """How often predictions of a probability are right: records of bins with as many predictions in each.
+    """Accuracy of predictions by their probability, in at most so many bins of as many predictions.
 
-    Parameters
-    ----------
-    confidence : array of shape (n,)
-        Probabilities of what was predicted.
-    right : bool array of shape (n,)
-    bins : int
-        At most; predictions of the same probability stay together.
-
-    Returns
-    -------
-    list of dict
-        ``confidence`` (mean), ``accuracy``, ``count``, and ``low`` and ``high``, which bound the accuracy with 95 % by
-        the score interval of Wilson (1927).
+    Records have ``confidence`` (mean), ``accuracy``, ``count``, and ``low`` and ``high``, which bound the accuracy with
+    95 % by the score interval of Wilson (1927).
     """
     p, hits = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=np.float64)
     edges = np.unique(np.quantile(p, np.linspace(0.0, 1.0, bins + 1)))
@@ -96,23 +70,28 @@ def calibration_bins(confidence: ArrayLike, right: ArrayLike, bins: int = 10) ->
 
 
 def plot_calibration(
-    y_true: Any, probabilities: Any, classes: Sequence | None = None, *, bins: int = 10, ax: Axes | None = None,
-    title: str = "", width: float | None = None,
-) -> Axes:  # fmt: skip
-    """Draw how often predictions are right against how probable the model says they are.
+    y_true: Any,
+    probabilities: Any,
+    classes: Sequence | None = None,
+    *,
+    bins: int = 10,
+    ax: Axes | None = None,
+    title: str = "",
+    width: float | None = None,
+) -> Axes:
+    """Draw the share of right predictions by their probability.
 
-    Each point is as many predictions as any other, with an interval of 95 %. On the diagonal probabilities can be
-    believed; below it the model is too sure. The line above tells the mean distance, the expected calibration error
-    with these bins (Guo, Pleiss, Sun, Weinberger 2017).
+    All points are of as many predictions, with an interval of 95 %. Below the diagonal the model is too sure. The line
+    above gives the expected calibration error with these bins (Guo, Pleiss, Sun, Weinberger 2017).
 
     Parameters
     ----------
     y_true : array of shape (n,), or list of sequences
-        What is right, or, where ``probabilities`` has one column, whether what was predicted is.
+        Gold labels; where ``probabilities`` has one column, whether predictions are right.
     probabilities : array of shape (n,) or (n, K), or list of arrays (n_i, K)
-        As ``predict_proba`` or ``predict_marginals`` returns them, or the probability of what was predicted.
+        As of ``predict_proba`` or ``predict_marginals``, or the probability of the prediction.
     classes : sequence of K labels, optional
-        What columns stand for: ``classes_`` of the estimator; 0, 1, ... by default.
+        Labels of the columns; 0, 1, ... by default.
     bins : int
         Points at most.
     ax : matplotlib.axes.Axes, optional
@@ -129,8 +108,6 @@ def plot_calibration(
     ------
     omkl.exceptions.InputError
         If outputs and probabilities do not fit each other.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -149,7 +126,7 @@ def plot_calibration(
     ax.plot([first, 1], [first, 1], color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
     ax.plot(x, y, "o-", color=COLOURS[0], linewidth=1.2, markersize=4, clip_on=False)
     ax.vlines(x, low, high, color=COLOURS[0], linewidth=1.0, clip_on=False)
-    dress(ax, "", "probability of what is predicted", "share that is right")
+    dress(ax, "", "probability of the prediction", "share of right predictions")
     ax.set(xlim=(first, 1.0), ylim=(first, 1.0), aspect="equal")
     error = float(np.sum(count * np.abs(x - y)) / count.sum())
     note(ax, f"{len(confidence)} predictions, {right.mean():.1%} right; error {100 * error:.2g} points", title)
@@ -157,13 +134,18 @@ def plot_calibration(
 
 
 def plot_confusion(
-    y_true: Iterable, y_pred: Iterable, *, n: int | None = None, ax: Axes | None = None, title: str = "",
+    y_true: Iterable,
+    y_pred: Iterable,
+    *,
+    n: int | None = None,
+    ax: Axes | None = None,
+    title: str = "",
     width: float | None = None,
-) -> Axes:  # fmt: skip
-    """Draw what labels are taken for: a row for each gold label, a column for each predicted one.
+) -> Axes:
+    """Draw a confusion matrix: a row for each gold label, a column for each predicted one.
 
-    Cells tell which part of a gold label's tokens is taken for another label, the darker the more; what is right is in
-    grey, on the diagonal. Labels that are confused most are shown, the others are put together.
+    The darker a cell, the larger the share of the gold label's tokens; the diagonal is grey. The labels that are
+    confused most are shown, the others are merged.
 
     Parameters
     ----------
@@ -184,8 +166,6 @@ def plot_confusion(
     ------
     omkl.exceptions.InputError
         If there are no labels, or not as many predicted as gold ones.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -202,18 +182,20 @@ def plot_confusion(
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     wrong = shares * (1 - np.eye(len(labels)))
     strength = np.sqrt(wrong / max(wrong.max(), NOTABLE))
-    _cells(ax, strength, COLOURS[0])
-    _cells(ax, np.diag(0.35 * np.diag(shares)), GREY)
+    show_cells(ax, strength, COLOURS[0])
+    show_cells(ax, np.diag(0.35 * np.diag(shares)), GREY)
     cell = 72.0 * min(inches(ax)) / len(labels)
     size = min(letters(ax), cell / 1.05)
     if cell > LEGIBLE * letters(ax):
         digits = len(str(counts.max()))
         for i, j in zip(*np.nonzero(counts)):
-            strong = i != j and strength[i, j] > 0.63
-            ax.text(
-                j, i, f"{int(counts[i, j])}", ha="center", va="center_baseline", color="white" if strong else ink(ax),
-                fontsize=min(size, 1.35 * cell / digits),
-            )  # fmt: skip
+            colour = "white" if i != j and strength[i, j] > 0.63 else ink(ax)
+            look: dict[str, Any] = {
+                "ha": "center",
+                "va": "center_baseline",
+                "fontsize": min(size, 1.35 * cell / digits),
+            }
+            ax.text(j, i, f"{int(counts[i, j])}", color=colour, **look)
     dress(ax, title, "predicted", "gold")
     names = shortened(labels, LONGEST)
     ax.set_xticks(range(len(labels)), names, rotation=90 if max(map(len, names)) > 2 else 0, fontsize=0.9 * size)
@@ -227,26 +209,16 @@ def plot_confusion(
 
 
 def confusion_counts(y_true: Iterable, y_pred: Iterable) -> tuple[list[str], np.ndarray]:
-    """Labels, and how often each (row) is taken for each (column).
+    """Labels, the commonest first or short ones in their order, and how often each (row) is predicted as each."""
+    from sklearn.metrics import confusion_matrix
 
-    The commonest are first, but for letters and digits, which are in their order.
-
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If there are no labels, or not as many predicted as gold ones.
-    """
-    sides = [_flat(side) for side in (y_true, y_pred)]
-    if len(sides[0]) != len(sides[1]) or not sides[0]:
-        raise InputError(
-            f"There are {len(sides[0])} gold labels and {len(sides[1])} predicted ones: give as many, and at least one."
-        )
-    members = list(dict.fromkeys(chain(*sides)))
+    gold, found = _flat(y_true), _flat(y_pred)
+    if len(gold) != len(found) or not gold:
+        raise InputError(f"There are {len(gold)} gold labels and {len(found)} predicted ones: give as many, not none.")
+    members = list(dict.fromkeys(chain(gold, found)))
     index = {label: k for k, label in enumerate(members)}
-    codes = [np.array([index[label] for label in side]) for side in sides]
-    counts = np.zeros((len(members), len(members)), dtype=np.int64)
-    np.add.at(counts, tuple(codes), 1)
+    codes = [[index[label] for label in side] for side in (gold, found)]
+    counts = confusion_matrix(*codes, labels=range(len(members)))
     if max(len(str(label)) for label in members) <= SHORT:
         order = np.array(sorted(range(len(members)), key=lambda k: str(members[k])))
     else:
@@ -271,16 +243,6 @@ def _most_confused(labels: list[str], counts: np.ndarray, n: int) -> tuple[list[
     place[shown] = np.arange(len(shown))
     merged = np.zeros((len(shown) + 1, len(shown) + 1), dtype=np.int64)
     np.add.at(merged, (place[:, None], place[None, :]), counts)
-    # which of the others are taken for which of them is no longer told
     rest = np.setdiff1d(np.arange(len(labels)), shown)
     merged[-1, -1] = np.diag(counts)[rest].sum()
     return [*(labels[k] for k in shown), f"{len(rest)} others"], merged
-
-
-def _cells(ax: Axes, strength: np.ndarray, colour: str) -> None:
-    """Cells in a colour that is the stronger the larger the number, from 0 to 1, over any background."""
-    from matplotlib.colors import to_rgb
-
-    image = np.empty((*strength.shape, 4))
-    image[:, :, :3], image[:, :, 3] = to_rgb(colour), strength
-    ax.imshow(image, interpolation="none", aspect="equal")

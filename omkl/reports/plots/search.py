@@ -1,4 +1,4 @@
-"""What a choice was made by: scores along C or alpha, and along the number of templates."""
+"""Scores along C or alpha, and along the number of templates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from omkl.reports.plots.curves import plot_curves
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Numbers of templates from the smallest to the largest that take a logarithmic axis.
+#: Ratio of the largest to the smallest number of templates from which on the axis is logarithmic.
 WIDE = 20
 
 
 def plot_search(
     model: Any, *, ax: Axes | None = None, title: str = "", ylabel: str = "score", width: float | None = None
-) -> Axes:  # fmt: skip
+) -> Axes:
     """Draw the scores of cross-validation along C or alpha: each fold, their mean, and the value that was chosen.
 
     Parameters
@@ -41,8 +41,6 @@ def plot_search(
     ------
     omkl.exceptions.InputError
         If nothing was chosen by cross-validation.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
     """
     if not hasattr(model, "scores_") or not hasattr(model, "cv_results_"):
         raise InputError(f"{type(model).__name__} has chosen nothing by cross-validation: give an estimator that does.")
@@ -63,19 +61,14 @@ def plot_search(
     return ax
 
 
-def plot_pruning(
-    source: Any, *, ax: Axes | None = None, title: str = "", full: float | None = None, width: float | None = None
-) -> Axes:  # fmt: skip
-    """Draw a pruning curve: how good a parser is with fewer templates.
+def plot_pruning(source: Any, *, ax: Axes | None = None, title: str = "", width: float | None = None) -> Axes:
+    """Draw a pruning curve: the score of a parser with fewer templates.
 
     Parameters
     ----------
     source : list of dict, or dict of these
-        Records with ``templates``, their number, and ``score``, in [0, 1], as :func:`~omkl.reports.pruning_curve` makes
-        them; where they have a ``standard_error``, two of them to either side are a band. A dict compares several
-        rankings, by their names.
-    full : float, optional
-        The score with all templates, to mark; by default that of the record with the most of them.
+        Records of :func:`~omkl.reports.pruning_curve`; two standard errors to either side are a band. A dict compares
+        several rankings, by their names.
     ax, title, width
         As for :func:`plot_search`.
 
@@ -87,8 +80,6 @@ def plot_pruning(
     ------
     omkl.exceptions.InputError
         If these are no such records.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
     """
     runs = source if isinstance(source, Mapping) else {"": source}
     curves, last = {}, []
@@ -103,15 +94,12 @@ def plot_pruning(
         last.append((x[-1], y[-1]))
     sizes = np.concatenate([own[0] for own in curves.values()])
     log = "x" if sizes.max() > WIDE * sizes.min() else ""
-    ax = plot_curves(
-        curves, title=title, xlabel="templates", ylabel="heads that are right, %", log=log, ax=ax, width=width
-    )
-    level = 100 * (max(last)[1] if full is None else full)
-    ax.axhline(level, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
+    ax = plot_curves(curves, title=title, xlabel="templates", ylabel="right heads, %", log=log, ax=ax, width=width)
+    ax.axhline(100 * max(last)[1], color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
     if log:
-        from matplotlib.ticker import FuncFormatter, LogLocator
+        from matplotlib.ticker import LogLocator
 
         ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        ax.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter("")
     return ax

@@ -1,4 +1,4 @@
-"""What estimators, paths and histories have to show, as plain numbers by the names of groups."""
+"""Weights and curves of groups, read from estimators, histories, paths and reports."""
 
 from __future__ import annotations
 
@@ -9,28 +9,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from omkl.batch import ColumnGroups
-from omkl.estimators.stability import StabilitySelection
 from omkl.exceptions import InputError
-from omkl.online.callbacks import values_of
-from omkl.reports.markup import with_article
+from omkl.mkl.paths import StabilitySelection
+from omkl.online.progress import values_of
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A number for each group, where it lies in all likelihood, and what it is.
-
-    Attributes
-    ----------
-    values : dict of str to float
-    low, high : array of shape (p,), or None
-        The ends of intervals.
-    label : str
-        What the numbers are.
-    add_up : bool
-        Whether they are shares of one whole.
-    mark : float, optional
-        A number to compare with.
-    """
+    """A number for each group, with intervals; ``add_up`` if they are shares of one whole."""
 
     values: dict[str, float]
     low: np.ndarray | None = None
@@ -42,21 +28,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Curves:
-    """Numbers for each group along something.
-
-    Attributes
-    ----------
-    x : array of shape (n,)
-    xlabel : str
-    values : dict of str to array (n,)
-    ylabel : str
-    is_log, is_reversed, is_whole : bool
-        Whether the axis is logarithmic, runs from right to left, has whole numbers only.
-    counts : array of shape (n,), or None
-        How many groups are in the model.
-    mark : float, optional
-        A number to compare with.
-    """
+    """Numbers for each group along an axis; ``counts`` are the numbers of groups in the model."""
 
     x: np.ndarray
     xlabel: str
@@ -70,13 +42,7 @@ class Curves:
 
 
 def weights_of(source: Any) -> Weights:
-    """The weights that a source has: see :func:`~omkl.reports.plot_weights`.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If it has none.
-    """
+    """The weights of a source of :func:`~omkl.reports.plot_weights`."""
     if isinstance(source, StabilitySelection):
         return Weights(source.selection_frequency_, label="share of the halves", add_up=False, mark=source.threshold)
     if isinstance(source, Mapping):
@@ -108,7 +74,7 @@ def _of_mapping(source: Mapping) -> Weights:
 
 
 def _of_sequence(source: Sequence) -> Weights:
-    """Means of several runs, from the lowest to the highest; or what a report on groups tells of them."""
+    """Means and ranges of several runs, or the records of a report on groups."""
     if not source:
         raise InputError("There is nothing to draw: the list is empty.")
     if isinstance(source[0], Mapping) and "group" in source[0]:
@@ -122,7 +88,7 @@ def _of_sequence(source: Sequence) -> Weights:
 
 
 def _of_report(records: Sequence[Mapping[str, Any]]) -> Weights:
-    """How much worse the model is without each group, by two standard errors more or less; or weights alone."""
+    """The loss without each group, with intervals of two standard errors; or weights alone."""
     if "loss_increase" not in records[0]:
         return _of_mapping({r["group"]: r["weight"] for r in records if r["weight"] is not None})
     values = {record["group"]: record["loss_increase"] for record in records}
@@ -151,19 +117,12 @@ def group_norms(coefficients: np.ndarray, groups: Any, names: Any = None) -> dic
 
 
 def curves_of(source: Any, groups: Any = None, names: Any = None) -> Curves:
-    """The weights along a source: see :func:`~omkl.reports.plot_group_weights`.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If it has none.
-    """
+    """The curves of a source of :func:`~omkl.reports.plot_group_weights`."""
     if isinstance(source, StabilitySelection):
         values = dict(zip(source.names, source.frequencies_.T))
         return Curves(
-            source.Cs_, "C", values, "share of the halves", is_log=True, counts=source.n_chosen_,
-            mark=source.threshold,
-        )  # fmt: skip
+            source.Cs_, "C", values, "share of the halves", is_log=True, counts=source.n_chosen_, mark=source.threshold
+        )
     records = records_of(source)
     first = records[0]
     if "kernel_weights" in first:
@@ -178,8 +137,8 @@ def curves_of(source: Any, groups: Any = None, names: Any = None) -> Curves:
     kinds = [kind for kind in ("weight", "norm") if values_of(records[-1], kind)]
     if not kinds:
         raise InputError(
-            "These records hold no weights: those of a batch solver tell how the gap closed, which plot_gap draws; "
-            "plot_weights draws the weights that it found, and plot_path what path(X, y) of the estimator returns."
+            "These records hold no weights: plot_gap draws those of a batch solver, plot_weights its weights, and "
+            "plot_path the path of an estimator."
         )
     weights = [values_of(record, kinds[0]) for record in records]
     own = list(dict.fromkeys(name for each in weights for name in each))
@@ -188,13 +147,7 @@ def curves_of(source: Any, groups: Any = None, names: Any = None) -> Curves:
 
 
 def records_of(source: Any) -> Sequence[dict[str, Any]]:
-    """The flat records of an estimator, a callback, or the list of them itself.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If there are none.
-    """
+    """The records of an estimator or a callback, or the list of them itself."""
     for name in ("history_", "records", "history"):
         source = getattr(source, name, source)
     if isinstance(source, Sequence) and not source:
@@ -205,7 +158,7 @@ def records_of(source: Any) -> Sequence[dict[str, Any]]:
 
 
 def progress_of(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, str]:
-    """How far training had come at each record, and in what: in epochs where each has one of its own, or examples."""
+    """Progress of training at each record, and its unit: epochs if each record has its own, examples or rounds."""
     epochs = np.array([record.get("epoch", 0) for record in records])
     if "epoch" in records[0] and (np.diff(epochs) > 0).all():
         return epochs, "epoch"
@@ -223,5 +176,4 @@ def _column(records: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
 
 
 def _refuse(source: Any, what: str, instead: str) -> NoReturn:
-    kind = with_article(type(source).__name__)
-    raise InputError(f"{kind[0].upper()}{kind[1:]} has no {what} to draw: give {instead}.")
+    raise InputError(f"There are no {what} to draw in this {type(source).__name__}: give {instead}.")

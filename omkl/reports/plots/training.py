@@ -1,4 +1,4 @@
-"""How a model was trained: losses along training, and the duality gap of batch solvers against time."""
+"""Losses along training, and the duality gap of batch solvers against time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from omkl.reports.plots.sources import progress_of, records_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: What records of a training may tell of its success, in the order in which it is looked for, with a name each.
+#: Entries of records to draw by default, the first that there is, with their labels.
 LOSSES = {"loss": "mean loss before each update", "objective": "objective", "primal": "primal objective"}
-#: Gaps that are no larger count as this much on the logarithmic axis.
+#: Smallest gap on the logarithmic axis.
 LEAST = 1e-16
 
 
 def plot_history(
     source: Any, of: str | None = None, *, ax: Axes | None = None, title: str = "", width: float | None = None
-) -> Axes:  # fmt: skip
+) -> Axes:
     """Draw a number that training records, as the loss, along epochs, examples or iterations.
 
     Parameters
@@ -48,8 +48,6 @@ def plot_history(
     ------
     omkl.exceptions.InputError
         If there are no records, or none has this entry.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -75,13 +73,17 @@ def plot_history(
 
 
 def plot_gap(
-    source: Any, *, along: str = "auto", tol: float | None = None, ax: Axes | None = None, title: str = "",
+    source: Any,
+    *,
+    along: str = "auto",
+    tol: float | None = None,
+    ax: Axes | None = None,
+    title: str = "",
     width: float | None = None,
-) -> Axes:  # fmt: skip
+) -> Axes:
     """Draw how the relative duality gap of a batch solver closed, against time or iterations.
 
-    Gaps are computed from the model as it was, over all groups; how small they have been so far bounds how far the best
-    model was from the optimum. Where several problems were solved one after the other, each has a curve.
+    Each of several problems has a curve.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ def plot_gap(
         A batch estimator that was fitted, its ``history_``, or a solution of a solver. A dict compares several of them,
         by their names.
     along : {"auto", "seconds", "iteration"}
-        "auto" is seconds where the records tell them. Those of a model from a file tell iterations alone.
+        "auto" is seconds where the records have them; those of a saved model have iterations alone.
     tol : float, optional
         A gap to mark: that of an estimator by default.
     ax, title, width
@@ -103,8 +105,6 @@ def plot_gap(
     ------
     omkl.exceptions.InputError
         If the records tell no gap.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
     """
     if along not in ("auto", "seconds", "iteration"):
         raise InputError(f'along must be "auto", "seconds" or "iteration", not {along!r}.')
@@ -120,9 +120,14 @@ def plot_gap(
             gaps = np.where(np.isfinite(gaps), np.maximum(gaps, LEAST), np.nan)
             curves[f"{name} {problem}".strip() if problem else name] = (x, gaps)
     ax = plot_curves(
-        curves, title=title, xlabel="seconds" if along == "seconds" else "iterations", ylabel="relative duality gap",
-        log="y", ax=ax, width=width,
-    )  # fmt: skip
+        curves,
+        title=title,
+        xlabel="seconds" if along == "seconds" else "iterations",
+        ylabel="relative duality gap",
+        log="y",
+        ax=ax,
+        width=width,
+    )
     if along == "iteration":
         whole_numbers(ax)
     tol = getattr(source, "tol", None) if tol is None else tol

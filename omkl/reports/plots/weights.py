@@ -7,36 +7,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.reports.markup import share
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, inches, ink, letters, style, whole_numbers
-from omkl.reports.plots.names import label_ends, name_rows, width_for
+from omkl.reports.plots.names import label_ends, name_rows, share, width_for
 from omkl.reports.plots.sources import Curves, Weights, curves_of, weights_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Bars at most, where nothing else is asked for; each takes this many heights of its letters.
+#: Bars by default, and the height of each in heights of letters.
 BARS, STEP = 30, 1.6
-#: Groups that are never heavier than this part of the heaviest have no curve of their own beside others.
+#: Groups that are never heavier than this share of the heaviest get no curve of their own.
 FAINT = 0.02
-#: So many groups have bars of their own even where they are zero.
+#: So many groups get bars even where they are zero.
 FEW = 12
 
 
 def plot_weights(
     source: Any, *, ax: Axes | None = None, n: int | None = None, title: str = "", width: float | None = None
-) -> Axes:  # fmt: skip
+) -> Axes:
     """Draw the weights of groups as bars, the heaviest first, with intervals where the source has several values.
 
-    Groups that are not among the first n are put together in the last row, and those at zero are counted there.
+    The last row summarizes the groups after the first n.
 
     Parameters
     ----------
     source : estimator, dict, list or StabilitySelection
-        An estimator that was fitted: its kernel or template weights, or the norms of its groups of columns. Numbers by
-        name. A list of such, from several seeds or folds: bars are means, and intervals reach from the lowest to the
-        highest. What ``group_report`` returns: with data, bars tell how much the loss would grow without each group,
-        and intervals are two standard errors to either side. A result of ``stability_selection``.
+        A fitted estimator: its kernel or template weights, or the norms of its groups of columns. Numbers by name. A
+        list of these, from several seeds or folds: means and ranges. The result of ``group_report``: with data, the
+        increase of the loss without each group, plus or minus two standard errors. A result of
+        ``stability_selection``.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     n : int, optional
@@ -48,14 +47,11 @@ def plot_weights(
     Returns
     -------
     matplotlib.axes.Axes
-        Of a figure that ``ax.figure.savefig`` writes.
 
     Raises
     ------
     omkl.exceptions.InputError
         If the source has no weights.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -113,7 +109,7 @@ def _bars(ax: Axes, weights: Weights, values: np.ndarray, shown: np.ndarray) -> 
 
 
 def _rest_of_bars(ax: Axes, weights: Weights, rest: np.ndarray, place: int, others: int) -> None:
-    """One row for all groups that have none of their own: how heavy the heaviest is, and all of them in sum."""
+    """One row for all other groups: the heaviest of them, and their sum."""
     if not len(rest):
         _number(ax, place, 0.0, "all zero")
         return
@@ -128,9 +124,15 @@ def _rest_of_bars(ax: Axes, weights: Weights, rest: np.ndarray, place: int, othe
 
 def _number(ax: Axes, place: float, end: float, text: str) -> None:
     ax.annotate(
-        text, (end, place), xytext=(3, 0), textcoords="offset points", va="center_baseline",
-        fontsize=0.85 * letters(ax), color=ink(ax), annotation_clip=False,
-    )  # fmt: skip
+        text,
+        (end, place),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center_baseline",
+        fontsize=0.85 * letters(ax),
+        color=ink(ax),
+        annotation_clip=False,
+    )
 
 
 def _written(value: float, is_share: bool) -> str:
@@ -138,26 +140,31 @@ def _written(value: float, is_share: bool) -> str:
 
 
 def plot_group_weights(
-    source: Any, *, ax: Axes | None = None, n: int = 10, title: str = "", groups: Any = None, names: Any = None,
+    source: Any,
+    *,
+    ax: Axes | None = None,
+    n: int = 10,
+    title: str = "",
+    groups: Any = None,
+    names: Any = None,
     width: float | None = None,
-) -> Axes:  # fmt: skip
+) -> Axes:
     """Draw the weights of groups as curves along epochs or examples (Martins et al. 2011, Figure 1), or along a path.
 
-    The n groups that are heaviest in the end have curves with their names beside them; all others are one grey band,
-    from the lightest to the heaviest of them.
+    The n heaviest groups at the end have curves with their names beside them; all others are one grey band.
 
     Parameters
     ----------
     source : estimator, list of dict, callback or StabilitySelection
-        An estimator that was trained online, its ``history_``, or a callback that keeps records, as
-        ``ProgressiveValidation``. What ``path`` of a batch estimator returns: then see :func:`plot_path`.
+        An online estimator, its ``history_``, or a callback that keeps records, as ``ProgressiveValidation``; the
+        ``path`` of a batch estimator, as for :func:`plot_path`.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     n : int
         Curves at most; fewer where there is no room for so many names.
     title : str
     groups : array or list of lists, optional
-        For the path of a group lasso: its groups, whose norms are drawn; by default every column is one.
+        For the path of a group lasso: its groups, whose norms are drawn; columns by default.
     names : list of str, optional
         For a path: names of the kernels or columns.
     width : float, optional
@@ -166,14 +173,11 @@ def plot_group_weights(
     Returns
     -------
     matplotlib.axes.Axes
-        Of a figure that ``ax.figure.savefig`` writes.
 
     Raises
     ------
     omkl.exceptions.InputError
         If the source holds no weights.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -187,17 +191,24 @@ def plot_group_weights(
 
 
 def plot_path(
-    source: Any, *, ax: Axes | None = None, n: int = 10, title: str = "", groups: Any = None, names: Any = None,
-    chosen: float | None = None, width: float | None = None,
-) -> Axes:  # fmt: skip
-    """Draw a regularization path: the weight or norm of each group as the model fits closer, from left to right.
+    source: Any,
+    *,
+    ax: Axes | None = None,
+    n: int = 10,
+    title: str = "",
+    groups: Any = None,
+    names: Any = None,
+    chosen: float | None = None,
+    width: float | None = None,
+) -> Axes:
+    """Draw a regularization path: the weight or norm of each group, for closer fits from left to right.
 
-    Above the curves stands how many groups are in the model.
+    The axis above gives the number of groups in the model.
 
     Parameters
     ----------
     source : list of dict, or StabilitySelection
-        What ``path`` of a batch estimator returns; or how often each kernel is chosen on halves of the data.
+        The ``path`` of a batch estimator; or the frequencies of kernels on halves of the data.
     ax, n, title, groups, names, width
         As for :func:`plot_group_weights`.
     chosen : float, optional
@@ -211,12 +222,10 @@ def plot_path(
     ------
     omkl.exceptions.InputError
         If the source is no path.
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
     """
     curves = curves_of(source, groups, names)
     if curves.counts is None:
-        raise InputError("This is no path, but the history of a training: plot_group_weights draws it.")
+        raise InputError("This is no path: plot_group_weights draws the history of a training.")
     ax = _draw_curves(axes_for(ax, width), curves, n, title)
     if chosen is not None:
         ax.axvline(chosen, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)

@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose
 from omkl.batch import IterativeSoftThresholding, OneStep, Spicy
 from omkl.batch.mkl.problem import Problem
 from omkl.exceptions import InputError
-from omkl.kernels import DenseStack
 from omkl.losses import Exponential, Hinge, Logistic, Quantile, Squared
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, ScalarPenalty
+
+from ...stacks import DenseStack
 
 SAME = {
     "group lasso": (L21(), ScalarPenalty(lambda b: b, np.ones_like)),

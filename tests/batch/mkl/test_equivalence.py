@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from omkl.batch import HessianMKL, Problem, Spicy, WeightConstrained, certify
-from omkl.kernels import DenseStack, Gaussian
+from omkl.batch import Problem, Spicy, certify
+from omkl.kernels import Gaussian
 from omkl.losses import Hinge
 from omkl.regularizers import L21, SquaredL21
+
+from ...stacks import DenseStack
 
 N = 40
 
@@ -32,14 +34,3 @@ def test_spicy_solves_the_squared_problem_at_the_mapped_strength(stack_and_targe
     directly = Spicy().solve(squared, tol=1e-8)
     assert directly.converged
     np.testing.assert_allclose(directly.certificate.norms, solution.certificate.norms, atol=1e-3 * total)
-
-
-@pytest.mark.parametrize("C", [0.5, 3.0])
-@pytest.mark.parametrize("solver", [WeightConstrained(), HessianMKL()], ids=["gmkl", "hessianmkl"])
-def test_weights_in_the_simplex_reach_the_objective_of_spicy(stack_and_targets, solver, C):
-    kernels, y = stack_and_targets
-    spicy = Spicy().solve(Problem(kernels, y, Hinge(), L21(), C), tol=1e-8)
-    squared = Problem(kernels, y, Hinge(), SquaredL21(), C * spicy.certificate.norms.sum())
-    objective = certify(squared, spicy.model, spicy.certificate.rho).primal
-    found = solver.solve(squared, tol=1e-4, max_iter=5000)
-    assert found.certificate.primal == pytest.approx(objective, rel=1e-4)

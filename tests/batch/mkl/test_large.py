@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from omkl.batch import OneStep, Problem, Spicy, certify
-from omkl.batch.mkl.linear_system import Curvature, solve_by_cholesky, solve_by_iterations
+from omkl.batch.mkl.linear_system import Curvature, DenseCurvature
 from omkl.kernels import FactoredStack, Gaussian, LazyStack, MixedStack, PackedStack
-from omkl.kernels.stack import WeightedSum
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet, Ridge
 
@@ -44,8 +43,8 @@ def test_iterations_solve_what_a_factor_does(equality, softest, monkeypatch):
     # the part of the right-hand side that the multiplier takes is by far the larger
     right = rng.normal(size=300) + 1e3 * equality
     matrix = stack.combine(np.full(8, 50.0)) + (images.T * bends) @ images
-    expected, multiplier = solve_by_cholesky(matrix.copy(), diagonal, right, equality)
-    found, shift = solve_by_iterations(curvature, diagonal, right, equality)
+    expected, multiplier = DenseCurvature(matrix).solve(diagonal, right, equality)
+    found, shift = curvature.solve(diagonal, right, equality)
     residual = matrix @ found + diagonal * found + shift - right
     assert np.abs(residual).max() < 1e-4
     assert shift == pytest.approx(multiplier, rel=1e-6, abs=1e-6)
@@ -112,17 +111,3 @@ def test_kernels_computed_on_demand_give_what_stored_ones_give(large_from):
     one, other = (Spicy().solve(Problem(stack, y, Hinge(), L21(), 1.0), tol=1e-5) for stack in (lazy, stored))
     assert one.history[-1]["system"] == "matrix-free"
     assert one.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-5)
-
-
-def test_a_sum_as_an_operator_is_the_matrix():
-    factors, _ = factored(90)
-    packed = PackedStack.from_grams([factors.combine([1.0], [m]) for m in range(8)], np.float64)
-    rng = np.random.default_rng(1)
-    weights, which, vector, samples = rng.random(3), np.array([6, 0, 3]), rng.normal(size=90), np.array([5, 80, 2])
-    matrix = factors.combine(weights, which)
-    for stack in (factors, packed, MixedStack([packed, factors], np.r_[0:4, 8:12, 4:8, 12:16])):
-        same = which if stack.n_kernels == 8 else np.array([10, 0, 3])
-        for total in (stack.summed(weights, same), WeightedSum(stack, weights, same)):
-            np.testing.assert_allclose(total.product(vector), matrix @ vector, atol=1e-13)
-            np.testing.assert_allclose(total.rows(samples), matrix[samples], atol=1e-13)
-            np.testing.assert_allclose(total.diagonal(), np.diagonal(matrix), atol=1e-13)

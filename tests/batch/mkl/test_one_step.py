@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from omkl.batch import OneStep, Problem, Spicy
-from omkl.kernels import DenseStack
 from omkl.losses import Hinge, Logistic
 from omkl.regularizers import ElasticNet, LqNorm, Ridge, ScalarPenalty
+
+from ...stacks import DenseStack
+from ..generic import generic_optimum, small_problem
 
 #: The elastic net as a user might write it.
 OWN = ScalarPenalty(lambda b: b + b**2 / 2, lambda b: 1 + b)
@@ -18,9 +20,9 @@ SMOOTH = ["elastic net", "block q-norm", "uniform"]
 @pytest.mark.parametrize("regularizer", SMOOTH)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("C", [0.5, 20.0])
-def test_reaches_the_optimum(random_problem, generic_optimum, loss, regularizer, intercept, C):
-    problem, factors = random_problem(loss, regularizer, C=C, intercept=intercept)
-    optimum, _ = generic_optimum(problem, factors, loss, regularizer)
+def test_reaches_the_optimum(loss, regularizer, intercept, C):
+    problem, factors = small_problem(loss, regularizer, C=C, intercept=intercept)
+    optimum = generic_optimum(problem, factors, loss, regularizer)
     solution = OneStep().solve(problem, tol=1e-7)
     assert solution.converged
     assert solution.certificate.primal == pytest.approx(optimum, rel=1e-6, abs=1e-7)
@@ -51,8 +53,8 @@ def test_agrees_with_spicy_on_many_kernels(loss, regularizer):
     assert one.certificate.primal == pytest.approx(many.certificate.primal, rel=1e-6)
 
 
-def test_a_warm_start_ends_where_a_cold_one_does(random_problem):
-    problem, _ = random_problem("logistic", "elastic net", C=5.0)
+def test_a_warm_start_ends_where_a_cold_one_does():
+    problem, _ = small_problem("logistic", "elastic net", C=5.0)
     start = OneStep().solve(problem, tol=1e-6).start
     problem = replace(problem, C=10.0)
     cold, warm = (OneStep().solve(problem, tol=1e-8, start=s) for s in (None, start))

@@ -11,9 +11,10 @@ from sklearn.model_selection import cross_val_score
 from omkl import MKLClassifier, MKLClassifierCV
 from omkl.batch import OneStep, Problem, Spicy, certify, each_output, shared_problem
 from omkl.exceptions import InputError
-from omkl.kernels import DenseStack, as_kernel
+from omkl.kernels import as_kernel
 
-from ..conftest import LOSSES, REGULARIZERS, M, N
+from ...stacks import DenseStack
+from ..generic import LOSSES, REGULARIZERS, M, N
 
 P = 3
 
@@ -105,7 +106,7 @@ def test_classes_together_are_searched_as_grid_search_searches_them_and_solved_a
 
 def test_solvers_of_one_function_say_so():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(InputError, match="one function at a time"):
+    with pytest.raises(InputError, match="needs the solver"):
         MKLClassifier(["linear"], solver="silp", loss="hinge", multiclass="shared").fit(X, y)
     by_default = MKLClassifier(["linear"], solver="silp", loss="hinge").fit(X, y)
     assert {record["problem"] for record in by_default.history_} == {0, 1, 2}

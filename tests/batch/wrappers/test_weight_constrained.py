@@ -5,13 +5,13 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC
 
-from omkl.batch import IterativeSoftThresholding, LpNormMKL, Problem, SimpleMKL, WeightConstrained
+from omkl.batch import IterativeSoftThresholding, Problem, WeightConstrained
 from omkl.exceptions import InputError
-from omkl.kernels import DenseStack
-from omkl.regularizers import L21, ElasticNetWeights, SquaredL21, SquaredLq
+from omkl.regularizers import L21, ElasticNetWeights
 
+from ...stacks import DenseStack
 from ..generic import generic_optimum, small_problem
 
 each_eta = pytest.mark.parametrize("eta", [0.0, 0.2, 0.6, 1.0])
@@ -52,30 +52,10 @@ def test_the_bound_of_the_paper_is_the_dual_of_the_problem(eta):
     assert lower <= first["primal"] <= upper * (1 + 1e-6)
 
 
-def test_the_weights_of_the_model_are_the_best_for_its_norms():
-    problem, _ = small_problem("hinge", "weights in elastic net 0.6", n=30, n_kernels=8)
-    solution = WeightConstrained().solve(problem, tol=1e-6)
-    weights = problem.regularizer.kernel_weights(solution.certificate.norms)
-    assert_allclose(solution.start, weights, atol=5e-3)
-    assert_allclose(0.6 * weights.sum() + 0.4 * weights @ weights, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("eta", "other", "regularizer"), [(1.0, SimpleMKL(), SquaredL21()), (0.0, LpNormMKL(), SquaredLq(4 / 3))]
-)
-def test_the_ends_are_other_methods_problems(eta, other, regularizer):
-    problem, _ = small_problem("hinge", f"weights in elastic net {eta}", n=30, n_kernels=8)
-    ours = WeightConstrained().solve(problem, tol=1e-5).certificate
-    theirs = other.solve(with_regularizer(problem, regularizer), tol=1e-5).certificate
-    assert_allclose(ours.primal, theirs.primal, rtol=1e-5)
-    same = WeightConstrained().solve(with_regularizer(problem, regularizer), tol=1e-5) if eta == 1.0 else None
-    assert same is None or abs(same.certificate.primal - ours.primal) < 1e-9 * ours.primal
-
-
 @pytest.mark.parametrize("eta", [0.2, 0.6, 1.0])
 def test_kernels_whose_weight_dies_out_end_no_search_early(eta):
     """Squares of norms that fall at every iteration underflow; as printed, Algorithm 2 then divides 0 by 0."""
-    problem, _ = small_problem("hinge", "mkl")
+    problem, _ = small_problem("hinge", "squared block 1-norm")
     grams = problem.kernels.grams * np.array([1e-6, 1.0, 1.0, 1.0])[:, None, None]
     problem = Problem(DenseStack(grams), problem.y, problem.loss, ElasticNetWeights(eta), problem.C)
     solution = WeightConstrained().solve(problem, tol=1e-15, max_iter=250)
@@ -100,25 +80,12 @@ def logistic_machine(gram, y, weights):
 
 @pytest.mark.parametrize("eta", [0.3, 1.0])
 def test_any_machine_serves_for_its_own_loss(eta):
-    problem, _ = small_problem("logistic", "mkl", n=20)
+    problem, _ = small_problem("logistic", "squared block 1-norm", n=20)
     problem = with_regularizer(problem, ElasticNetWeights(eta))
     ours = WeightConstrained(svm=logistic_machine).solve(problem, tol=1e-5)
     proximal = IterativeSoftThresholding().solve(problem, tol=1e-6)
     assert ours.converged
     assert_allclose(ours.certificate.primal, proximal.certificate.primal, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("loss", "machine"),
-    [
-        ("hinge", SVC(kernel="precomputed", tol=1e-8)),
-        ("epsilon-insensitive", SVR(kernel="precomputed", epsilon=0.2, tol=1e-8)),
-    ],
-)
-def test_an_estimator_of_scikit_learn_is_a_machine(loss, machine):
-    problem, _ = small_problem(loss, "weights in elastic net 0.6")
-    default = WeightConstrained().solve(problem, tol=1e-5).certificate.primal
-    assert_allclose(WeightConstrained(svm=machine).solve(problem, tol=1e-5).certificate.primal, default, rtol=1e-5)
 
 
 def test_a_careless_machine_is_found_out_by_the_certificate():
@@ -131,7 +98,7 @@ def test_a_careless_machine_is_found_out_by_the_certificate():
 
 
 def test_what_it_cannot_do_is_refused():
-    problem, _ = small_problem("hinge", "mkl")
+    problem, _ = small_problem("hinge", "squared block 1-norm")
     with pytest.raises(InputError, match="ElasticNetWeights"):
         WeightConstrained().solve(with_regularizer(problem, L21()))
     with pytest.raises(InputError, match="svm must be"):

@@ -1,0 +1,41 @@
+"""Lists and values as they stand in messages."""
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def listed(items: Iterable[Any], most: int = 20) -> str:
+    """Items in quotation marks as ``repr`` shows them, each cut to 40 characters, and the number of those left out.
+
+    Parameters
+    ----------
+    items : iterable
+    most : int
+        Number of items to name.
+
+    >>> listed(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    items = list(items)
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(f"{item!r:.40}" for item in items[:most]) + more
+
+
+def joined(words: Iterable[str], last: str = "and") -> str:
+    """Words as they stand in a sentence.
+
+    >>> joined(["a", "b", "c"]), joined(["a", "b"], "or")
+    ('a, b and c', 'a or b')
+    """
+    *first, final = words
+    return f"{', '.join(first)} {last} {final}" if first else final
+
+
+def shown(value: Any, most: int = 80) -> str:
+    """A value as one line of at most ``most`` characters.
+
+    >>> shown(list(range(100)), most=12)
+    '[0, 1, 2, 3…'
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"

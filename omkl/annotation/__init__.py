@@ -1,0 +1,1 @@
+"""Annotation: tags, morphology, lemmas and trees from words."""

@@ -1,1 +1,0 @@
-"""What batch solvers share: problems, certificates, the record of a search, regularization paths."""

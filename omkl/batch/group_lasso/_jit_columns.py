@@ -1,0 +1,85 @@
+"""Products with some columns of a matrix, and dual norms of groups."""
+
+import numpy as np
+
+from omkl._compilation import compiled
+
+
+@compiled
+def dense_products(columns, which, rho):
+    """``columns[which] @ rho`` for a C-ordered array (n, m)."""
+    products = np.empty(len(which))
+    for k in range(len(which)):
+        products[k] = np.dot(columns[which[k]], rho)
+    return products
+
+
+@compiled
+def dense_combination(columns, which, coefficients):
+    """``coefficients[which] @ columns[which]`` for a C-ordered array (n, m)."""
+    combination = np.zeros(columns.shape[1])
+    for k in range(0, len(which) - 3, 4):
+        a, b, c, d = columns[which[k]], columns[which[k + 1]], columns[which[k + 2]], columns[which[k + 3]]
+        p, q = coefficients[which[k]], coefficients[which[k + 1]]
+        r, s = coefficients[which[k + 2]], coefficients[which[k + 3]]
+        for i in range(len(combination)):
+            combination[i] += (p * a[i] + q * b[i]) + (r * c[i] + s * d[i])
+    for k in range(len(which) - len(which) % 4, len(which)):
+        column, coefficient = columns[which[k]], coefficients[which[k]]
+        for i in range(len(combination)):
+            combination[i] += coefficient * column[i]
+    return combination
+
+
+@compiled
+def dense_products_and_squares(columns, rho):
+    """``columns @ rho`` and the squared norms of all columns, each column being read once."""
+    products, squares = np.empty(len(columns)), np.empty(len(columns))
+    for k in range(len(columns)):
+        products[k] = np.dot(columns[k], rho)
+        squares[k] = np.dot(columns[k], columns[k])
+    return products, squares
+
+
+@compiled
+def sparse_products(data, rows, ends, which, rho):
+    """The same for columns of a CSC matrix."""
+    products = np.zeros(len(which))
+    for k in range(len(which)):
+        for entry in range(ends[which[k]], ends[which[k] + 1]):
+            products[k] += data[entry] * rho[rows[entry]]
+    return products
+
+
+@compiled
+def mixed_dual_norms(correlations, ends, norm_weights, l1_weights, positive):
+    """Return each group's least t >= 0 at which its correlations c fulfil :math:`\\|(|c| - t l)_+\\| \\le t \\omega`.
+
+    Groups end at ``ends`` (g,); the ``positive`` parts of correlations stand for their magnitudes where coefficients
+    are not negative. 0 for groups of no weight at all. Newton's method on a convex, decreasing function of t never
+    goes past the root from the left (the epsilon-norm of Ndiaye et al. 2016, by another method).
+    """
+    found = np.zeros(len(ends))
+    first = 0
+    for g in range(len(ends)):
+        part = correlations[first : ends[g]]
+        first = ends[g]
+        if norm_weights[g] == 0.0 and l1_weights[g] == 0.0:
+            continue
+        t = 0.0
+        for _ in range(200):
+            squares, total = 0.0, 0.0
+            for c in part:
+                excess = (c if positive else abs(c)) - t * l1_weights[g]
+                if excess > 0.0:
+                    squares += excess * excess
+                    total += excess
+            norm = np.sqrt(squares)
+            if norm == 0.0:
+                break
+            step = (norm - t * norm_weights[g]) / (norm_weights[g] + l1_weights[g] * total / norm)
+            t += step
+            if step <= 1e-15 * t:
+                break
+        found[g] = t
+    return found

@@ -1,0 +1,258 @@
+"""Design matrices: products with all columns, or with a few. They are never copied."""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from omkl.batch.group_lasso._jit_columns import dense_products, dense_products_and_squares, sparse_products
+from omkl.exceptions import InputError
+
+
+class Design:
+    """A matrix (m, n) of m samples by n columns.
+
+    Attributes
+    ----------
+    shape : (m, n)
+    is_sparse : bool
+        Whether columns are those of a CSC matrix.
+    selective : bool
+        Whether products with a few columns cost less than with all. Only then there are ``some_correlations`` and
+        ``correlations_and_norms``.
+    n_outputs : int
+        Number of outputs that share the matrix.
+    """
+
+    n_outputs = 1
+    selective = False
+    is_sparse = False
+    _transposed: Any
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+        self.shape = matrix.shape
+
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
+        r"""Return :math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass.
+
+        Parameters
+        ----------
+        rho : array of shape (m,)
+        """
+        return _finite(np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64))
+
+    def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
+        """Return correlations with several points, (n, K).
+
+        Parameters
+        ----------
+        points : array of shape (K, m)
+        """
+        return np.column_stack([self.correlations(rho) for rho in points])
+
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        """Return the correlations of some columns.
+
+        Parameters
+        ----------
+        indices : int array of shape (k,)
+        rho : array of shape (m,)
+        """
+        raise NotImplementedError
+
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the correlations and the norms of all columns: two arrays (n,).
+
+        Parameters
+        ----------
+        rho : array of shape (m,)
+        """
+        raise NotImplementedError
+
+    def columns(self, indices: np.ndarray) -> Any:
+        """Return columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix of a sparse design.
+
+        Parameters
+        ----------
+        indices : int array of shape (k,)
+        """
+        raise NotImplementedError
+
+    def rows(self, kept: np.ndarray) -> "Design":
+        """Return the design of some samples; nothing is copied.
+
+        Parameters
+        ----------
+        kept : int array
+            Increasing positions.
+        """
+        return RowsOfDesign(self, kept)
+
+    def fill(self, out: np.ndarray, indices: np.ndarray) -> None:
+        """Write columns of a design that is not sparse into an array.
+
+        Parameters
+        ----------
+        out : Fortran-ordered array of shape (m, k)
+        indices : int array of shape (k,)
+        """
+        out[:] = self.columns(indices)
+
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        r"""Return :math:`\sum_j A_j w_j` over some columns, (m,).
+
+        Parameters
+        ----------
+        indices : int array of shape (k,)
+        coefficients : array of shape (k,)
+        """
+        if not len(indices):
+            return np.zeros(self.shape[0])
+        if 4 * len(indices) > self.shape[1]:
+            full = np.zeros(self.shape[1], dtype=self.matrix.dtype)
+            full[indices] = coefficients
+            return np.asarray(self.matrix @ full, dtype=np.float64)
+        return self.columns(indices) @ coefficients
+
+
+class DenseDesign(Design):
+    """A float32 or float64 array, C or F order."""
+
+    def __init__(self, matrix: Any) -> None:
+        super().__init__(matrix)
+        self._transposed = matrix.T
+        self.selective = matrix.flags.f_contiguous
+
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return dense_products(self._transposed, indices, rho.astype(self.matrix.dtype, copy=False))
+
+    def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
+        found = self._transposed @ points.T.astype(self.matrix.dtype, copy=False)
+        return _finite(found.astype(np.float64, copy=False))
+
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
+        return _finite(found), np.sqrt(squares)
+
+    def columns(self, indices: np.ndarray) -> Any:
+        if self.matrix.flags.f_contiguous:
+            return self._transposed[indices].astype(np.float64, copy=False).T
+        return np.asfortranarray(np.take(self.matrix, indices, axis=1), dtype=np.float64)
+
+    def fill(self, out: np.ndarray, indices: np.ndarray) -> None:
+        if self.selective and self.matrix.dtype == out.dtype:
+            # modes other than "clip" make another copy
+            np.take(self._transposed, indices, axis=0, out=out.T, mode="clip")
+        else:
+            super().fill(out, indices)
+
+
+class SparseDesign(Design):
+    """A CSC or CSR matrix; columns come faster out of CSC."""
+
+    is_sparse = True
+
+    def __init__(self, matrix: Any) -> None:
+        super().__init__(matrix)
+        self._transposed = matrix.T
+        self.selective = matrix.format == "csc"
+
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return sparse_products(self.matrix.data, self.matrix.indices, self.matrix.indptr, indices, rho)
+
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        squares = np.asarray(self.matrix.power(2).sum(axis=0), dtype=np.float64).ravel()
+        return self.correlations(rho), np.sqrt(squares)
+
+    def columns(self, indices: np.ndarray) -> Any:
+        return sparse.csc_matrix(self.matrix[:, indices], dtype=np.float64)
+
+
+class OperatorDesign(Design):
+    """A matrix known by its products alone: a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``."""
+
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
+        return _finite(np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel())
+
+    def columns(self, indices: np.ndarray) -> Any:
+        found = np.empty((self.shape[0], len(indices)), order="F")
+        unit = np.zeros(self.shape[1])
+        for k, j in enumerate(indices):
+            unit[j] = 1.0
+            found[:, k] = self.matrix.matvec(unit)
+            unit[j] = 0.0
+        return found
+
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        full = np.zeros(self.shape[1])
+        full[indices] = coefficients
+        return np.asarray(self.matrix.matvec(full), dtype=np.float64).ravel()
+
+
+class RowsOfDesign(Design):
+    """Some samples of a design, as in the folds of cross-validation: products go over all, with zeros elsewhere.
+
+    Norms of columns are those over all samples, which are upper bounds.
+    """
+
+    def __init__(self, design: Design, kept: np.ndarray) -> None:
+        super().__init__(design.matrix)
+        self._design, self._kept, self.shape = design, kept, (len(kept), design.shape[1])
+        self.selective, self.is_sparse = design.selective, design.is_sparse
+
+    def _spread(self, rho: np.ndarray) -> np.ndarray:
+        full = np.zeros(self._design.shape[0])
+        full[self._kept] = rho
+        return full
+
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
+        return self._design.correlations(self._spread(rho))
+
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return self._design.some_correlations(indices, self._spread(rho))
+
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._design.correlations_and_norms(self._spread(rho))
+
+    def columns(self, indices: np.ndarray) -> Any:
+        found = self._design.columns(indices)
+        return found[self._kept] if sparse.issparse(found) else np.asfortranarray(found[self._kept])
+
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        return self._design.product(indices, coefficients)[self._kept]
+
+
+def _finite(products: np.ndarray) -> np.ndarray:
+    """Return products with all columns; refuse numbers that are not finite."""
+    if not np.isfinite(products).all():
+        bad = np.flatnonzero(~np.isfinite(products))
+        where = f"Column {bad[0]} of the design holds" if len(bad) < len(products) else "The design holds"
+        raise InputError(f"{where} NaN, infinite numbers, or numbers whose squares overflow.")
+    return products
+
+
+def as_design(matrix: Any) -> Design:
+    """Make a :class:`Design` of an array, a scipy sparse matrix or a ``LinearOperator``.
+
+    Parameters
+    ----------
+    matrix : array, sparse matrix or LinearOperator of shape (m, n)
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If it is none of these, or not two-dimensional.
+    """
+    if isinstance(matrix, Design):
+        return matrix
+    if isinstance(matrix, LinearOperator):
+        return OperatorDesign(matrix)
+    if sparse.issparse(matrix):
+        matrix = matrix if matrix.format in ("csc", "csr") else matrix.tocsc()
+        return SparseDesign(matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64))
+    matrix = np.asarray(matrix)
+    if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.number) or np.iscomplexobj(matrix):
+        raise InputError(f"A design must be a real matrix (m, n), got an array of {matrix.dtype} {matrix.shape}.")
+    return DenseDesign(matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64))

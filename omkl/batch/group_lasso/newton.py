@@ -1,0 +1,329 @@
+r"""Proximal steps of DAL on a working set of columns: the augmented Lagrangian, minimised by Newton steps.
+
+For weight :math:`1/(2\gamma)`, with :math:`v = w + \gamma B^\top \rho` (Tomioka, Suzuki and Sugiyama; sections 4 and 5
+of Suzuki and Tomioka 2011 with one kernel a group)
+
+.. math:: \varphi(\rho) = \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + \frac1\gamma\Bigl(x^\top v - \frac12 \|x\|^2\Bigr)
+          - \alpha \psi(x) \quad \text{subject to} \quad \sum_i \rho_i = 0, \qquad
+          x = \mathrm{prox}_{\gamma \alpha \psi}(v)
+
+has the gradient :math:`\nabla l^* + B x` and the Hessian :math:`D + \gamma B J B^\top`, in which J vanishes but for the
+active columns. The multiplier of the equality is the intercept. Bounds and kinks of the dual loss get a barrier.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_solve
+from scipy.sparse.linalg import LinearOperator, cg
+
+from omkl.batch.group_lasso.blocks import Blocks
+from omkl.batch.group_lasso.problem import DesignProblem
+from omkl.batch.group_lasso.working_set import WorkingSet
+from omkl.batch.newton import BarrierSearch, cholesky
+
+#: Above this order conjugate gradients take the place of a Cholesky factor.
+LARGEST_FACTOR = 5000
+#: Residual of a system, relative to its right side, above which the solution is refined; solutions at most.
+WELL_SOLVED, MOST_REFINED = 1e-10, 3
+
+
+class DesignTerm:
+    r"""The part of :math:`\varphi` beside the loss, at a current :math:`\rho`; see :class:`~omkl.batch.newton.Term`.
+
+    Parameters
+    ----------
+    problem : DesignProblem
+    working_set : WorkingSet
+    w : array of shape (k,)
+        Where the proximal step starts.
+    gamma : float > 0
+    rho, correlations : arrays of shapes (m,) and (k,)
+        The point, and :math:`B^\top \rho`.
+
+    Attributes
+    ----------
+    x : array of shape (k,)
+        The model of the step.
+    norms : array of shape (g,)
+        Of its groups.
+    """
+
+    def __init__(
+        self,
+        problem: DesignProblem,
+        working_set: WorkingSet,
+        w: np.ndarray,
+        gamma: float,
+        rho: np.ndarray,
+        correlations: np.ndarray,
+    ) -> None:
+        self.problem, self.working_set, self.w, self.gamma = problem, working_set, w, gamma
+        self.rho, self.correlations = rho, correlations
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._v = self._thresholded(self.w + self.gamma * self.correlations)
+        self._v_norms = self.working_set.blocks.norms(self._v)
+        self._radii = self._shrunk(self._v_norms)
+        ratio = np.divide(self._radii, self._v_norms, out=np.zeros_like(self._radii), where=self._radii > 0)
+        self.x = self._v * self.working_set.blocks.spread(ratio)
+        self.norms = self._radii if self.working_set.mixed is None else self.working_set.norms(self.x)
+        self._outputs = self.working_set.outputs(self.x)
+
+    def _thresholded(self, v: np.ndarray) -> np.ndarray:
+        """Return coefficients after the proximity operator of single magnitudes."""
+        mixed = self.working_set.mixed
+        return v if mixed is None else mixed.thresholded(v, self.gamma * self.problem.penalty)
+
+    def _shrunk(self, norms: np.ndarray) -> np.ndarray:
+        shrunk, mixed = self.problem.regularizer.prox(norms, self.gamma * self.problem.penalty), self.working_set.mixed
+        # columns are divided by the weight of the norm, unless that is 0
+        return shrunk if mixed is None else np.where(mixed.norm_weights > 0, shrunk, norms)
+
+    def gradient(self) -> np.ndarray:
+        """Return predictions without the intercept, (m,)."""
+        return self._outputs
+
+    def hessian(self) -> "NewtonSystem":
+        """Return the second derivatives, of the active columns alone."""
+        blocks, active, mixed = self.working_set.blocks, np.flatnonzero(self._radii), self.working_set.mixed
+        indices, sizes = np.flatnonzero(blocks.spread(self._radii)), blocks.sizes[active]
+        slopes = self.problem.regularizer.prox_slope(self._v_norms[active], self.gamma * self.problem.penalty)
+        if mixed is not None:
+            indices = np.flatnonzero(self.x)
+            sizes = blocks.sums((self.x != 0).astype(np.int64))[active]
+            slopes = np.where(mixed.norm_weights[active] > 0, slopes, 1.0)
+        jacobian = RayJacobian(Blocks(sizes), self._v[indices], self._v_norms[active], self._radii[active], slopes)
+        return NewtonSystem(self.working_set, indices, self.working_set.matrix[:, indices], jacobian, self.gamma)
+
+    def along(self, direction: np.ndarray) -> Callable[[float], float]:
+        """Return the values on a line through the point, as a function of the step."""
+        self._moves = self.working_set.matrix.T @ direction
+        center, mixed = self.w + self.gamma * self.correlations, self.working_set.mixed
+
+        def value(step: float) -> float:
+            # the penalty of single coefficients cancels with what the threshold has taken
+            norms = self.working_set.blocks.norms(self._thresholded(center + (step * self.gamma) * self._moves))
+            shrunk = self._shrunk(norms)
+            envelope = float(shrunk @ (norms - 0.5 * shrunk)) / self.gamma
+            paid = shrunk if mixed is None else np.where(mixed.norm_weights > 0, shrunk, 0.0)
+            return envelope - self.problem.penalty * self.problem.regularizer.value(paid)
+
+        return value
+
+    def move(self, step: float, rho: np.ndarray) -> None:
+        """Go that far along the last direction, to ``rho``."""
+        self.rho = rho
+        self.correlations = self.correlations + step * self._moves
+        self._refresh()
+
+
+class ProximalNewton(BarrierSearch):
+    """Proximal steps on a working set, with growing weights, from a model and a dual point; the best model on the way.
+
+    Parameters
+    ----------
+    problem : DesignProblem
+    working_set : WorkingSet
+    w : array of shape (k,)
+    b : float
+        The working set's intercept.
+    rho : array of shape (m,)
+        A dual point of the loss's domain.
+    gap : float
+        Absolute duality gap of the start, over the working set.
+    gamma, growth : float
+        The first weight, and the factor from one to the next.
+
+    Attributes
+    ----------
+    w, rho : arrays
+        Best model and best dual point met.
+    newton_steps : int
+    """
+
+    keeps_best = True
+
+    def __init__(
+        self,
+        problem: DesignProblem,
+        working_set: WorkingSet,
+        w: np.ndarray,
+        b: float,
+        rho: np.ndarray,
+        gap: float,
+        gamma: float,
+        growth: float,
+    ) -> None:
+        super().__init__(problem, rho, b, gap)
+        self.gamma, self.growth = gamma, growth
+        self.w, self.rho = w, rho
+        start = self.dual_loss.rho(self.point.x)
+        self.term = DesignTerm(problem, working_set, w, gamma, start, working_set.matrix.T @ start)
+
+    def solve(self, target: float, max_steps: int) -> None:
+        """Take Newton steps until the absolute gap over the working set is reached, at most so many."""
+        if not self.minimize(target, max_steps):
+            self.gaps()
+
+    def proximal_step(self) -> None:
+        term = self.term
+        self.gamma *= self.growth
+        self.term = DesignTerm(self.problem, term.working_set, term.x, self.gamma, term.rho, term.correlations)
+
+    def dual_norms(self) -> np.ndarray:
+        return self.term.working_set.dual_norms(self.term.correlations)
+
+    def model_norms(self) -> np.ndarray:
+        return self.term.norms
+
+    def note(self, primal: float, dual: float) -> None:
+        if primal < self.primal:
+            self.w = self.term.x
+        if dual > self.dual:
+            self.rho = self.term.rho
+        super().note(primal, dual)
+
+
+class RayJacobian:
+    r"""Jacobian of a proximity operator that moves blocks along their rays, :math:`J = S^2`, at its active blocks.
+
+    With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g = \mathrm{prox}(\|v_g\|)` it is
+    :math:`(p_g / \|v_g\|) (I - u u^\top) + p_g' u u^\top` with :math:`u = v_g / \|v_g\|` on each block.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The active blocks.
+    v : array of shape (a,)
+    norms, shrunk, slopes : arrays of one value a block
+        Norms before and after the proximity operator, and its derivative.
+    """
+
+    def __init__(
+        self, blocks: Blocks, v: np.ndarray, norms: np.ndarray, shrunk: np.ndarray, slopes: np.ndarray
+    ) -> None:
+        self.blocks = blocks
+        along = np.sqrt(slopes)
+        if blocks.single:
+            # the lasso's is the identity
+            self._across = None if np.all(slopes == 1.0) else along
+        else:
+            across = np.sqrt(shrunk / norms)
+            self._across = blocks.spread(across)
+            self._excess = along - across
+            self._ray = v / blocks.spread(norms)
+
+    def sqrt_times(self, rows: np.ndarray) -> np.ndarray:
+        """Return S times an array with one row a coordinate; the same array where S is the identity."""
+        if self._across is None:
+            return rows
+        columns = (slice(None),) + (None,) * (rows.ndim - 1)
+        product = self._across[columns] * rows
+        if not self.blocks.single:
+            shares = self._excess[columns] * self.blocks.sums(self._ray[columns] * rows)
+            product += self._ray[columns] * self.blocks.spread(shares)
+        return product
+
+
+class NewtonSystem:
+    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and systems with it, solved on whichever side is smaller.
+
+    Parameters
+    ----------
+    working_set : WorkingSet
+    active : int array of shape (a,)
+        Indices of the columns of B on the working set.
+    columns : array (m, a) or CSC matrix
+        B.
+    jacobian : RayJacobian
+        With :math:`J = S^2`.
+    gamma : float
+    """
+
+    def __init__(
+        self, working_set: WorkingSet, active: np.ndarray, columns: Any, jacobian: RayJacobian, gamma: float
+    ) -> None:
+        self.working_set, self.active, self.B, self.jacobian, self.gamma = working_set, active, columns, jacobian, gamma
+
+    def __matmul__(self, t: np.ndarray) -> np.ndarray:
+        return self.gamma * self._times(self._times_transposed(t))
+
+    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float]:
+        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
+
+        Parameters
+        ----------
+        diagonal : array of shape (m,)
+            Positive.
+        right : array of shape (m,)
+        equality : bool
+
+        Returns
+        -------
+        x : array of shape (m,)
+        b : float
+            0 without the equality.
+        """
+        solve = self._solver(diagonal)
+        ones = solve(np.ones_like(right)) if equality else np.zeros_like(right)
+        x, multiplier, left = np.zeros_like(right), 0.0, right
+        # Woodbury's identity loses digits in differences: refine the solution
+        for _ in range(MOST_REFINED):
+            found = solve(left)
+            change = float(found.sum() / ones.sum()) if equality else 0.0
+            x, multiplier = x + found - change * ones, multiplier + change
+            left = right - (self @ x + diagonal * x + multiplier)
+            if self._iterates or np.linalg.norm(left) <= WELL_SOLVED * np.linalg.norm(right):
+                break
+        return x, multiplier
+
+    @property
+    def _iterates(self) -> bool:
+        return min(self.B.shape) > LARGEST_FACTOR
+
+    def _solver(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return a solver of systems with this diagonal, of the smaller size."""
+        if self._iterates:
+            return partial(self._by_conjugate_gradients, 1.0 / diagonal)
+        return self._by_columns(1.0 / diagonal) if len(self.active) <= len(diagonal) else self._by_rows(diagonal)
+
+    def _by_columns(self, inverse: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Solve by Woodbury's identity: a system of the size of the active columns."""
+        gram = self.working_set.gram(self.active, inverse, self.B)
+        M = self.jacobian.sqrt_times(self.jacobian.sqrt_times(gram).T)
+        M[np.diag_indices_from(M)] += 1.0 / self.gamma
+        factor = cholesky(M), True
+
+        def solve(right: np.ndarray) -> np.ndarray:
+            shared = inverse * right
+            inner = cho_solve(factor, self._times_transposed(shared), check_finite=False)
+            return shared - inverse * self._times(inner)
+
+        return solve
+
+    def _by_rows(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Solve the system itself, of the size of the samples."""
+        Q = self.jacobian.sqrt_times((self.B.toarray() if sparse.issparse(self.B) else self.B).T)
+        M = self.gamma * (Q.T @ Q)
+        M[np.diag_indices_from(M)] += diagonal
+        return partial(cho_solve, (cholesky(M), True), check_finite=False)
+
+    def _by_conjugate_gradients(self, inverse: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Solve in scaled variables, in which the diagonal is 1."""
+        root = np.sqrt(inverse)
+        system = LinearOperator((len(root), len(root)), lambda t: t + root * (self @ (root * t)), dtype=np.float64)
+        found, _ = cg(system, root * right, rtol=1e-3, maxiter=500)
+        return root * found
+
+    def _times(self, t: np.ndarray) -> np.ndarray:
+        """Return Q t."""
+        return self.B @ self.jacobian.sqrt_times(t)
+
+    def _times_transposed(self, t: np.ndarray) -> np.ndarray:
+        """Return Q' t."""
+        return self.jacobian.sqrt_times(self.B.T @ t)

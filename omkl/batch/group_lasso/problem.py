@@ -1,0 +1,263 @@
+r"""Sparse linear models on a design matrix."""
+
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from omkl.batch.group_lasso.blocks import ColumnGroups
+from omkl.batch.group_lasso.matrices import Design
+from omkl.batch.problem import BaseProblem
+from omkl.batch.unpenalized import PartlyFreeLoss, Unpenalized
+from omkl.batch.weighted_loss import WeightedLoss
+from omkl.exceptions import InputError
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import L21, Regularizer
+
+
+@dataclass(frozen=True)
+class DesignProblem(BaseProblem):
+    r"""A linear model with a regularizer on the norms of groups of columns.
+
+    .. math:: \min_{w, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A w)_i + b\Bigr)
+              + \alpha\, \psi(\omega_1 \|w_1\|, \ldots, \omega_G \|w_G\|)
+
+    The loss is a mean, weighted by the sample weights s. The squared loss has the factor 1/2, as in scikit-learn's
+    ``Lasso(alpha)``; ``LogisticRegression(C=c)`` with the l1 penalty is the logistic loss with
+    ``alpha = 1 / (c * m)``. The dual norms are :math:`\|A_g^\top \rho\| / \omega_g`.
+
+    Parameters
+    ----------
+    design : Design
+        :func:`~omkl.batch.as_design` makes one of an array, a sparse matrix or a ``LinearOperator``.
+    y : array of shape (m,)
+    loss : PointwiseLoss
+    regularizer : Regularizer
+        A function of the group norms with an exact proximity operator. One of coordinates, such as ``L1``, if every
+        column is a group of its own. Sums of group norms and magnitudes of coefficients, such as
+        :class:`~omkl.regularizers.SparseGroup`, become ``L21`` of groups with such norms.
+    alpha : float > 0
+        Weight of the regularizer.
+    groups : ColumnGroups, optional
+        By default every column is a group. Groups of weight 0 are not regularized; they need a loss without kinks.
+    intercept : bool
+        Whether there is a constant b, not regularized.
+    sample_weight : array of shape (m,), optional
+        The :math:`s_i > 0`; all equal by default.
+    offset : array of shape (m,), optional
+        Added to the predictions, :math:`l(y_i, (A w)_i + b + o_i)`, as the logarithm of an exposure.
+    positive : bool
+        Whether coefficients of regularized groups must not be negative.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the regularizer is not one of group norms, or shapes do not agree.
+    """
+
+    design: Design
+    y: np.ndarray
+    loss: PointwiseLoss
+    regularizer: Regularizer
+    alpha: float
+    groups: ColumnGroups = field(default=None)  # type: ignore[assignment]
+    intercept: bool = True
+    sample_weight: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    positive: bool = False
+    larger_fits_closer: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        m, n = self.design.shape
+        _check_alpha(self.alpha)
+        if np.shape(self.y) != (m,):
+            raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
+        if self.offset is not None and (np.shape(self.offset) != (m,) or not np.isfinite(self.offset).all()):
+            raise InputError(f"offset must hold {m} finite numbers, one for each row of the design.")
+        if self.loss.classifies and self.intercept and np.all(self.y == self.y[0]):
+            raise InputError("y has one class only: with an intercept there is nothing to learn.")
+        groups = ColumnGroups(None, n) if self.groups is None else self.groups
+        if groups.n_columns != n:
+            raise InputError(f"The groups are of {groups.n_columns} columns, but the design has {n}.")
+        regularizer, groups = _with_coordinates(self.regularizer, groups, self.positive)
+        _check_regularizer(regularizer, groups)
+        if len(groups.free) and self.loss.has_kink:
+            raise InputError(f"Groups of weight 0 need a loss without kinks, which {self.loss!r} is not.")
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "regularizer", regularizer)
+
+    @property
+    def penalty(self) -> float:  # type: ignore[override]
+        return self.alpha
+
+    @property
+    def threshold(self) -> float:
+        """Slope of the regularizer at zero: groups with dual norms below alpha times this are not in the model."""
+        return self.regularizer.slope_at_zero
+
+    @property
+    def loss_weights(self) -> np.ndarray:
+        weights = np.ones(len(self.y)) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
+        return weights / weights.sum()
+
+    @cached_property
+    def unpenalized(self) -> Unpenalized | None:
+        """Intercept and columns that are not regularized; None where there are no such columns."""
+        if not len(self.groups.free):
+            return None
+        columns = self.design.columns(self.free_columns)
+        parts = [np.ones((len(self.y), 1))] if self.intercept else []
+        free = Unpenalized(np.hstack([*parts, columns.toarray() if sparse.issparse(columns) else columns]))
+        if free.basis.shape[1] >= len(self.y):
+            raise InputError("The groups of weight 0 fit any targets.")
+        return free
+
+    @property
+    def free_columns(self) -> np.ndarray:
+        """Columns of the groups that are not regularized, increasing."""
+        return np.sort(self.groups.columns_of(self.groups.free)[0])
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs that are learned together."""
+        return 1
+
+    @property
+    def single(self) -> "DesignProblem":
+        """The problem of one output, with the same design and groups."""
+        return self
+
+    @property
+    def takes_newton_steps(self) -> bool:
+        """True if Newton's method in the dual may replace sweeps."""
+        return not len(self.groups.free)
+
+    @property
+    def balances(self) -> bool:
+        return self.intercept or len(self.groups.free) > 0
+
+    @cached_property
+    def weighted_loss(self) -> WeightedLoss:
+        if self.unpenalized is None:
+            return super().weighted_loss
+        return PartlyFreeLoss(self.loss, self.y, self.loss_weights, self.offset, self.unpenalized)
+
+    def dual_norms(self, rho: np.ndarray) -> np.ndarray:
+        return self.groups.dual_norms(self.design.correlations(rho))
+
+    def evaluate(self, model: "LinearModel") -> tuple[np.ndarray, np.ndarray]:
+        outputs = self.design.product(model.active, model.coefficients) + model.intercept
+        return self.groups.norms(model.dense(self.design.shape[1])), outputs
+
+    def at(self, value: float) -> "DesignProblem":
+        _check_alpha(value)
+        same = copy(self)  # cached properties do not depend on alpha
+        object.__setattr__(same, "alpha", value)
+        return same
+
+    def path_values(self, count: int, decades: float) -> np.ndarray:
+        largest = self.largest_alpha()
+        if not largest > 0:
+            raise InputError(
+                "No column is correlated with y, so none is in the model at any alpha: give values of alpha."
+            )
+        return np.geomspace(1.0, 10.0**-decades, count) * largest
+
+    def largest_alpha(self) -> float:
+        r"""Return :math:`\alpha_{\max}`, from which on a constant is optimal; the problem's own alpha is not used.
+
+        It is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with the dual point :math:`\rho_0` of the best
+        constant.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the regularizer leaves every group in the model, at any alpha.
+        """
+        if not self.threshold > 0:
+            raise InputError(
+                f"{self.regularizer!r} leaves all columns in the model at any alpha: give values of alpha."
+            )
+        return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 < alpha < np.inf:
+        raise InputError(f"alpha must be a finite number > 0, got {alpha!r}.")
+
+
+def _with_coordinates(
+    regularizer: Regularizer, groups: ColumnGroups, positive: bool
+) -> tuple[Regularizer, ColumnGroups]:
+    """Return a regularizer of group norms, and groups whose norms include the penalty of single coefficients."""
+    terms = regularizer.terms()
+    on_norms = [term for term in terms if not term.on_coordinates]
+    if len(on_norms) == len(terms) or not on_norms or getattr(regularizer, "groups", None) is not None:
+        return regularizer, groups.reweighed(1.0, groups.l1, positive or groups.positive)
+    elastic = [term.elastic or (0.0, np.inf) for term in terms]
+    if any(quadratic > 0 for _, quadratic in elastic):
+        raise InputError(
+            f"{regularizer!r} has squares beside penalties of single coefficients: leave out one or the other."
+        )
+    l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
+    factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
+    return L21(), groups.reweighed(factor, l1, positive)
+
+
+def _check_regularizer(regularizer: Regularizer, groups: ColumnGroups) -> None:
+    """Refuse a regularizer that is not a function of the norms of these groups."""
+    if regularizer.on_coordinates and not (regularizer.separable and groups.blocks.single):
+        raise InputError(
+            f"{regularizer!r} penalizes single columns: leave out groups, or use a regularizer of group norms."
+        )
+    if not regularizer.exact:
+        raise InputError(f"The regularizer must have an exact proximity operator, got {regularizer!r}.")
+
+
+@dataclass
+class LinearModel:
+    """A sparse linear model: ``A[:, active] @ coefficients + intercept``.
+
+    Attributes
+    ----------
+    active : int array of shape (k,)
+        Columns that are not zero, in increasing order.
+    coefficients : array of shape (k,)
+    intercept : float
+        Of several outputs an array (K,), with their coefficients of each column side by side.
+    """
+
+    active: np.ndarray
+    coefficients: np.ndarray
+    intercept: Any = 0.0
+
+    def dense(self, n_columns: int) -> np.ndarray:
+        """Return all coefficients, (n,).
+
+        Parameters
+        ----------
+        n_columns : int
+        """
+        full = np.zeros(n_columns)
+        full[self.active] = self.coefficients
+        return full
+
+
+def check_start(model: Any, problem: DesignProblem) -> None:
+    """Raise unless a start is a model of the problem's columns.
+
+    Parameters
+    ----------
+    model : object
+    problem : DesignProblem
+    """
+    if not isinstance(model, LinearModel):
+        raise InputError(f"start must be a LinearModel or the start of a solution, not {type(model).__name__}.")
+    if len(model.active) and model.active.max() >= problem.design.shape[1]:
+        raise InputError(
+            f"The start has a coefficient for column {model.active.max()}, but the design has"
+            f" {problem.design.shape[1]} columns."
+        )

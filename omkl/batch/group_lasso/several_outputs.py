@@ -1,0 +1,164 @@
+r"""Several outputs on one design, whose groups are chosen for all of them: multi-task and multinomial problems.
+
+.. math:: \min_{W, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A W)_i + b\Bigr)
+          + \alpha\, \psi(\omega_1 \|W_1\|_F, \ldots, \omega_G \|W_G\|_F)
+
+with a row of W for each column of the design, one column for each of K outputs, and a loss that is a sum over
+outputs, or that of multinomial regression. It is a problem with the design :math:`I_K \otimes A`, which is never
+made: predictions and dual points hold one output after the other, (K m,), and coefficients all outputs of a column
+side by side, (n K,).
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from omkl.batch.group_lasso.blocks import ColumnGroups
+from omkl.batch.group_lasso.matrices import Design
+from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
+from omkl.batch.stacked_loss import MultinomialLoss, StackedLoss
+from omkl.batch.unpenalized import Unpenalized
+from omkl.batch.weighted_loss import WeightedLoss
+from omkl.exceptions import InputError
+from omkl.losses import Logistic, PointwiseLoss, Squared
+from omkl.regularizers import Regularizer
+
+
+class StackedDesign(Design):
+    """:math:`I_K \\otimes A` for a design A; groups never part the outputs of a column."""
+
+    def __init__(self, design: Design, n_outputs: int) -> None:
+        super().__init__(design.matrix)
+        self.single, self.n_outputs = design, n_outputs
+        self.shape = design.shape[0] * n_outputs, design.shape[1] * n_outputs
+        self.selective, self.is_sparse = design.selective, design.is_sparse
+
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
+        return self.single.correlations_of_all(rho.reshape(self.n_outputs, -1)).ravel()
+
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        columns = indices[:: self.n_outputs] // self.n_outputs
+        own = [self.single.some_correlations(columns, part) for part in rho.reshape(self.n_outputs, -1)]
+        return np.column_stack(own).ravel()
+
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        norms = self.single.correlations_and_norms(rho[: self.single.shape[0]])[1]
+        return self.correlations(rho), np.repeat(norms, self.n_outputs)
+
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        parts = indices % self.n_outputs
+        return np.concatenate(
+            [
+                self.single.product(indices[parts == k] // self.n_outputs, coefficients[parts == k])
+                for k in range(self.n_outputs)
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class StackedProblem(DesignProblem):
+    """A problem of several outputs; :func:`stacked_problem` makes one.
+
+    Attributes
+    ----------
+    single : DesignProblem
+        The design, its groups and what is not regularized, for one output.
+    multinomial : bool
+        Whether the loss is that of multinomial regression.
+    """
+
+    single: DesignProblem = field(default=None)  # type: ignore[assignment, misc]
+    multinomial: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.groups.mixed is not None:
+            raise InputError(
+                "Problems of several outputs have group norms alone: leave out positive, and weights of single"
+                " coefficients."
+            )
+        if self.loss.has_kink:
+            raise InputError(f"Problems of several outputs need a loss without kinks, which {self.loss!r} is not.")
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.y) // self.single.design.shape[0]
+
+    @property
+    def loss_weights(self) -> np.ndarray:
+        return np.tile(self.single.loss_weights, self.n_outputs)
+
+    @property
+    def unpenalized(self) -> Unpenalized | None:  # type: ignore[override]
+        return self.single.unpenalized
+
+    @property
+    def takes_newton_steps(self) -> bool:
+        return False
+
+    @cached_property
+    def weighted_loss(self) -> WeightedLoss:
+        free, n_samples = self.unpenalized, self.single.design.shape[0]
+        if not self.multinomial:
+            return StackedLoss(self.loss, self.y, self.loss_weights, self.n_outputs, self.offset, free)
+        free = Unpenalized(np.ones((n_samples, int(self.intercept)))) if free is None else free
+        return MultinomialLoss(self.y, self.loss_weights, self.n_outputs, self.offset, free)
+
+    def evaluate(self, model: LinearModel) -> tuple[np.ndarray, np.ndarray]:
+        outputs = self.design.product(model.active, model.coefficients)
+        outputs += np.repeat(model.intercept, len(outputs) // np.size(model.intercept))
+        return self.groups.norms(model.dense(self.design.shape[1])), outputs
+
+
+def stacked_problem(
+    design: Design,
+    targets: np.ndarray,
+    loss: PointwiseLoss | None,
+    regularizer: Regularizer,
+    alpha: float,
+    groups: ColumnGroups | None = None,
+    intercept: bool = True,
+    sample_weight: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
+) -> StackedProblem:
+    """The problem of several outputs on one design.
+
+    Parameters
+    ----------
+    design, regularizer, alpha, groups, intercept, sample_weight
+        As for :class:`DesignProblem`; a group is in the model with all outputs, or with none.
+    targets : array of shape (m, K)
+        With the loss of multinomial regression 1 where a sample is of the class, else 0.
+    loss : PointwiseLoss or None
+        None is that of multinomial regression, :math:`\\log \\sum_k e^{z_{ik}} - z_{i y_i}`.
+    offset : array of shape (m, K), optional
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the loss has kinks, or coefficients weigh by themselves.
+    """
+    m, n_outputs = targets.shape
+    n_columns = design.shape[1]
+    groups = ColumnGroups(None, n_columns) if groups is None else groups
+    if groups.mixed is not None:
+        raise InputError("Groups of several outputs weigh their norms alone.")
+    single = DesignProblem(design, np.zeros(m), Squared(), regularizer, alpha, groups, intercept, sample_weight)
+    labels = np.empty(n_columns, dtype=np.int64)
+    labels[slice(None) if groups.order is None else groups.order] = np.repeat(
+        np.arange(groups.n_groups), groups.blocks.sizes
+    )
+    return StackedProblem(
+        StackedDesign(design, n_outputs),
+        np.asarray(targets, dtype=np.float64).T.ravel(),
+        Logistic() if loss is None else loss,
+        regularizer,
+        alpha,
+        ColumnGroups(np.repeat(labels, n_outputs), n_columns * n_outputs, groups.weights),
+        intercept,
+        None,
+        None if offset is None else np.asarray(offset, dtype=np.float64).T.ravel(),
+        single=single,
+        multinomial=loss is None,
+    )

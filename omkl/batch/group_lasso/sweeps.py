@@ -1,0 +1,281 @@
+"""Rounds of coordinate descent on a working set: a cheap way to the support, before Newton steps."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from omkl.batch.group_lasso._jit_mixed_sweeps import sweep_mixed_dense, sweep_mixed_sparse
+from omkl.batch.group_lasso._jit_sweeps import (
+    LARGEST_BASIS,
+    decompose_dense,
+    decompose_sparse,
+    sweep_dense,
+    sweep_sparse,
+)
+from omkl.batch.group_lasso.blocks import Blocks
+from omkl.batch.group_lasso.problem import DesignProblem
+from omkl.batch.group_lasso.quadratic import CoupledModel, QuadraticModel
+from omkl.batch.group_lasso.working_set import WorkingSet
+
+#: Most sweeps of a round; they end when one gains no more than this share of the first.
+MOST_SWEEPS, WORTH = 20, 0.01
+#: Points that an extrapolation rests on.
+EXTRAPOLATED = 5
+#: Speed of products and factors of matrices, relative to sweeps with as many operations.
+FASTER_FACTORS = 5.0
+#: Share of the largest gain at which sweeps over inner products of active groups end.
+LEAST_GAIN = 1e-4
+#: First damping where the quadratic model has misled, as a share of the way to the loss's largest curvature; that
+#: largest curvature where it is not bounded, as a multiple of the present one.
+LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
+#: Sweeps before a Newton step where the loss couples outputs.
+SWEEPS_PER_STEP = 2
+
+
+class Sweeps:
+    r"""Coordinate descent on a quadratic model of the loss, group by group.
+
+    A round takes the loss's second derivatives h at the present predictions, sweeps once over all groups and then over
+    the active ones. A group's step minimises the model over it exactly, in the eigenbasis of
+    :math:`B_g^\top \mathrm{diag}(h) B_g`; the dual point :math:`\rho` is kept up to date. On badly conditioned designs
+    sweeps give way to Newton steps on the inner products of the active columns, once they have taken as long as these.
+
+    Where the loss couples outputs, steps rest on a bound of the curvature that the outputs of a sample share. The
+    residual follows the Hessian, so that a round still ends at the minimum of the quadratic model.
+
+    Parameters
+    ----------
+    problem : DesignProblem
+    working_set : WorkingSet
+    worth : float
+        Sweeps over the working set that the inner products of its columns are worth.
+
+    Attributes
+    ----------
+    extrapolated : array of shape (K m,) or None
+        The residual of the last extrapolation: often the better dual point.
+    sweeps : int
+        Made so far.
+    damping : float in [0, 1]
+        Where it is 1 the second derivatives are the loss's largest, where these are bounded, and no round increases
+        the objective.
+    """
+
+    def __init__(self, problem: DesignProblem, working_set: WorkingSet, worth: float = 0.0) -> None:
+        self._problem, self._working_set = problem, working_set
+        self._starts = np.append(working_set.column_blocks.starts, working_set.matrix.shape[1])
+        self._groups = np.arange(len(working_set.groups))
+        slope, curvature = problem.regularizer.elastic or (0.0, 0.0)  # the solver asks for an elastic one
+        self._penalty = problem.penalty * slope, problem.penalty * curvature
+        self.extrapolated: np.ndarray | None = None
+        self.sweeps = 0
+        self.damping, self._worth = 0.0, worth
+        matrix: Any = working_set.matrix
+        self._is_sparse = sparse.issparse(matrix)
+        self._matrix = (matrix.data, matrix.indices, matrix.indptr) if self._is_sparse else (matrix.T,)
+        #: Of a loss that couples outputs.
+        self._hessian: Any = None
+
+    def round(
+        self, w: np.ndarray, outputs: np.ndarray, correlations: np.ndarray | None = None, target: float = 0.0
+    ) -> np.ndarray:
+        """Return coefficients after a round.
+
+        Parameters
+        ----------
+        w : array of shape (k K,)
+            Coefficients to start from.
+        outputs : array of shape (K m,)
+            Their predictions, at the best intercept.
+        correlations : array, optional
+            Those of columns with the dual point of these predictions, where they are known.
+        target : float
+            Absolute gap over the working set at which sweeps over inner products end.
+        """
+        w, rho = w.copy(), self._problem.weighted_loss.dual_point(outputs)
+        curvature = self._curvature(rho)
+        weights = curvature[: len(rho) // self._problem.n_outputs]
+        self._working_set.eigenbases.weigh(weights)
+        if self._takes_products(weights):
+            if correlations is None or len(correlations) < len(w):
+                correlations = self._working_set.correlations(rho[None])[0]
+            self.sweeps += self._sweep_products(w, correlations, float((rho * rho / curvature).sum()), weights, target)
+            return w
+        groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
+        for sweeps in range(1, MOST_SWEEPS + 1):
+            gained = self._sweep(groups, w, rho, weights)
+            rho = self._balanced(rho, weights)
+            first = gained if first is None else first
+            met.append((w.copy(), rho.copy()))
+            if len(met) > EXTRAPOLATED:
+                w, rho = self._extrapolate(met, curvature)
+                met = [(w.copy(), rho.copy())]
+            groups = np.flatnonzero(self._working_set.blocks.norms(w))
+            if self._working_set.mixed is None and sweeps > self._newton_price(groups):
+                self._solve_groups(groups, w, rho, weights)
+                break
+            if gained <= WORTH * first:
+                break
+        self.sweeps += sweeps
+        return w
+
+    def _sweep(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> float:
+        """Sweep over the groups, in place; return the gain."""
+        bases, mixed, n_outputs = self._working_set.eigenbases, self._working_set.mixed, self._problem.n_outputs
+        known = bases.vectors, bases.offsets, bases.values, bases.is_known
+        threshold, ridge = self._penalty
+        if mixed is not None:
+            sweep_mixed = sweep_mixed_sparse if self._is_sparse else sweep_mixed_dense
+            return sweep_mixed(
+                *self._matrix,
+                self._starts,
+                groups,
+                weights,
+                *known,
+                threshold,
+                mixed.norm_weights,
+                mixed.l1_weights,
+                ridge,
+                mixed.positive,
+                w,
+                rho,
+            )
+        coupled = np.empty((0, 0)), np.empty(0), 0.0
+        if self._hessian is not None:
+            coupled = self._hessian.shares, self._hessian.weights, self.damping
+        sweep: Any = sweep_sparse if self._is_sparse else sweep_dense
+        by_output = w.reshape(-1, n_outputs), rho.reshape(n_outputs, -1)
+        return sweep(*self._matrix, self._starts, groups, weights, *known, *coupled, threshold, ridge, *by_output)
+
+    def _takes_products(self, weights: np.ndarray) -> bool:
+        """Return whether sweeps go over the inner products of all columns.
+
+        They must be known, or take no longer than they save. Of k columns, f of which are new, they are
+        :math:`f (2 k - f) m` operations, and a sweep is :math:`4 k m` for each output.
+        """
+        if not self._problem.loss.is_quadratic or self._working_set.mixed is not None:
+            return False
+        columns, entries = self._starts[-1], self._matrix[0].size / max(self._starts[-1], 1)
+        new = columns - self._working_set.products.known(weights)
+        price = new * (2 * columns - new) / (4.0 * FASTER_FACTORS * columns * self._problem.n_outputs)
+        return bool(columns <= entries and price <= self._worth and np.diff(self._starts).max() <= LARGEST_BASIS)
+
+    def _sweep_products(
+        self, w: np.ndarray, correlations: np.ndarray, square: float, weights: np.ndarray, target: float
+    ) -> int:
+        """Minimise the model over all groups by inner products, in place; return the number of sweeps."""
+        problem, working_set, free = self._problem, self._working_set, None
+        if problem.unpenalized is not None:
+            free = problem.unpenalized.basis
+        elif problem.intercept:
+            free = np.ones((len(weights), 1))
+        bases = working_set.eigenbases
+        decompose = decompose_sparse if self._is_sparse else decompose_dense
+        known = bases.vectors, bases.offsets, bases.values, bases.is_known
+        decompose(*self._matrix, self._starts, self._groups, weights, *known)
+        gram = working_set.products.of(working_set.matrix, weights, free)
+        model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, self._penalty)
+        by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)
+        return model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
+
+    def _curvature(self, rho: np.ndarray) -> np.ndarray:
+        """Return damped second derivatives of the losses at a dual point, or bounds that outputs share, (K m,)."""
+        loss: Any = self._problem.weighted_loss
+        curvature = loss.curvature(rho)
+        if not self._problem.loss.is_quadratic:
+            if not curvature.any():
+                self.damping = max(self.damping, LEAST_DAMPING)
+            largest = loss.largest_curvature()
+            largest = largest if np.isfinite(largest).all() else MOST_CURVED * curvature
+            curvature = curvature + self.damping * (largest - curvature)
+        if loss.couples_outputs:
+            self._hessian = loss.hessian(rho, self.damping)
+        n_outputs = self._problem.n_outputs
+        return curvature if n_outputs == 1 else np.tile(curvature.reshape(n_outputs, -1).max(axis=0), n_outputs)
+
+    def _balanced(self, rho: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return the residual of the quadratic model once what is not regularized is best."""
+        if self._hessian is not None:
+            return self._hessian.balance(rho)
+        by_output = rho.reshape(self._problem.n_outputs, -1)
+        if self._problem.unpenalized is not None:
+            return self._problem.unpenalized.balance(by_output.T, weights).T.ravel()
+        if self._problem.intercept and weights.any():
+            by_output = by_output - weights * (by_output.sum(axis=1, keepdims=True) / weights.sum())
+        return by_output.ravel()
+
+    def _extrapolate(self, met: list[tuple[np.ndarray, np.ndarray]], curvature: np.ndarray) -> tuple:
+        """Return coefficients and residual where sweeps seem to lead to, if that is lower; else where they are.
+
+        The affine combination whose last steps cancel best: Anderson's extrapolation (Bertrand and Massias 2021).
+        """
+        last_w, last_rho = met[-1]
+        steps = np.array([after - before for (before, _), (after, _) in pairwise(met)])
+        products = steps @ steps.T
+        products[np.diag_indices_from(products)] += 1e-12 * np.trace(products) + 1e-300
+        weights = np.linalg.solve(products, np.ones(len(steps)))
+        weights /= weights.sum()
+        w = sum(weight * point for weight, (point, _) in zip(weights, met[1:]))
+        rho = sum(weight * point for weight, (_, point) in zip(weights, met[1:]))
+        self.extrapolated = rho
+        if curvature.all() and self._hessian is None:
+            change = 0.5 * float(((rho * rho - last_rho * last_rho) / curvature).sum())
+        else:
+            change = -0.5 * float((rho + last_rho) @ self._working_set.outputs(w - last_w))
+        norms, last_norms = self._working_set.norms(w), self._working_set.norms(last_w)
+        slope, quadratic = self._penalty
+        change += slope * float((norms - last_norms).sum()) + 0.5 * quadratic * float((norms**2 - last_norms**2).sum())
+        return (w, rho.copy()) if change < 0 else (last_w, last_rho)
+
+    def learn(self, halved: int) -> None:
+        """Damp the next round more if this one had to be shortened, and less if not."""
+        if halved:
+            self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
+        else:
+            self.damping = 0.1 * self.damping if self.damping > LEAST_DAMPING else 0.0
+
+    def price(self, w: np.ndarray) -> float:
+        """Return the number of sweeps over the active groups that take the time of a Newton step in the dual."""
+        columns, entries = np.count_nonzero(w), self._matrix[0].size / len(self._starts)
+        return min(columns, len(self._problem.y)) * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
+
+    def _newton_price(self, groups: np.ndarray) -> float:
+        """Return the number of sweeps over these groups that take the time of a Newton system of theirs.
+
+        With a columns of e entries it is :math:`a^2 e` operations for inner products and :math:`a^3` for the system,
+        and a sweep is :math:`4 a e` for each output.
+        """
+        if self._hessian is not None:
+            return SWEEPS_PER_STEP
+        columns, entries = np.diff(self._starts)[groups].sum(), self._matrix[0].size / len(self._starts)
+        return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
+
+    def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> None:
+        """Minimise the quadratic model over these groups alone, in place; by one Newton step of a coupled loss."""
+        n_outputs, sizes, free = self._problem.n_outputs, np.diff(self._starts), self._problem.unpenalized
+        coefficients, chosen = w.reshape(-1, n_outputs), np.zeros(len(self._groups), dtype=bool)
+        chosen[groups] = True
+        indices = np.flatnonzero(np.repeat(chosen, sizes))
+        columns = self._working_set.matrix[:, indices]
+        if self._hessian is not None:
+            if len(indices):
+                blocks = Blocks(sizes[groups] * n_outputs)
+                model = CoupledModel(columns, self._hessian, rho, *self._penalty)
+                coefficients[indices] += model.newton_step(coefficients[indices].ravel(), blocks)
+            return
+        gram = self._working_set.gram(indices, weights, columns)
+        if free is not None:
+            weighted = weights[:, None] * free.basis
+            products = columns.T @ weighted
+            gram = gram - products @ np.linalg.pinv(free.basis.T @ weighted) @ products.T
+        elif self._problem.intercept:
+            means = columns.T @ weights
+            gram = gram - np.outer(means, means) / weights.sum()
+        bases = self._working_set.eigenbases
+        found, starts = coefficients[indices], np.append(0, np.cumsum(sizes[groups]))
+        model = QuadraticModel(gram, starts, groups, bases, bases.values[indices], self._penalty)
+        by_output = np.ascontiguousarray(rho.reshape(n_outputs, -1) @ columns)
+        model.minimise(found, by_output, worth=LEAST_GAIN)
+        coefficients[indices] = found

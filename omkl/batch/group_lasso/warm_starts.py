@@ -1,0 +1,131 @@
+"""Warm starts of DAL: the model, the working set, and the prediction of a path's next solution."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl.batch.group_lasso.problem import DesignProblem, LinearModel, check_start
+from omkl.batch.group_lasso.screening import DesignNorms
+from omkl.batch.group_lasso.working_set import WorkingSet
+
+#: Longest prediction, as a multiple of the distance between the last two solutions.
+FARTHEST = 2.0
+
+
+@dataclass
+class Iterate:
+    """A model on the working set, with a dual point.
+
+    Attributes
+    ----------
+    w, b : array of shape (k,), float or array
+        Coefficients and intercept.
+    outputs, rho : arrays of shape (m,)
+        Predictions and dual point.
+    norms, dual_norms : arrays of shape (g,)
+    correlations : array of shape (k,)
+        Of the columns with the dual point.
+    primal, gap : float
+        Objective and relative gap over the working set, for one alpha.
+    own : bool
+        Whether the dual point is that of the predictions, and not a better one.
+    """
+
+    w: np.ndarray
+    b: Any
+    outputs: np.ndarray
+    rho: np.ndarray
+    norms: np.ndarray
+    dual_norms: np.ndarray
+    correlations: np.ndarray
+    primal: float
+    gap: float
+    own: bool
+
+
+class Waypoint(NamedTuple):
+    """A solution of a path: its alpha, and the model on the working set of that time."""
+
+    alpha: float
+    iterate: Iterate
+
+
+class Prediction(NamedTuple):
+    """Coefficients on the working set; intercept, predictions and correlations where they are known."""
+
+    w: np.ndarray
+    b: Any = None
+    outputs: Any = None
+    correlations: Any = None
+
+
+@dataclass
+class DALStart:
+    """A warm start of :class:`~omkl.batch.DAL`.
+
+    Attributes
+    ----------
+    model : LinearModel or None
+    working_set, norms : WorkingSet, DesignNorms or None
+        Of the same design and groups.
+    trail : tuple of Waypoint
+        The last two solutions of a path.
+    is_settled : bool
+        Whether the last solution needed no other groups.
+    """
+
+    model: LinearModel | None
+    working_set: WorkingSet | None = None
+    norms: DesignNorms | None = None
+    trail: tuple[Waypoint, ...] = ()
+    is_settled: bool = False
+
+    def predict(self, problem: DesignProblem, working_set: WorkingSet) -> Prediction | None:
+        """Extrapolate the last two solutions in a straight line; None where there are not two.
+
+        Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
+        With the squared loss and known inner products, predictions and correlations follow.
+        """
+        if len(self.trail) < 2 or self.trail[0].alpha == self.trail[1].alpha:
+            return None
+        (alpha_0, before), (alpha_1, last) = self.trail
+        blocks, mixed = working_set.blocks, working_set.mixed
+        reach = min((problem.alpha - alpha_1) / (alpha_1 - alpha_0), FARTHEST)
+        w_0, w_1 = (padded(point.w, blocks.sizes.sum()) for point in (before, last))
+        straight = w_1 + reach * (w_1 - w_0)
+        w = np.where(blocks.spread(blocks.sums(straight * w_1)) > 0, straight, 0.0)
+        if mixed is not None:
+            return Prediction(np.maximum(w, 0.0) if mixed.positive else w)
+        n_known = working_set.products.known(problem.weighted_loss.weights[: working_set.matrix.shape[0]])
+        sizes = {len(w), len(before.correlations), len(last.correlations), n_known * problem.n_outputs}
+        if not problem.loss.is_quadratic or not (before.own and last.own) or len(sizes) > 1:
+            return Prediction(w)
+        b, outputs, correlations = (
+            end + reach * (end - start)
+            for start, end in (
+                (before.b, last.b),
+                (before.outputs, last.outputs),
+                (before.correlations, last.correlations),
+            )
+        )
+        moved = w - straight
+        if moved.any():
+            outputs += working_set.outputs(moved)
+            correlations -= working_set.products.times(moved.reshape(-1, problem.n_outputs)).ravel()
+        shift = problem.best_intercept(outputs)
+        return Prediction(w, b + shift, outputs + shift, correlations)
+
+
+def usable(start: Any, problem: DesignProblem) -> DALStart:
+    """Return a start for the problem: of another design, other groups or intercept, only the model is kept."""
+    start = start if isinstance(start, DALStart) else DALStart(start)
+    if start.model is not None:
+        check_start(start.model, problem)
+    is_same = start.working_set is not None and start.working_set.is_of(problem)
+    return start if is_same else DALStart(start.model)
+
+
+def padded(w: np.ndarray, size: int) -> np.ndarray:
+    """Return coefficients padded with zeros for a working set that has grown."""
+    return np.concatenate([w, np.zeros(size - len(w))])

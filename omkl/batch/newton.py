@@ -1,0 +1,350 @@
+r"""An interior-point Newton method for smooth duals, of kernels and of designs.
+
+It minimises, over :math:`\rho` in the domain of the loss, and with :math:`\sum_i \rho_i = 0` for an intercept,
+
+.. math:: \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + e(\rho)
+
+with a smooth convex :math:`e`, the *term*. The equality is a row of the Newton system, and its multiplier is the
+intercept. Every bound of the domain has a primal-dual logarithmic barrier (Wright 1997). The logistic loss needs one
+too, although its conjugate has an infinite slope there: without it, Newton steps come too near to the bound. Where the
+conjugate has a kink at 0 (epsilon-insensitive), :math:`\rho_i = x^+_i - x^-_i` is split into two bounded variables,
+each with a smooth function.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf
+
+from omkl.batch.problem import BaseProblem
+from omkl.batch.weighted_loss import WeightedLoss
+from omkl.exceptions import DivergenceError
+
+#: Share of the way to a bound that a step may go.
+TO_BOUND = 0.99
+#: Share of the decrease that the slope promises (Armijo), and the most halvings of a step.
+ARMIJO, MOST_HALVINGS = 1e-4, 40
+#: Weight of the barrier, as a share of the gap divided by the number of bounds.
+BARRIER_SHARE = 0.1
+#: Share of the target gap from which on a proximal step is taken for what the proximal term leaves.
+PROXIMAL_SHARE = 0.3
+#: Largest second derivative near a bound.
+MOST_CURVED = 1e250
+#: First ridge of a Cholesky factor, as a share of the mean diagonal, and the most tries, each with ten times more.
+FIRST_RIDGE, MOST_RIDGES = 1e-14, 15
+
+
+def cholesky(matrix: np.ndarray) -> np.ndarray:
+    """Return the lower Cholesky factor of a matrix, plus as much of a ridge as rounding makes necessary.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+        Symmetric and positive semidefinite. It is changed.
+
+    Raises
+    ------
+    omkl.exceptions.DivergenceError
+        If the matrix is far from positive semidefinite.
+    """
+    if not matrix.size:
+        return matrix
+    matrix = matrix if matrix.flags.f_contiguous else matrix.T
+    ridge = 0.0
+    for _ in range(MOST_RIDGES):
+        factor, failed = dpotrf(matrix, lower=1, clean=0)
+        if not failed:
+            return factor
+        more = max(10.0 * ridge, FIRST_RIDGE * np.trace(matrix) / len(matrix))
+        matrix[np.diag_indices_from(matrix)] += more - ridge
+        ridge = more
+    raise DivergenceError("A Newton system is not positive semidefinite: check the kernels.")
+
+
+class DualLoss:
+    r"""The conjugate loss of all samples as :math:`\sum_p \phi_p(x_p)` with :math:`\rho = \sum_p s_p x_p`.
+
+    Arrays of variables have shape (P, N): P = 1 without kinks, P = 2 with them.
+
+    Parameters
+    ----------
+    loss : WeightedLoss
+    """
+
+    def __init__(self, loss: WeightedLoss) -> None:
+        self.loss = loss
+        low, high = loss.domain()
+        if loss.loss.has_dead_zone:
+            self.signs = np.array([[1.0], [-1.0]])
+            self.low, self.high = np.zeros((2, len(low))), np.vstack([high, -low])
+        else:
+            self.signs = np.array([[1.0]])
+            self.low, self.high = low[None], high[None]
+        self.barred_low, self.barred_high = np.isfinite(self.low), np.isfinite(self.high)
+        self.n_barred = int(self.barred_low.sum() + self.barred_high.sum())
+        with np.errstate(under="ignore"):
+            self._inside = np.nextafter(self.low, np.inf) + 1e-300, np.nextafter(self.high, -np.inf) - 1e-300
+
+    def _each(self, function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+        return np.array([function(sign * part) for sign, part in zip(self.signs[:, 0], x)])
+
+    def value(self, x: np.ndarray) -> float:
+        """Return the sum of the functions."""
+        return float(self._each(self.loss.conjugates, x).sum())
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """Return the derivative in each variable."""
+        return self.signs * self._each(self.loss.conjugate_gradient, x)
+
+    def curvature(self, x: np.ndarray) -> np.ndarray:
+        """Return the second derivative in each variable, finite also near a bound."""
+        with np.errstate(over="ignore", divide="ignore"):
+            return np.minimum(self._each(self.loss.conjugate_curvature, x), MOST_CURVED)
+
+    def strictly_inside(self, x: np.ndarray) -> np.ndarray:
+        """Return the variables, moved off bounds that rounding has put them on."""
+        return np.clip(x, *self._inside)
+
+    def slacks(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distances to both bounds, infinite where there is none."""
+        low = np.where(self.barred_low, x - self.low, np.inf)
+        return low, np.where(self.barred_high, self.high - x, np.inf)
+
+    def rho(self, x: np.ndarray) -> np.ndarray:
+        """Return the dual point of the variables."""
+        return (self.signs * x).sum(axis=0)
+
+    def interior(self, rho: np.ndarray, balanced: bool) -> np.ndarray:
+        r"""Return variables strictly inside their bounds, near :math:`\rho`; ``balanced`` ones sum to 0."""
+        units = self.loss.weights
+        width = np.where(np.isfinite(self.high - self.low), self.high - self.low, np.inf)
+        margin = np.minimum(0.05 * width, 0.05 * units * max(float(np.abs(rho / units).max()), 1e-3))
+        low, high = (self.signs * bound for bound in (self.low + margin, self.high - margin))
+        rho = np.clip(rho, np.minimum(low, high).min(axis=0), np.maximum(low, high).max(axis=0))
+        if balanced:
+            # balancing moves values towards 0 only, so they stay inside
+            rho = self.loss.balanced(rho)
+        return rho[None] if len(self.signs) == 1 else np.maximum(self.signs * rho, 0.0) + 0.5 * margin.min(axis=0)
+
+
+class Hessian(Protocol):
+    """Second derivatives of a term, (N, N)."""
+
+    def __matmul__(self, vector: np.ndarray) -> np.ndarray: ...
+
+    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, Any]:
+        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
+
+        Parameters
+        ----------
+        diagonal : array of shape (N,)
+            Positive.
+        right : array of shape (N,)
+        equality : bool
+
+        Returns
+        -------
+        x : array of shape (N,)
+        b : float, or array of shape (N,) of several outputs
+            0 without the equality.
+        """
+
+
+class Term(Protocol):
+    """The part of the objective beside the loss, at a current dual point."""
+
+    rho: np.ndarray
+
+    def gradient(self) -> np.ndarray:
+        """Return the gradient (N,): predictions without the intercept."""
+
+    def hessian(self) -> Hessian:
+        """Return the second derivatives."""
+
+    def along(self, direction: np.ndarray) -> Callable[[float], float]:
+        """Return the values on a line through the point, as a function of the step."""
+
+    def move(self, step: float, rho: np.ndarray) -> None:
+        """Go that far along the last direction, to ``rho``."""
+
+
+@dataclass
+class Interior:
+    """A point strictly inside its bounds: variables, the multipliers of both bounds, all (P, N), and the intercept."""
+
+    x: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    intercept: Any = 0.0
+
+
+class BarrierSearch:
+    """Newton steps on a working set, with a barrier that falls and proximal steps between.
+
+    Subclasses set ``term`` and know the norms of its model.
+
+    Parameters
+    ----------
+    problem : BaseProblem
+    rho : array of shape (N,)
+        Where to start.
+    intercept : float
+    gap : float
+        Absolute duality gap of the start, over the working set.
+
+    Attributes
+    ----------
+    point : Interior
+    newton_steps, proximal_steps : int
+    primal, dual : float
+        The best met.
+    """
+
+    #: Whether the best model and dual point met are the result, and not the last.
+    keeps_best = False
+    term: Any
+
+    def __init__(self, problem: BaseProblem, rho: np.ndarray, intercept: Any, gap: float) -> None:
+        self.problem: Any = problem
+        self.dual_loss = DualLoss(problem.weighted_loss)
+        self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
+        x = self.dual_loss.interior(rho, problem.intercept)
+        low, high = self.dual_loss.slacks(x)
+        self.point = Interior(x, self.barrier / low, self.barrier / high, intercept)
+        self.newton_steps = self.proximal_steps = 0
+        self.primal, self.dual = np.inf, -np.inf
+
+    def proximal_step(self) -> None:
+        """Move the centre of the proximal term to the current model; methods without such a term do nothing."""
+
+    def dual_norms(self) -> np.ndarray:
+        """Return the norms of the dual point in the groups of the working set."""
+        raise NotImplementedError
+
+    def model_norms(self) -> np.ndarray:
+        """Return the norms of the model at the dual point."""
+        raise NotImplementedError
+
+    def minimize(self, target: float, max_steps: int) -> bool:
+        """Take Newton steps to an absolute duality gap within the working set; return whether it is met."""
+        fresh, stalled = True, False
+        for _ in range(max_steps):
+            gap, loss_gap = self.gaps()
+            if (self.primal - self.dual if self.keeps_best else gap) <= target:
+                return True
+            rest, barriers = gap - loss_gap, 2.0 * self.barrier * self.dual_loss.n_barred
+            if stalled or (not fresh and loss_gap <= max(rest, 0.5 * target) + barriers):
+                self._tighten(gap, rest, target)
+            fresh = stalled
+            step = newton_step(self.term, self.dual_loss, self.point, self.barrier, self.problem.intercept)
+            self.newton_steps += 1
+            if step == 0.0 and stalled:
+                break
+            stalled = step == 0.0
+        return False
+
+    def _tighten(self, gap: float, rest: float, target: float) -> None:
+        """Lower the barrier, and take a proximal step if ``rest``, the proximal term's part of the gap, is large."""
+        self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / max(self.dual_loss.n_barred, 1))
+        if rest > PROXIMAL_SHARE * target:
+            self.proximal_step()
+            self.proximal_steps += 1
+
+    def gaps(self) -> tuple[float, float]:
+        """Return the duality gap on the working set, and the loss's part: 0 once the inner problem is solved."""
+        problem, rho, norms = self.problem, self.term.rho, self.model_norms()
+        outputs = self.term.gradient() + self.point.intercept
+        losses = problem.weighted_loss.values(outputs)
+        loss_gap = float((losses + problem.weighted_loss.conjugates(rho) + rho * outputs).sum())
+        primal = float(losses.sum()) + problem.penalty * problem.regularizer.value(norms)
+        dual = problem.scaled_dual(rho, self.dual_norms())[0]
+        self.note(primal, dual)
+        return primal - dual, loss_gap
+
+    def note(self, primal: float, dual: float) -> None:
+        """Note the best values met."""
+        self.primal, self.dual = min(primal, self.primal), max(dual, self.dual)
+
+
+def newton_step(term: Term, dual_loss: DualLoss, point: Interior, barrier: float, equality: bool) -> float:
+    """Take one step with line search: ``term`` and ``point`` move.
+
+    Parameters
+    ----------
+    term : Term
+    dual_loss : DualLoss
+    point : Interior
+        It must fulfil the equality constraint already; a step keeps it.
+    barrier : float >= 0
+        Weight of the logarithmic barrier.
+    equality : bool
+        Whether the step keeps the sum of the dual point, and finds the intercept.
+
+    Returns
+    -------
+    float
+        The length of the step: 0 where none helps.
+    """
+    low, high = dual_loss.slacks(point.x)
+    gradient = dual_loss.gradient(point.x) - barrier / low + barrier / high + dual_loss.signs * term.gradient()
+    hessian_diagonal = dual_loss.curvature(point.x) + point.low / low + point.high / high
+    direction, point.intercept = _newton_direction(term, dual_loss.signs, gradient, hessian_diagonal, equality)
+    slope = float((gradient * direction).sum())
+    step = _line_search(term, dual_loss, point.x, direction, barrier, slope) if slope < 0 else 0.0
+    if step > 0:
+        for multipliers, slack, change in ((point.low, low, direction), (point.high, high, -direction)):
+            # their own Newton step, kept positive
+            moves = barrier / slack - multipliers - multipliers / slack * change
+            falling = moves < 0
+            reach = float((multipliers[falling] / -moves[falling]).min(initial=np.inf))
+            multipliers += min(1.0, TO_BOUND * reach) * moves
+        point.x = dual_loss.strictly_inside(point.x + step * direction)
+        term.move(step, dual_loss.rho(point.x))
+    return step
+
+
+def _newton_direction(
+    term: Term, signs: np.ndarray, gradient: np.ndarray, hessian_diagonal: np.ndarray, equality: bool
+) -> tuple[np.ndarray, Any]:
+    r"""Return the direction (P, N) of the variables, and the multiplier of the equality.
+
+    The variables have a diagonal part of the Hessian, so they are eliminated by :math:`\rho = \sum_p s_p x_p`. The
+    system that is left has size N whatever P.
+    """
+    inverse = 1.0 / hessian_diagonal
+    diagonal = 1.0 / inverse.sum(axis=0)
+    right = -diagonal * (signs * gradient * inverse).sum(axis=0)
+    hessian = term.hessian()
+    change, intercept = hessian.solve(diagonal, right, equality)
+    if len(signs) == 1:
+        return change[None], intercept
+    direction = -(gradient + signs * (hessian @ change + intercept)) * inverse
+    # where inverse is tiny the difference above has few digits: the two variables must add up to the change
+    missing = change - (signs * direction).sum(axis=0)
+    return direction + signs * inverse * (diagonal * missing), intercept
+
+
+def _line_search(
+    term: Term, dual_loss: DualLoss, x: np.ndarray, direction: np.ndarray, barrier: float, slope: float
+) -> float:
+    """Return the largest of 1, 1/2, 1/4 ... that stays inside the bounds and decreases enough; 0 where none does."""
+    step = 1.0
+    for bound, towards in ((dual_loss.low, -direction), (dual_loss.high, direction)):
+        near = (towards > 0) & np.isfinite(bound)
+        step = min(step, TO_BOUND * float((np.abs(bound - x)[near] / towards[near]).min(initial=np.inf)))
+    along = term.along(dual_loss.rho(direction))
+
+    def merit(step: float) -> float:
+        moved = dual_loss.strictly_inside(x + step * direction)
+        low, high = dual_loss.slacks(moved)
+        barriers = np.log(low[dual_loss.barred_low]).sum() + np.log(high[dual_loss.barred_high]).sum()
+        return dual_loss.value(moved) + along(step) - barrier * barriers
+
+    start = merit(0.0)
+    for _ in range(MOST_HALVINGS):
+        if merit(step) <= start + ARMIJO * step * slope + 1e-13 * abs(start):
+            return step
+        step *= 0.5
+    return 0.0

@@ -1,0 +1,190 @@
+r"""The batch problem: weighted losses of predictions plus a regularizer of group norms, and its dual.
+
+Kernels and design matrices are two operators behind one problem
+
+.. math:: \min\ \sum_i c_i\, l(y_i, z_i + b) + \lambda\, \psi(b_1, \ldots, b_G)
+
+with predictions z linear in the model, and the norms :math:`b_g` of its groups. Its dual is
+:math:`\max_\rho -\sum_i c_i l^*(y_i, -\rho_i / c_i) - \lambda \psi^*(\beta(\rho) / \lambda)`, with
+:math:`\sum_i \rho_i = 0` where there is an intercept, and the dual norms :math:`\beta_g(\rho)` of the operator:
+:math:`\|\rho\|_{K_m}`, or :math:`\|A_g^\top \rho\| / \omega_g`.
+"""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from omkl.batch.weighted_loss import WeightedLoss
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import Regularizer
+
+
+class BaseProblem(ABC):
+    r"""Weighted losses of predictions, plus a regularizer of norms. Subclasses know how models predict.
+
+    Attributes
+    ----------
+    y : array of shape (N,)
+    loss : PointwiseLoss
+    regularizer : Regularizer
+    intercept : bool
+        Whether there is a constant, not regularized.
+    penalty : float > 0
+        The weight :math:`\lambda` of the regularizer.
+    offset : array of shape (N,) or None
+        Added to the predictions of every model before the loss.
+    """
+
+    y: np.ndarray
+    loss: PointwiseLoss
+    regularizer: Regularizer
+    intercept: bool
+    penalty: float = 1.0
+    offset: np.ndarray | None = None
+    #: Whether a larger value weighs the losses (C) or the regularizer (alpha).
+    larger_fits_closer: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def loss_weights(self) -> np.ndarray:
+        """The weight of each sample's loss, (N,)."""
+
+    @abstractmethod
+    def dual_norms(self, rho: np.ndarray) -> np.ndarray:
+        """Return the norm of a dual point in every group, (G,): one pass over the operator.
+
+        Parameters
+        ----------
+        rho : array of shape (N,)
+        """
+
+    @abstractmethod
+    def evaluate(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the norms of all groups (G,) and the predictions (N,) of a model, intercept included.
+
+        Parameters
+        ----------
+        model : Expansion or LinearModel
+        """
+
+    @abstractmethod
+    def at(self, value: float) -> "BaseProblem":
+        """Return the same problem at another C, or alpha.
+
+        Parameters
+        ----------
+        value : float > 0
+        """
+
+    @abstractmethod
+    def path_values(self, count: int, decades: float) -> np.ndarray:
+        """Return values of C, or alpha, evenly in the logarithm, from the one at which a constant is optimal.
+
+        Parameters
+        ----------
+        count : int
+        decades : float
+        """
+
+    @cached_property
+    def weighted_loss(self) -> WeightedLoss:
+        """The losses of the problem's samples."""
+        return WeightedLoss(self.loss, self.y, self.loss_weights, self.offset)
+
+    def primal(self, outputs: np.ndarray, norms: np.ndarray) -> float:
+        """Return the primal objective.
+
+        Parameters
+        ----------
+        outputs : array of shape (N,)
+            Predictions, intercept included.
+        norms : array of shape (G,)
+        """
+        return self.weighted_loss.value(outputs) + self.penalty * self.regularizer.value(norms)
+
+    def dual(self, rho: np.ndarray, dual_norms: np.ndarray) -> float:
+        """Return the dual objective; ``-inf`` where the point is not feasible.
+
+        Parameters
+        ----------
+        rho : array of shape (N,)
+        dual_norms : array of shape (G,)
+            Its norms, or upper bounds of them.
+        """
+        conjugate = self.regularizer.conjugate(dual_norms / self.penalty)
+        return -float(self.weighted_loss.conjugates(rho).sum()) - self.penalty * conjugate
+
+    def feasible_scale(self, dual_norms: np.ndarray) -> float:
+        """Return the largest factor in (0, 1] that makes a point of the loss's domain dual feasible.
+
+        Parameters
+        ----------
+        dual_norms : array of shape (G,)
+        """
+        return self.regularizer.dual_scale(dual_norms / self.penalty)
+
+    def scaled_dual(self, rho: np.ndarray, dual_norms: np.ndarray) -> tuple[float, float]:
+        """Return the dual objective at the largest feasible multiple of a point, and the factor.
+
+        Parameters
+        ----------
+        rho : array of shape (N,)
+        dual_norms : array of shape (G,)
+        """
+        scale = self.feasible_scale(dual_norms)
+        return self.dual(scale * rho, scale * dual_norms), scale
+
+    @property
+    def balances(self) -> bool:
+        """Return whether the dual problem has an equality constraint, as it has with an intercept."""
+        return self.intercept
+
+    def inside(self, rho: np.ndarray) -> np.ndarray:
+        r"""Return a near point of the loss's domain, with :math:`\sum_i \rho_i = 0` if there is an intercept.
+
+        Parameters
+        ----------
+        rho : array of shape (N,)
+        """
+        return self.weighted_loss.balanced(rho) if self.balances else self.weighted_loss.clipped(rho)
+
+    def feasible(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        r"""Return a dual feasible point near :math:`\rho`, and its norms in all groups.
+
+        In three steps (section 6.1 of Suzuki and Tomioka 2011, corrected): into the domain of the loss, onto
+        :math:`\sum_i \rho_i = 0`, and towards 0 until :math:`\psi^*` is finite.
+
+        Parameters
+        ----------
+        rho : array of shape (N,)
+        """
+        rho = self.inside(rho)
+        dual_norms = self.dual_norms(rho)
+        scale = self.feasible_scale(dual_norms)
+        return scale * rho, scale * dual_norms
+
+    def dual_point(self, outputs: np.ndarray) -> np.ndarray:
+        """Return the dual point of predictions, moved :meth:`inside`.
+
+        Parameters
+        ----------
+        outputs : array of shape (N,)
+        """
+        return self.inside(self.weighted_loss.dual_point(outputs))
+
+    def best_intercept(self, outputs: np.ndarray) -> float:
+        """Return the constant that minimises the loss of predictions plus it; 0 without an intercept.
+
+        Parameters
+        ----------
+        outputs : array of shape (N,)
+        """
+        return self.weighted_loss.best_intercept(outputs) if self.balances else 0.0
+
+    def best_constant(self) -> tuple[float, np.ndarray]:
+        """Return the best constant prediction (0 without an intercept), and a dual point (N,) for it."""
+        if self.balances:
+            return self.weighted_loss.best_constant()
+        return 0.0, self.weighted_loss.dual_point(np.zeros(len(self.y)))

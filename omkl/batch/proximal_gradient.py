@@ -1,0 +1,368 @@
+r"""Proximal gradient methods: ISTA, FISTA and SpaRSA, for kernels and for designs.
+
+A step moves the model along the gradient of the loss and applies the proximity operator of the regularizer. The
+intercept is not stepped: every model has the best one, so that the gradient sums to zero. The methods differ in how
+long a step is and when it is accepted. All certify by the duality gap over all groups.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from omkl.batch.certificate import certify
+from omkl.batch.group_lasso.problem import DesignProblem, LinearModel, check_start
+from omkl.batch.mkl.problem import Expansion, Problem
+from omkl.batch.solver import DesignSolver, GapMonitor, Solution, Solver
+from omkl.exceptions import InputError
+from omkl.regularizers.numerics import ratio_or_zero
+
+MOST_ITERATIONS = 100_000
+#: Largest ratio of two consecutive steps of FISTA.
+GROWTH = 1.2
+#: Accelerated searches compute a dual value again after this share of the iterations so far.
+SELDOM = 0.05
+#: Number of objectives that SpaRSA compares a new one with, and the decrease that it asks for.
+MEMORY, DECREASE = 5, 0.005
+#: Rounding of the objective, relative.
+ROUNDING = 1e-12
+
+
+@dataclass
+class Iterate:
+    """A model.
+
+    Attributes
+    ----------
+    coefficients : array of shape (M, N) or (n,)
+        Of kernels or columns.
+    images : array of shape (M, N) or (m,)
+        Products of each kernel with its coefficients, or predictions of the columns without the intercept.
+    norms : array of shape (G,) or None
+        None for an extrapolated model, which nobody asks for its norms.
+    """
+
+    coefficients: np.ndarray
+    images: np.ndarray
+    norms: Any = None
+
+    def beyond(self, previous: "Iterate", share: float) -> "Iterate":
+        """Extrapolate the line from the previous model through this one."""
+        return Iterate(
+            self.coefficients + share * (self.coefficients - previous.coefficients),
+            self.images + share * (self.images - previous.images),
+        )
+
+
+class KernelSpace:
+    """The product of the reproducing kernel Hilbert spaces of a problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def start(self, model: Expansion | None) -> Iterate:
+        """Return a given model, or the zero model."""
+        kernels = self.problem.kernels
+        coefficients, images = np.zeros((2, kernels.n_kernels, kernels.n_samples))
+        if model is not None and len(model.active):
+            coefficients[model.active] = model.coefficients
+            images[model.active] = kernels.products(model.coefficients, model.active)
+        return Iterate(coefficients, images, _rkhs_norms(coefficients, images))
+
+    def outputs(self, iterate: Iterate) -> np.ndarray:
+        """Return predictions without the intercept, (N,)."""
+        return iterate.images.sum(axis=0)
+
+    def gradient(self, rho: np.ndarray) -> tuple[Iterate, np.ndarray]:
+        """Return the direction of a gradient step and the dual norms of all groups: one pass over the kernels."""
+        images = self.problem.kernels.products(rho)
+        return Iterate(rho, images), np.sqrt(np.maximum(images @ rho, 0.0))
+
+    def first_step(self, direction: Iterate) -> float:
+        """Return a first step, which is too long rather than too short."""
+        return 1.0 / max(float(np.max(self.problem.kernels.traces())) / len(direction.coefficients), 1e-300)
+
+    def moved(self, iterate: Iterate, direction: Iterate, step: float) -> Iterate:
+        """Return the proximal step from a model."""
+        coefficients = iterate.coefficients + step * direction.coefficients
+        images = iterate.images + step * direction.images
+        norms = _rkhs_norms(coefficients, images)
+        shrunk = self.problem.regularizer.prox(norms, step)
+        ratios = ratio_or_zero(shrunk, norms)[:, None]
+        return Iterate(ratios * coefficients, ratios * images, shrunk)
+
+    def square(self, after: Iterate, before: Iterate) -> float:
+        """Return the squared distance of two models."""
+        return float(np.sum((after.coefficients - before.coefficients) * (after.images - before.images)))
+
+    def turn(self, direction: Iterate, before: Iterate, move: tuple[Iterate, Iterate]) -> float:
+        """Return the inner product of a move and the change of the gradient."""
+        after, start = move
+        return float(np.sum((before.coefficients - direction.coefficients) * (after.images - start.images)))
+
+    def model(self, iterate: Iterate, intercept: float) -> Expansion:
+        """Return the model of the problem."""
+        active = np.flatnonzero(iterate.norms)
+        return Expansion(active, iterate.coefficients[active], intercept)
+
+
+class ColumnSpace:
+    """The coefficients of a design's columns, in units in which every group has weight 1."""
+
+    def __init__(self, problem: DesignProblem) -> None:
+        self.problem, self.groups = problem, problem.groups
+        weights = problem.groups.weights
+        self.scales = 1.0 / self._spread(np.ones(self.groups.n_groups) if weights is None else weights)
+
+    def _spread(self, values: np.ndarray) -> np.ndarray:
+        """Return one value a column from one value a group."""
+        spread = self.groups.blocks.spread(values)
+        if self.groups.order is None:
+            return spread
+        columns = np.empty_like(spread)
+        columns[self.groups.order] = spread
+        return columns
+
+    def _iterate(self, coefficients: np.ndarray) -> Iterate:
+        support, own = np.flatnonzero(coefficients), coefficients * self.scales
+        return Iterate(coefficients, self.problem.design.product(support, own[support]), self.groups.norms(own))
+
+    def start(self, model: LinearModel | None) -> Iterate:
+        n_columns = self.problem.design.shape[1]
+        return self._iterate(np.zeros(n_columns) if model is None else model.dense(n_columns) / self.scales)
+
+    def outputs(self, iterate: Iterate) -> np.ndarray:
+        return iterate.images
+
+    def gradient(self, rho: np.ndarray) -> tuple[Iterate, np.ndarray]:
+        correlations = self.problem.design.correlations(rho)
+        return Iterate(self.scales * correlations, rho), self.groups.dual_norms(correlations)
+
+    def first_step(self, direction: Iterate) -> float:
+        if not direction.coefficients.any():
+            return 1.0
+        steepest = np.argmax(np.abs(direction.coefficients))
+        column = self.problem.design.columns(np.array([steepest]))
+        square = column.power(2).sum() if sparse.issparse(column) else np.sum(column**2)
+        return 1.0 / float(square * self.scales[steepest] ** 2)
+
+    def moved(self, iterate: Iterate, direction: Iterate, step: float) -> Iterate:
+        target = iterate.coefficients + step * direction.coefficients
+        norms = self.groups.norms(target * self.scales)
+        shrunk = self.problem.regularizer.prox(norms, self.problem.penalty * step)
+        return self._iterate(target * self._spread(ratio_or_zero(shrunk, norms)))
+
+    def square(self, after: Iterate, before: Iterate) -> float:
+        move = after.coefficients - before.coefficients
+        return float(move @ move)
+
+    def turn(self, direction: Iterate, before: Iterate, move: tuple[Iterate, Iterate]) -> float:
+        after, start = move
+        return float((before.coefficients - direction.coefficients) @ (after.coefficients - start.coefficients))
+
+    def model(self, iterate: Iterate, intercept: float) -> LinearModel:
+        active = np.flatnonzero(iterate.coefficients)
+        return LinearModel(active, (iterate.coefficients * self.scales)[active], float(intercept))
+
+
+class _Search:
+    """One search.
+
+    Parameters
+    ----------
+    problem : Problem or DesignProblem
+    space : KernelSpace or ColumnSpace
+    rule : {"plain", "accelerated", "spectral"}
+        Of plain steps one length serves until it is too long. Accelerated steps start from an extrapolated model, and
+        become longer while they can. Spectral steps have the curvature along the last move.
+    """
+
+    def __init__(self, problem: Any, space: Any, rule: str) -> None:
+        self.problem, self.space, self.rule = problem, space, rule
+        self.dual, self.rho, self.due = -np.inf, np.empty(0), 0.0
+        self.objectives: deque[float] = deque(maxlen=MEMORY)
+
+    def run(self, monitor: GapMonitor, start: Any) -> Solution:
+        """Take steps until the gap is reached."""
+        space, spectral = self.space, self.rule == "spectral"
+        grows = self.rule == "accelerated" or (self.rule == "plain" and math.isinf(self.problem.loss.curvature))
+        current = ahead = space.start(start)
+        primal = least = self.problem.primal(self._predictions(current), current.norms)
+        best, momentum, step = current, 1.0, math.nan
+        outputs: Any = None
+        last: Any = None
+        while True:
+            self.objectives.append(primal)
+            outputs = self._predictions(ahead) if outputs is None else outputs
+            rho, direction = self._gradient(outputs, len(monitor.history))
+            if math.isnan(step):
+                step = space.first_step(direction) / self._largest_curvature()
+            if monitor.record(primal, self.dual, np.count_nonzero(current.norms)):
+                break
+            if spectral and last is not None:
+                step = _spectral_step(space, direction, last, step)
+            previous, before, origin = current, primal, ahead
+            current, outputs, primal, step = self._step(
+                ahead, outputs, rho, direction, GROWTH * step if grows else step
+            )
+            last = direction, origin, current
+            if primal < least:
+                least, best = primal, current
+            ahead = current
+            if self.rule == "accelerated" and primal <= before:
+                following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
+                share, momentum = (momentum - 1.0) / following, following
+                ahead, outputs = current.beyond(previous, share), None
+            else:
+                momentum = 1.0
+        model = space.model(best, self.problem.best_intercept(space.outputs(best)))
+        certificate = certify(self.problem, model, self.rho)
+        converged, n_iter = certificate.proves(monitor.tol), len(monitor.history) - 1
+        return Solution(model, certificate, n_iter, converged, monitor.history, model)
+
+    def _largest_curvature(self) -> float:
+        """Return the largest second derivative of the weighted losses; of an unbounded one as if it were 1."""
+        curvature = self.problem.loss.curvature
+        return (curvature if math.isfinite(curvature) else 1.0) * float(self.problem.loss_weights.max())
+
+    def _predictions(self, iterate: Iterate) -> np.ndarray:
+        """Return predictions with the best intercept."""
+        outputs = self.space.outputs(iterate)
+        return outputs + self.problem.best_intercept(outputs)
+
+    def _gradient(self, outputs: np.ndarray, n_iter: int) -> tuple[np.ndarray, Iterate]:
+        """Return dual point and direction at predictions; note the dual value, if one is due."""
+        problem = self.problem
+        rho = problem.dual_point(outputs)
+        direction, dual_norms = self.space.gradient(rho)
+        if self.rule != "accelerated" or n_iter >= self.due:
+            # the dual norm of overlapping groups takes longer than many steps
+            self.due = (1.0 + SELDOM) * n_iter
+            dual, scale = problem.scaled_dual(rho, dual_norms)
+            if dual > self.dual:
+                self.dual, self.rho = dual, scale * rho
+        return rho, direction
+
+    def _step(
+        self, start: Iterate, outputs: np.ndarray, rho: np.ndarray, direction: Iterate, step: float
+    ) -> tuple[Iterate, np.ndarray, float, float]:
+        """Return the first accepted model of ever shorter steps, its predictions and objective, and the step."""
+        problem, space = self.problem, self.space
+        losses = problem.weighted_loss.values(outputs)
+        while True:
+            moved = space.moved(start, direction, step)
+            ends = self._predictions(moved)
+            after = problem.weighted_loss.values(ends)
+            primal = float(after.sum()) + problem.penalty * problem.regularizer.value(moved.norms)
+            square = space.square(moved, start)
+            if self.rule == "spectral":
+                accepted = primal <= max(self.objectives) - DECREASE * square / step + ROUNDING * abs(primal)
+            else:
+                # how far the loss rises above its tangent
+                rise = float(np.sum(after - losses + rho * (ends - outputs)))
+                accepted = rise <= square / (2.0 * step) + ROUNDING * abs(primal)
+            if accepted:
+                return moved, ends, primal, step
+            step *= 0.5
+
+
+def _spectral_step(space: Any, direction: Iterate, last: tuple, step: float) -> float:
+    """Return the step of Barzilai and Borwein, from the last gradient and move."""
+    before, start, after = last
+    square = space.square(after, start)
+    if square <= 0.0:
+        return step
+    return 1.0 / max(space.turn(direction, before, (after, start)) / square, 1e-10 / step)
+
+
+def _rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Return the norms of functions (M,) from coefficients and products (M, N)."""
+    return np.sqrt(np.maximum(np.einsum("mi,mi->m", coefficients, images), 0.0))
+
+
+def _check(problem: Any) -> None:
+    """Refuse a problem without a gradient or without a proximity operator."""
+    if problem.loss.has_kink:
+        raise InputError(
+            f"{problem.loss!r} has a kink, and gradient steps need a second derivative: choose 'spicy' or 'dal'."
+        )
+    is_design = isinstance(problem, DesignProblem)
+    if (problem.regularizer.on_coordinates and not is_design) or not problem.regularizer.exact:
+        raise InputError(f"The regularizer must be one of group norms with an exact prox, got {problem.regularizer!r}.")
+    if problem.loss.classifies and problem.intercept and np.all(problem.y == problem.y[0]):
+        raise InputError("All samples are of one class: with an intercept there is nothing to learn.")
+    if is_design and (problem.n_outputs > 1 or problem.unpenalized is not None or problem.groups.mixed is not None):
+        raise InputError(
+            'Several outputs, sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".'
+        )
+
+
+class IterativeSoftThresholding(Solver):
+    r"""Proximal gradient descent in the product of the RKHSs, plain (ISTA) or accelerated (FISTA).
+
+    For losses without a kink and regularizers of the group norms. Steps are halved until the loss stays below its
+    quadratic bound. FISTA steps from an extrapolated model (Beck and Teboulle 2009), restarts its momentum when the
+    objective rises (O'Donoghue and Candes 2015), and lengthens its steps while the bound holds. It holds two arrays
+    (M, N) for each of three models.
+
+    Parameters
+    ----------
+    accelerated : bool
+
+    References
+    ----------
+    S. Mosci, M. Santoro, A. Verri, S. Villa, L. Rosasco. A new algorithm to learn an optimal kernel based on Fenchel
+    duality. 2008.
+    """
+
+    aliases = {"ista": {"accelerated": False}, "fista": {}}
+
+    default_max_iter = MOST_ITERATIONS
+
+    def __init__(self, accelerated: bool = True) -> None:
+        self.accelerated = bool(accelerated)
+
+    def check(self, problem: Problem) -> None:
+        _check(problem)
+
+    def _search(self, problem: Problem, monitor: GapMonitor, start: Expansion | None) -> Solution:
+        rule = "accelerated" if self.accelerated else "plain"
+        return _Search(problem, KernelSpace(problem), rule).run(monitor, start)
+
+
+class IST(DesignSolver):
+    """Iterative shrinkage/thresholding on a design, with one step length that is halved where it is too long.
+
+    References
+    ----------
+    M. Figueiredo, R. Nowak. An EM algorithm for wavelet-based image restoration. 2003.
+    """
+
+    aliases = {"ist": {}}
+    default_max_iter = MOST_ITERATIONS
+    _rule = "plain"
+
+    def check(self, problem: DesignProblem) -> None:
+        _check(problem)
+
+    def _search(self, problem: DesignProblem, monitor: GapMonitor, start: LinearModel | None) -> Solution:
+        if start is not None:
+            check_start(start, problem)
+        return _Search(problem, ColumnSpace(problem), self._rule).run(monitor, start)
+
+
+class SpaRSA(IST):
+    r"""Steps of Barzilai and Borwein on a design, with a non-monotone rule.
+
+    A step is taken when the objective falls below the largest of the last five by :math:`0.005 L \|\Delta w\|^2`.
+
+    References
+    ----------
+    S. Wright, R. Nowak, M. Figueiredo. Sparse reconstruction by separable approximation. 2009.
+    """
+
+    aliases = {"sparsa": {}}
+    _rule = "spectral"

@@ -1,0 +1,167 @@
+"""Base of batch solvers, their solutions and the record of a search."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from omkl._components import Component
+from omkl.batch.certificate import Certificate, relative_gap
+from omkl.exceptions import InputError
+
+#: Called with each record of a search; a true return value ends it.
+Listener = Callable[[dict[str, Any]], Any]
+
+
+class GapMonitor:
+    """Record of a search, one entry an outer iteration, and its stopping rule.
+
+    Parameters
+    ----------
+    tol : float > 0
+        Relative duality gap to reach.
+    max_iter : int
+        Records at most.
+    on_iteration : callable or None
+        Called with each record; a true return value ends the search.
+
+    Attributes
+    ----------
+    history : list of dict
+        Flat records: ``iteration`` (from 0), ``seconds`` since the start, ``primal``, ``dual``, ``gap`` (relative),
+        ``active`` (number of groups in the model), and what the solver has to add.
+    """
+
+    def __init__(self, tol: float, max_iter: int, on_iteration: Listener | None = None) -> None:
+        self.tol, self.max_iter, self.on_iteration = tol, max_iter, on_iteration
+        self.history: list[dict[str, Any]] = []
+        self._started = time.perf_counter()
+
+    def record(self, primal: float, dual: float, active: int | np.integer, **more: Any) -> bool:
+        """Record an iteration; return whether it was the last.
+
+        Parameters
+        ----------
+        primal, dual : float
+        active : int
+            Number of groups in the model.
+        **more
+            Further entries of the record.
+        """
+        gap = relative_gap(primal, dual)
+        record = {
+            "iteration": len(self.history),
+            "seconds": time.perf_counter() - self._started,
+            "primal": primal,
+            "dual": dual,
+            "gap": gap,
+            "active": int(active),
+            **more,
+        }
+        self.history.append(record)
+        stopped = self.on_iteration is not None and bool(self.on_iteration(record))
+        return stopped or gap <= self.tol or len(self.history) >= self.max_iter
+
+
+@dataclass
+class Solution:
+    """A model, its certificate, and the record of the search.
+
+    Attributes
+    ----------
+    model : Expansion or LinearModel
+    certificate : Certificate
+        Computed over all groups from the model as it is returned.
+    n_iter : int
+        Outer iterations.
+    converged : bool
+        Whether the relative gap is at most the tolerance.
+    history : list of dict
+        One flat record an outer iteration: see :class:`~omkl.batch.GapMonitor`.
+    start : object
+        Warm start of the same solver for a similar problem.
+    stalled : bool
+        Whether further iterations gain nothing, for rounding.
+    """
+
+    model: Any
+    certificate: Certificate
+    n_iter: int
+    converged: bool
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    start: Any = field(default=None, repr=False)
+    stalled: bool = False
+
+
+class BaseSolver(Component):
+    """A method that solves batch problems; parameters of the method are its constructor's.
+
+    A string names it wherever a solver is accepted: ``"spicy"``, ``"dal"``.
+    """
+
+    #: Default of the relative duality gap, and of the most outer iterations.
+    default_tol: ClassVar[float] = 1e-2
+    default_max_iter: ClassVar[int] = 100
+
+    def solve(
+        self,
+        problem: Any,
+        tol: float | None = None,
+        max_iter: int | None = None,
+        start: Any = None,
+        on_iteration: Listener | None = None,
+    ) -> Solution:
+        """Solve to a relative duality gap of ``tol``.
+
+        Parameters
+        ----------
+        problem : Problem or DesignProblem
+        tol : float > 0, optional
+            1e-2 for kernels and 1e-3 for designs by default.
+        max_iter : int, optional
+            Most outer iterations; by default as many as the method may need.
+        start : object, optional
+            The ``start`` of a solution of a similar problem, or a model.
+        on_iteration : callable, optional
+            Called with each record of the history; a true return value ends the search.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the method cannot solve problems with this loss or this regularizer.
+        """
+        tol = self.default_tol if tol is None else tol
+        if not tol > 0:
+            raise InputError(f"tol must be > 0, got {tol!r}.")
+        self.check(problem)
+        most = self.default_max_iter if max_iter is None else max_iter
+        return self._search(problem, GapMonitor(tol, most + 1, on_iteration), start)
+
+    def check(self, problem: Any) -> None:
+        """Refuse problems that the method cannot solve.
+
+        Parameters
+        ----------
+        problem : Problem or DesignProblem
+        """
+
+    def _search(self, problem: Any, monitor: GapMonitor, start: Any) -> Solution:
+        """Solve; the start is the first record."""
+        raise NotImplementedError
+
+
+class Solver(BaseSolver):
+    """A method that solves a :class:`~omkl.batch.Problem` of kernels."""
+
+    #: Whether it solves problems of several outputs with one weight a kernel: :func:`~omkl.batch.shared_problem`.
+    several_outputs: ClassVar[bool] = False
+    #: Default regularizer.
+    natural_regularizer: ClassVar[str] = "mkl"
+
+
+class DesignSolver(BaseSolver):
+    """A method that solves a :class:`~omkl.batch.DesignProblem`."""
+
+    default_tol = 1e-3

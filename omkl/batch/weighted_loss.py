@@ -1,0 +1,159 @@
+"""Weighted losses of predictions, and their conjugates."""
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.losses import PointwiseLoss
+
+
+class WeightedLoss:
+    r""":math:`\sum_i c_i\, l(y_i, z_i)` as a function of the predictions z, and its conjugate at :math:`-\rho`.
+
+    The conjugate is :math:`\sum_i c_i\, l^*(y_i, -\rho_i / c_i)`. Arrays have one entry a sample, (N,).
+
+    Parameters
+    ----------
+    loss : PointwiseLoss
+    y : array of shape (N,)
+    weights : array of shape (N,)
+        The :math:`c_i > 0`.
+    offset : array of shape (N,), optional
+        Added to the predictions, so that the loss is :math:`l(y_i, z_i + o_i)`; the conjugate gains :math:`o_i \rho_i`.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If weights are not finite and > 0, one a sample, or the targets do not fit the loss.
+    """
+
+    #: Whether the loss of a sample has several predictions and is not a sum over them.
+    couples_outputs: ClassVar[bool] = False
+
+    def __init__(
+        self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None = None
+    ) -> None:
+        loss.check_targets(y)
+        if weights.shape != np.shape(y) or not np.isfinite(weights).all() or not (weights > 0).all():
+            raise InputError("Sample weights must be finite and > 0, one a sample.")
+        self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
+
+    def _with_offset(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs if self.offset is None else outputs + self.offset
+
+    def values(self, outputs: np.ndarray) -> np.ndarray:
+        """Return the weighted loss of each sample; inf where it overflows."""
+        with np.errstate(over="ignore"):
+            return self.weights * self.loss.value(self.y, self._with_offset(outputs))
+
+    def value(self, outputs: np.ndarray) -> float:
+        """Return the sum over samples."""
+        return float(self.values(outputs).sum())
+
+    def dual_point(self, outputs: np.ndarray) -> np.ndarray:
+        r"""Return :math:`\rho_i = -c_i\, l'(y_i, z_i)`."""
+        with np.errstate(over="ignore"):
+            return -self.weights * self.loss.gradient(self.y, self._with_offset(outputs))
+
+    def conjugates(self, rho: np.ndarray) -> np.ndarray:
+        r"""Return :math:`c_i\, l^*(y_i, -\rho_i / c_i)` of each sample; ``inf`` outside the domain."""
+        values = self.weights * self.loss.conjugate(self.y, rho / self.weights)
+        return values if self.offset is None else values + self.offset * rho
+
+    def conjugate_gradient(self, rho: np.ndarray) -> np.ndarray:
+        r"""Return the derivative of each conjugate in :math:`\rho_i`."""
+        return self._with_offset(self.loss.conjugate_gradient(self.y, rho / self.weights))
+
+    def conjugate_curvature(self, rho: np.ndarray) -> np.ndarray:
+        r"""Return the second derivative of each conjugate in :math:`\rho_i`."""
+        with np.errstate(over="ignore"):
+            return self.loss.conjugate_curvature(self.y, rho / self.weights) / self.weights
+
+    def curvature(self, rho: np.ndarray) -> np.ndarray:
+        """Return the second derivative of each loss at a dual point; 0 where the loss is straight."""
+        if self.loss.is_quadratic:
+            return self.largest_curvature()
+        low, high = self.domain()
+        curved = (rho > low) & (rho < high)
+        inside = 0.5 * (np.maximum(low, -self.weights) + np.minimum(high, self.weights))
+        inverse = self.conjugate_curvature(np.where(curved, rho, inside))
+        return np.divide(1.0, inverse, out=np.zeros_like(inverse), where=curved & (inverse > 0))
+
+    def largest_curvature(self) -> np.ndarray:
+        """Return a bound of each sample's second derivatives; infinite where there is none."""
+        return self.weights * self.loss.curvature
+
+    def domain(self) -> tuple[np.ndarray, np.ndarray]:
+        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate."""
+        low, high = self.loss.domain(self.y)
+        return self.weights * low, self.weights * high
+
+    @cached_property
+    def is_unbounded(self) -> bool:
+        """True if every point has a finite conjugate."""
+        return all(bool(np.isinf(ends).all()) for ends in self.domain())
+
+    def clipped(self, rho: np.ndarray) -> np.ndarray:
+        """Return the closest point of the domain."""
+        return rho if self.is_unbounded else np.clip(rho, *self.domain())
+
+    def balanced(self, rho: np.ndarray) -> np.ndarray:
+        r"""Return a point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as an intercept demands.
+
+        Without bounds, multiples of the weights are subtracted. With bounds, the larger of the positive and the
+        negative part is scaled down: unlike subtracting the mean (section 6.1 of Suzuki and Tomioka 2011), this stays
+        in the domain.
+        """
+        if self.is_unbounded:
+            return rho - self.weights * (rho.sum() / self.weights.sum())
+        rho = self.clipped(rho)
+        positive, negative = rho[rho > 0].sum(), -rho[rho < 0].sum()
+        lesser = min(positive, negative)
+        return np.where(rho > 0, rho * _ratio(lesser, positive), rho * _ratio(lesser, negative))
+
+    def best_intercept(self, outputs: np.ndarray) -> float:
+        """Return the constant that, added to all predictions, minimises the loss: Newton steps inside a bracket.
+
+        A loss with kinks is bisected. For samples of one class the best constant is infinite; a large one is returned.
+        """
+        known = self.loss.best_shift(self.y, self._with_offset(outputs), self.weights)
+        if known is not None:
+            return known
+        limit = 1e3 * (1.0 + np.abs(self.y).max() + np.abs(outputs).max())
+        low, high, shift, width = -np.inf, np.inf, 0.0, 1.0 + float(np.abs(self.y).max())
+        for iteration in range(200):
+            rho = self.dual_point(outputs + shift)
+            slope = -float(rho.sum())
+            low, high = (shift, high) if slope < 0 else (low, shift)
+            if abs(slope) <= 1e-14 * np.abs(rho).sum() or abs(shift) > limit:
+                break
+            curvature = float(self.curvature(rho).sum()) if iteration % 4 != 3 else 0.0
+            target = shift - slope / curvature if curvature > 0 else np.inf
+            if np.isinf(high - low):
+                if abs(target - shift) > width:
+                    target, width = shift - np.sign(slope) * width, 2.0 * width
+            elif not low < target < high:
+                target = 0.5 * (low + high)
+                if target in (low, high):
+                    return high
+            shift = float(target)
+        return shift
+
+    def best_constant(self) -> tuple[float, np.ndarray]:
+        r"""Return the best constant prediction, and a dual point for it that sums to 0.
+
+        A loss with kinks has many dual points there: those on both sides are mixed.
+        """
+        zeros = np.zeros(len(self.y))
+        constant = self.best_intercept(zeros)
+        beside = 1e-6 * (1.0 + abs(constant))
+        below, above = self.dual_point(zeros + constant - beside), self.dual_point(zeros + constant + beside)
+        fall = below.sum() - above.sum()
+        share = min(max(below.sum() / fall, 0.0), 1.0) if fall > 0 else 0.5
+        return constant, self.balanced((1.0 - share) * below + share * above)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0

@@ -1,5 +1,0 @@
-import sys
-
-from omkl.cli import main
-
-sys.exit(main())

@@ -1,0 +1,61 @@
+"""Output of commands: text, tables and bar charts for people, metrics as JSON for programs."""
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from omkl._files import PathLike, replacing
+
+
+def write_json(path: PathLike | None, metrics: dict[str, Any]) -> None:
+    """Write metrics to a JSON file (``-`` for standard output), if a path is given."""
+    if path == "-":
+        print(json.dumps(metrics, indent=1, default=float))
+    elif path is not None:
+        with replacing(path) as file:
+            json.dump(metrics, file, indent=1, default=float)
+            file.write("\n")
+
+
+def bar_chart(weights: dict[str, float], width: int = 40) -> list[str]:
+    """Lines of a bar chart of named values in [0, 1], the largest first."""
+    if not weights:
+        return []
+    name_width = max(len(name) for name in weights)
+    width = max(10, min(width, shutil.get_terminal_size().columns - name_width - 12))
+    longest = max(weights.values()) or 1.0
+    ranked = sorted(weights.items(), key=lambda item: -item[1])
+    return [f"{name:>{name_width}}  {weight:6.1%}  {'█' * round(width * weight / longest)}" for name, weight in ranked]
+
+
+def table(rows: Iterable[Sequence], header: Sequence[str]) -> list[str]:
+    """Lines of a table with aligned columns; the first column is text, the others are numbers as text."""
+    rows = [tuple(map(str, row)) for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0])] + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:])]) for row in rows
+    ]
+    return [lines[0], "-" * len(lines[0]), *lines[1:]]
+
+
+def score_table(records: list[dict[str, Any]], name: str) -> list[str]:
+    """Lines of a table of counts, precision, recall and F1; the first column is the records' entry ``name``."""
+    counts, scores = ("gold", "predicted", "correct"), ("precision", "recall", "f1")
+    rows = [(row[name], *(row[key] for key in counts), *(f"{row[key]:.2%}" for key in scores)) for row in records]
+    return table(rows, (name, *counts, "precision", "recall", "F1"))
+
+
+def attachment_lines(scores: dict[str, dict], path: str) -> list[str]:
+    """Attachment scores of trees, a line for each rule of which words count."""
+    lines = []
+    for name, found in scores.items():
+        las = "" if found["las"] is None else f", LAS {found['las']:.2%}"
+        lines.append(f"{path}, {name.replace('_', ' ')}: UAS {found['uas']:.2%}{las} ({found['words']} words)")
+    return lines
+
+
+def entity_line(metrics: dict[str, Any]) -> str:
+    """Scores of entities as a line of text."""
+    line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
+    return line.format(**metrics)

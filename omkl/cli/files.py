@@ -1,0 +1,209 @@
+"""Models and labelled data: loading, saving, and reading as the options of a command ask."""
+
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import omkl
+from omkl import data
+from omkl._components import check_n_jobs
+from omkl.cli.options import ABOUT_DATA, OF_TABLES, Options, refuse
+from omkl.exceptions import DataFileError, InputError, OmklError, OutputFileError
+
+#: Options that models of a kind do not read.
+UNREAD = {
+    "trees": ("format", "folds", "scheme", "mistakes", *OF_TABLES),
+    "annotations": ("format", "folds", "scheme", "mistakes", *OF_TABLES),
+    "sequences": OF_TABLES,
+    "rows": ("folds", "scheme"),
+}
+KINDS = {"DependencyParser": "trees", "Annotator": "annotations", "SequenceLabeler": "sequences"}
+
+
+def load_model(options: Options) -> tuple[Any, str]:
+    """Load ``options.model``, and refuse options that it does not read.
+
+    Returns
+    -------
+    model : estimator
+    kind : {"trees", "annotations", "sequences", "rows"}
+        What it predicts.
+    """
+    model = omkl.load(options.model)
+    kind = KINDS.get(type(model).__name__, "rows")
+    refuse(f"does not go with {of_class(model)}", *UNREAD[kind])
+    if options.jobs is not None:
+        check_n_jobs(options.jobs)
+        if "n_jobs" not in model.get_params(deep=False):
+            refuse(f"does not go with {of_class(model)}", "jobs")
+        model.set_params(n_jobs=options.jobs)
+    return model, kind
+
+
+def of_class(model: Any) -> str:
+    """The class of a model, with its article."""
+    name = type(model).__name__
+    return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
+
+
+def check_about_data(options: Options) -> None:
+    """Raise if an option about labelled data is given, and no file of them."""
+    if options.data is None:
+        refuse("is about labelled data: name a file of them", *ABOUT_DATA)
+
+
+def destination(path: str) -> str:
+    """A path to write to, where ``-`` is standard output."""
+    return "/dev/stdout" if path == "-" else path
+
+
+def save_model(model: Any, output: str, **settings: Any) -> None:
+    """Save a model; in a temporary folder, which the error names, if its own cannot be written."""
+    try:
+        model.save(destination(output), **settings)
+    except OutputFileError as error:
+        folder = tempfile.mkdtemp(prefix="omkl-")
+        try:
+            model.save(f"{folder}/model.npz", **settings)
+        except OutputFileError:
+            os.rmdir(folder)
+            raise OutputFileError(f"{str(error).rstrip('.')}; nor can {folder}, and the model is lost.") from None
+        raise OutputFileError(f"{str(error).rstrip('.')}; the model is in {folder}/model.npz instead.") from None
+
+
+def calibrate(model: Any, path: str, *dev: Any) -> list[str]:
+    """Calibrate probabilities on the data of ``--dev``; returns a line that says why they are not."""
+    try:
+        model.calibrate(*dev)
+    except InputError as error:
+        return [f"Scores are not made probabilities by {path}: {error}"]
+    return []
+
+
+# ---- sequences and sentences -------------------------------------------------------------------------------------
+
+
+def n_columns_of(labeler: Any) -> int | None:
+    """Number of columns of each token that a labeler reads; None unless it was trained on a file of columns."""
+    vocabulary = labeler.model_.codec.encoder.vocabulary
+    places = [re.fullmatch(r"c([0-9]{1,6})", key) for key in (() if vocabulary is None else vocabulary.keys)]
+    return 1 + max(int(place[1]) for place in places if place) if places and all(places) else None
+
+
+def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list | None]:
+    """Sequences of a file, and their labels where it holds some.
+
+    A model that was trained on columns reads columns, and a file with no more than these has no labels.
+    """
+    from omkl.data.sequences import guess_format, n_columns_in
+
+    n_known, labelled, format = None if model is None else n_columns_of(model), True, options.format
+    if n_known is not None:
+        format = format or guess_format(path, "columns")
+        if os.path.isfile(path) and (format or guess_format(path)) == "columns":
+            n_columns = n_columns_in(path)
+            labelled = n_columns > n_known
+            if n_columns < n_known:
+                raise DataFileError(f"{path} has {n_columns} columns, and the model reads {n_known} of each token.")
+    X, y = data.read_sequences(path, format, options.folds, on_error=options.on_error, labelled=labelled)
+    if not any(getattr(token, "size", token) for x in X for token in x):
+        raise DataFileError(f"No token in {path} has attributes: say what it holds by --format, such as columns.")
+    return X, y
+
+
+def labelled_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list]:
+    """Sequences and their labels; an error where the file holds none."""
+    X, y = read_sequences(path, options, model)
+    if y is None:
+        raise DataFileError(f'{path} holds no labels: give every line a "y", or a last column with the label.')
+    return X, y
+
+
+def read_gold(path: str, model: Any, options: Options) -> Any:
+    """A treebank to measure a parser or an annotator on."""
+    trees = {"single_root": model.single_root} if hasattr(model, "single_root") else {"trees": "given"}
+    return data.read_treebank(path, on_error=options.on_error, keep_text=False, **trees)
+
+
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def open_rows(path: str, options: Options, model: Any = None, labelled: bool = True) -> Any:
+    """A stream over a file of rows with one output each (if ``labelled``), and with the columns that a model knows."""
+    format = data.find_format(path, options.format)
+    if format.holds != "rows":
+        raise InputError(f"{path} holds no rows with one output each, as {next(iter(format.aliases))}: give --format.")
+    target = options.target
+    if target is None:
+        target = format.default_target if labelled else None
+    elif target.removeprefix("-").isdigit():
+        target = int(target)
+    given = {"header": False if options.no_header else None, "delimiter": options.delimiter}
+    given["on_error"] = "skip" if options.on_error == "skip" else None
+    settings = {name: value for name, value in given.items() if value is not None}
+    if model is not None:
+        names = None if options.no_header else getattr(model, "feature_names_in_", None)
+        text = [] if names is None else _text_columns(model)
+        settings |= format.options_for(getattr(model, "n_features_in_", None), names, text)
+    if options.categorical:
+        settings["categorical"] = sorted({*settings.get("categorical", []), *options.categorical.split(",")})
+    stream = data.open_stream(path, format, target, **settings)
+    return stream.mapped(lambda block: _with_outputs(block, path)) if labelled else stream
+
+
+def _text_columns(model: Any) -> list[str]:
+    """The columns in which a model, or the rows that stand for one, has met text alone."""
+    if hasattr(model, "text_columns"):
+        return model.text_columns
+    encoder = getattr(model.model_.codec, "encoder", None) if hasattr(model, "model_") else None
+    vocabulary = None if encoder is None else encoder.vocabulary
+    return [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.kinds_of(key) == {"text"}]
+
+
+def _with_outputs(block: Any, path: str) -> Any:
+    if block.y is None:
+        raise DataFileError(f"{path} holds no outputs: say with --target where they are.")
+    y = np.asarray(block.y)
+    # svmlight writes labels as any other numbers
+    is_whole = y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0) < 2**53
+    return block.with_outputs(y.astype(np.int64) if is_whole else y)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Name the file in errors about its data."""
+    try:
+        with warnings.catch_warnings():
+            # the reader has chosen the columns by their names
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            yield
+    except ValueError as error:
+        if isinstance(error, OmklError) and not str(error).startswith("Input X"):  # which is what the file holds
+            raise
+        raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def outputs_of(model: Any, path: str, options: Options, method: str = "predict") -> tuple[np.ndarray, np.ndarray]:
+    """All outputs of a labelled file, and what a method of a model returns for its rows, block by block."""
+    gold, found = [], []
+    with naming(path):
+        for X, y in open_rows(path, options, model).blocks():
+            gold.append(y)
+            found.append(getattr(model, method)(X))
+    return np.concatenate(gold), np.concatenate(found)
+
+
+def row_scores(model: Any, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Accuracy of a classifier; R^2 of a regressor, and its errors in units of the targets."""
+    if hasattr(model, "classes_"):
+        return {"accuracy": float((gold == predicted).mean())}
+    from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+
+    scores = {"r2": r2_score, "rmse": root_mean_squared_error, "mae": mean_absolute_error}
+    return {name: float(score(gold, predicted)) for name, score in scores.items()}

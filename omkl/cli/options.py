@@ -1,0 +1,342 @@
+"""Commands and their options, declared with click; files are checked before a command runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from itertools import combinations
+from types import SimpleNamespace
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import shell_complete
+
+from omkl._files import check_output, is_same_file
+from omkl.cli.console import write_json
+from omkl.exceptions import InputError
+
+#: Settings of all commands.
+SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
+#: Options that take several values after their name: ``--kernels linear gaussian``.
+SEVERAL = ("--kernels", "--parts")
+#: Digits of the number of a fold.
+FOLD_DIGITS = 4
+
+
+class Run(SimpleNamespace):
+    """One run of ``omkl``: the copy of standard input that it reads, and the folder of its checkpoints."""
+
+    standard_input: str | None = None
+    checkpoint: str | None = None
+
+    def execute(self, argv: Sequence[str]) -> int:
+        """Run the command that arguments name; returns the exit code."""
+        instruction = os.environ.get("_OMKL_COMPLETE")
+        if instruction:
+            return shell_complete(omkl, {}, "omkl", "_OMKL_COMPLETE", instruction)
+        try:
+            with omkl.make_context("omkl", list(argv), obj=self) as context:
+                omkl.invoke(context)
+        except click.exceptions.Exit as end:  # after --help
+            return end.exit_code
+        except click.UsageError as error:
+            place = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
+            raise InputError(f"{error.format_message()}{place}") from None
+        return 0
+
+    def shown(self, text: str) -> str:
+        """A text that calls standard input so, and not by the name of its copy."""
+        return text if self.standard_input is None else text.replace(self.standard_input, "standard input")
+
+
+class Options(SimpleNamespace):
+    """The values of a command's options and arguments, by name; those that it lacks have defaults."""
+
+    format: Any = None
+    folds = target = delimiter = categorical = jobs = budget = format
+    no_header, on_error = False, "raise"
+
+    def values(self, *names: str) -> dict[str, Any]:
+        """The values of some options, by name."""
+        return {name: self.__dict__[name] for name in names}
+
+    def say(self, *lines: str) -> None:
+        """Print lines, unless ``--quiet`` is given or standard output is for something else."""
+        if not self.quiet:
+            print(*map(click.get_current_context().obj.shown, lines), sep="\n")
+
+    def report(self, lines: Sequence[str], metrics: dict[str, Any]) -> None:
+        """Print lines, and write metrics where ``--json`` says."""
+        self.say(*lines)
+        write_json(self.json, metrics)
+
+
+class InputFile(click.Path):
+    """A file to read; ``-`` is standard input."""
+
+
+class OutputFile(click.Path):
+    """A file to write; ``-`` is standard output."""
+
+
+class Command(click.Command):
+    """A command whose function takes :class:`Options`; it checks files first, and prints warnings as one line each."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(_repeat_options(args)))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        run, options = ctx.ensure_object(Run), Options(**ctx.params)
+        run.checkpoint = ctx.params.get("checkpoint")
+        inputs = {p.name: ctx.params[p.name] for p in self.params if isinstance(p.type, InputFile)}
+        outputs = {p.opts[0]: ctx.params[p.name] for p in self.params if isinstance(p.type, OutputFile)}
+        _check_outputs(outputs, [*inputs.values(), options.target])
+        options.quiet |= "-" in outputs.values()
+        piped = [str(name) for name, path in inputs.items() if path == "-"]
+        if len(piped) > 1:
+            raise InputError("Standard input can be read only once, and two files are called -.")
+        with ExitStack() as stack:
+            stack.enter_context(_printed_warnings(run, ctx.params["quiet"]))
+            if piped:
+                run.standard_input = stack.enter_context(_standard_input())
+                setattr(options, piped[0], run.standard_input)
+            assert self.callback is not None
+            self.callback(options)
+
+
+def _repeat_options(args: Sequence[str]) -> Iterator[str]:
+    """Write ``--kernels a b`` as ``--kernels a --kernels b``."""
+    option = None
+    for before, word in zip([None, *args], args):
+        if word.startswith("-") and word != "-":
+            option = word if word in SEVERAL else None
+        elif option is not None and before != option:
+            yield option
+        yield word
+
+
+def _check_outputs(outputs: dict[str, Any], inputs: Sequence[str | None]) -> None:
+    """Raise where an output cannot be written, or would replace an input or another output."""
+    paths = [(option, path) for option, path in outputs.items() if path is not None]
+    for option, path in paths:
+        if path != "-":
+            check_output(path)
+            for other in inputs:
+                if other is not None and is_same_file(path, other):
+                    raise InputError(f"{option} {path} would replace {other}, which is read: name another file.")
+    for (option, path), (other_option, other) in combinations(paths, 2):
+        if path == other or is_same_file(path, other):
+            raise InputError(f"{option} and {other_option} are one file: name two.")
+
+
+@contextmanager
+def _standard_input() -> Iterator[str]:
+    """A temporary file with a copy of standard input, which can be read twice."""
+    with tempfile.TemporaryDirectory(prefix="omkl-") as folder:
+        path = os.path.join(folder, "standard input")
+        with open(path, "wb") as file:
+            try:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            except (AttributeError, OSError) as error:  # it is closed, or a folder
+                raise InputError(f"Standard input cannot be read: {error}.") from None
+        yield path
+
+
+@contextmanager
+def _printed_warnings(run: Run, quiet: bool) -> Iterator[None]:
+    """Print each warning as one line, without the line of code that it comes from."""
+
+    def show(message: Warning | str, *_: Any) -> None:
+        print(f"omkl: warning: {run.shown(' '.join(str(message).split()))}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if quiet else "once")
+        # deprecations are for those who write programs
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+def _given(names: Sequence[str]) -> Iterator[str]:
+    """The options with these names that the user has given, such as ``--on-error``."""
+    context = click.get_current_context()
+    for own in context.command.params:
+        if own.name in names and context.get_parameter_source(own.name) is ParameterSource.COMMANDLINE:
+            yield own.opts[-1]
+
+
+def refuse(reason: str, *names: str) -> None:
+    """Raise if one of these options is given: ``--folds does not go with a GroupLasso.``"""
+    for option in _given(names):
+        raise InputError(f"{option} {reason}.")
+
+
+# ---- declarations ------------------------------------------------------------------------------------------------
+
+
+def _examples(text: str) -> str:
+    """Examples for the end of a help text; click wraps no lines after ``\\b``."""
+    return "\b\nExamples:\n" + textwrap.indent(textwrap.dedent(text).strip("\n"), "  ")
+
+
+def declare(*options: Callable) -> Callable[[Callable], Callable]:
+    """Declare several options, in this order."""
+
+    def decorate(function: Callable) -> Callable:
+        for own in reversed(options):
+            function = own(function)
+        return function
+
+    return decorate
+
+
+def command(name: str, examples: str, *options: Callable) -> Callable[[Callable], click.Command]:
+    """Make a function a command, with its docstring as the help text.
+
+    Parameters
+    ----------
+    name : str
+    examples : str
+        Command lines, one a line.
+    *options : decorator
+    """
+    make = click.command(name, cls=Command, context_settings=SETTINGS, epilog=_examples(examples))
+    return lambda function: make(declare(*options)(function))
+
+
+class Group(click.Group):
+    """Commands that are imported when they are called: ``module:function`` and a summary of each, by name."""
+
+    sources: dict[str, tuple[str, str]]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.sources)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.sources:
+            return None
+        module, _, function = self.sources[cmd_name][0].partition(":")
+        return getattr(import_module(f"omkl.cli.{module}"), function)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self.sources.items()])
+
+
+def group(name: str, examples: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable], Group]:
+    """Make a function a group of commands, with its docstring as the help text."""
+
+    def make(function: Callable) -> Group:
+        decorate = click.group(
+            name, cls=Group, context_settings=SETTINGS, no_args_is_help=False, epilog=_examples(examples)
+        )
+        own = decorate(function)
+        own.sources = sources
+        return own
+
+    return make
+
+
+class AutoOr(click.ParamType):
+    """A number, or ``auto``."""
+
+    name = "auto or number"
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return value if value == "auto" else self.kind(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither auto nor a number.", param, ctx)
+
+
+def _folds(context: click.Context, option: click.Parameter, value: str | None) -> list[int] | None:
+    """Numbers of folds, of a text such as ``0-3,5``."""
+    folds: list[int] = []
+    for part in () if value is None else value.split(","):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()) or max(len(first), len(last)) > FOLD_DIGITS:
+            raise click.BadParameter(f"{value!r:.80} is no list of folds such as 0-3,5.", context, option)
+        folds += range(int(first), int(last or first) + 1)
+    return None if value is None else folds
+
+
+option, argument = click.option, click.argument
+CHOICE, COUNT, POSITIVE = click.Choice, click.IntRange(min=0), click.IntRange(min=1)
+READ, WRITE = InputFile(readable=False, allow_dash=True), OutputFile(readable=False, allow_dash=True)
+MODEL = argument("model", type=READ)
+FORMAT = option("--format", metavar="NAME", help="Format of the data; by default guessed from the file's name.")
+FOLDS = option("--folds", callback=_folds, metavar="N[-M][,...]", help="Only these folds of the OCR data set.")
+ON_ERROR = option(
+    "--on-error", type=CHOICE(["raise", "skip"]), default="raise", help="Stop at a bad record, or leave it out."
+)
+#: Options of tables.
+TABLE = (
+    option(
+        "--target",
+        metavar="WHERE",
+        help="Outputs: name or place of a column (csv, parquet; the last one by default), an array's name (npz), a "
+        "second file (npy).",
+    ),
+    option("--no-header", is_flag=True, help="csv: the first line is a row, not names of columns."),
+    option("--delimiter", metavar="C", help="csv: divides cells, as ';'; by default a comma, in .tsv files a tab."),
+    option("--categorical", metavar="NAMES", help="csv: columns that are text, as zip codes, separated by commas."),
+)
+OF_TABLES = ("target", "no_header", "delimiter", "categorical")
+DATA = declare(FORMAT, FOLDS, *TABLE, ON_ERROR)
+#: Options about labelled data, of commands that need none.
+ABOUT_DATA = ("format", "folds", *OF_TABLES, "on_error", "jobs", "examples", "worst")
+JOBS = option("--jobs", type=int, metavar="N", help="Threads; -1 is one for each core, by default one.")
+SEED = option("--random-state", type=COUNT, metavar="N", help="Seed.")
+METRICS = declare(
+    option("--json", type=WRITE, metavar="FILE", help="Also write the metrics to FILE, as JSON."),
+    option("--quiet", is_flag=True, help="Print nothing but errors, show no progress."),
+)
+
+
+def _version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        import omkl as package
+
+        print("omkl", package.__version__)
+        context.exit()
+
+
+@group(
+    "omkl",
+    """
+    omkl demo                                             # see it work, in about a minute
+    omkl train labeler train.conllu -o tagger.npz --dev dev.conllu
+    omkl predict tagger.npz new.txt -o tagged.conllu
+    omkl evaluate tagger.npz test.conllu
+    omkl COMMAND --help                                   # options and examples of a command
+    """,
+    {
+        "demo": ("demo:demo", "Read handwritten dates, and see which kernels MKL finds useful."),
+        "train": ("train:train", "Train a model on a file."),
+        "predict": ("predict:predict", "Label sequences, parse sentences, or predict for rows."),
+        "evaluate": ("evaluate:evaluate", "Score a model on labelled sequences, trees or rows."),
+        "inspect": ("inspect:inspect", "Show what a model has learned."),
+        "plot": ("plot:plot", "Draw what a model has learned, or how good it is."),
+        "report": ("report:report", "Write a page about a model, and how good it is on data."),
+        "prune": ("prune:prune", "Keep the best templates of a parser."),
+        "convert": ("convert:convert", "Write a data file in another format."),
+    },
+)
+@option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+def omkl() -> None:
+    """Online multiple kernel learning for structured prediction.
+
+    A file called - is standard input or standard output.
+    """

@@ -1,0 +1,248 @@
+"""Options and steps that all training commands share; Ctrl-C ends training, and keeps what is learned."""
+
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
+
+import numpy as np
+
+from omkl.cli.console import table
+from omkl.cli.files import destination, save_model
+from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
+from omkl.exceptions import DataWarning, InputError
+
+#: Multiples of an estimator's default C that ``--C auto`` tries, and parts of the data that it compares models on.
+FACTORS, N_FOLDS = (0.01, 0.1, 1.0, 10.0, 100.0), 3
+LOSSES = ("hinge", "crf", "softmax-margin", "perceptron")
+
+TRAIN = argument("train", type=READ)
+OUTPUT = option("-o", "--output", type=WRITE, metavar="MODEL", required=True, help="File to save the model to, .npz.")
+DEV = option("--dev", type=READ, metavar="FILE", help="Measure the model and calibrate probabilities on this file.")
+CHECKPOINTS = declare(
+    option("--checkpoint", metavar="DIR", help="Keep the state of training in this directory."),
+    option("--checkpoint-every", default="60s", metavar="TIME", help='30s, 5m, 2h or "1000 rounds".'),
+    option("--resume", is_flag=True, help="Go on from the latest checkpoint, where there is one."),
+)
+KERNELS = option(
+    "--kernels",
+    multiple=True,
+    metavar="K...",
+    help="Kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10; these three by default for dense "
+    "vectors, linear for sparse ones. Words need none.",
+)
+BUDGET = option("--budget", type=int, metavar="B", help="At most B support vectors for kernels.")
+
+
+def strength(epochs: int, C: float, auto: bool = False) -> Callable:
+    """Declare ``--epochs`` and ``--C`` with these defaults; ``auto`` is whether C can be chosen."""
+    choice = " auto: best of five, on --dev or by cross-validation." if auto else ""
+    kind = AutoOr(float) if auto else float
+    return declare(
+        option("--epochs", type=int, metavar="N", default=epochs, help="Passes over the data."),
+        option("--C", "C", type=kind, metavar="C", default=C, help=f"Weight of the losses, 1/(lambda m).{choice}"),
+    )
+
+
+def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1.0) -> Callable:
+    """Declare the options of all online estimators; the first of the losses is the default."""
+    return declare(
+        *(TRAIN, OUTPUT, DEV),
+        option("--loss", metavar="L", default=losses[0], help=f"{', '.join(losses)}."),
+        option("--regularizer", metavar="R", default="mkl", help="mkl, l2, group-lasso, elastic-net, lq:q=1.5, ..."),
+        option(
+            "--weighting",
+            type=CHOICE(["auto", "out-of-sample", "norms"]),
+            default="auto",
+            help="Weigh groups by their norms, or leave out those that do not help on examples not yet learned from; "
+            "auto: where the regularizer selects groups.",
+        ),
+        strength(epochs, C, auto=True),
+        option("--method", type=CHOICE(["fobos", "rda"]), default="fobos", help="Online method."),
+        option("--eta0", type=AutoOr(float), metavar="RATE", default="auto", help="Scale of the learning rate."),
+        option("--average", metavar="A", default="quadratic", help="quadratic, uniform or last."),
+        option("--early-stopping", is_flag=True, help="Keep the best epoch, on --dev or a held-out tenth."),
+        option("--stream", is_flag=True, help="Never hold the file whole: read it once an epoch, through a buffer."),
+        *(SEED, JOBS, CHECKPOINTS),
+        option("--log", type=WRITE, metavar="FILE", help="Write a row of CSV for every epoch while training."),
+        option("--log-every", type=int, metavar="N", help="With --log: a row for every N examples instead."),
+        option("--predict-only", is_flag=True, help="Save only what predicts: a much smaller file, not to go on from."),
+        option("--precision", type=CHOICE(["float32", "float16"]), help="With --predict-only: round the weights."),
+        option("--workers", type=int, metavar="N", help="Train in shards on N processes here (needs omkl[dask])."),
+        option("--scheduler", metavar="URL", help="Train in shards on the workers of this Dask scheduler."),
+        option("--shards", type=int, metavar="K", help="Number of shards; by default one a worker."),
+    )
+
+
+def training_parameters(options: Options, *callbacks: Any) -> dict[str, Any]:
+    """Parameters of an online estimator, as the options say."""
+    if not options.predict_only:
+        refuse("goes with --predict-only", "precision")
+    elif options.budget:
+        refuse("does not go with --budget", "predict_only")
+    if options.C == "auto" and options.stream:
+        raise InputError("--C auto trains several times on data in memory: leave --stream out, or give C.")
+    names = [
+        "loss",
+        "regularizer",
+        "weighting",
+        "epochs",
+        "method",
+        "eta0",
+        "average",
+        "random_state",
+        "early_stopping",
+    ]
+    parameters = options.values(*names, *([] if options.C == "auto" else ["C"]))
+    parameters["callbacks"] = [*callbacks, *_logs(options)]
+    return {**parameters, "n_jobs": options.jobs, "verbose": not options.quiet}
+
+
+def _logs(options: Options) -> list[Any]:
+    """Callbacks that write what ``--log`` asks for."""
+    if options.log is None:
+        refuse("goes with --log FILE", "log_every")
+        return []
+    from omkl.online import CSVLog, Every
+
+    log: Any = CSVLog(destination(options.log))
+    return [log if options.log_every is None else Every(options.log_every, log)]
+
+
+@contextmanager
+def fit_options(options: Options) -> Iterator[dict[str, Any]]:
+    """Options of ``fit`` on checkpoints and shards; workers end with the context."""
+    found = options.values("checkpoint", "checkpoint_every", "resume", "shards")
+    opened: Any = nullcontext()
+    if options.scheduler is not None:
+        from omkl.distributed import running_client
+
+        refuse("does not go with --scheduler", "workers")
+        opened = running_client(options.scheduler)
+    elif options.workers is not None:
+        from omkl.distributed import local_client
+
+        opened = local_client(options.workers)
+    with opened as client:
+        yield found if client is None else {"client": client, **found}
+
+
+def shuffled(stream: Any, options: Options) -> Any:
+    """A stream in a fresh order every epoch, the same in a run that is resumed."""
+    return stream.shuffled(random_state=options.random_state or 0)
+
+
+def save_trained(model: Any, options: Options) -> None:
+    """Save a trained model as the options say."""
+    settings = {"dtype": options.precision} if options.precision else {}
+    save_model(model, options.output, training=not options.predict_only, **settings)
+
+
+class Interruption:
+    """Callback: the first Ctrl-C ends training after the example at hand, and a second one the program.
+
+    Attributes
+    ----------
+    happened : bool
+    """
+
+    happened = False
+    _before: Any = None
+    _depth = 0
+
+    def __deepcopy__(self, memo: Any) -> "Interruption":
+        return self  # also of estimators that are cloned
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Note Ctrl-C between trainings as well."""
+        self.on_start(None, None)
+        try:
+            yield
+        finally:
+            self.on_end(None)
+
+    def on_start(self, trainer: Any, source: Any) -> bool:
+        """Listen to Ctrl-C; returns whether it has come already."""
+        self._depth += 1
+        # a process that ignores it, as a job in the background of a script, stays so
+        if self._depth == 1 and not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+            with suppress(ValueError):  # only the main thread gets signals
+                self._before = signal.signal(signal.SIGINT, self._note)
+        return self.happened
+
+    def _note(self, *_: Any) -> None:
+        self.happened = True
+        self._leave()
+
+    def on_end(self, trainer: Any) -> None:
+        """Restore the handler of Ctrl-C."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+
+    def on_round(self, trainer: Any, step: Any) -> bool:
+        """End training after Ctrl-C."""
+        return self.happened
+
+    on_block = on_epoch = on_round
+
+    def last_lines(self, model: Any, options: Options) -> list[str]:
+        """Lines about an interruption, if there was one, and the file with the model."""
+        saved = f"Saved to {options.output}."
+        if not self.happened:
+            return [saved]
+        again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
+        where = f" in epoch {model.n_iter_}" if hasattr(model, "n_iter_") else ""
+        parts = f", which annotates {', '.join(model.parts_)}" if hasattr(model, "parts_") else ""
+        return [f"Interrupted{where}: the model so far is saved{parts}.{again if options.checkpoint else ''}", saved]
+
+
+def choose_strength(
+    model: Any, X: Any, y: Any, dev: tuple | None, options: Options
+) -> tuple[list[str], dict[str, Any]]:
+    """Set ``C`` of an untrained model to the best of five values, if ``--C auto`` asks for it.
+
+    Models are compared on ``dev``, a pair (X, y) or None, and without it by cross-validation. Returns a table of scores
+    as lines, and metrics.
+    """
+    if options.C != "auto":
+        return [], {}
+    from sklearn.base import clone
+
+    candidates = [model.C * factor for factor in FACTORS]
+    models = [clone(model).set_params(C=C, callbacks=None, verbose=False) for C in candidates]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # training on all data warns as well
+        if dev is None:
+            scores = _cross_validated(models, X, y, options)
+        else:
+            train, test = ([own for own in pair if own is not None] for pair in ((X, y), dev))
+            scores = [float(own.fit(*train).score(*test)) for own in models]
+    best = candidates[int(np.argmax(scores))]
+    model.set_params(C=best)
+    where = "the data of --dev" if dev is not None else f"{N_FOLDS}-fold cross-validation"
+    rows = [(f"{C:g}", f"{score:.4f}") for C, score in zip(candidates, scores)]
+    lines = [f"C = {best:g} is best on {where}:", *table(rows, ("C", "score"))]
+    if best in (candidates[0], candidates[-1]):
+        lines.append("No value beyond it was tried: give others as --C.")
+    return lines, {"C": best, "C_scores": [{"C": C, "score": score} for C, score in zip(candidates, scores)]}
+
+
+def _cross_validated(models: list[Any], X: Any, y: Any, options: Options) -> list[float]:
+    """Mean scores over folds, which are stratified where y are classes."""
+    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    if n < N_FOLDS:
+        raise InputError(f"--C auto compares models on {N_FOLDS} parts of the data, of {n} examples: give C.")
+    classes = np.unique(y, return_counts=True)[1] if getattr(y, "dtype", np.dtype("f8")).kind in "iubU" else [0]
+    kind = StratifiedKFold if min(classes) >= N_FOLDS else KFold
+    folds = kind(N_FOLDS, shuffle=True, random_state=options.random_state or 0)
+    return [float(cross_val_score(model, X, y, cv=folds, error_score="raise").mean()) for model in models]

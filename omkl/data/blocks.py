@@ -1,0 +1,219 @@
+"""Blocks of examples, and operations on rows of arrays, sparse matrices, lists and treebanks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Number
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy import sparse
+
+from omkl._messages import listed, shown
+from omkl.data.treebank.treebank import Treebank
+from omkl.exceptions import InputError
+
+
+class _Examples(NamedTuple):
+    X: Any
+    y: Any = None
+
+
+class Block(_Examples):
+    """Consecutive examples of a stream: a pair ``(X, y)``.
+
+    Attributes
+    ----------
+    X : array of shape (n, d), scipy CSR matrix, list of n inputs, or Treebank of n sentences
+    y : array of shape (n, ...), list of n outputs, or None
+        None if there are no outputs, or inputs contain them, as treebanks do.
+    feature_names : sequence of d str, or None
+        Names of the columns of X.
+
+    >>> Block([{"word": "a"}, {"word": "b"}], [0, 1]).n_examples
+    2
+    """
+
+    feature_names: Sequence[str] | None = None
+
+    def __new__(cls, X: Any, y: Any = None, feature_names: Sequence[str] | None = None) -> Self:
+        block = tuple.__new__(cls, (X, y))  # faster than the constructor of the named tuple
+        if feature_names is not None:
+            block.feature_names = feature_names
+        return block
+
+    @property
+    def n_examples(self) -> int:
+        """Number of examples."""
+        return n_rows(self.X)
+
+    def with_outputs(self, y: Any) -> "Block":
+        """Return the same inputs with other outputs.
+
+        Parameters
+        ----------
+        y : array of shape (n, ...), list of n outputs, or None
+
+        Returns
+        -------
+        Block
+        """
+        return Block(self.X, y, self.feature_names)
+
+    def aligned(self, names: Sequence[str] | None, where: str) -> "Block":
+        """Select and order columns by name.
+
+        Parameters
+        ----------
+        names : sequence of str or None
+            None keeps the columns as they are; so does a block whose columns have no names.
+        where : str
+            Name of the block in the message.
+
+        Returns
+        -------
+        Block
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a column is missing.
+        """
+        if names is None or self.feature_names is None or list(names) == list(self.feature_names):
+            return self
+        return Block(align_columns(self.X, self.feature_names, names, where), self.y, names)
+
+
+def n_rows(X: Any) -> int:
+    """Number of rows."""
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def is_frame(X: Any) -> bool:
+    """Tell whether X is a data frame of pandas or polars."""
+    return hasattr(X, "to_numpy") and hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def align_columns(X: Any, names: Sequence[str] | None, known: Sequence[str] | None, where: str = "The input") -> Any:
+    """Select and order columns by name.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or data frame of shape (n, d), or list of dicts
+        Dicts are returned as they are.
+    names : sequence of str or None
+        Names of the columns of X. If None, X is returned as it is.
+    known : sequence of str or None
+        Names of the columns to return. If None, X is returned as it is.
+    where : str
+        Name of X in the message.
+
+    Returns
+    -------
+    Of the type of X.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If a column is missing.
+    """
+    if names is None or known is None or list(names) == list(known):
+        return X
+    names, known = list(names), list(known)
+    missing = [name for name in known if name not in names]
+    if missing:
+        raise InputError(f"{where} has no column {listed(missing, 5)}: {len(known)} columns are needed by name.")
+    if isinstance(X, list):
+        return X
+    return X[known] if is_frame(X) else X[:, [names.index(name) for name in known]]
+
+
+def as_rows(rows: Any) -> Any:
+    """Convert anything but a list, a treebank or a sparse matrix to an array; sparse matrices to CSR."""
+    if sparse.issparse(rows):
+        return rows.tocsr()
+    return rows if isinstance(rows, (np.ndarray, list, tuple, Treebank)) else np.asarray(rows)
+
+
+def take(block: Block, chosen: slice | np.ndarray) -> Block:
+    """Select examples by a slice (views, if possible) or an array of indices."""
+    y = None if block.y is None else _take(block.y, chosen)
+    return Block(_take(block.X, chosen), y, block.feature_names)
+
+
+def _take(rows: Any, chosen: slice | np.ndarray) -> Any:
+    if isinstance(rows, (list, tuple)):
+        return list(rows[chosen]) if isinstance(chosen, slice) else [rows[i] for i in chosen]
+    return rows[chosen]
+
+
+def join(blocks: Sequence[Block]) -> Block:
+    """Join blocks, whose inputs must be of one kind.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If blocks do not fit together.
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(block.y is None for block in blocks) != all(block.y is None for block in blocks):
+        raise InputError("Some blocks of the stream have outputs y, and others have none.")
+    y = None if blocks[0].y is None else _join([block.y for block in blocks])
+    names = next((block.feature_names for block in blocks if block.feature_names is not None), None)
+    return Block(_join([block.aligned(names, "A block of the stream").X for block in blocks]), y, names)
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    first = parts[0]
+    if isinstance(first, Treebank):
+        return Treebank.concatenate(parts)
+    try:
+        if sparse.issparse(first):
+            return sparse.vstack(parts, format="csr")
+        if isinstance(first, np.ndarray):
+            return np.concatenate(parts)
+        return [row for part in parts for row in part]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"Blocks of the stream do not fit together: {error}.") from None
+
+
+def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
+    """Group single examples ``(x, y)`` into blocks; vectors are stacked, anything else is listed."""
+    X, y = [], []
+    for example in examples:
+        try:
+            x, target = example
+        except (TypeError, ValueError):
+            raise InputError(f"A stream's examples are pairs (x, y), not {shown(example)}.") from None
+        X.append(x)
+        y.append(target)
+        if len(X) == size:
+            yield _of_examples(X, y)
+            X, y = [], []
+    if X:
+        yield _of_examples(X, y)
+
+
+def _of_examples(X: list, y: list) -> Block:
+    n_missing = sum(target is None for target in y)
+    if n_missing not in (0, len(y)):
+        raise InputError(f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none.")
+    inputs = _stacked(X)
+    if n_missing:
+        return Block(inputs)
+    if isinstance(y[0], (Number, str, np.generic)):
+        return Block(inputs, np.array(y))
+    return Block(inputs, y if inputs is X else _stacked(y))  # labels of sequences stay lists
+
+
+def _stacked(rows: list) -> Any:
+    """A matrix of numbers or vectors; other rows as they are."""
+    first = rows[0]
+    if sparse.issparse(first):
+        return sparse.vstack(rows, format="csr")
+    is_vector = isinstance(first, (np.ndarray, list, tuple)) and len(first) > 0 and isinstance(first[0], Number)
+    if not is_vector and not isinstance(first, Number):
+        return rows
+    try:
+        return np.array(rows)
+    except ValueError:
+        raise InputError("The vectors of a stream must all be equally long.") from None

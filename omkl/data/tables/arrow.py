@@ -1,0 +1,283 @@
+"""Streams of Parquet and Arrow files and of data frames. They need pyarrow: the extra ``arrow``."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from omkl._messages import shown
+from omkl.data.blocks import Block, is_frame
+from omkl.data.file_streams import Skipped, first_readable, stream_files
+from omkl.data.files import PathLike, check_no_pipe, file_system, find_files, open_bytes
+from omkl.data.frames import as_table, converting
+from omkl.data.streams import BLOCK_SIZE, Stream, check_block_size, regrouped
+from omkl.data.tables.columns import Columns, import_pyarrow
+from omkl.exceptions import DamagedFileError, DataFileError, InputError
+
+#: Rows that are converted at a time: fewer cost more time for each.
+BATCH = 1 << 13
+
+
+def stream_parquet(
+    path: PathLike | Sequence[PathLike],
+    target: str | int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
+    """Stream examples from Parquet files, and from files of Arrow (Feather).
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        Files, a directory, or a pattern; all with the same columns. In a directory, files below ``year=2024`` have a
+        column ``year``.
+    target : str or int, optional
+        Output column, by name or position (-1 is the last one).
+    columns : list of str, optional
+        Input columns; all but the target by default. Others are not read.
+    block_size : int
+        Number of examples in a block.
+    on_error : {"raise", "skip"}
+        Treatment of rows without a target, or with a list of another length than others. Skipped rows are counted in
+        ``skipped``; a warning at the end of a pass tells their number. A damaged file is read up to the damage.
+
+    Returns
+    -------
+    Stream
+        X is an array of shape (n, d) of float64, or float32 if that is exact. A column of lists of numbers takes as
+        many columns of X as its lists are long. Dates and times are days since 1970 in UTC; times of a day and
+        durations are days. Missing numbers are NaN. If a column holds strings or categories, X is a list of n dicts of
+        numbers, vectors and strings by column, without missing values. y is an array.
+
+    Raises
+    ------
+    omkl.exceptions.MissingDependencyError
+        Without pyarrow.
+    omkl.exceptions.DataFileError
+        At once if a file is missing; during a pass at the first row that is wrong, or if a file is damaged.
+    omkl.exceptions.InputError
+        If a column that is asked for is missing, or holds neither numbers, nor lists of them, nor strings.
+    """
+    import_pyarrow()
+    paths = find_files(path)
+    for file in paths:
+        check_no_pipe(file)
+    top = Path(path) if isinstance(path, (str, Path)) and Path(path).is_dir() else None
+    dataset = first_readable(paths, lambda first: _dataset(paths, first, top), on_error)
+    plan = Columns(dataset.schema, target, columns, paths[0])
+    fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
+    partitions = dataset.partitioning.schema if dataset.partitioning else []
+
+    def read(path: Path, skipped: Skipped) -> Iterator[Block]:
+        fragment = fragments[file_system([path])[1][0]]
+        with _naming_damage(path):
+            schema = fragment.physical_schema
+            for field in partitions:
+                schema = schema if field.name in schema.names else schema.append(field)
+        plan.check(schema, path)
+        n_before = 1
+        for batch in _batches(fragment, dataset.schema, plan.all_names, path):
+            yield plan.block(batch, partial(_place, f"{path}, row", n_before), skipped.refuse)
+            n_before += batch.num_rows
+
+    return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
+
+
+def _place(where: str, n_before: int, i: int) -> str:
+    return f"{where} {n_before + i}"
+
+
+def _dataset(paths: Sequence[Path], first: Path, top: Path | None) -> Any:
+    """A dataset of Arrow over files; the types of columns are those of the first one."""
+    pyarrow = import_pyarrow()
+    with open_bytes(first) as file:
+        is_parquet = file.read(4) == b"PAR1"
+    dataset = pyarrow.dataset
+    options = dataset.ParquetFragmentScanOptions(pre_buffer=False, page_checksum_verification=True)
+    parquet = dataset.ParquetFileFormat(default_fragment_scan_options=options)
+    system, keys = file_system([first, *(path for path in paths if path != first)])
+    with _naming_damage(first):
+        return dataset.dataset(
+            keys,
+            format=parquet if is_parquet else dataset.IpcFileFormat(),
+            filesystem=pyarrow.fs.LocalFileSystem(use_mmap=True) if system is None else system,
+            partitioning="hive" if top or system else None,
+            partition_base_dir=os.path.abspath(top) if top else None,
+        )
+
+
+def _batches(fragment: Any, schema: Any, names: list[str], path: PathLike) -> Iterator[Any]:
+    """Record batches of a file, in which nothing points outside of its bytes."""
+    options = {"schema": schema, "columns": names, "batch_size": BATCH, "use_threads": False, "batch_readahead": 0}
+    with _naming_damage(path):  # row group by row group, to read all that come before a damaged one
+        parts = fragment.split_by_row_group() if hasattr(fragment, "split_by_row_group") else [fragment]
+    batches = chain.from_iterable(part.to_batches(**options) for part in parts)
+    while True:
+        with _naming_damage(path):
+            batch = next(batches, None)
+            if batch is None:
+                return
+            batch.validate(full=True)
+            if batch.num_rows and not batch.get_total_buffer_size():
+                raise ValueError("there are rows with nothing in them")
+        yield batch
+
+
+@contextmanager
+def _naming_damage(path: PathLike) -> Iterator[None]:
+    """Raise DamagedFileError for any error of Arrow, whose classes depend on the bytes that are wrong."""
+    try:
+        yield
+    except DataFileError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
+        reason = str(error).split("\n")[0][:200].rstrip(".") or type(error).__name__
+        raise DamagedFileError(f"{path} is damaged, or no Parquet or Arrow file: {reason}.") from None
+
+
+def stream_frames(
+    frames: Any,
+    target: str | int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
+    """Stream examples from data frames, converting some rows at a time.
+
+    Parameters
+    ----------
+    frames : data frame, table, iterable of them, or callable
+        A data frame of pandas or polars, a ``LazyFrame`` of polars, a table, record batches or a dataset of Arrow
+        (``pyarrow.dataset.dataset("sales", partitioning="hive")``), or anything else with ``__arrow_c_stream__``, such
+        as a result of DuckDB; an iterable of such frames, such as ``pandas.read_csv(file, chunksize=10_000)``; or a
+        function without arguments that returns one of these. An iterator can be passed over only once.
+    target : str or int, optional
+        Output column, by name or position (-1 is the last one).
+    columns : list of str, optional
+        Input columns; all but the target by default. Other columns of lazy frames and datasets are not read.
+    block_size : int
+        Number of examples in a block.
+    on_error : {"raise", "skip"}
+        Treatment of rows without a target, or with a list of another length than others; see
+        :func:`~omkl.data.stream_parquet`.
+
+    Returns
+    -------
+    Stream
+        X and y are made of columns as by :func:`~omkl.data.stream_parquet`. An index of pandas is left out.
+
+    Raises
+    ------
+    omkl.exceptions.MissingDependencyError
+        Without pyarrow.
+    omkl.exceptions.InputError
+        If a column that is asked for is missing, or cannot be converted.
+    omkl.exceptions.DataFileError
+        During a pass, at the first row that is wrong, or a frame that lacks columns of the first one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> parts = [pd.DataFrame({"size": [1.0, 2.0], "y": ["a", "b"]}), pd.DataFrame({"size": [3.0], "y": ["a"]})]
+    >>> X, y = stream_frames(parts, target="y").read()
+    >>> X.ravel().tolist(), y.tolist()
+    ([1.0, 2.0, 3.0], ['a', 'b', 'a'])
+    """
+    check_block_size(block_size)
+    skipped, schema = Skipped(on_error=on_error), _schema_of(frames)
+    plans = [] if schema is None else [Columns(schema, target, columns)]
+    once, n_passes = isinstance(frames, Iterator) or hasattr(frames, "read_next_batch"), 0
+
+    def blocks() -> Iterator[Block]:
+        skipped.clear()
+        n_rows = 0
+        for batch in _record_batches(frames, plans[0].all_names if plans else None, schema):
+            if not plans:
+                plans.append(Columns(batch.schema, target, columns, "The first data frame"))
+            plans[0].check(batch.schema, "A data frame")
+            yield plans[0].block(batch, partial(_place, "Data frame, row", n_rows), skipped.refuse)
+            n_rows += batch.num_rows
+        if not n_rows:
+            raise DataFileError("The data frames have no rows: a stream needs at least one.")
+        skipped.warn("row", stacklevel=2)
+
+    def passes(epoch: int) -> Iterator[Block]:
+        nonlocal n_passes
+        n_passes += 1
+        if once and n_passes > 1:
+            raise InputError("These frames come from an iterator, which can be passed over only once: give a list.")
+        return regrouped((block for block in blocks() if block.n_examples), block_size)
+
+    return Stream(passes, block_size, skipped, once, plans[0].feature_names if plans else None)
+
+
+def _is_lazy(frame: Any) -> bool:
+    """Tell whether this is a lazy frame of polars, which warns if its columns are looked at."""
+    return hasattr(type(frame), "collect_batches")
+
+
+def _schema_of(frame: Any) -> Any:
+    """The schema of a frame; None for iterables and functions."""
+    pyarrow = import_pyarrow()
+    if _is_lazy(frame):
+        return frame.limit(0).collect().to_arrow().schema
+    if isinstance(getattr(frame, "schema", None), pyarrow.Schema):
+        return frame.schema
+    if is_frame(frame) and hasattr(frame, "to_arrow"):
+        return frame.head(0).to_arrow().schema
+    with converting():
+        return pyarrow.Schema.from_pandas(frame, preserve_index=False) if is_frame(frame) else None
+
+
+def _record_batches(frame: Any, names: list[str] | None, schema: Any = None) -> Iterator[Any]:
+    """Record batches of at most :data:`BATCH` rows, with the columns ``names``."""
+    for table in _tables(frame, names, schema):
+        table = table if names is None or table.schema.names == names else _selected(table, names)
+        for low in range(0, table.num_rows, BATCH):
+            yield table.slice(low, BATCH)
+
+
+def _selected(table: Any, names: list[str]) -> Any:
+    missing = [name for name in names if table.schema.names.count(name) != 1]
+    return table if missing else table.select(names)  # Columns.check names what is missing
+
+
+def _tables(frame: Any, names: list[str] | None, schema: Any) -> Iterator[Any]:
+    """Tables and record batches of Arrow, some rows of large frames at a time."""
+    pyarrow = import_pyarrow()
+    if isinstance(frame, (pyarrow.RecordBatch, pyarrow.Table)):
+        yield frame
+    elif _is_lazy(frame):
+        frame = frame if names is None else frame.select(names)
+        for part in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
+            yield part.to_arrow()
+    elif is_frame(frame) and hasattr(frame, "iloc"):
+        schema = _schema_of(frame) if schema is None else schema
+        for low in range(0, len(frame), BATCH):
+            yield as_table(frame.iloc[low : low + BATCH], schema)
+    elif is_frame(frame):
+        yield as_table(frame)
+    elif hasattr(frame, "scanner"):
+        yield from frame.to_batches(columns=names, batch_size=BATCH)
+    elif hasattr(frame, "__arrow_c_stream__"):
+        yield from pyarrow.RecordBatchReader.from_stream(frame)
+    else:
+        for part in _parts(frame):
+            yield from _tables(part, names, None)
+
+
+def _parts(frames: Iterable | Callable[[], Any]) -> Iterable:
+    frames = frames() if callable(frames) else frames
+    if _schema_of(frames) is not None or hasattr(frames, "__arrow_c_stream__"):
+        return [frames]
+    if isinstance(frames, (str, bytes, dict)) or not hasattr(frames, "__iter__"):
+        raise InputError(f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}.")
+    return frames

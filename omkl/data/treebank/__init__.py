@@ -1,0 +1,1 @@
+"""Sentences and treebanks: reading, writing, and codes of their strings."""

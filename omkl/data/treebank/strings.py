@@ -1,0 +1,162 @@
+"""Integer codes of strings."""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from omkl.data.treebank._jit_strings import intern, rehash
+from omkl.exceptions import InputError
+
+#: The missing value of CoNLL's formats, whose code is 0 in every :class:`Strings`.
+MISSING = "_"
+#: Positions in the bytes that are looked up together have 32 bits.
+MOST_BYTES = (1 << 31) - 1
+
+
+class Strings:
+    """Table of different strings; the code of a string is its number in the order of first appearance, ``_`` has 0.
+
+    Codes never change while the table grows. One thread may grow a table while others look up strings by their codes.
+
+    Parameters
+    ----------
+    strings : iterable of str
+        First strings after ``_``.
+
+    >>> tags = Strings(["NOUN", "VERB"])
+    >>> tags.codes(["VERB", "_", "ADJ"], grow=True)
+    array([2, 0, 3], dtype=int32)
+    >>> tags[3], len(tags), tags.code("ADV")
+    ('ADJ', 4, -1)
+    """
+
+    def __init__(self, strings: Iterable[str] = ()) -> None:
+        self._buckets = np.full((64, 2), -1, np.int32)
+        self._pool = np.empty(256, np.uint8)
+        self._offsets = np.zeros(33, np.int64)
+        self._size = 0
+        self._decoded: list[str] = []
+        self.codes([MISSING, *strings], grow=True)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, code: int) -> str:
+        return self.tolist()[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tolist())
+
+    def __repr__(self) -> str:
+        return f"Strings({len(self)} strings)"
+
+    def tolist(self) -> list[str]:
+        """All strings, by their codes; do not change the list."""
+        known = len(self._decoded)
+        if known < self._size:
+            bounds = self._offsets[known : self._size + 1]
+            text = self._pool[bounds[0] : bounds[-1]].tobytes()
+            bounds = (bounds - bounds[0]).tolist()
+            self._decoded += [text[low:high].decode() for low, high in pairwise(bounds)]
+        return self._decoded
+
+    def to_bytes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Concatenate the strings in UTF-8.
+
+        Returns
+        -------
+        data : uint8 array
+        offsets : int64 array (len(self) + 1,)
+            String ``k`` is ``data[offsets[k] : offsets[k + 1]]``. Both are read-only views.
+        """
+        offsets = self._offsets[: self._size + 1]
+        return self._pool[: offsets[-1]], offsets
+
+    def code(self, string: str) -> int:
+        """Look up the code of a string.
+
+        Parameters
+        ----------
+        string : str
+
+        Returns
+        -------
+        int
+            -1 if it is unknown.
+        """
+        return int(self.codes([string])[0])
+
+    def codes(self, strings: Iterable[str], grow: bool = False) -> np.ndarray:
+        """Look up the codes of strings.
+
+        Parameters
+        ----------
+        strings : iterable of str
+        grow : bool
+            Add new strings; otherwise their code is -1.
+
+        Returns
+        -------
+        int32 array
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If one of them is no string.
+        """
+        strings = list(strings)
+        try:
+            text = "".join(strings).encode()
+        except (TypeError, UnicodeEncodeError):
+            raise InputError("Only strings that UTF-8 can hold have codes.") from None
+        lengths = np.fromiter(map(len, strings), np.int32, len(strings))
+        if lengths.sum(dtype=np.int64) < len(text):  # some characters take several bytes
+            lengths = np.fromiter((len(string.encode()) for string in strings), np.int32, len(strings))
+        if len(text) > MOST_BYTES:
+            raise InputError(f"These strings are more than {MOST_BYTES} bytes: give them in several parts.")
+        starts = np.zeros(len(strings), np.int32)
+        np.cumsum(lengths[:-1], out=starts[1:])
+        return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
+
+    def intern(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, grow: bool = True) -> np.ndarray:
+        """Look up the codes of ``data[starts[i] : starts[i] + lengths[i]]``; a negative length stands for ``_``.
+
+        Parameters
+        ----------
+        data : uint8 array, read-only
+        starts, lengths : int32 arrays (n,)
+        grow : bool
+
+        Returns
+        -------
+        int32 array (n,)
+        """
+        codes = np.empty(len(starts), np.int32)
+        done = 0
+        while True:
+            done, size = intern(
+                data, starts, lengths, done, grow, self._size, self._buckets, self._pool, self._offsets, codes
+            )
+            if grow:  # otherwise another thread may have grown the table
+                self._size = size
+            if done == len(codes):
+                return codes
+            self._make_room(lengths[done])
+
+    def _make_room(self, length: int) -> None:
+        """Enlarge the arrays that cannot take a string of this length."""
+        if 2 * self._size >= len(self._buckets):
+            buckets = np.full((4 * len(self._buckets), 2), -1, np.int32)
+            rehash(self._buckets, buckets)
+            self._buckets = buckets
+        if self._size + 1 >= len(self._offsets):
+            self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
+        if self._offsets[self._size] + length > len(self._pool):
+            self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + length, np.uint8)])
+
+    def copy(self) -> "Strings":
+        """A copy, which grows on its own."""
+        other = object.__new__(Strings)
+        other.__dict__ = {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}
+        return other

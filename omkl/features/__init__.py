@@ -1,0 +1,5 @@
+"""Features: from what users pass to what groups of parameters see."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,439 @@
+"""Encoding of tokens: arrays, dicts, words or attributes in, :class:`~omkl.groups.Tokens` out."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from omkl._components import warn_caller
+from omkl.exceptions import DataWarning, InputError
+from omkl.features.views import (
+    PLAIN,
+    FlatTokens,
+    TrainingIndex,
+    View,
+    is_number_in,
+    shapes_of_first,
+    stacked,
+    warn_of_units,
+)
+from omkl.features.vocabulary import AttributeLists, Vocabulary
+from omkl.features.words import WordEncoder, Words
+from omkl.groups import Features, Tokens
+from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
+from omkl.kernels.checks import check_kernel_names
+from omkl.kernels.functions import KernelSpec
+from omkl.kernels.inputs import find_columns, format_on
+from omkl.persistence import Packer, Unpacker
+
+#: Kernels as users give them.
+KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
+
+#: Kernels with at most this number of features are held explicitly by default.
+EXPLICIT_LIMIT = 512
+DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
+
+
+class Encoder:
+    """Learns kernels and keys of features from training tokens, and encodes tokens.
+
+    Tokens come as one (N, d) array, one scipy sparse (N, d) matrix, or a flat list of N dicts, words, or lists of
+    attributes. In dicts, entries that hold arrays are views for kernels, as are numbers that a kernel is on by name;
+    everything else is sparse features, each key a group.
+
+    Parameters
+    ----------
+    kernels : sequence or mapping, or None
+        Kernels as objects or strings, with names if it is a mapping.
+    in_sequences : bool
+        Whether tokens come in sequences; a sequence without any known entry is then refused.
+
+    Attributes
+    ----------
+    kernels : dict of str to Kernel
+        Fitted kernels by the name of their group.
+    views : dict of str to str
+        Label of the view that each kernel reads.
+    sources : dict of str to View
+        Views by label.
+    explicit : list of str
+        Names of the kernels that are held as explicit, sparse features.
+    vocabulary : Vocabulary or None
+        Sparse features; None for arrays.
+    shapes : dict of str to int
+        Number of columns of each entry that kernels read.
+    names : list of str or None
+        Names of the columns of an array.
+    """
+
+    def __init__(self, kernels: KernelSpecs | None = None, in_sequences: bool = False) -> None:
+        self._specs, self.in_sequences = kernels, in_sequences
+        self.kernels: dict[str, Kernel] = {}
+        self.views: dict[str, str] = {}
+        self.sources: dict[str, View] = {}
+        self.explicit: list[str] = []
+        self.vocabulary: Vocabulary | None = None
+        self.shapes: dict[str, int] = {}
+        self.names: list[str] | None = None
+        self._words: WordEncoder | None = None
+        #: Views that banks read, and kernels of explicit features with what they read.
+        self._plan: tuple[dict[str, View], list[tuple[Kernel, View]]] | None = None
+
+    def fit(
+        self, tokens: FlatTokens, names: Sequence[str] | None = None, index: TrainingIndex | None = None
+    ) -> "Encoder":
+        """Learn kernels and views from training tokens.
+
+        Parameters
+        ----------
+        tokens : array, CSR matrix or list of dicts
+        names : sequence of str, optional
+            Names of the columns of an array.
+        index : TrainingIndex, optional
+            Indices of the tokens among all training inputs; None where more can come.
+        """
+        is_dicts = isinstance(tokens, list)
+        self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
+        specs = self._specs
+        if specs is None:
+            specs = ["linear"] if is_dicts or sparse.issparse(tokens) else DEFAULT_KERNELS
+            specs = specs if self.shapes else []
+            if specs is DEFAULT_KERNELS and not isinstance(tokens, list):
+                warn_of_units(tokens, names)
+        named = named_kernels(specs)
+        if not is_dicts:
+            named = [(name, kernel.placed(tokens.shape[1], names)) for name, kernel in named]
+        for name, kernel in named:
+            view = self._view_of(name, kernel, tokens)
+            self.sources[view.label], self.views[name] = view, view.label
+        raw = self._read_views(tokens)
+        for name, kernel in named:
+            view = self.sources[self.views[name]]
+            if view.indexed:
+                view.check_index(name, self.shapes, index)
+            inputs = view.select(raw, index)
+            if sparse.issparse(inputs):
+                _refuse_dense(name, kernel)
+            self.kernels[name] = kernel.fit_view(inputs)
+        self.explicit = [name for name in self.kernels if self._is_explicit(name)]
+        if is_dicts:
+            self.vocabulary = Vocabulary(first_id=self._n_kernel_features())
+        if not self.kernels and not is_dicts:
+            raise InputError("There is nothing to learn from: give at least one kernel.")
+        return self
+
+    def encode(
+        self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False, index: TrainingIndex | None = None
+    ) -> Tokens:
+        """Encode tokens.
+
+        Parameters
+        ----------
+        tokens : array, CSR matrix, list of dicts, Words or AttributeLists
+        offsets : int array
+            Sequence s has the tokens ``offsets[s] : offsets[s + 1]``.
+        grow : bool
+            Learn new keys and values.
+        index : TrainingIndex, optional
+            Indices of the tokens among the training inputs, if they are some of these.
+        """
+        raw = self._read_views(tokens)
+        if self._plan is None:  # kept, as it takes as long as a row
+            used = dict.fromkeys(self.views[name] for name in [*self.mapped, *self.dual])
+            explicit = [(self.kernels[name], self.sources[self.views[name]]) for name in self.explicit]
+            self._plan = {view: self.sources[view] for view in used}, explicit
+        views = {name: view.select(raw, index) for name, view in self._plan[0].items()}
+        parts = [kernel.features(view.select(raw, index)) for kernel, view in self._plan[1]]
+        features = _joined(parts) if parts else None
+        if self.vocabulary is not None:
+            found = self._sparse(tokens, offsets, grow)
+            features = found if features is None else _side_by_side(features, found)
+        return Tokens(offsets, features, views)
+
+    def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
+        """Keys of tokens that are not known, found lazily."""
+        if self.vocabulary is not None:
+            known = self.shapes.keys() | self.vocabulary.ids.keys()
+            keys = _keys_of(tokens)
+            yield from (key for key in keys if key not in known)
+
+    def warn_of_other_kinds(self, tokens: list[dict[str, Any]]) -> None:
+        """Warn of entries that hold text here and numbers in training, or the reverse."""
+        noun = "entry" if self.names is None else "column"
+        for key, here, learned in () if self.vocabulary is None else self.vocabulary.changed_kinds(tokens):
+            warn_caller(
+                f"The {noun} {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown.",
+                DataWarning,
+            )
+
+    def _sparse(self, tokens: Any, offsets: np.ndarray, grow: bool) -> Features:
+        """Sparse features of dicts, words or attributes."""
+        assert self.vocabulary is not None
+        if isinstance(tokens, Words):
+            if not grow:
+                self._check_known(tokens.keys())
+            self._words = self._words or WordEncoder(self.vocabulary)
+            return self._words.encode(tokens, offsets, grow)
+        is_dicts = not isinstance(tokens, AttributeLists)
+        if is_dicts and self.in_sequences and not grow:
+            self.warn_of_other_kinds(tokens[:1])
+        found = self.vocabulary.encode(_without(tokens, self.shapes) if is_dicts else tokens, grow)
+        if not grow and not len(found.ids) and (self.in_sequences or not is_dicts):
+            self._check_known(_keys_of(tokens))
+        return found
+
+    def _check_known(self, keys: Sequence[str]) -> None:
+        """Raise if there are keys, but no known one."""
+        if keys and all(known.keys().isdisjoint(keys) for known in (self.vocabulary.ids, self.shapes)):
+            raise InputError(
+                f"The model knows no feature of these tokens, such as {keys[0]!r}: it was trained on tokens with "
+                f"{', '.join(map(repr, self.vocabulary.keys[:3]))}."
+            )
+
+    def _read_views(self, tokens):
+        """Arrays of the input, or of entries of dicts, by name."""
+        learned_arrays = PLAIN in self.shapes and self.vocabulary is None
+        if not isinstance(tokens, list):
+            if not learned_arrays:
+                raise InputError("The model was trained on dicts or a table with text, got an array.")
+            if tokens.shape[1] != self.shapes[PLAIN]:
+                raise InputError(
+                    f"Inputs have {tokens.shape[1]} columns, but the model was trained on {self.shapes[PLAIN]}."
+                )
+            if sparse.issparse(tokens):
+                for name, kernel in self.kernels.items():
+                    _refuse_dense(name, kernel)
+            return {PLAIN: tokens}
+        if learned_arrays and tokens and isinstance(tokens[0], dict) and PLAIN not in tokens[0]:
+            raise InputError(f"The model was trained on rows of {self.shapes[PLAIN]} numbers, got dicts.")
+        used = dict.fromkeys(key for view in self.sources.values() for key in view.keys)
+        return {key: stacked(tokens, key, self.shapes[key]) for key in used}
+
+    def pack(self, packer: Packer) -> dict[str, Any]:
+        """Everything learned except the features of the vocabulary, as JSON values."""
+        kernels, sources = {}, {}
+        for name, kernel in self.kernels.items():
+            kernels[name] = packer.pack(kernel, f"the kernel {name!r}")
+        for label, view in self.sources.items():
+            sources[label] = [list(view.keys), packer.pack(view.columns, label), view.indexed]
+        return {
+            "kernels": kernels,
+            "views": self.views,
+            "sources": sources,
+            "explicit": self.explicit,
+            "shapes": self.shapes,
+            "names": self.names,
+            "keys": None if self.vocabulary is None else self.vocabulary.keys,
+        }
+
+    @classmethod
+    def unpack(cls, packed: dict[str, Any], unpacker: Unpacker, in_sequences: bool) -> "Encoder":
+        """The inverse of :meth:`pack`."""
+        encoder = cls(in_sequences=in_sequences)
+        encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
+        encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
+        encoder.names = packed["names"]
+        for label, (keys, columns, indexed) in packed["sources"].items():
+            encoder.sources[label] = View(tuple(keys), unpacker.unpack(columns), indexed)
+        if packed["keys"] is not None:
+            state = {
+                name.removeprefix("vocabulary/"): array
+                for name, array in unpacker.arrays.items()
+                if name.startswith("vocabulary/")
+            }
+            encoder.vocabulary = Vocabulary.from_state(packed["keys"], encoder._n_kernel_features(), state)
+        return encoder
+
+    @property
+    def dual(self) -> list[str]:
+        """Names of the kernels that are held as dual expansions."""
+        return [name for name in self.kernels if name not in self.explicit and name not in self.mapped]
+
+    @property
+    def mapped(self) -> list[str]:
+        """Names of the kernels with dense features, which are computed when they are needed."""
+        return [name for name, kernel in self.kernels.items() if _is_mapped(kernel)]
+
+    @property
+    def explicit_names(self) -> list[str]:
+        """Names of all groups of explicit features: kernels first, then keys."""
+        return self.explicit + (self.vocabulary.keys if self.vocabulary is not None else [])
+
+    def explicit_groups(self, first: int = 0) -> np.ndarray:
+        """The group of every explicit feature from id ``first`` on."""
+        counts: list[Any] = [self.feature_count(name) for name in self.explicit]
+        groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        if self.vocabulary is None:
+            return groups[first:]
+        if first >= len(groups):
+            return np.array(self.vocabulary.groups[first - len(groups) :], dtype=np.int32) + np.int32(len(counts))
+        return np.concatenate([groups[first:], self.explicit_groups(len(groups))])
+
+    def names_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """Names of explicit features by id: ``key=value``, or as :meth:`name_of_part` has it."""
+        starts = np.cumsum([0, *(self.feature_count(name) or 0 for name in self.explicit)]).tolist()
+        wanted = set(ids)
+        owners = {i: bisect_right(starts, i) - 1 for i in wanted if i < starts[-1]}
+        names = {i: self.name_of_part(self.explicit[k], i - starts[k]) for i, k in owners.items()}
+        return names if self.vocabulary is None else names | self.vocabulary.names_of(wanted - names.keys())
+
+    def name_of_part(self, name: str, i: int) -> str:
+        """Name of a part of a kernel with explicit features: ``kernel[column]``, ``kernel[landmark 3]``, ...
+
+        Parameters
+        ----------
+        name : str
+            Name of the kernel.
+        i : int
+        """
+        return f"{name}[{self.kernels[name].part_name(i, *self._columns_of(name))}]"
+
+    def _columns_of(self, name: str) -> tuple[Callable[[int], str], int]:
+        """A function that names the columns that a kernel reads, and their number."""
+        view, shapes = self.sources[self.views[name]], self.shapes
+        return partial(view.column_name, shapes=shapes, names=self.names), view.width(shapes)
+
+    def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
+        on = kernel.on
+        named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
+        if not named:
+            if not self.shapes:
+                raise InputError(
+                    f"The kernel {name!r} needs arrays, and here are dicts of strings and numbers alone, as of a data "
+                    f"frame with text: say which number it is on, as in '{name}:on=...', or leave kernels out."
+                )
+            if len(self.shapes) > 1:
+                raise InputError(f"Say which of {list(self.shapes)} the kernel {name!r} is on, as in '{name}:on=...'.")
+            ((key, width),) = self.shapes.items()
+            return View((key,), find_columns(on, width, kernel=name), kernel.indexed)
+        for key in named:
+            if key not in self.shapes and not is_number_in(tokens, key):
+                raise InputError(
+                    f"The kernel {name!r} is on {key!r}, which is none of the arrays {list(self.shapes)} nor a "
+                    "number of the tokens."
+                )
+            self.shapes.setdefault(key, 1)
+        if isinstance(on, tuple) and len(named) < len(on):
+            raise InputError(f"The kernel {name!r} is on {format_on(on)}: choose entries of dicts by name.")
+        return View(tuple(named), None, kernel.indexed)
+
+    def feature_count(self, name: str) -> int | None:
+        """Dimension of a kernel's feature map on its view; None without a finite one."""
+        return self.kernels[name].feature_count(self.sources[self.views[name]].width(self.shapes))
+
+    def _n_kernel_features(self) -> int:
+        return sum(self.feature_count(name) or 0 for name in self.explicit)
+
+    def _is_explicit(self, name: str) -> bool:
+        kernel, count = self.kernels[name], self.feature_count(name)
+        if _is_mapped(kernel):
+            return False
+        if kernel.explicit is None:
+            return count is not None and (isinstance(kernel, Linear) or count <= EXPLICIT_LIMIT)
+        if kernel.explicit and count is None:
+            raise InputError(f"The kernel {name!r} has no finite feature map that could be held explicitly.")
+        return bool(kernel.explicit)
+
+
+def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
+    """``(name, kernel)`` of each spec; a string is its own name."""
+    listed = _listed(specs)
+    kernels = list(map(as_kernel, listed))
+    if isinstance(specs, dict):
+        check_kernel_names(specs)
+        return list(zip(specs, kernels))
+    names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
+        raise InputError(
+            f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ..., 'second': ...}}."
+        )
+    return list(zip(names, kernels))
+
+
+def _listed(specs):
+    if isinstance(specs, (str, Kernel)) or callable(specs):
+        return [specs]
+    if not isinstance(specs, (Sequence, dict)):
+        raise InputError(f"kernels must be a list or dict of kernels and their names, or one of them, not {specs!r}.")
+    return list(specs.values() if isinstance(specs, dict) else specs)
+
+
+def takes_sparse(specs: KernelSpecs | None) -> bool:
+    """Check whether these kernels can all be held explicitly on sparse input."""
+    try:
+        return specs is None or all(map(_reads_sparse, map(as_kernel, _listed(specs))))
+    except InputError:
+        return False
+
+
+def is_pairwise(specs: KernelSpecs | None) -> bool:
+    """Check whether the input is one Gram matrix."""
+    try:
+        kernels = [] if specs is None else list(map(as_kernel, _listed(specs)))
+        return bool(kernels) and all(kernel.indexed and kernel.on is None for kernel in kernels)
+    except InputError:
+        return False
+
+
+def _reads_sparse(kernel):
+    return kernel.maps_sparse and kernel.explicit is not False
+
+
+def _refuse_dense(name, kernel):
+    if not _reads_sparse(kernel):
+        raise InputError(
+            f"The kernel {name!r} needs a dense array: sparse input serves explicit linear groups and Fourier features."
+        )
+
+
+def _is_mapped(kernel):
+    return isinstance(kernel, FeatureMap) and kernel.explicit is not False
+
+
+def _keys_of(tokens: Any) -> list[str]:
+    """Keys of dicts, words or attributes."""
+    has_keys = isinstance(tokens, (Words, AttributeLists))
+    return tokens.keys() if has_keys else list(dict.fromkeys(chain.from_iterable(tokens)))
+
+
+def _without(tokens, keys):
+    """Token dicts without these keys."""
+    if not keys:
+        return tokens
+    return [{key: value for key, value in token.items() if key not in keys} for token in tokens]
+
+
+def _joined(parts):
+    """The features of several kernels, arrays or sparse matrices, side by side."""
+    if any(map(sparse.issparse, parts)):
+        return _from_csr(sparse.hstack(list(map(sparse.csr_array, parts)), format="csr"))
+    matrix = parts[0] if len(parts) == 1 else np.hstack(parts)
+    if len(matrix) == 1:  # the same in fewer calls
+        (ids,) = np.nonzero(matrix[0])
+        return Features(np.array([0, len(ids)]), ids.astype(np.int32), matrix[0][ids].astype(np.float64, copy=False))
+    kept = matrix != 0.0
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
+    ids = (np.flatnonzero(kept) % matrix.shape[1]).astype(np.int32)
+    return Features(starts, ids, matrix[kept].astype(np.float64, copy=False))
+
+
+def _from_csr(matrix):
+    return Features(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64))
+
+
+def _side_by_side(left, right):
+    """Each token's features of both; ids are used as they are."""
+    lengths = np.diff(left.starts) + np.diff(right.starts)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    ids, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1])
+    for part, shift in ((left, np.zeros_like(lengths)), (right, np.diff(left.starts))):
+        n = np.diff(part.starts)
+        target = np.repeat(starts[:-1] + shift - part.starts[:-1], n) + np.arange(len(part.ids))
+        ids[target], values[target] = part.ids, part.values
+    return Features(starts, ids, values)

@@ -1,0 +1,258 @@
+"""Fields of words for templates: from columns of a treebank, lexicons, and trees of a first parser."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from omkl.data import Treebank
+from omkl.data.treebank.strings import MISSING
+from omkl.groups import TemplateSet
+from omkl.groups.templates.language import KINSHIP, RELATIVES, TREE_FIELDS, own_field
+
+#: Values of all fields at the root, and outside of the sentence; no word has them.
+ROOT, OUTSIDE = "\troot", "\toutside"
+
+#: Names of the columns of a treebank in messages.
+TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS", "misc": "MISC"}
+#: A column counts as missing if the probability that it is empty by chance is smaller.
+CHANCE = 1e-6
+#: Children on either side are counted up to this number.
+MOST_CHILDREN = 3
+
+
+@cache  # of fields of templates, which are few
+def column_of(field: str) -> str:
+    """The column of a treebank that a field of the template language comes from."""
+    field = own_field(field)
+    if field in (*TREE_FIELDS, KINSHIP):
+        return "forms"  # trees are there wherever words are
+    column = field.partition(":")[0]
+    if column in ("upos", "xpos", "feats", "misc"):
+        return column
+    return "lemmas" if field == "lemma" else "feats" if field[0].isupper() else "forms"
+
+
+def is_attribute(field: str) -> bool:
+    """Check whether a field is one of the attributes in FEATS or MISC."""
+    return field[0].isupper() or field.startswith(("feats:", "misc:"))
+
+
+def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, Any]) -> list[str]:
+    """Values of a field of words.
+
+    Parameters
+    ----------
+    field : str
+    strings : list of str
+        The words' strings in the column of the field.
+    lexicons : dict of str to Lexicon
+    """
+    name, _, width = field.partition(":")
+    if name not in lexicons:
+        return list(map(reader_of(field), strings))
+    values = lexicons[name].values_of(strings)
+    return [value[: int(width)] for value in values] if width else values
+
+
+def reader_of(field: str) -> Callable[[str], str]:
+    """A function from the string in a column to the value of a field, which is not of a lexicon.
+
+    >>> reader_of("suffix3")("parsing"), reader_of("Case")("Case=Nom|Number=Sing"), reader_of("misc:Gloss")("_")
+    ('ing', 'Nom', '_')
+    """
+    if field == "lower":
+        return str.lower
+    if field.startswith("prefix"):
+        return itemgetter(slice(int(field[-1])))
+    if field.startswith("suffix"):
+        return itemgetter(slice(-int(field[-1]), None))
+    if is_attribute(field):
+        wanted = field.rpartition(":")[2]
+        return lambda string: attributes_of(string).get(wanted, MISSING)
+    return str
+
+
+@lru_cache(2**12)  # few strings, each read for every attribute
+def attributes_of(string: str) -> dict[str, str]:
+    """Names and values in FEATS or MISC; the value of an attribute without one is its name."""
+    split = (attribute.partition("=") for attribute in reversed(string.split("|")))
+    return {name: value or name for name, _, value in split}
+
+
+@lru_cache(2**16)  # most words are frequent
+def code_of(string: str) -> int:
+    """64-bit hash of a string, the same on every machine."""
+    digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def present_codes(codes: np.ndarray) -> list[int]:
+    """The distinct codes of a column, in order."""
+    if len(codes) < 1000:  # few codes, which may be large
+        return np.unique(codes).tolist()
+    return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
+
+
+def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = False) -> dict[str, str]:
+    """Fields that no word of a treebank has, each with its name in messages; those of empty columns come first.
+
+    Parameters
+    ----------
+    treebank : omkl.data.Treebank
+    templates : TemplateSet
+    by_column : bool
+        Count attributes and entries of lexicons as present where their column is.
+    """
+    columns, attributes = {}, {}
+    for field in templates.fields:
+        column = column_of(field)
+        codes = getattr(treebank, column)
+        if not codes.any():
+            columns[field] = TITLES[column]
+        elif not by_column and (is_attribute(field) or field.partition(":")[0] in templates.lexicons):
+            strings = treebank.strings[column].tolist()
+            own = [strings[code] for code in present_codes(codes)]
+            if all(value == MISSING for value in values_of(field, own, templates.lexicons)):
+                attributes[field] = field
+    return {**columns, **attributes}
+
+
+def are_copies(treebank: Treebank, a: str, b: str) -> bool:
+    """Check whether two columns hold the same string for each word.
+
+    Parameters
+    ----------
+    treebank : Treebank
+    a, b : str
+        Columns.
+    """
+    codes = treebank.strings[b].codes(treebank.strings[a].tolist())
+    return bool((codes[getattr(treebank, a)] == getattr(treebank, b)).all())
+
+
+def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
+    """Share of words, in [0, 1], without a value in each column that fields come from."""
+    columns = sorted({column_of(field) for field in fields})
+    return {column: 1 - np.count_nonzero(getattr(treebank, column)) / treebank.n_words for column in columns}
+
+
+def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
+    """Names of the columns that are empty in a treebank, but not in training.
+
+    Parameters
+    ----------
+    treebank : Treebank
+    empty : dict of str to float
+        The :func:`empty_shares` of the training data.
+    """
+    return [
+        TITLES[column]
+        for column, share in empty.items()
+        if share**treebank.n_words < CHANCE and not getattr(treebank, column).any()
+    ]
+
+
+class TreeFields:
+    """Fields of words in the trees of a first parser.
+
+    ``relation`` is that of the arc to a word, ``valency`` how many children it has on either side (up to three), and
+    ``parent_FIELD``, ``leftmost_FIELD``, ``rightmost_FIELD``, ``before_FIELD``, ``after_FIELD`` are a field of its
+    head, of its outermost children, and of the siblings next to it.
+
+    Parameters
+    ----------
+    treebank : Treebank
+        Every word has a head.
+    """
+
+    def __init__(self, treebank: Treebank) -> None:
+        self._relations = treebank.deprels, treebank.strings["deprels"].tolist()
+        self._heads = treebank.heads.astype(np.uint64)
+        n, words = treebank.n_words, np.arange(treebank.n_words)
+        starts = np.repeat(treebank.offsets[:-1], treebank.lengths)
+        parents = np.where(treebank.heads > 0, starts + treebank.heads - 1, -1)
+        left, right = words[words < parents], words[(words > parents) & (parents >= 0)]
+        self._children = [np.bincount(parents[side], minlength=n).clip(max=MOST_CHILDREN) for side in (left, right)]
+        # the word that each relative is, -1 for the root, -2 for none
+        leftmost, rightmost, before, after = np.full((4, n), -2)
+        leftmost[parents[left[::-1]]] = left[::-1]  # the last one written stays
+        rightmost[parents[right]] = right
+        order = np.lexsort((words, np.where(parents < 0, -1 - starts, parents)))
+        one, other = order[:-1], order[1:]
+        siblings = (parents[one] == parents[other]) & (starts[one] == starts[other])
+        before[other[siblings]], after[one[siblings]] = one[siblings], other[siblings]
+        self._relatives = dict(zip(RELATIVES, (parents, leftmost, rightmost, before, after)))
+
+    def codes(self, field: str, own: Callable[[str], np.ndarray]) -> np.ndarray:
+        """Hashes of the values of a field, (number of words,) uint64.
+
+        Parameters
+        ----------
+        field : str
+        own : callable
+            ``own(field)`` are the hashes of a field that is not of trees.
+        """
+        relative, _, rest = field.partition("_")
+        if relative in RELATIVES and rest:
+            words, codes = self._relatives[relative], self.codes(rest, own)
+            nobody = np.where(words == -1, np.uint64(code_of(ROOT)), np.uint64(code_of(OUTSIDE)))
+            return np.where(words >= 0, codes[words], nobody)
+        if field == KINSHIP:  # computed from the heads, arc by arc
+            return self._heads
+        if field == "valency":
+            names = [code_of(f"\t{n} children") for n in range((MOST_CHILDREN + 1) ** 2)]
+            left, right = self._children
+            return np.array(names, np.uint64)[left * (MOST_CHILDREN + 1) + right]
+        if field == "relation":
+            codes, strings = self._relations
+            return np.array([code_of(string) for string in strings], np.uint64)[codes]
+        return own(field)
+
+    def value(self, field: str, word: int, own: Callable[[str, int], str]) -> str:
+        """The value of a field of one word.
+
+        Parameters
+        ----------
+        field : str
+        word : int
+        own : callable
+            ``own(field, word)`` is the value of a field that is not of trees.
+        """
+        relative, _, rest = field.partition("_")
+        if relative in RELATIVES and rest:
+            found = int(self._relatives[relative][word])
+            return self.value(rest, found, own) if found >= 0 else ("OUTSIDE", "ROOT")[found]
+        if field == "valency":
+            return "+".join(str(side[word]) for side in self._children)
+        if field == "relation":
+            codes, strings = self._relations
+            return strings[codes[word]]
+        return own(field, word)
+
+    def kinship(self, first_word: int, head: int, modifier: int) -> str:
+        """Relation of two words in the tree: "head", "child", "grandparent", "grandchild", "sibling" or "none".
+
+        Parameters
+        ----------
+        first_word : int
+            Index of the first word of the sentence.
+        head, modifier : int
+            Counted from 1 in the sentence.
+        """
+
+        def above(node: int) -> int:
+            return int(self._heads[first_word + node - 1]) if node > 0 else -1
+
+        if above(modifier) == head:
+            return "head"
+        if above(head) == modifier:
+            return "child"
+        if above(above(modifier)) == head:
+            return "grandparent"
+        if above(above(head)) == modifier:
+            return "grandchild"
+        return "sibling" if above(modifier) == above(head) else "none"

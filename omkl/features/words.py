@@ -1,0 +1,308 @@
+"""Features of words: templates, and an encoder that gives the same features as dicts of them, many times faster.
+
+The encoder remembers the features of every distinct word, and finds those of two words by a hash.
+"""
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.features import _jit_words as jit
+from omkl.features.vocabulary import CHUNK, NUMBER, Vocabulary
+from omkl.groups import Features
+
+#: Values before the first word of a sentence, and after the last one.
+BEGIN, END = "<s>", "</s>"
+#: Largest distance of a word that templates look at.
+REACH = 2
+#: Separator of two words in one value.
+BETWEEN = "|"
+
+
+class Template(NamedTuple):
+    """A feature of a word: a property of the word, of a neighbour, or of two words together.
+
+    Attributes
+    ----------
+    name : str
+        Its key in the features of a word, and the name of its group.
+    property : callable
+        ``property(word)`` is a string, or a boolean.
+    offsets : tuple of int
+        The words that it is a property of, counted from the word itself, from -2 to 2. Strings of two words are
+        joined by ``|``.
+    """
+
+    name: str
+    property: Callable[[str], str | bool]
+    offsets: tuple[int, ...] = (0,)
+
+
+def _word(word: str) -> str:
+    return word
+
+
+def _prefix(length: int) -> Callable[[str], str]:
+    return lambda word: word.lower()[:length]
+
+
+def _suffix(length: int) -> Callable[[str], str]:
+    return lambda word: word.lower()[-length:]
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
+def _has_hyphen(word: str) -> bool:
+    return "-" in word
+
+
+def _is_capital(word: str) -> bool:
+    return word[:1].isupper()
+
+
+def _shape(word: str) -> str:
+    """Kinds of characters, runs shortened to two: ``XxXxx'x`` for ``McDonald's``."""
+    shape = ""
+    for c in word:
+        kind = "X" if c.isupper() else "x" if c.islower() else "d" if c.isdigit() else c
+        if shape[-2:] != kind * 2:
+            shape += kind
+    return shape
+
+
+#: The templates, those of two words at the end.
+TEMPLATES = (
+    Template("word", _word),
+    Template("lower", str.lower),
+    *(Template(f"prefix{k}", _prefix(k)) for k in range(1, 5)),
+    *(Template(f"suffix{k}", _suffix(k)) for k in range(1, 6)),
+    Template("shape", _shape),
+    Template("is_capital", _is_capital),
+    Template("is_upper", str.isupper),
+    Template("has_digit", _has_digit),
+    Template("has_hyphen", _has_hyphen),
+    *(Template(f"lower[{offset:+}]", str.lower, (offset,)) for offset in (-2, -1, 1, 2)),
+    *(Template(f"suffix{k}[{offset:+}]", _suffix(k), (offset,)) for k in (2, 3) for offset in (-1, 1)),
+    Template("lower[-1]|lower", str.lower, (-1, 0)),
+    Template("lower|lower[+1]", str.lower, (0, 1)),
+    Template("lower[-1]|lower[+1]", str.lower, (-1, 1)),
+)
+
+
+def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
+    """Features of each word of a sentence: its form and its neighbours.
+
+    :class:`~omkl.SequenceLabeler` computes them for sequences of strings by itself, and faster. Call this function to
+    look at the features or to add some of your own.
+
+    Parameters
+    ----------
+    words : list of str
+        The words of one sentence.
+
+    Returns
+    -------
+    list of dict
+        For each word a string or a boolean by the name of each of 27 templates: ``word`` as it is; in lower case
+        ``lower``, ``prefix1`` to ``prefix4`` and ``suffix1`` to ``suffix5``; ``shape``, the kinds of its characters;
+        ``is_capital``, ``is_upper``, ``has_digit``, ``has_hyphen``; of the words one and two before and after it
+        ``lower[-1]``, ``lower[+2]``, ``suffix3[+1]`` and so on; and of two words together ``lower[-1]|lower``.
+        ``<s>`` stands before a sentence, ``</s>`` after it.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If a word is no string.
+
+    Examples
+    --------
+    >>> features = token_features(["No", "way"])[1]
+    >>> features["suffix2"], features["lower[-1]"], features["lower[+1]"], features["lower[-1]|lower"]
+    ('ay', 'no', '</s>', 'no|way')
+    """
+    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"words must be a list of strings, got {words!r:.80}.")
+    n, padded = len(words), [BEGIN] * REACH + list(words) + [END] * REACH
+    columns: list[Sequence] = []
+    for _, of, offsets in TEMPLATES:
+        values = [[of(word) for word in padded[REACH + offset : REACH + offset + n]] for offset in offsets]
+        columns.append(values[0] if len(offsets) == 1 else list(map(BETWEEN.join, zip(*values))))
+    names = [template.name for template in TEMPLATES]
+    return [dict(zip(names, values)) for values in zip(*columns)]
+
+
+# ---- the encoder -------------------------------------------------------------------------------------------------
+
+SINGLE = [template for template in TEMPLATES if len(template.offsets) == 1]
+PAIRS = [template for template in TEMPLATES if len(template.offsets) == 2]
+#: Columns of the windows that the templates look at.
+COLUMNS = np.array([template.offsets[0] + REACH for template in SINGLE], dtype=np.int64)
+LEFT, RIGHT = (np.array([template.offsets[k] + REACH for template in PAIRS], dtype=np.int64) for k in (0, 1))
+#: Combined with the hash of two words, so that templates do not collide.
+SALTS = np.arange(1, len(PAIRS) + 1, dtype=np.uint64) * jit.BASE
+#: Number of remembered words at which all are forgotten.
+MOST_REMEMBERED = 1 << 20
+# threads may predict with one model, and share what it remembers
+_LOCK = Lock()
+
+
+class Words(list):
+    """The words of all sequences, one after the other."""
+
+    def keys(self) -> list[str]:
+        """Keys of the features."""
+        return [template.name for template in TEMPLATES]
+
+
+class _KnownWords:
+    """Features and hashes of known words by their codes; 0 and 1 are the codes of BEGIN and END."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.codes: dict[str, int] = {}
+        self.words: list[str] = []
+        self.ids = np.zeros((0, len(SINGLE)), np.int32)
+        self.hashes = self.powers = np.zeros(0, np.uint64)
+        self.has_unknown = False  # whether a value was not in the vocabulary
+        self._vocabulary = vocabulary
+        self.of([BEGIN, END], True)
+
+    def of(self, words: Sequence[str], grow: bool) -> np.ndarray:
+        """Codes of words. The features of new words are looked up, unless they will be learned (``grow``)."""
+        found = list(map(self.codes.get, words))
+        if None in found:
+            new = [word for word in dict.fromkeys(words) if word not in self.codes]
+            first = len(self.words)
+            own = slice(first, first + len(new))
+            self.words += new
+            if own.stop > len(self.ids):
+                room = ((0, own.stop + len(self.ids) // 2), (0, 0))
+                self.ids = np.pad(self.ids, room, constant_values=jit.UNSEEN)
+                self.hashes, self.powers = np.pad(self.hashes, room[0]), np.pad(self.powers, room[0])
+            self.hashes[own], self.powers[own] = _hashed([word.lower() for word in new])
+            if not grow:
+                self.ids[own] = list(map(self._ids_of, new))
+            self.codes.update(zip(new, range(own.start, own.stop)))
+            found = list(map(self.codes.get, words))
+        return np.array(found, dtype=np.int64)
+
+    def _ids_of(self, word: str) -> list[int]:
+        """Ids of the features of a single word, -1 for unknown values."""
+        ids = []
+        for name, of, _ in SINGLE:
+            value: Any = of(word)
+            known = self._vocabulary.ids.get(name, {})
+            ids.append(-1 if value is False else known.get(NUMBER if value is True else value, -1))
+        return ids
+
+
+class _Pairs:
+    """Hash table from two words and a template to the id of their feature."""
+
+    def __init__(self) -> None:
+        self.n_known = [0] * len(PAIRS)
+        self.keys, self.ids = np.zeros(4, np.uint64), np.full(4, -1, np.int32)
+
+    def update(self, vocabulary: Vocabulary) -> None:
+        """Add values that are new in the vocabulary, which keeps them in order of appearance."""
+        columns = [vocabulary.ids.get(template.name, {}) for template in PAIRS]
+        sizes = list(map(len, columns))
+        if sizes == self.n_known:
+            return
+        if 2 * sum(sizes) > len(self.keys):
+            capacity = 1 << (4 * sum(sizes)).bit_length()
+            self.keys, self.ids = np.zeros(capacity, np.uint64), np.full(capacity, -1, np.int32)
+            self.n_known = [0] * len(PAIRS)
+        for salt, known, before in zip(SALTS, columns, self.n_known):
+            ids = np.array(list(known.values())[before:], dtype=np.int32)
+            jit.insert(_hashed(list(known)[before:])[0] ^ salt, ids, self.keys, self.ids)
+        self.n_known = sizes
+
+
+def _hashed(strings: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Hash of each string, and the power of the base to its length."""
+    encoded = [(string or "").encode("utf-8", "surrogatepass") for string in strings]
+    ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    hashes, powers = np.empty(len(encoded), np.uint64), np.empty(len(encoded), np.uint64)
+    jit.hash_strings(np.frombuffer(b"".join(encoded), np.uint8), ends, hashes, powers)
+    return hashes, powers
+
+
+class WordEncoder:
+    """Encodes words, to the same features as dicts of :func:`omkl.features.token_features`, bit for bit.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._remembered = _KnownWords(vocabulary)
+        self._n_known = len(vocabulary.groups)
+        self._pairs = _Pairs()
+
+    def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
+        """Features of words.
+
+        Parameters
+        ----------
+        words : Words
+        offsets : int array
+            Sequence s has the words ``offsets[s] : offsets[s + 1]``.
+        grow : bool
+            Learn new features.
+        """
+        around = np.empty((len(words), 2 * REACH + 1), np.int64)
+        ids = np.empty((len(words), len(TEMPLATES)), np.int32)
+        with _LOCK:
+            known = self._still_known(grow)
+            jit.windows(known.of(words, grow), offsets, REACH, 0, 1, around)
+            chunk = CHUNK if grow else len(words)
+            for low in range(0, len(words), max(chunk, 1)):
+                self._fill(around[low : low + chunk], ids[low : low + chunk], known, grow)
+            self._n_known = len(self.vocabulary.groups)
+        starts, flat = np.empty(len(words) + 1, np.int64), np.empty(ids.size, np.int32)
+        n = jit.pack(ids, starts, flat)
+        return Features(starts, flat[:n], np.ones(n))
+
+    def _still_known(self, grow):
+        """The known words; forgotten where unknown values may be known by now, or are to be learned."""
+        known = self._remembered
+        grown = len(self.vocabulary.groups) != self._n_known
+        if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
+            known = self._remembered = _KnownWords(self.vocabulary)
+        known.has_unknown |= not grow
+        return known
+
+    def _fill(self, around, ids, known, grow):
+        """Write the ids of all features, (n, templates), of the words of these windows; -1 for none."""
+        self._pairs.update(self.vocabulary)
+        of_pairs = LEFT, RIGHT, SALTS, known.hashes, known.powers, self._pairs.keys, self._pairs.ids
+        if not jit.gather(around, COLUMNS, known.ids, *of_pairs, ids, grow):
+            return
+        for t, template in enumerate(SINGLE):
+            unseen = np.flatnonzero(ids[:, t] == jit.UNSEEN)
+            codes = around[unseen, COLUMNS[t]]
+            distinct = list(dict.fromkeys(codes.tolist()))
+            if distinct:
+                values = [template.property(known.words[code]) for code in distinct]
+                known.ids[distinct, t] = self._look_up(template.name, values, grow)
+                ids[unseen, t] = known.ids[codes, t]
+        for t, (name, of, _) in enumerate(PAIRS, len(SINGLE)):
+            unseen = np.flatnonzero(ids[:, t] == jit.UNSEEN)
+            if len(unseen):
+                sides = (around[unseen, at[t - len(SINGLE)]].tolist() for at in (LEFT, RIGHT))
+                words = [[of(known.words[code]) for code in codes] for codes in sides]
+                ids[unseen, t] = self._look_up(name, list(map(BETWEEN.join, zip(*words))), grow)
+
+    def _look_up(self, name, values, grow):
+        """The id of each value, -1 for unknown ones and for False."""
+        if not grow and name not in self.vocabulary.ids:
+            return np.full(len(values), -1, np.int32)
+        _, ids, amounts = self.vocabulary.look_up(name, values, grow)
+        return ids if amounts is None else np.where(amounts == 0.0, -1, ids)

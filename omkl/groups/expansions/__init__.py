@@ -1,0 +1,1 @@
+"""Kernel groups as dual expansions: growing, on a budget, or over a cached Gram matrix."""

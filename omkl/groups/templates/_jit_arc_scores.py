@@ -1,0 +1,394 @@
+"""Loops over all arcs of sentences: what templates add to their scores.
+
+Which line and buckets of a table a key has is told where templates learn. Here the arcs of a head are scored eight at a
+time, in vectors, while the lines of later heads are on their way from slower memory. Scores are the same bits as those
+of one arc after the other.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from omkl._compilation import compiled
+
+LINE = 32
+#: Arcs that are scored at a time.
+LANES = 8
+#: Arcs by which asking for their lines is ahead of scoring them: enough for the lines to arrive, and few enough not to
+#: drive them out of the fastest cache before they are needed.
+AHEAD = 128
+CACHE_LINE = 64
+#: Bits of the place of a key's weights that tell buckets; the others are the line.
+BUCKET_BITS = 10
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+_DIRECTION = np.uint64(8)
+_DISTANCE = np.uint64(16)
+_THREE = np.uint64(3)
+_SIX = np.uint64(6)
+_MASK7 = np.uint64(7)
+_MASK15 = np.uint64(15)
+_WORD = np.uint64(8)
+
+
+@intrinsic
+def _prefetch(typing_context, place, lines, stride):
+    """Ask for the cache line in which the line of a place begins, without waiting for it.
+
+    ``place`` and ``lines`` are addresses: of the place, and of a table whose lines have ``stride`` bytes.
+    """
+
+    def generate(context, builder, signature, arguments):
+        byte, number, word = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
+        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
+        place, lines, stride = arguments
+        line = builder.lshr(builder.load(builder.inttoptr(place, word.as_pointer())), word(BUCKET_BITS))
+        address = builder.inttoptr(builder.add(lines, builder.mul(line, stride)), byte)
+        # to be read, into all caches, data
+        builder.call(fetch, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp, types.uintp, types.uint64), generate
+
+
+@intrinsic
+def _locate_lanes(typing_context, key, modifiers, turns, size, places):
+    """Write the places of ``LANES`` arcs of a head with this key in a table of ``size`` lines.
+
+    ``modifiers``, ``turns`` and ``places`` are addresses, each of a number an arc: the modifiers' keys, what direction
+    and distance turn in the hashes, and the places.
+    """
+
+    def generate(context, builder, signature, arguments):
+        def at(address):
+            return builder.inttoptr(address, vector.as_pointer())
+
+        def all_lanes(value):
+            first = builder.insert_element(vector(ir.Undefined), value, ir.IntType(32)(0))
+            return builder.shuffle_vector(
+                first, vector(ir.Undefined), ir.VectorType(ir.IntType(32), LANES)([0] * LANES)
+            )
+
+        def numbers(n):
+            return vector([n] * LANES)
+
+        vector = ir.VectorType(ir.IntType(64), LANES)
+        key, modifiers, turns, size, places = arguments
+        mixed = builder.add(all_lanes(key), builder.load(at(modifiers), align=8))
+        mixed = builder.mul(mixed, numbers(int(_MIX)))
+        short = builder.and_(size, ir.IntType(64)(2**32 - 1))  # tells that both factors are short
+        line = builder.lshr(builder.mul(builder.lshr(mixed, numbers(32)), all_lanes(short)), numbers(32))
+        buckets = builder.xor(mixed, builder.load(at(turns), align=8))
+        buckets = builder.and_(buckets, numbers(2**BUCKET_BITS - 1))
+        builder.store(builder.or_(builder.shl(line, numbers(BUCKET_BITS)), buckets), at(places), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.uintp, types.uintp, types.uint64, types.uintp), generate
+
+
+@intrinsic
+def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, weight):
+    """Add the weights at ``LANES`` places, with the scales of their groups, to as many scores.
+
+    ``places``, ``lines`` (the table) and ``scores`` are addresses; ``weight`` is any number of the table's type.
+    """
+    n_bytes = weight.bitwidth // 8
+
+    def generate(context, builder, signature, arguments):
+        def all_lanes(value):
+            many, zeros = ir.VectorType(value.type, LANES), ir.VectorType(ir.IntType(32), LANES)([0] * LANES)
+            first = builder.insert_element(many(ir.Undefined), value, ir.IntType(32)(0))
+            return builder.shuffle_vector(first, many(ir.Undefined), zeros)
+
+        def weights(low, mask, first, scale):
+            bucket = builder.and_(builder.lshr(place, word([low] * LANES)), word([mask] * LANES))
+            offset = builder.mul(builder.add(bucket, word([first] * LANES)), word([n_bytes] * LANES))
+            wanted = all_lanes(builder.fcmp_ordered("!=", scale, ir.DoubleType()(0.0)))
+            where = builder.inttoptr(builder.add(line, offset), pointers)
+            own = builder.call(gather, [where, ir.IntType(32)(n_bytes), wanted, real([0.0] * LANES)])
+            return builder.fmul(all_lanes(scale), own if n_bytes == 8 else builder.fpext(own, double))
+
+        word, double = ir.VectorType(ir.IntType(64), LANES), ir.VectorType(ir.DoubleType(), LANES)
+        kind = ir.DoubleType() if n_bytes == 8 else ir.FloatType()
+        real, pointers = ir.VectorType(kind, LANES), ir.VectorType(kind.as_pointer(), LANES)
+        gather = builder.module.declare_intrinsic(
+            f"llvm.masked.gather.v{LANES}f{8 * n_bytes}.v{LANES}p0f{8 * n_bytes}",
+            fnty=ir.FunctionType(real, [pointers, ir.IntType(32), ir.VectorType(ir.IntType(1), LANES), real]),
+        )
+        places, lines, bare, directed, distant, scores, _ = arguments
+        place = builder.load(builder.inttoptr(places, word.as_pointer()), align=8)
+        line = builder.mul(builder.lshr(place, word([BUCKET_BITS] * LANES)), word([LINE * n_bytes] * LANES))
+        line = builder.add(all_lanes(lines), line)
+        total = builder.fadd(weights(0, 7, 0, bare), weights(3, 7, 8, directed))
+        total = builder.fadd(total, weights(6, 15, 16, distant))
+        own = builder.inttoptr(scores, double.as_pointer())
+        builder.store(builder.fadd(builder.load(own, align=8), total), own, align=8)
+        return context.get_dummy_value()
+
+    address, scale = types.uintp, types.float64
+    return types.void(address, address, scale, scale, scale, address, weight), generate
+
+
+@compiled
+def add_scores(
+    head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, keys, bins, scores, cells
+):
+    """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs.
+
+    Sentences come one after the other: ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores
+    ``cells[s] : cells[s + 1]``. A pair's table stays in the cache from one sentence to the next.
+    """
+    starts, rows = _spread(nodes, cells, scores)
+    padded = np.zeros((modifier_keys.shape[0], modifier_keys.shape[1] + LANES), np.uint64)
+    padded[:, : modifier_keys.shape[1]] = modifier_keys
+    turns, live, own_scales = _turns(bins), np.empty(pairs.shape[0], np.int64), np.empty(groups.shape)
+    n_live = 0
+    for p in range(pairs.shape[0]):
+        for variant in range(groups.shape[1]):
+            own_scales[n_live, variant] = scales[groups[p, variant]] if groups[p, variant] >= 0 else 0.0
+        if not own_scales[n_live].any():
+            continue
+        if between[p] == -1 and keys.shape[0] == 0:
+            live[n_live] = p
+            n_live += 1
+            continue
+        bare, directed, distant = own_scales[n_live, 0], own_scales[n_live, 1], own_scales[n_live, 2]
+        _add_pairs(head_keys, padded, nodes, pairs, live[:n_live], bases, own_scales, table, turns, starts, rows)
+        n_live = 0
+        lines, own_keys = table[bases[p] : bases[p + 1]], keys[bases[p] : bases[p + 1]]
+        for s in range(nodes.shape[0] - 1):
+            low, high = nodes[s], nodes[s + 1]
+            heads, modifiers = head_keys[pairs[p, 0], low:high], modifier_keys[pairs[p, 1], low:high]
+            own = rows[starts[low] : starts[high]].reshape(high - low, -1)
+            if between[p] == -1:
+                _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, own)
+            else:
+                row = between[p] if between[p] >= 0 else -2 - between[p]
+                own_codes, kin = codes[row, low:high], between[p] < 0
+                _add_pair_between(heads, modifiers, own_codes, kin, bare, directed, distant, lines, own_keys, bins, own)
+    _add_pairs(head_keys, padded, nodes, pairs, live[:n_live], bases, own_scales, table, turns, starts, rows)
+    _collect(nodes, cells, starts, rows, scores)
+
+
+@compiled
+def _spread(nodes, cells, scores):
+    """Scores in rows that end with a whole vector, and where the row of each node begins."""
+    starts = np.zeros(nodes[-1] + 1, np.int64)
+    for s in range(nodes.shape[0] - 1):
+        width = 1 + (nodes[s + 1] - nodes[s] + LANES - 2) // LANES * LANES
+        for node in range(nodes[s], nodes[s + 1]):
+            starts[node + 1] = starts[node] + width
+    rows = np.zeros(starts[-1])
+    for s in range(nodes.shape[0] - 1):
+        n_nodes = nodes[s + 1] - nodes[s]
+        for h in range(n_nodes):
+            first = starts[nodes[s] + h]
+            rows[first : first + n_nodes] = scores[cells[s] + h * n_nodes : cells[s] + (h + 1) * n_nodes]
+    return starts, rows
+
+
+@compiled
+def _collect(nodes, cells, starts, rows, scores):
+    """Scores of arcs out of rows that end with a whole vector."""
+    for s in range(nodes.shape[0] - 1):
+        n_nodes = nodes[s + 1] - nodes[s]
+        for h in range(n_nodes):
+            first = starts[nodes[s] + h]
+            for m in range(1, n_nodes):
+                if m != h:
+                    scores[cells[s] + h * n_nodes + m] = rows[first + m]
+
+
+@compiled
+def _turns(bins):
+    """Bucket bits of direction and distance, by ``N + m - h``."""
+    longest = bins.shape[1] - 1
+    turns = np.zeros(2 * longest + 1 + LANES, np.uint64)
+    for distance in range(1, longest + 1):
+        turns[longest - distance] = bins[0, distance] << _SIX
+        turns[longest + distance] = (np.uint64(1) << _THREE) | (bins[1, distance] << _SIX)
+    return turns
+
+
+@compiled
+def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, table, turns, starts, rows):
+    """Add pairs of views that look at no field between, whose keys are hashed: one head after the other, behind what
+    asks for the lines of those that come, those of the next pair as well."""
+    n_nodes = head_keys.shape[1]
+    first, n_arcs, width = _sentences_of(nodes)
+    ahead = AHEAD // width + 1
+    places = np.empty((ahead + 1, width), np.uint64)
+    stride, of_turns = np.uint64(table.strides[0]), np.uint64(turns.ctypes.data)
+    of_lines, of_places, of_rows = (
+        np.uint64(table.ctypes.data),
+        np.uint64(places.ctypes.data),
+        np.uint64(rows.ctypes.data),
+    )
+    of_modifiers, center = np.uint64(modifier_keys.ctypes.data), (turns.shape[0] - LANES) // 2
+    coming = now = node = own = slot = 0
+    weight, n_bytes = table[0, 0], table.strides[0] // LINE
+    for row in range(live.shape[0] * n_nodes + ahead):
+        if coming < live.shape[0]:
+            p, n, where = live[coming], n_arcs[node], of_places + np.uint64(slot * width) * _WORD
+            modifier, turn = pairs[p, 1] * modifier_keys.shape[1] + first[node] + 1, center - (node - first[node]) + 1
+            _locate(
+                head_keys[pairs[p, 0], node],
+                of_modifiers + np.uint64(modifier) * _WORD,
+                of_turns + np.uint64(turn) * _WORD,
+                np.uint64(bases[p + 1] - bases[p]),
+                where,
+                n,
+            )
+            if first[node] == 0:  # other sentences find the lines of the pair where the first has brought them
+                low, high = _span(scales[coming, 0], scales[coming, 1], scales[coming, 2], n_bytes)
+                _fetch(where, n, of_lines + np.uint64(bases[p]) * stride, stride, low, high)
+            node, coming = (node + 1, coming) if node + 1 < n_nodes else (0, coming + 1)
+        slot = slot + 1 if slot < ahead else 0
+        if row >= ahead:
+            _weigh(
+                of_places + np.uint64(slot * width) * _WORD,
+                of_lines + np.uint64(bases[live[now]]) * stride,
+                scales[now, 0],
+                scales[now, 1],
+                scales[now, 2],
+                of_rows + np.uint64(starts[own] + 1) * _WORD,
+                n_arcs[own],
+                weight,
+            )
+            own, now = (own + 1, now) if own + 1 < n_nodes else (0, now + 1)
+
+
+@compiled
+def _fetch(places, n_arcs, lines, stride, low, high):
+    """Ask for the bytes ``low .. high - 1`` of the lines of a head's arcs; arrays are addresses."""
+    for offset in range(low, high, 2 * CACHE_LINE):
+        first = lines + np.uint64(offset)
+        second = lines + np.uint64(min(offset + CACHE_LINE, high - 1))
+        for a in range(n_arcs):
+            _prefetch(places + np.uint64(a) * _WORD, first, stride)
+            _prefetch(places + np.uint64(a) * _WORD, second, stride)
+
+
+@compiled
+def _sentences_of(nodes):
+    """For each node the first one of its sentence, and the number of arcs from it; and the longest row of arcs, in
+    whole vectors."""
+    first, n_arcs, longest = np.empty(nodes[-1], np.int64), np.empty(nodes[-1], np.int64), 1
+    for s in range(nodes.shape[0] - 1):
+        longest = max(longest, nodes[s + 1] - nodes[s] - 1)
+        first[nodes[s] : nodes[s + 1]] = nodes[s]
+        n_arcs[nodes[s] : nodes[s + 1]] = nodes[s + 1] - nodes[s] - 1
+    return first, n_arcs, (longest + LANES - 1) // LANES * LANES
+
+
+@compiled
+def _locate(key, modifiers, turns, size, places, n_arcs):
+    """Write the places of a head's arcs; arrays are addresses."""
+    for a in range(0, n_arcs, LANES):
+        offset = np.uint64(a) * _WORD
+        _locate_lanes(key, modifiers + offset, turns + offset, size, places + offset)
+
+
+@compiled
+def _span(bare, directed, distant, n_bytes):
+    """First and last byte of a line, in whole cache lines, of what has a scale; weights have ``n_bytes``."""
+    low = 0 if bare != 0.0 else (8 if directed != 0.0 else 16)
+    high = 32 if distant != 0.0 else (16 if directed != 0.0 else 8)
+    return low * n_bytes // CACHE_LINE * CACHE_LINE, high * n_bytes
+
+
+@compiled
+def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
+    """Add the weights at the places of a head's arcs to their scores; arrays are addresses."""
+    for a in range(0, n_arcs, LANES):
+        offset = np.uint64(a) * _WORD
+        _weigh_lanes(places + offset, lines, bare, directed, distant, scores + offset, weight)
+
+
+@compiled
+def _line(own_keys, mixed, size):
+    """Line of a key: hashed, or with exact keys the one that holds it, or a free one, by linear probing."""
+    line = ((mixed >> _HALF) * size) >> _HALF
+    if own_keys.shape[0] > 0:
+        while own_keys[line] != mixed and own_keys[line] != 0:
+            line += np.uint64(1)
+            if line == size:
+                line = np.uint64(0)
+    return line
+
+
+@compiled
+def _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, scores):
+    n_nodes = scores.shape[0]
+    size = np.uint64(lines.shape[0])
+    for h in range(n_nodes):
+        key = heads[h]
+        row = scores[h]
+        for side in range(2):
+            turn = np.uint64(side)
+            low, high = (1, h) if side == 0 else (h + 1, n_nodes)
+            for m in range(low, high):
+                mixed = (key + modifiers[m]) * _MIX
+                line = lines[_line(own_keys, mixed, size)]
+                row[m] += (
+                    bare * line[mixed & _MASK7]
+                    + directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
+                    + distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
+                )
+
+
+@compiled
+def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lines, own_keys, bins, scores):
+    """The same where each distinct value of a field between the two tokens, or their kinship, has its own line."""
+    n_nodes = scores.shape[0]
+    size = np.uint64(lines.shape[0])
+    seen = np.empty(n_nodes, np.uint64)
+    for h in range(n_nodes):
+        for side in range(2):
+            turn = np.uint64(side)
+            sign = 2 * side - 1
+            n_seen = 0
+            m = h + sign if kin else h + 2 * sign
+            while 1 <= m < n_nodes:
+                if kin:
+                    seen[0], n_seen = kinship(codes, h, m), 1
+                else:
+                    n_seen = _with_value(seen, n_seen, codes[m - sign])
+                key = heads[h] + modifiers[m]
+                total = 0.0
+                for q in range(n_seen):
+                    mixed = (key + seen[q]) * _MIX
+                    line = lines[_line(own_keys, mixed, size)]
+                    total += bare * line[mixed & _MASK7]
+                    total += directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
+                    total += distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
+                scores[h, m] += total
+                m += sign
+
+
+@compiled
+def kinship(heads, h, m):
+    """Kinship of h to m in a tree with the heads ``heads[node]`` (the head of the root is no node):
+    its head (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
+    n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
+    if above == np.uint64(h):
+        return np.uint64(1)
+    if below == np.uint64(m):
+        return np.uint64(2)
+    if above < n and heads[above] == np.uint64(h):
+        return np.uint64(3)
+    if below < n and heads[below] == np.uint64(m):
+        return np.uint64(4)
+    return np.uint64(5) if above == below else np.uint64(6)
+
+
+@compiled
+def _with_value(seen, n_seen, code):
+    for q in range(n_seen):
+        if seen[q] == code:
+            return n_seen
+    seen[n_seen] = code
+    return n_seen + 1

@@ -1,0 +1,338 @@
+"""Feature templates of dependency arcs: a small language, and the sets that come with the library.
+
+A template is a conjunction of atoms, separated by spaces:
+
+``h.form``, ``m-1.upos``, ``h+2.lemma``
+    A field of a token, relative to the head (``h``) or to the modifier (``m``) of an arc. Fields are ``form``,
+    ``lower``, ``lemma``, ``upos``, ``xpos``, ``feats`` and ``misc`` (the whole column as one), ``prefix1`` ..
+    ``prefix9``, ``suffix1`` .. ``suffix9``, single attributes of FEATS by their capitalised name, ``h.Case`` or
+    ``h.Number[psor]``, single attributes of either column, ``h.misc:Gloss`` or ``h.feats:case``, and the values that
+    words have in a lexicon of one's own by its name: ``h.cluster``, and their first four characters, ``h.cluster:4``.
+``between.upos``
+    A field of each token between head and modifier: one feature for each of its distinct values.
+``kinship``
+    What the head is to the modifier in the tree of a first parser: its head, child, grandparent, grandchild, sibling,
+    or none of these. Fields of words in that tree are ``relation``, ``valency`` (how many children on either side, up
+    to three), and what the other fields are of relatives: ``parent_upos``, ``leftmost_lower`` and ``rightmost_lower``
+    (of the outermost children), ``before_relation`` and ``after_relation`` (of the siblings next to it).
+``direction``, ``distance``
+    Whether the modifier is left or right of its head; that and how far, in bins. ``arc`` stands for neither.
+
+In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`` begins a comment.
+"""
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from omkl.exceptions import InputError
+from omkl.groups.templates.named_sets import KINSHIP, NAMED_SETS, VARIANTS, of_lexicon
+
+#: Smallest distance of each bin of ``distance``; at most eight.
+DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
+_TOKEN = re.compile(r"([hm])([+-]\d+)?\.([^\s.]+)")
+_FIELD = re.compile(
+    r"form|lower|lemma|upos|xpos|feats|misc|(?:prefix|suffix)[1-9]|[A-Z]\w*(?:\[\w+\])?|(?:feats|misc):[^\s:]+"
+)
+#: Words around a word in the tree of a first parser, whose fields are ``parent_upos`` and so on.
+RELATIVES = ("parent", "leftmost", "rightmost", "before", "after")
+_RELATIVE = re.compile(f"(?:(?:{'|'.join(RELATIVES)})_)+")
+#: Fields of a word in that tree itself.
+TREE_FIELDS = ("relation", "valency")
+_VALUE = re.compile(r"(\w+)(?::[1-9]\d?)?")
+#: Columns that are no fields: what is to be found out.
+_FOUND_OUT = ("head", "deprel", "deps")
+
+
+def distance_name(distance: int) -> str:
+    """The bin of a distance as text.
+
+    >>> distance_name(1), distance_name(4), distance_name(99)
+    ('1', '3-4', '16+')
+    """
+    k = bisect_right(DISTANCE_BINS, distance)
+    low, high = DISTANCE_BINS[k - 1], DISTANCE_BINS[k] - 1 if k < len(DISTANCE_BINS) else None
+    return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A conjunction of what an arc's head, its modifier, the tokens around and between them look like.
+
+    Attributes
+    ----------
+    head, modifier : tuple of (int, str)
+        Offsets from the head, or the modifier, and the fields looked at there.
+    between : str or None
+        Field of the tokens between them.
+    variant : {"arc", "direction", "distance"}
+    label : str
+        A name given by the user; empty for none.
+
+    >>> Template.parse("h.form m-1.upos distance").modifier
+    ((-1, 'upos'),)
+    """
+
+    head: tuple[tuple[int, str], ...] = ()
+    modifier: tuple[tuple[int, str], ...] = ()
+    between: str | None = None
+    variant: str = "arc"
+    label: str = ""
+
+    @classmethod
+    def parse(cls, text: str, where: str = "", lexicons: Collection[str] = ()) -> "Template":
+        """The template that a line of text describes; ``where`` begins the message of an error, and the names of
+        ``lexicons`` are fields."""
+        label, equals, atoms = text.rpartition("=")
+        tokens: dict[str, list[tuple[int, str]]] = {"h": [], "m": []}
+        between: str | None = None
+        variants: list[str] = []
+        for atom in atoms.split():
+            match = _TOKEN.fullmatch(atom)
+            if match:
+                side, offset, field = match.groups()
+                tokens[side].append((int(offset or 0), _checked(field, where, lexicons)))
+            elif atom.startswith("between.") and between is None:
+                between = _checked(atom.removeprefix("between."), where, lexicons)
+            elif atom == KINSHIP and between is None:
+                between = KINSHIP
+            elif atom in VARIANTS and not variants:
+                variants.append(atom)
+            else:
+                raise InputError(
+                    f"{where}{atom!r} is no atom of a template: write h.FIELD, m+1.FIELD, between.FIELD "
+                    "(once), and direction or distance."
+                )
+        if not atoms.split():
+            raise InputError(f"{where}{text!r} names a template without atoms.")
+        if equals and not label.strip():
+            raise InputError(f"{where}{text!r} has an empty name.")
+        variant = variants[0] if variants else "arc"
+        return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip())
+
+    @cached_property
+    def atoms(self) -> str:
+        """The template as text, without its name."""
+        sides = (("h", self.head), ("m", self.modifier))
+        parts = [
+            f"{side}{offset:+}.{field}" if offset else f"{side}.{field}"
+            for side, tokens in sides
+            for offset, field in tokens
+        ]
+        if self.between:
+            parts.append(KINSHIP if self.between == KINSHIP else f"between.{self.between}")
+        return " ".join(parts + [self.variant] * (self.variant != "arc")) or "arc"
+
+    @property
+    def name(self) -> str:
+        """Name of the group: the label if there is one, else the atoms."""
+        return self.label or self.atoms
+
+    @property
+    def fields(self) -> set[str]:
+        """Names of the fields it looks at."""
+        return {field for _, field in self.head + self.modifier} | ({self.between} if self.between else set())
+
+    @property
+    def identity(self) -> tuple:
+        """Equal for templates that look at the same, in whatever order they say so."""
+        return frozenset(self.head), frozenset(self.modifier), self.between, self.variant
+
+    def replacing(self, fields: Mapping[str, str]) -> "Template":
+        """The template that looks at other fields, of relatives too, and at each once.
+
+        >>> str(Template.parse("h.upos h.xpos m+1.parent_xpos").replacing({"xpos": "upos"}))
+        'h.upos m+1.parent_upos'
+        """
+        new = {field: _replaced(field, fields) for field in self.fields}
+        if all(field == other for field, other in new.items()):
+            return self
+        head, modifier = (
+            tuple(dict.fromkeys((offset, new[field]) for offset, field in side)) for side in (self.head, self.modifier)
+        )
+        between = self.between and new[self.between]
+        return replace(self, head=head, modifier=modifier, between=between)
+
+    def __str__(self):
+        return f"{self.label} = {self.atoms}" if self.label else self.atoms
+
+
+def is_field(name: str) -> bool:
+    """Check if a name is a built-in field, or a column that a parser predicts.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    bool
+    """
+    return _FIELD.fullmatch(name) is not None or name in _FOUND_OUT or sees_trees(name)
+
+
+def sees_trees(field: str) -> bool:
+    """Check if a field is of words in the tree of a first parser.
+
+    Parameters
+    ----------
+    field : str
+
+    Returns
+    -------
+    bool
+    """
+    return own_field(field) != field or field in (*TREE_FIELDS, KINSHIP)
+
+
+def own_field(field: str) -> str:
+    """The field of the relative that a field is of.
+
+    >>> own_field("parent_leftmost_lower"), own_field("lower")
+    ('lower', 'lower')
+    """
+    return _RELATIVE.sub("", field, count=1)
+
+
+def _replaced(field, fields):
+    own = own_field(field)
+    return field.removesuffix(own) + fields.get(own, own)
+
+
+def _checked(field, where, lexicons):
+    own = own_field(field)
+    value = _VALUE.fullmatch(own)
+    if own in TREE_FIELDS:
+        return field
+    if _FIELD.fullmatch(own) or (value and value[1] in lexicons):
+        return field
+    if own in _FOUND_OUT:
+        raise InputError(f"{where}{field!r} is predicted by the parser, so templates cannot use it.")
+    raise InputError(
+        f"{where}there is no field {field!r}: choose form, lower, lemma, upos, xpos, feats, misc, prefix1 to prefix9, "
+        "suffix1 to suffix9, a capitalised attribute of FEATS, misc:NAME, or the name of a lexicon."
+    )
+
+
+class TemplateSet(Sequence):
+    """An ordered set of templates with different names.
+
+    Parameters
+    ----------
+    templates : iterable of Template or str
+    lexicons : dict, optional
+        Lexicons that the templates look at, by name: objects with ``values_of(words)``.
+
+    >>> small = TemplateSet(["h.upos m.upos distance", "words = h.form m.form"])
+    >>> small.names
+    ['h.upos m.upos distance', 'words']
+    >>> print(small.filter("* distance"))
+    h.upos m.upos distance
+    """
+
+    def __init__(self, templates: Iterable[Template | str], lexicons: Mapping[str, Any] | None = None) -> None:
+        #: Lexicons by name.
+        self.lexicons: Mapping[str, Any] = lexicons or {}
+        self._templates = [
+            t if isinstance(t, Template) else Template.parse(t, lexicons=self.lexicons) for t in templates
+        ]
+        if not self._templates:
+            raise InputError("There is no template: give at least one.")
+        for key in ("name", "atoms"):
+            seen = set()
+            for template in self._templates:
+                value = getattr(template, key)
+                if value in seen:
+                    raise InputError(f"The template {value!r} is there twice: drop one.")
+                seen.add(value)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike, lexicons: Mapping[str, Any] | None = None) -> "TemplateSet":
+        """The templates in a text file, one a line; errors name file and line."""
+        try:
+            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"The template file {path} cannot be read: {error}.") from None
+        stripped = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
+        templates = [
+            Template.parse(line, f"{path}, line {number}: ", lexicons or ()) for number, line in stripped if line
+        ]
+        if not templates:
+            raise InputError(f"{path} holds no template.")
+        return cls(templates, lexicons)
+
+    @classmethod
+    def resolve(
+        cls, templates: "str | os.PathLike | Iterable[Template | str]", lexicons: Mapping[str, Any] | None = None
+    ) -> "TemplateSet":
+        """A set from its name, the path of a file, or an iterable of templates; "auto" has some for each lexicon."""
+        if isinstance(templates, TemplateSet) and not lexicons:
+            return templates
+        if isinstance(templates, (str, os.PathLike)):
+            if templates in NAMED_SETS:
+                own = [line for name in lexicons or () for line in of_lexicon(name)] if templates == "auto" else []
+                return cls([*NAMED_SETS[templates](), *own], lexicons)
+            if os.path.exists(templates) and not os.path.isdir(templates):
+                return cls.read(templates, lexicons)
+            raise InputError(
+                f"templates={str(templates)!r:.80} is neither a file nor one of {', '.join(NAMED_SETS)}: templates of "
+                "your own are a list of strings, one for each."
+            )
+        if not isinstance(templates, Iterable):
+            raise InputError(f"templates must be a name, a file or a list of templates, not {templates!r}.")
+        return cls(templates, lexicons)
+
+    def __len__(self) -> int:
+        return len(self._templates)
+
+    def __getitem__(self, i: int | slice) -> Any:
+        return TemplateSet(self._templates[i], self.lexicons) if isinstance(i, slice) else self._templates[i]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TemplateSet) and self._templates == other._templates
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self):
+        return "\n".join(map(str, self))
+
+    def __repr__(self):
+        return f"<{len(self)} templates>"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the templates, in order."""
+        return [template.name for template in self]
+
+    @cached_property
+    def fields(self) -> list[str]:
+        """Names of all fields that the templates look at, sorted."""
+        return sorted(set().union(*(template.fields for template in self)))
+
+    @property
+    def looked_up(self) -> set[str]:
+        """Names of the lexicons that the templates look at."""
+        return {own_field(field).partition(":")[0] for field in self.fields} & set(self.lexicons)
+
+    @cached_property
+    def reach(self) -> int:
+        """The largest offset from a head or modifier."""
+        return max((abs(offset) for t in self for offset, _ in t.head + t.modifier), default=0)
+
+    def filter(self, pattern: str) -> "TemplateSet":
+        """The templates whose name or atoms match a pattern with ``*`` and ``?``."""
+        found = [t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)]
+        return TemplateSet(found, self.lexicons)
+
+    def keep(self, names: Iterable[str]) -> "TemplateSet":
+        """The templates with these names, in the order of the set."""
+        missing = set(names) - set(self.names)
+        if missing:
+            raise InputError(f"There is no template {sorted(missing)[0]!r}.")
+        return TemplateSet([t for t in self if t.name in set(names)], self.lexicons)

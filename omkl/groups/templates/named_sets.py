@@ -1,0 +1,111 @@
+"""The sets of templates that come with the library, as text; see :mod:`omkl.groups.templates` for the language."""
+
+import re
+
+#: What a template adds to the tokens it looks at: nothing, the direction of the arc, or direction and distance.
+VARIANTS = ("arc", "direction", "distance")
+#: The atom of what head and modifier are to each other in the tree of a first parser.
+KINSHIP = "kinship"
+
+
+def _side(token, view):
+    """A view of a token, ``"upos-1 upos"``, as atoms of the head or the modifier: ``"h-1.upos h.upos"``."""
+    return " ".join(re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split())
+
+
+def _crossed(heads, modifiers, variants=VARIANTS):
+    """Every view of the head with every view of the modifier, in each variant."""
+    return [
+        f"{_side('h', head)} {_side('m', modifier)} {variant}"
+        for head in heads for modifier in modifiers for variant in variants
+    ]  # fmt: skip
+
+
+_MARTINS_VIEWS = (
+    "", "form", "lemma", "xpos", "upos", "form xpos", "lemma xpos", "xpos-1 xpos", "xpos xpos+1",
+    "xpos-1 xpos xpos+1", "xpos-2 xpos-1 xpos", "xpos xpos+1 xpos+2", "lemma upos-1 upos+1",
+)  # fmt: skip
+
+
+def _martins507():
+    """13 views of the head x 13 of the modifier x 3 variants: a set of the size of Martins et al. (2011)."""
+    return _crossed(_MARTINS_VIEWS, _MARTINS_VIEWS)
+
+
+def _mcdonald2005():
+    """The arc-factored features of McDonald, Crammer and Pereira (2005), with direction and with distance."""
+    word, tag, both = "form", "xpos", "form xpos"
+    views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
+    views += [(both, both), (tag, both), (word, both), (both, tag), (both, word), (word, word), (tag, tag)]
+    around = [("xpos xpos+1", "xpos-1 xpos"), ("xpos-1 xpos", "xpos-1 xpos"), ("xpos xpos+1", "xpos xpos+1"),
+              ("xpos-1 xpos", "xpos xpos+1")]  # fmt: skip
+    return [
+        *(line for head, modifier in views + around for line in _crossed([head], [modifier], VARIANTS[1:])),
+        *(f"h.xpos between.xpos m.xpos {variant}" for variant in VARIANTS[1:]),
+    ]
+
+
+def _small():
+    """Tags, words and neighbouring tags: trains in a fraction of the time of the large sets."""
+    views = ("upos", "lemma", "xpos-1 xpos xpos+1")
+    return [*_crossed(views, views, VARIANTS[1:]), *_crossed(["", "form xpos"], ["form xpos"]),
+            "distance", "h.upos between.upos m.upos direction"]  # fmt: skip
+
+
+def _rich():
+    """The 507, and what arc-factored parsers gain from beside them: morphology, affixes, tags between."""
+    shapes = ("suffix3 upos", "prefix3 upos", "upos feats", "lower", "upos-1 upos upos+1")
+    tags = ("upos", "xpos", "lemma")
+    return [
+        *_martins507(),
+        *_crossed(shapes, (*shapes, *tags)),
+        *_crossed(tags, shapes),
+        *(f"h.{a} between.{b} m.{a} {v}" for a, b in (("upos", "upos"), ("xpos", "xpos"), ("upos", "lemma"))
+          for v in VARIANTS),
+        *(f"h.{a} m.{a} h.upos m.upos {v}" for a in ("Case", "Number", "Gender", "Person", "VerbForm")
+          for v in VARIANTS[:2]),
+    ]  # fmt: skip
+
+
+def of_lexicon(name: str) -> list[str]:
+    """Templates of "auto" for a lexicon: its values with each other, tags, lemmas and forms.
+
+    Parameters
+    ----------
+    name : str
+        Name of the lexicon.
+
+    Returns
+    -------
+    list of str
+    """
+    beside = ("upos", "lemma", "form xpos", f"{name} upos")
+    pairs = [(name, name), *((name, view) for view in beside), *((view, name) for view in beside)]
+    views = [*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")]
+    return [line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])]
+
+
+def _stacked():
+    """Features of a second parser: kinship in the tree of the first one, relations, heads, siblings and children."""
+    tags = "h.upos m.upos"
+    with_kinship = ["h.lemma", "m.lemma", "h.lemma m.lemma", "m.relation", "m.before_upos m.after_upos " + tags,
+                    "m.before_relation m.after_relation m.relation h.upos",
+                    "m.parent_upos m.parent_parent_upos m.upos h.upos"]  # fmt: skip
+    directed = ["h.lemma m.upos", "h.upos m.lemma", "m.relation", "m.relation " + tags, "h.parent_upos " + tags,
+                "h.relation m.relation", "h.valency " + tags, "m.valency " + tags,
+                "h.leftmost_relation h.rightmost_relation m.upos"]  # fmt: skip
+    without = ["m.parent_upos", "m.relation", "h.relation", "h.parent_upos", "h.valency", "m.valency",
+               "h.leftmost_upos h.rightmost_upos", "h.leftmost_relation h.rightmost_relation",
+               "m.parent_upos m.relation"]  # fmt: skip
+    return [
+        *(f"{KINSHIP} {atoms} {variant}" for atoms in ("", tags) for variant in VARIANTS),
+        *(f"{KINSHIP} {atoms}" for atoms in with_kinship),
+        *(f"{KINSHIP} {atoms} direction" for atoms in directed),
+        *(f"{atoms} {tags} direction" for atoms in without),
+        "m.parent_lemma m.upos h.lemma", "h.parent_lemma h.upos m.upos",
+    ]  # fmt: skip
+
+
+#: The sets that come with the library, by name; of "auto", the richest, a parser keeps what suits its treebank.
+NAMED_SETS = {"martins507": _martins507, "mcdonald2005": _mcdonald2005, "small": _small, "rich": _rich, "auto": _rich,
+              "stacked": _stacked}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Sparse linear models: group lasso and sparse logistic regression."""

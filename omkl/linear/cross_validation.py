@@ -1,0 +1,299 @@
+"""GroupLassoCV and SparseLogisticRegressionCV: alpha chosen by cross-validation along warm-started paths."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from omkl._components import check_n_jobs, resolve
+from omkl.batch import DesignSolver, regularization_path
+from omkl.data.frames import plain_targets
+from omkl.estimators.batch import is_a_classifier, resolve_loss
+from omkl.estimators.cross_validation import HeldOut, PathSearch
+from omkl.estimators.output_decoders import NEVER, NumberDecoder
+from omkl.estimators.targets import check_sample_weight, has_columns
+from omkl.linear.base import (
+    SparseLinear,
+    n_outputs_of,
+    path_values,
+    predictions_of,
+    rows_of,
+    score_with_offset,
+)
+from omkl.linear.group_lasso import Groups
+from omkl.linear.samples import Samples
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import Regularizer
+
+
+class GroupLassoCV(RegressorMixin, SparseLinear):
+    r"""Lasso, group lasso and elastic net whose alpha is chosen by cross-validation.
+
+    In each fold one path of alpha is solved, every problem from the solution before. No rows of the design are copied.
+
+    Parameters
+    ----------
+    alphas : int or array of floats > 0
+        Values of alpha; a number of them is spread evenly in the logarithm over two decades below the smallest alpha at
+        which no column is in the model of all samples.
+    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose
+        As for :class:`GroupLasso`.
+    cv : int, splitter, iterable of (train, test) or None
+        As in scikit-learn; a number, and None for 5, are consecutive folds.
+    scoring : str, callable or None
+        As in scikit-learn; None is :math:`R^2`. A callable's ``X`` stands for held-out samples: only the estimator that
+        it is called with reads it.
+    n_jobs : int, optional
+        Folds solved at once, in threads; -1 for as many as there are processors.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The value of the best mean score, the largest of several.
+    alphas_ : array of shape (n_alphas,)
+        In decreasing order.
+    scores_ : array of shape (n_folds, n_alphas)
+    cv_results_ : list of dict
+        A flat record for each alpha: ``alpha``, ``mean_score``, ``std_score``, ``active`` (mean number of groups), and
+        ``dual_gap`` (the largest of the folds).
+    coef_, intercept_, dual_gap_, n_iter_, history_, n_features_in_
+        As for :class:`GroupLasso`, of the model of all samples at ``alpha_``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 9))
+    >>> y = X[:, 3] - X[:, 4] + 0.1 * rng.normal(size=60)
+    >>> model = GroupLassoCV(groups=[[0, 1, 2], [3, 4, 5], [6, 7, 8]], cv=3).fit(X, y)
+    >>> bool(model.alpha_ < model.alphas_[0]), bool(np.abs(model.coef_[3]) > 0.9)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        alphas: int | ArrayLike = 20,
+        *,
+        groups: Groups = None,
+        cv: Any = None,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        loss: str | PointwiseLoss = "squared",
+        regularizer: str | Regularizer = "group-lasso",
+        group_weights: str | ArrayLike | dict | None = None,
+        solver: str | DesignSolver = "dal",
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        positive: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        self.alphas = alphas
+        self.groups = groups
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.loss = loss
+        self.regularizer = regularizer
+        self.group_weights = group_weights
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.positive = positive
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sample_groups: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Self:
+        """Choose alpha, and learn the coefficients from all samples.
+
+        Parameters
+        ----------
+        X, y, offset
+            As for :meth:`GroupLasso.fit`.
+        sample_weight : array of shape (m,), optional
+            Weights >= 0 of the samples in the mean loss, and of held-out samples in scores.
+        sample_groups : array of shape (m,), optional
+            Samples of one group stay in one fold, with splitters such as scikit-learn's ``GroupKFold``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            As for a single alpha; if alphas are not valid, if cv does not cut the samples into folds or leaves one
+            empty, or if scoring is no score, or is undefined in all folds.
+        """
+        return _fit_best(self, X, y, sample_weight, sample_groups, offset)
+
+    score = score_with_offset
+
+
+class SparseLogisticRegressionCV(ClassifierMixin, SparseLinear):
+    """Classifier that selects columns or groups of them, whose alpha is chosen by cross-validation.
+
+    Parameters
+    ----------
+    alphas, cv, scoring, n_jobs
+        As for :class:`GroupLassoCV`; folds are stratified, and None for ``scoring`` is accuracy.
+    groups, loss, regularizer, group_weights, multiclass, class_weight, solver, tol, max_iter, fit_intercept, \
+positive, verbose
+        As for :class:`SparseLogisticRegression`; "balanced" class weights are those of all samples.
+
+    Attributes
+    ----------
+    alpha_, alphas_, scores_, cv_results_
+        As for :class:`GroupLassoCV`. A class that a fold's training part lacks is never predicted in it; a score that
+        is undefined is NaN, and the fold is left out of means.
+    classes_, coef_, intercept_, dual_gap_, n_iter_, history_, n_features_in_
+        As for :class:`SparseLogisticRegression`, of the model of all samples at ``alpha_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = SparseLogisticRegressionCV(5, cv=3).fit((X - X.mean(axis=0)) / X.std(axis=0), y)
+    >>> bool(model.scores_.mean(axis=0).max() > 0.95), len(model.cv_results_)
+    (True, 5)
+    """
+
+    def __init__(
+        self,
+        alphas: int | ArrayLike = 20,
+        *,
+        groups: Groups = None,
+        cv: Any = None,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        loss: str | PointwiseLoss = "logistic",
+        regularizer: str | Regularizer = "group-lasso",
+        group_weights: str | ArrayLike | dict | None = None,
+        multiclass: str = "ovr",
+        class_weight: str | dict | None = None,
+        solver: str | DesignSolver = "dal",
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        positive: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        self.alphas = alphas
+        self.groups = groups
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.loss = loss
+        self.regularizer = regularizer
+        self.group_weights = group_weights
+        self.multiclass = multiclass
+        self.class_weight = class_weight
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.positive = positive
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sample_groups: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Self:
+        """Choose alpha, and learn the coefficients from all samples.
+
+        Parameters
+        ----------
+        X, y, sample_weight, sample_groups, offset
+            As for :meth:`GroupLassoCV.fit`.
+
+        Returns
+        -------
+        self
+        """
+        return _fit_best(self, X, y, sample_weight, sample_groups, offset)
+
+    score = score_with_offset
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self._takes_labels
+        tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves none of them in the model
+        return tags
+
+
+def _fit_best(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    sample_groups: ArrayLike | None,
+    offset: ArrayLike | None,
+) -> Any:
+    """Fit an estimator at the best alpha; parameters as for :meth:`GroupLassoCV.fit`."""
+    estimator._check()
+    check_n_jobs(estimator.n_jobs)
+    samples, decoder = estimator._read(X, y, sample_weight, offset)
+    y = plain_targets(y)
+    given = y.toarray() if sparse.issparse(y) else np.asarray(y)
+    given = given if has_columns(given) else given.ravel()
+    search = PathSearch(estimator, "alpha", given, sample_weight, sample_groups)
+    weights = check_sample_weight(sample_weight, len(given))
+    kept = slice(None) if weights is None else np.flatnonzero(weights)
+    alphas = path_values(estimator._problems(samples.merged(), 1.0), estimator.alphas)
+
+    def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
+        return _path_of_fold(estimator, samples, alphas, train, test)
+
+    alpha = search.choose(
+        alphas,
+        held_out,
+        given[kept] if is_a_classifier(estimator) else samples.targets[0],
+        None if weights is None else weights[kept],
+        NumberDecoder(resolve_loss(estimator, links=True)) if decoder is None else decoder,
+        estimator._has_probabilities(),
+        estimator.n_jobs,
+    )
+    estimator._learn(samples, decoder, alpha)
+    search.warn()
+    return estimator
+
+
+def _path_of_fold(
+    estimator: SparseLinear, samples: Samples, alphas: np.ndarray, train: np.ndarray, test: np.ndarray
+) -> HeldOut:
+    """Solve a path on the training samples of a fold."""
+    outputs = np.zeros((len(alphas), len(test), sum(map(n_outputs_of, samples.targets))))
+    if samples.offsets is not None:
+        outputs += samples.offsets[:, test].T
+    active, gaps = np.zeros(len(alphas)), np.zeros(len(alphas))
+    solver, rows = resolve(DesignSolver, estimator.solver, "solver"), samples.rows(train).merged()
+    for p, known in enumerate(rows.targets):
+        if is_a_classifier(estimator) and known.ndim == 1 and np.all(known == known[0]):
+            outputs[:, :, p] = -NEVER if known[0] > 0 else NEVER
+            continue
+        own = slice(p, p + n_outputs_of(known))
+        alone = Samples(rows.design, [known], rows.weights, None if rows.offsets is None else rows.offsets[own])
+        [problem] = estimator._problems(alone, 1.0)
+        path: Any = regularization_path(solver, problem, alphas, estimator.tol, estimator.max_iter)
+        for a, point in enumerate(path):
+            certificate, learned = point.solution.certificate, rows_of(point.solution, rows.design.shape[1])
+            outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
+            active[a] += np.count_nonzero(certificate.norms)
+            gaps[a] = max(gaps[a], abs(certificate.gap))
+    return HeldOut(outputs, active, gaps)

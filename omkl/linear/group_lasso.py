@@ -1,0 +1,115 @@
+"""GroupLasso: lasso, group lasso and elastic net with a certificate, as a scikit-learn estimator."""
+
+from collections.abc import Sequence
+
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+
+from omkl.batch import DesignSolver
+from omkl.linear.base import SparseLinear, score_with_offset
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import Regularizer
+
+#: Groups of columns.
+Groups = Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
+
+
+class GroupLasso(RegressorMixin, SparseLinear):
+    r"""Lasso, group lasso and elastic net with a certificate: regression that selects columns or groups of them.
+
+    .. math:: \min_{w, b} \frac1n \sum_i l\Bigl(y_i, (X w)_i + b\Bigr) + \alpha \sum_g \omega_g \|w_g\|
+
+    The loss is a mean, weighted by the sample weights, and 1/2 times the squared error: without groups this is
+    scikit-learn's ``Lasso(alpha)``. With K outputs the loss is their sum and :math:`\|w_g\|` the norm of a group's
+    coefficients in all of them, as in ``MultiTaskLasso``.
+
+    Parameters
+    ----------
+    alpha : float > 0
+        Weight of the regularizer: the larger, the fewer groups.
+    groups : None, array of shape (n,), list of lists of int or str, or dict of such lists
+        None makes every column a group of its own, the lasso; an array labels each column with its group; lists give
+        the columns of each group by position, or by name where X is a data frame; a dict names the groups, too. A
+        ``Series`` of labels whose index has the names of columns labels them by name.
+    loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
+        Any convex one, with kinks or without. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
+        as in scikit-learn's ``PoissonRegressor``, and predictions are means.
+    regularizer : {"group-lasso", "elastic-net", "sparse-group"}, or Regularizer
+        A function of the group norms; with the solver "dal" a sum over groups. "sparse-group:sigma=0.7" is
+        :math:`\sum_g \sigma \omega_g \|w_g\| + (1-\sigma) \|w_g\|_1`, which selects columns within groups, too.
+        "elastic-net:mu=0.3" is
+        :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
+        ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
+    group_weights : None, "sqrt-size", array of shape (g,) or dict
+        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict or a ``Series``
+        by the names of the groups; None makes them all 1. Groups of weight 0 are in the model whatever alpha is, like
+        the intercept.
+    solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
+        The last two for losses without kinks, and one output.
+    tol : float > 0
+        Relative duality gap to reach, over all columns.
+    max_iter : int, optional
+        Maximum number of iterations; for "dal" of passes over the design.
+    fit_intercept : bool
+        Learn a constant b, which is not regularized.
+    positive : bool
+        Restrict coefficients to be >= 0, except in groups of weight 0.
+    warm_start : bool
+        Start from the coefficients of the previous fit.
+    verbose : bool
+        Show a progress bar after a second; if standard error is no terminal, a line every half minute.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n,), or (K, n) for K outputs
+    intercept_ : float, or array of shape (K,)
+    dual_gap_ : float
+        Relative duality gap reached, computed from the model over all columns.
+    n_iter_ : int
+    history_ : list of dict
+        A flat record an iteration; see :class:`omkl.batch.Solution`.
+    n_features_in_ : int
+
+    References
+    ----------
+    Tomioka, Suzuki and Sugiyama (2009), Dual augmented Lagrangian, proximal minimization, and MKL.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 9))
+    >>> model = GroupLasso(0.2, groups=[[0, 1, 2], [3, 4, 5], [6, 7, 8]]).fit(X, X[:, 3] - X[:, 4])
+    >>> np.flatnonzero(model.coef_)
+    array([3, 4, 5])
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        groups: Groups = None,
+        loss: str | PointwiseLoss = "squared",
+        regularizer: str | Regularizer = "group-lasso",
+        group_weights: str | ArrayLike | dict | None = None,
+        solver: str | DesignSolver = "dal",
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        positive: bool = False,
+        warm_start: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        self.alpha = alpha
+        self.groups = groups
+        self.loss = loss
+        self.regularizer = regularizer
+        self.group_weights = group_weights
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.positive = positive
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    score = score_with_offset

@@ -1,0 +1,1 @@
+"""Multiple kernel learning: online and batch estimators, kernel sources, paths."""

@@ -1,0 +1,210 @@
+"""MKLClassifier and MKLRegressor: batch multiple kernel learning with a certificate, as scikit-learn estimators."""
+
+from typing import Any
+
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from omkl.batch import Solver
+from omkl.losses import PointwiseLoss
+from omkl.mkl.base import BatchMKL
+from omkl.regularizers import Regularizer
+
+
+class MKLClassifier(ClassifierMixin, BatchMKL):
+    r"""Classifier that learns a combination of kernels, certified by a duality gap.
+
+    .. math:: \min_{f_m, b} C \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + \psi(\|f_1\|, \ldots, \|f_M\|)
+
+    Parameters
+    ----------
+    kernels : list, dict, "precomputed" or None
+        Kernels on the rows of X as strings or objects (``"gaussian:sigma2=5"``, ``Gaussian(5, on=slice(0, 3))``), with
+        names if it is a dict; "precomputed" if X is Gram matrices. ``"gaussian:sigma2=5,features=2000"``
+        approximates a kernel by Fourier features, ``"chi2:features=500"`` by the Nyström method. None uses linear,
+        quadratic and Gaussian kernels of five widths.
+    loss : {"logistic", "hinge", "squared-hinge"} or PointwiseLoss
+    regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
+        The function :math:`\psi` of the norms. "mkl", the squared block 1-norm of online MKL, does not depend on the
+        unit of the targets; "block1" is sparser, "uniform" weights all kernels equally. None is "elastic-net" for the
+        solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for its own, else "mkl", or "elastic-net" with
+        ``weighting="out-of-sample"``.
+    C : float > 0
+        Weight of the losses: the larger, the closer the fit, as in scikit-learn's SVC.
+    solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
+        Or a :class:`~omkl.batch.Solver`. "spicy" and "one-step" are the fast ones; "ista" and "fista" are for smooth
+        losses; the others alternate between kernel weights and a support vector machine, and are for the hinge.
+    tol : float > 0
+        Relative duality gap to reach, over all kernels.
+    max_iter : int, optional
+        Maximum number of outer iterations.
+    fit_intercept : bool
+        Learn a constant b, which is not regularized.
+    multiclass : {"auto", "shared", "ovr", "ovo"}
+        Strategy for more than two classes. "shared" learns a function for each against the rest, in one problem with
+        one weight a kernel: :math:`\|f_m\|` above is the root of the sum of the classes' squared norms. "ovr" learns
+        the same functions one after the other, each with kernel weights of its own, and "ovo" one for each pair.
+        Labels in columns have a function each, "shared" or "ovr". "auto" is "shared" if the solver supports it, as
+        "spicy" and "one-step" do, else "ovr".
+    class_weight : None, "balanced" or dict
+        Weights of the classes' losses, as in scikit-learn: "balanced" gives every class the same sum of weights.
+    dtype : {"auto", "float32", "float64"}
+        Precision of stored Gram matrices; sums are always in float64. "auto" uses double precision up to 64 MiB, and
+        where rounding in single precision could change the duality gap by a tenth of ``tol``.
+    approximate : {"auto", True, False}
+        Kernels that do not fit into memory: True replaces them by Nyström approximations on at most 500 landmarks, with
+        a warning that states the error; False computes them anew in every pass; "auto" approximates if a single Gram
+        matrix takes more than 256 MiB. Model, prediction and certificate refer to the kernels as they are stored, see
+        ``kernel_representations_``.
+    weighting : {"norms", "out-of-sample"}
+        "out-of-sample" first leaves out the kernels that do not help on held-out samples (``left_out_``), by
+        leave-one-out in closed form for the squared loss, see :func:`~omkl.batch.helpful_kernels`. "norms" leaves this
+        to the regularizer, which sees training samples only. The choice uses at most 1000 samples, fewer for more than
+        250 kernels. Samples must be independent: a kernel cannot be judged by copies of training samples. If no
+        kernel helps, all are kept, with a warning.
+    n_jobs : int or None
+        Threads that predict, each some of the rows; None is one, -1 one for each core. Results do not depend on it.
+    verbose : bool
+        Show a progress bar after a second; if standard error is no terminal, a line every half minute.
+
+    Attributes
+    ----------
+    classes_ : array of shape (K,), or the numbers of the columns of labels
+    multilabel_ : bool
+        Whether targets were indicators of labels.
+    constant_labels_ : dict of int to bool
+        Labels that all samples have, or none; they are always predicted so.
+    kernel_weights_ : dict of str to float
+        Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); the mean of several problems.
+    unscaled_kernel_weights_ : dict of str to float
+        The same on the scale of the regularizer: for "gmkl" the weights :math:`\theta` of Citi (2015), with
+        :math:`\eta \|\theta\|_1 + (1 - \eta) \|\theta\|_2^2 = 1`.
+    kernel_representations_ : dict of str to str
+        Storage of each kernel: "dense" (a Gram matrix), "factor of rank 300" (a feature map of few dimensions), or
+        "computed in every pass".
+    dual_gap_ : float
+        Relative duality gap, the largest of all problems; computed from the model over all kernels.
+    n_iter_ : int
+        Outer iterations, the largest number of all problems.
+    dual_coef_ : array of shape (M, N), or (P, M, N) for P > 1 classes or pairs of them
+    intercept_ : array of shape (P,)
+    left_out_ : list of str
+        Kernels that ``weighting="out-of-sample"`` has left out; their weight is 0.
+    n_active_ : int
+        Number of kernels that prediction needs.
+    dual_variables_ : list of arrays
+        For each problem the dual feasible :math:`\rho` whose value bounds the optimum from below: with
+        ``dual_coef_`` and ``intercept_`` it verifies ``dual_gap_``. Not saved in model files.
+    history_ : list of dict
+        A flat record an iteration, see :class:`omkl.batch.GapMonitor`; of several problems one after the other,
+        with ``problem`` (from 0).
+
+    References
+    ----------
+    Suzuki and Tomioka (2011), SpicyMKL: a fast algorithm for multiple kernel learning with thousands of kernels.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier(["linear", "gaussian"], C=10.0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.95 and model.dual_gap_ <= 0.01)
+    True
+    """
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        loss: str | PointwiseLoss = "logistic",
+        regularizer: str | Regularizer | None = None,
+        C: float = 1.0,
+        solver: str | Solver = "spicy",
+        tol: float = 1e-2,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        class_weight: str | dict | None = None,
+        multiclass: str = "auto",
+        dtype: Any = "auto",
+        approximate: bool | str = "auto",
+        weighting: str = "norms",
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.loss = loss
+        self.regularizer = regularizer
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.dtype = dtype
+        self.approximate = approximate
+        self.weighting = weighting
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self._takes_labels
+        return tags
+
+
+class MKLRegressor(RegressorMixin, BatchMKL):
+    """Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
+
+    Parameters
+    ----------
+    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, n_jobs, verbose
+        As for :class:`MKLClassifier`.
+    loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
+        "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
+
+    Attributes
+    ----------
+    kernel_weights_, kernel_representations_, left_out_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, \
+dual_variables_, history_
+        As for :class:`MKLClassifier`, of one problem; (K, M, N) and (K,) for K outputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(80, 2))
+    >>> model = MKLRegressor(["gaussian:on=0:1", "gaussian:on=1:2"], C=10.0).fit(X, np.sin(X[:, 0]))
+    >>> model.kernel_weights_["gaussian:on=0:1"] > 0.8
+    True
+    """
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        loss: str | PointwiseLoss = "squared",
+        regularizer: str | Regularizer | None = None,
+        C: float = 1.0,
+        solver: str | Solver = "spicy",
+        tol: float = 1e-2,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        dtype: Any = "auto",
+        approximate: bool | str = "auto",
+        weighting: str = "norms",
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.loss = loss
+        self.regularizer = regularizer
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.dtype = dtype
+        self.approximate = approximate
+        self.weighting = weighting
+        self.n_jobs = n_jobs
+        self.verbose = verbose

@@ -1,0 +1,312 @@
+"""Sources of the Gram matrices of batch estimators: kernels on the rows of an array, or precomputed matrices."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from scipy import sparse
+
+from omkl.data.frames import times_as_days
+from omkl.exceptions import InputError
+from omkl.features.encoder import KernelSpecs, named_kernels
+from omkl.features.views import warn_of_units
+from omkl.kernels import Gaussian, GramMatrices, PackedStack
+from omkl.kernels.base import Kernel, cross_matrices
+from omkl.kernels.checks import check_kernels
+from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, take_columns
+from omkl.kernels.stack import KernelStack
+from omkl.mkl.gram_storage import represent
+
+
+class ArrayKernels:
+    """Kernels on the rows of one array.
+
+    Parameters
+    ----------
+    specs : sequence or mapping
+        Kernels as objects or strings, with names if it is a mapping. ``on`` selects columns.
+    X : array or CSR matrix of shape (N, d)
+        Training inputs; kernels learn from them what they need.
+    columns : sequence of str, optional
+        Names of the columns.
+    """
+
+    #: Storage in single precision rounds them.
+    rounds = True
+
+    def __init__(self, specs: KernelSpecs, X: Vectors, columns: Sequence[str] | None = None) -> None:
+        named = named_kernels(specs)
+        if not named:
+            raise InputError("kernels must hold at least one kernel.")
+        self.names = [name for name, _ in named]
+        indexed = [name for name, kernel in named if kernel.indexed]
+        if indexed:
+            raise InputError(f"The kernel {indexed[0]!r} takes Gram matrices: set kernels='precomputed'.")
+        placed = [kernel.placed(X.shape[1], columns) for _, kernel in named]
+        if sparse.issparse(X):
+            _refuse_dense(self.names, placed)
+        self.kernels = [kernel.fit(X) for kernel in placed]
+        check_kernels(self.names, self.kernels, X)
+        # a copy in C order: predictions do not depend on the memory layout of the inputs
+        self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
+        self.n_samples: int = X.shape[0]
+
+    def stack(self, dtype: DTypeLike, approximate: bool | str) -> KernelStack:
+        """Store the kernels on the training samples; predictions use them as they are stored."""
+        held = represent(self.names, self.kernels, self.X, dtype, approximate)
+        self.kernels, self.ranks = held.kernels, held.ranks
+        self.representations = dict(zip(self.names, held.descriptions))
+        return held.stack
+
+    def distributed_stack(self, dtype: DTypeLike, client: Any) -> KernelStack:
+        """The Gram matrices on the training samples, on the workers of a Dask client."""
+        from omkl.distributed import DistributedStack
+
+        self.ranks, self.representations = {}, dict.fromkeys(self.names, "dense, on workers")
+        return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
+
+    def n_rows(self, X: Vectors) -> int:
+        """Number of samples to predict."""
+        return X.shape[0]
+
+    def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[tuple[slice, Iterator[np.ndarray]]]:
+        """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel the factor of :meth:`weights`.
+
+        That is its values against the training samples, (n, N), or its features (n, r) if it is stored as a factor.
+        """
+        others = [m for m in active if m not in self.ranks]
+        width = max((self.ranks.get(m, self.n_samples) for m in active), default=1)
+        for block in row_blocks(X.shape[0], width, np.float64):
+            yield block, self._parts(X[block], active, others)
+
+    def _parts(self, X: Vectors, active: np.ndarray, others: list[int]) -> Iterator[np.ndarray]:
+        """The parts of one block; threads compute those of several at once."""
+        between = self._between(X, self.X, others)
+        for m in active:
+            yield self._features(X, m) if m in self.ranks else next(between)
+
+    def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
+        """Weights of a kernel's values, its dual coefficients (N, P), or of its features, (r, P)."""
+        if m not in self.ranks:
+            return coefficients
+        blocks = row_blocks(self.n_samples, self.ranks[m], np.float64)
+        return sum(self._features(self.X[block], m).T @ coefficients[block] for block in blocks)
+
+    def training_features(self, m: int) -> np.ndarray:
+        """Features of the training samples, (N, r), of a kernel that is stored as a factor."""
+        if self.X is None:
+            raise InputError("The model was loaded from a file, which holds no training inputs: fit it again.")
+        return self._features(self.X, m)
+
+    def values(self, X: np.ndarray, Y: np.ndarray, active: np.ndarray) -> Iterator[np.ndarray]:
+        """Values of the kernels ``active`` between two arrays, as the kernels are stored."""
+        between = self._between(X, Y, [m for m in active if m not in self.ranks])
+        for m in active:
+            yield self._features(X, m) @ self._features(Y, m).T if m in self.ranks else next(between)
+
+    def _features(self, X: Vectors, m: int) -> np.ndarray:
+        return self.kernels[m].features(_columns(X, self.kernels[m]))
+
+    def pack(self, packer: Any, active: np.ndarray) -> dict[str, Any]:
+        """JSON values for a model file; arrays go to the packer. Kernels stored as factors need no training inputs."""
+        return {
+            "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in zip(self.names, self.kernels)},
+            "ranks": list(self.ranks.items()),
+            "n_samples": self.n_samples,
+            "X": None if self.ranks.keys() >= set(active) else _packed(self.X, packer),
+        }
+
+    @classmethod
+    def unpack(cls, packed: dict[str, Any], unpacker: Any) -> Self:
+        """The inverse of :meth:`pack`."""
+        source = object.__new__(cls)
+        source.names = list(packed["kernels"])
+        source.kernels = [unpacker.unpack(kernel) for kernel in packed["kernels"].values()]
+        source.X = unpacker.unpack(packed["X"])
+        if isinstance(source.X, tuple):
+            *csr, shape = source.X
+            source.X = sparse.csr_array(tuple(csr), shape=shape)
+        source.ranks, source.n_samples = dict(packed["ranks"]), packed["n_samples"]
+        return source
+
+    def combination(self, weights: np.ndarray, width: int, columns: Sequence[str] | None) -> Callable:
+        """The sum of the kernels times ``weights``, as a function of two arrays of ``width`` columns."""
+        active, names = np.flatnonzero(weights), None if columns is None else [str(name) for name in columns]
+
+        def checked(given: Any) -> np.ndarray:
+            found = [str(name) for name in given.columns] if hasattr(given, "columns") else names
+            dense = given.toarray() if sparse.issparse(given) else times_as_days(given, in_categories=True)
+            array = np.ascontiguousarray(dense, dtype=np.float64)
+            if array.ndim != 2 or array.shape[1] != width or (names is not None and found != names):
+                raise InputError(f"The kernel takes rows of {width} numbers, in the order of the training samples.")
+            return array
+
+        def kernel(X: ArrayLike, Y: ArrayLike) -> np.ndarray:
+            X, Y = checked(X), checked(Y)
+            total = np.zeros((len(X), len(Y)))
+            for m, values in zip(active, self.values(X, Y, active)):
+                total += weights[m] * values
+            return total
+
+        return kernel
+
+    def _between(self, X: Vectors, Y: Vectors, active: list[int]) -> Iterator[np.ndarray]:
+        """Values of some kernels between two arrays."""
+        chosen = [self.kernels[k] for k in active]
+        # kernels on the same columns share an object, so that cross_matrices computes distances once
+        views = {str(kernel.on): kernel for kernel in chosen}
+        views = {on: (_columns(X, kernel), _columns(Y, kernel)) for on, kernel in views.items()}
+        pairs = [views[str(kernel.on)] for kernel in chosen]
+        return cross_matrices(chosen, [left for left, _ in pairs], [right for _, right in pairs])
+
+
+class GivenMatrices:
+    """Gram matrices computed by the user; methods as of :class:`ArrayKernels`.
+
+    Parameters
+    ----------
+    grams : mapping, sequence or array
+        What :class:`~omkl.kernels.GramMatrices` takes, of training samples.
+    n_given : int
+        The number of targets.
+    kept : int array of shape (N,), optional
+        The samples to learn from; all by default.
+    """
+
+    #: No matrix is stored as a factor.
+    ranks: ClassVar[dict] = {}
+
+    def __init__(self, grams: Any, n_given: int, kept: np.ndarray | None = None) -> None:
+        grams = GramMatrices(grams)
+        if grams.shape[:2] != (n_given, n_given) or any(matrix is None for matrix in grams.matrices):
+            raise InputError(
+                f"Precomputed kernels must be matrices ({n_given}, {n_given}) for {n_given} targets, not "
+                f"{grams.shape[:2]}."
+            )
+        self.names, self.n_given, self.kept = grams.names, n_given, kept
+        self.matrices = (grams if kept is None else grams[np.ix_(kept, kept)]).matrices
+        self.n_samples = n_given if kept is None else len(kept)
+        self.representations = dict.fromkeys(self.names, "dense")
+        self.rounds = any(matrix.dtype != np.float32 for matrix in self.matrices)
+
+    def distributed_stack(self, dtype: DTypeLike, client: Any) -> KernelStack:
+        """The matrices, checked and packed, on the workers of a Dask client."""
+        from omkl.distributed import DistributedStack
+
+        return DistributedStack.from_grams(self.matrices, client, dtype)
+
+    def stack(self, dtype: DTypeLike, approximate: bool | str) -> KernelStack:
+        """The matrices, checked and packed."""
+        return PackedStack.from_grams(self.matrices, dtype)
+
+    def of_prediction(self, grams: Any) -> GramMatrices:
+        """Matrices of test against training samples, in the order of the kernels; found by name if they have names."""
+        if isinstance(grams, GramMatrices) and grams.names != GramMatrices(grams.matrices).names:
+            grams = dict(zip(grams.names, grams.matrices))
+        if isinstance(grams, Mapping):
+            unknown = [name for name in grams if name not in self.names]
+            if unknown:
+                raise InputError(f"The model knows no kernel {unknown[0]!r}: there are {', '.join(self.names[:5])}.")
+            grams = {name: grams.get(name) for name in self.names}
+        grams = GramMatrices(grams)
+        if grams.shape[1:] != (self.n_given, len(self.names)):
+            raise InputError(
+                f"The model was trained on {len(self.names)} matrices of {self.n_given} samples, and predicts from one "
+                f"matrix (n, {self.n_given}) a kernel, not from an array {grams.shape}."
+            )
+        return grams
+
+    def n_rows(self, grams: GramMatrices) -> int:
+        """Number of samples to predict."""
+        return len(grams)
+
+    def blocks(self, grams: GramMatrices, active: np.ndarray) -> Iterator[tuple[slice, list[np.ndarray]]]:
+        """Yield the whole matrices as one block; those of inactive kernels may be None."""
+        missing = [self.names[m] for m in active if grams.matrices[m] is None]
+        if missing:
+            raise InputError(f"The kernel {missing[0]!r} is in the model: give its matrix.")
+        columns = slice(None) if self.kept is None else self.kept
+        yield slice(None), [np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active]
+
+    def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
+        """The dual coefficients (N, P) themselves."""
+        return coefficients
+
+    def pack(self, packer: Any, active: np.ndarray) -> dict[str, Any]:
+        """JSON values for a model file, without the matrices."""
+        kept = None if self.kept is None else packer.pack(self.kept, "the samples of weight > 0")
+        return {"names": self.names, "n_samples": self.n_samples, "n_given": self.n_given, "kept": kept}
+
+    @classmethod
+    def unpack(cls, packed: dict[str, Any], unpacker: Any) -> Self:
+        """The inverse of :meth:`pack`, without matrices."""
+        source = object.__new__(cls)
+        source.matrices, source.names = None, list(packed["names"])
+        source.n_samples, source.n_given = packed["n_samples"], packed["n_given"]
+        source.kept = None if packed["kept"] is None else unpacker.unpack(packed["kept"])
+        return source
+
+
+def combined_values(source: ArrayKernels | GivenMatrices, X: Any, weights: np.ndarray) -> np.ndarray:
+    """The sum of all kernels times ``weights`` between the rows of X and the training samples: (n, N)."""
+    active = np.flatnonzero(weights)
+    total = np.zeros((source.n_rows(X), source.n_samples))
+    for block, parts in source.blocks(X, active):
+        for m, part in zip(active, parts):
+            values = part @ source.training_features(int(m)).T if m in source.ranks else part
+            total[block] += weights[m] * values
+    return total
+
+
+def unpack_source(packed: dict[str, Any], unpacker: Any) -> ArrayKernels | GivenMatrices:
+    """The source of a model file."""
+    return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
+
+
+def _columns(X: Vectors, kernel: Kernel) -> Vectors:
+    """The columns that a kernel is on."""
+    return take_columns(X, kernel.columns(X.shape[1]))
+
+
+def _packed(X: Vectors, packer: Any) -> Any:
+    """Training inputs for a model file: an array, or the arrays of a CSR matrix and its shape."""
+    csr: Any = X
+    parts = (csr.data, csr.indices, csr.indptr, csr.shape) if sparse.issparse(X) else X
+    return packer.pack(parts, "the training inputs")
+
+
+def compares_sparse(specs: KernelSpecs) -> bool:
+    """Check whether all kernels take sparse input."""
+    try:
+        return not (isinstance(specs, str) and specs == "precomputed") and all(
+            kernel.compares_sparse for _, kernel in named_kernels(specs)
+        )
+    except InputError:
+        return False
+
+
+def _refuse_dense(names: list[str], kernels: list[Kernel]) -> None:
+    """Raise an InputError for the first kernel that takes no sparse input."""
+    for name, kernel in zip(names, kernels):
+        if not kernel.compares_sparse:
+            raise InputError(
+                f"The kernel {name!r} needs a dense array: on sparse input there are linear, polynomial and Gaussian "
+                "kernels, and Fourier features."
+            )
+
+
+def default_kernels(X: Vectors, names: Sequence[str] | None = None) -> dict[str, str | Kernel]:
+    """Linear, quadratic and Gaussian kernels at five scales, for estimators without ``kernels``.
+
+    Widths come from quantiles of the distances in the data, not from fractions of the median: in many dimensions, where
+    all distances are alike, a kernel of a tenth of the median is near 0 between almost all samples, and overfits.
+    """
+    check_magnitudes(X, "gaussian")
+    if not sparse.issparse(X):
+        warn_of_units(X, names)
+    narrowest, narrow, median = (0.5 * median_distance(X, "squared_distances", q) for q in (0.1, 0.25, 0.5))
+    widths = {"10% of distances": narrowest, "25% of distances": narrow, "median": median}
+    wide = {f"{factor} x median": factor * median for factor in (3, 10)}
+    gaussians = {f"gaussian:{name}": Gaussian(width) for name, width in {**widths, **wide}.items()}
+    return {"linear": "linear", "quadratic": "quadratic", **gaussians}

@@ -1,0 +1,536 @@
+"""OnlineMKLClassifier and OnlineMKLRegressor: a class or a number for each row, learned online."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Self, Unpack
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.extmath import softmax
+from sklearn.utils.metaestimators import available_if
+
+from omkl._components import resolve
+from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.calibration import needs_probabilities
+from omkl.estimators.explain_tokens import explain_class, explain_number
+from omkl.estimators.explanations import Explanation
+from omkl.estimators.output_decoders import finite_targets
+from omkl.estimators.sources import TrainingBlock, blocks_of
+from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes
+from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
+from omkl.estimators.training import RunOptions, Task
+from omkl.estimators.validation import TokenData, read_rows, row_potentials
+from omkl.exceptions import InputError
+from omkl.features.encoder import is_pairwise, takes_sparse
+from omkl.losses import PointwiseLoss
+from omkl.online import Predictor
+
+
+class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator):
+    """Classifier that learns a combination of kernels online; binary and multiclass.
+
+    ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a
+    list of n dicts as described at :class:`~omkl.SequenceLabeler`, whose parameters it shares. With two classes a
+    single potential is learned, with K > 2 one for each class.
+
+    Parameters
+    ----------
+    kernels : list, dict or None
+        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices. With
+        ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, early_stopping, \
+validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype, \
+callbacks, verbose, random_state
+        As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
+    class_weight : None, "balanced" or dict
+        Weights of the classes, as in scikit-learn; "balanced" is for ``fit`` on data that are all at hand.
+    cost : array of shape (K, K), optional
+        ``cost[gold, predicted]`` in the order of ``classes_``, for three classes and more.
+    fit_intercept : bool
+        Learn a constant for every class, not regularized.
+    n_jobs : int or None
+        Threads that compute Gram matrices, predict rows, and train shards; None is one, -1 one for each core. Results
+        do not depend on it.
+    shuffle : bool
+        Present the examples in a new random order every epoch. The order depends on ``random_state`` and on the
+        examples, not on the order of the rows.
+
+    Attributes
+    ----------
+    classes_ : array of shape (K,)
+    kernel_weights_ : dict of str to float
+        The learned weight of each group, in [0, 1], summing to 1.
+    history_ : list of dict
+        A record an epoch.
+    n_iter_ : int
+        Epochs run.
+    n_features_in_ : int
+        Columns of X.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> bool(OnlineMKLClassifier(random_state=0).fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS}
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        loss: Any = "hinge",
+        regularizer: Any = "mkl",
+        weighting: str = "auto",
+        C: float = 1.0,
+        epochs: int = 20,
+        method: str = "fobos",
+        eta0: float | str = "auto",
+        schedule: Any = None,
+        average: Any = "quadratic",
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        cost: Any = None,
+        radius: float | str | None = None,
+        shuffle: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        n_examples: float | None = None,
+        batch_size: int = 1,
+        l2: float = 0.0,
+        budget: int | None = None,
+        cache_size: float = 4000,
+        dtype: Any = "auto",
+        n_jobs: int | None = None,
+        callbacks: Any = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.kernels = kernels
+        self.loss = loss
+        self.regularizer = regularizer
+        self.weighting = weighting
+        self.C = C
+        self.epochs = epochs
+        self.method = method
+        self.eta0 = eta0
+        self.schedule = schedule
+        self.average = average
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.cost = cost
+        self.radius = radius
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_examples = n_examples
+        self.batch_size = batch_size
+        self.l2 = l2
+        self.budget = budget
+        self.cache_size = cache_size
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        classes: Any = None,
+        validation: Any = None,
+        **run: Unpack[RunOptions],
+    ) -> Self:
+        """Train from scratch.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), sparse matrix, list of dicts, or stream
+            A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, see
+            :meth:`omkl.SequenceLabeler.fit`; it brings its classes along.
+        y : array of shape (n,), optional
+        sample_weight : array of shape (n,), optional
+            Weights of the examples; an integer is the same as that many copies.
+        classes : array or "growing", optional
+            All classes that there are, if more than the examples have, or those to come in a stream: see
+            :meth:`partial_fit`.
+        validation, checkpoint, checkpoint_every, resume, client, shards
+            As for :meth:`omkl.SequenceLabeler.fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or the data is not as described.
+        """
+        self._train(self._task(classes), TrainingBlock(X, y, sample_weight), validation, run)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """One round of training for each example, in the given order.
+
+        Kernels learn their widths, and the model its classes, from the first call.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`; a stream is passed over once.
+        classes : array or "growing", optional
+            All classes that will ever come, at the first call; the classes of its ``y`` by default. "growing" takes
+            in new ones as they come, after the others in ``classes_``.
+
+        Returns
+        -------
+        self
+        """
+        self._train_more(self._task(classes), TrainingBlock(X, y, sample_weight), _declared(classes))
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the best class of each row of X, (n,).
+
+        Parameters
+        ----------
+        X
+            As for :meth:`fit`.
+        """
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Potentials of the classes.
+
+        Parameters
+        ----------
+        X
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for more, or for a single one
+        """
+        unary = row_potentials(self, X)
+        if unary.shape[1] == 2 == len(self.classes_):  # with costs, or growing classes, each class has a potential
+            return unary[:, 1] - unary[:, 0]
+        return unary[:, 0] if unary.shape[1] == 1 < len(self.classes_) else unary
+
+    def explain(self, x: Any, *, label: Any = None, against: Any = None, n: int = 20) -> Explanation:
+        """Explain the class of a row, compared with the next best one.
+
+        The score of a class is a sum over groups, and over their features and support vectors. The parts of the
+        explanation add up to the difference of two scores, the margin.
+
+        Parameters
+        ----------
+        x : array of shape (d,), dict, or one row as :meth:`predict` takes it
+        label, against : class, optional
+            The class to explain, the predicted one by default, and the one to compare with, the best other one by
+            default.
+        n : int > 0
+            Number of the strongest features and support vectors to list.
+
+        Returns
+        -------
+        omkl.Explanation
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the row does not fit the model, or a class is unknown.
+        """
+        return explain_class(self, x, label, against, n)
+
+    @available_if(needs_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class, (n, K). Only for ``loss="crf"``.
+
+        Parameters
+        ----------
+        X
+            As for :meth:`fit`.
+        """
+        scores = self.decision_function(X)
+        return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy in [0, 1]; a stream is read block by block.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        """
+        right = total = 0.0
+        for block in blocks_of(X, y, sample_weight):
+            predicted = self.predict(block.X)
+            size = float(len(predicted) if block.sample_weight is None else np.sum(block.sample_weight))
+            right += size * accuracy_score(block.y, predicted, sample_weight=block.sample_weight)
+            total += size
+        return right / total
+
+    def _read_known(self, block: TrainingBlock) -> TokenData:
+        return read_rows(self, checked_classes, None, block, first=False)
+
+    def _codec(self, classes: Any = None) -> TokenCodec:
+        return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self)
+
+    def _task(self, classes: Any) -> Task:
+        return Task(self._codec(classes), partial(read_rows, self, checked_classes, self.class_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.pairwise = is_pairwise(self.kernels)
+        return tags
+
+
+class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
+    r"""Regression that learns a combination of kernels online.
+
+    .. math:: \min_\theta \frac{1}{m} \sum_i l\Bigl(y_i, \sum_k \theta_k^\top \phi_k(x_i) + b\Bigr)
+        + \frac{1}{C m} R(\theta)
+
+    ``X`` is an array of shape (n, d), a scipy sparse matrix (as for a classifier), or a list of n dicts as
+    described at :class:`~omkl.SequenceLabeler`.
+
+    Inputs should be standardised, as for any kernel machine. Targets need not be centred or scaled: the model learns
+    ``y - level_``, where ``level_`` is the median of the targets of ``fit``, or of the first call of ``partial_fit``,
+    and an intercept that goes on learning the rest. With the squared loss, ``eta0="auto"`` and the regularizers
+    ``"mkl"`` and ``"l2"``, a model of ``c y`` predicts c times what a model of ``y`` does. A numeric ``eta0`` suits the
+    squared loss at any scale, too; for the other losses, whose gradients have a length of their own, it is in units
+    of y.
+
+    Parameters
+    ----------
+    kernels : list, dict or None
+        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices. With
+        ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
+    loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
+        "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
+    regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples
+    budget, cache_size, dtype, callbacks, verbose
+        As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
+    early_stopping : bool
+        Hold out ``validation_fraction`` of the examples, stop when R^2 on them has not improved for
+        ``n_iter_no_change`` epochs, and keep the best model.
+    validation_fraction, n_iter_no_change, random_state
+        As for :class:`~omkl.SequenceLabeler`.
+    fit_intercept : bool
+        Learn a constant, not regularized; without it, ``level_`` is 0.
+    n_jobs, shuffle
+        As for :class:`OnlineMKLClassifier`.
+
+    Attributes
+    ----------
+    level_ : float
+        Median of the first targets, in units of y: the model learns the difference.
+    kernel_weights_, history_, n_iter_, n_features_in_
+        As for :class:`OnlineMKLClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(300, 2))
+    >>> model = OnlineMKLRegressor(["gaussian:on=0:1", "gaussian:on=1:2"], random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(model.score(X, np.sin(X[:, 0])) > 0.9), bool(model.kernel_weights_["gaussian:on=0:1"] > 0.8)
+    (True, True)
+    """
+
+    _losses = PointwiseLoss
+
+    _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS}
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        loss: Any = "squared",
+        regularizer: Any = "mkl",
+        weighting: str = "auto",
+        C: float = 1.0,
+        epochs: int = 20,
+        method: str = "fobos",
+        eta0: float | str = "auto",
+        schedule: Any = None,
+        average: Any = "quadratic",
+        fit_intercept: bool = True,
+        radius: float | str | None = None,
+        shuffle: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        n_examples: float | None = None,
+        batch_size: int = 1,
+        l2: float = 0.0,
+        budget: int | None = None,
+        cache_size: float = 4000,
+        dtype: Any = "auto",
+        n_jobs: int | None = None,
+        callbacks: Any = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.kernels = kernels
+        self.loss = loss
+        self.regularizer = regularizer
+        self.weighting = weighting
+        self.C = C
+        self.epochs = epochs
+        self.method = method
+        self.eta0 = eta0
+        self.schedule = schedule
+        self.average = average
+        self.fit_intercept = fit_intercept
+        self.radius = radius
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_examples = n_examples
+        self.batch_size = batch_size
+        self.l2 = l2
+        self.budget = budget
+        self.cache_size = cache_size
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        validation: Any = None,
+        **run: Unpack[RunOptions],
+    ) -> Self:
+        """Train from scratch.
+
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`OnlineMKLClassifier.fit`.
+        y : array of shape (n,), optional
+            Finite numbers; a stream has its own.
+        validation, checkpoint, checkpoint_every, resume, client, shards
+            As for :meth:`omkl.SequenceLabeler.fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or the data is not as described.
+        """
+        self._train(self._task(), TrainingBlock(X, y, sample_weight), validation, run)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """One round of training for each example, in the given order.
+
+        Kernels learn their widths, and the model the level of its targets, from the first call.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`; a stream is passed over once.
+
+        Returns
+        -------
+        self
+        """
+        self._train_more(self._task(), TrainingBlock(X, y, sample_weight))
+        return self
+
+    def _task(self) -> Task:
+        return Task(self._codec(), partial(read_rows, self, finite_targets, None), held_out_r2)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the target of each row of X, (n,).
+
+        Parameters
+        ----------
+        X
+            As for :meth:`fit`.
+        """
+        return row_potentials(self, X)[:, 0] + self.level_
+
+    def explain(self, x: Any, *, n: int = 20) -> Explanation:
+        """Explain the prediction for a row.
+
+        Parameters
+        ----------
+        x : array of shape (d,), dict, or one row as :meth:`predict` takes it
+        n : int > 0
+            Number of the strongest features and support vectors to list.
+
+        Returns
+        -------
+        omkl.Explanation
+            Its ``margin`` is the prediction; the group ``level`` is ``level_``.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the row does not fit the model.
+        """
+        return explain_number(self, x, n)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Coefficient of determination R^2; of a stream only targets and predictions are held.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        """
+        found = [
+            (np.asarray(block.y, dtype=np.float64), self.predict(block.X), block.sample_weight)
+            for block in blocks_of(X, y, sample_weight)
+        ]
+        gold, predicted = (np.concatenate(parts) for parts in list(zip(*found))[:2])
+        return float(r2_score(gold, predicted, sample_weight=found[0][2]))
+
+    def _read_known(self, block: TrainingBlock) -> TokenData:
+        return read_rows(self, finite_targets, None, block, first=False)
+
+    def _codec(self) -> TokenCodec:
+        loss = resolve(PointwiseLoss, self.loss, "loss")
+        if loss.classifies:
+            raise InputError(f"{loss!r} is a loss of classification: choose one of regression.")
+        if loss.has_link:
+            raise InputError(f"{loss!r} has a link, which OnlineMKLRegressor does not know: GroupLasso does.")
+        return TokenCodec(NumberOutputs(self.fit_intercept), self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.pairwise = is_pairwise(self.kernels)
+        return tags
+
+
+def _declared(classes: Any) -> Any:
+    """Classes as labels of Python."""
+    return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
+
+
+def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
+    """R^2 of a frozen model on held-out examples."""
+    gold = [y for _, y, _ in examples]
+    return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])

@@ -1,0 +1,238 @@
+"""Selection of groups by a test on examples that the model has not learned from."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from omkl.exceptions import InputError
+from omkl.groups import GroupBank, Testable, check_ability, initial_potentials
+from omkl.losses import CRF
+
+LIKELIHOOD = CRF()
+#: Weight of the groups left out after the first epoch above which the others are trained anew.
+NEGLIGIBLE = 0.1
+#: Every example is looked at up to this many; from then on half as many whenever the number of examples has doubled.
+ALL_UP_TO = 1024
+#: How many useless groups pass the test on average, if all are useless.
+PASSING = 0.5
+#: Positions over which the mean potentials of a group are taken.
+MEMORY = 100
+
+
+class Evidence:
+    r"""A test of every group on examples that the model meets for the first time.
+
+    When an example is met, the part :math:`f_k` of a group has learned from others alone. Its evidence is how much it
+    favours the gold output over what is known without any group,
+
+    .. math:: a_{tk} = \langle f_k(x_t) - \bar f_k,\; r_t - \bar r \rangle, \qquad r_t = 1[y_t] - \mu_t,
+
+    with :math:`\mu_t` the marginals under the potentials of the groups that no regularizer sees (an intercept,
+    transitions; else all outputs are alike). Means over the latest positions are taken off where labels have potentials
+    of their own: a preference for labels that is the same for every input tells nothing of an input. It is the slope,
+    where the part enters the model, of the log-likelihood of an example not seen, as in Rao's score test. For
+    numbers, and structures without marginals, the negative gradient of the model's own loss takes the place of
+    :math:`r_t`. A group that is independent of the outputs has evidence of mean zero given all that came
+    before, whatever its kernel or features fit: it can tell training examples apart, but not new ones. So
+
+    .. math:: z_k = \frac{\sum_t a_{tk}}{\bigl(\sum_t (a_{tk} - \bar a_k)^2\bigr)^{1/2}}
+
+    is close to standard normal for such a group (a central limit theorem for martingales), and positive for one that
+    helps. A group is useful if :math:`z_k` is above the quantile :math:`1 - 1/(2p)`: of p useless groups, half of
+    one passes on average.
+
+    Parameters
+    ----------
+    n_groups : int
+        Groups p that are tested: those that are regularized.
+
+    References
+    ----------
+    Rao (1948), Large sample tests of statistical hypotheses concerning several parameters.
+    """
+
+    def __init__(self, n_groups: int) -> None:
+        #: Whether examples that come are new to the model.
+        self.open = True
+        self.sums, self.squares = np.zeros(n_groups), np.zeros(n_groups)
+        self.n_examples = 0.0
+        self._totals, self._positions = np.zeros((n_groups + 1, 0)), 0.0
+        self._met = 0
+
+    def look_at(self, trainer: Any, x: Any, y: Any, weight: float) -> None:
+        """Take in an example of this weight before the trainer learns from it, if it is new and its turn."""
+        if not self.open or len(self.sums) == 1:
+            return
+        self._met += 1
+        if self._met > ALL_UP_TO and self._met % (1 << math.ceil(math.log2(self._met / ALL_UP_TO))):
+            return
+        penalized, reference = trainer.penalized_banks, initial_potentials(trainer.structure, x)
+        for bank in trainer.banks[len(penalized) :]:
+            bank.add_potentials(x, reference)
+        loss = LIKELIHOOD if hasattr(trainer.structure, "marginals") else trainer.loss
+        gradient = loss.value_and_gradient(trainer.structure, reference, y)[1]
+        self.n_examples += 1.0
+        if gradient is None:
+            return
+        scales = trainer.method.part_scales(trainer.group_state)[: len(self.sums)]
+        unary = getattr(gradient, "unary", None)
+        totals = None if unary is None else np.zeros((len(scales), unary.shape[1]))
+        slopes, first = np.empty(len(scales)), 0
+        for bank in penalized:
+            own = slice(first, first + len(bank.names))
+            slopes[own] = bank.inner_products(x, gradient, None if totals is None else totals[own])
+            first = own.stop
+        slopes *= weight * scales
+        if totals is not None:
+            totals *= scales[:, None]
+            slopes -= weight * self._by_the_means(totals, unary)
+        self.sums -= slopes
+        with np.errstate(over="ignore"):
+            self.squares += slopes**2
+
+    def _by_the_means(self, potentials, unary):
+        """Share of the slopes (p,) due to means over the latest positions; these means then take in the new positions.
+
+        ``potentials`` (p, K) are summed over the positions, ``unary`` (n, K) is the gradient.
+        """
+        n, gradient = len(unary), unary.sum(axis=0)
+        sums = np.concatenate([potentials, gradient[None]])
+        if self._totals.shape != sums.shape:  # there are labels that were not known
+            self._totals = np.pad(self._totals, ((0, 0), (0, sums.shape[1] - self._totals.shape[1])))
+        means = self._totals / max(self._positions, 1.0)
+        kept = (1.0 - 1.0 / MEMORY) ** n
+        self._totals, self._positions = kept * self._totals + sums, kept * self._positions + n
+        owed = means[:-1] @ (gradient - n * means[-1]) + potentials @ means[-1]
+        return np.where(potentials.any(axis=1), owed, 0.0)
+
+    def z_scores(self) -> np.ndarray:
+        """``z_k`` of each group, (p,); 0 for one that was never alive, or whose squares overflow."""
+        n = max(self.n_examples, 1.0)
+        known = np.isfinite(self.squares)
+        sums, squares = np.where(known, self.sums, 0.0), np.where(known, self.squares, 0.0)
+        deviations = np.sqrt(np.maximum(squares - sums**2 / n, 0.0))
+        certain = np.where(sums > 0.0, np.inf, 0.0)  # what each example says alike
+        return np.divide(sums, deviations, out=certain, where=deviations > 0.0)
+
+    def useful(self) -> np.ndarray:
+        """Boolean mask (p,) of the groups that pass the test; all True if none passes."""
+        p = len(self.sums)
+        useful = self.z_scores() > ndtri(1.0 - PASSING / p) if p else np.zeros(0, dtype=bool)
+        return useful if useful.any() else np.ones(p, dtype=bool)
+
+    def grow(self, n_groups: int) -> None:
+        """Take in groups that the model has gained."""
+        n = n_groups - len(self.sums)
+        self.sums, self.squares = (np.append(array, np.zeros(n)) for array in (self.sums, self.squares))
+        self._totals = np.insert(self._totals, -1, np.zeros((n, self._totals.shape[1])), axis=0)
+
+    def take_over(self, other: "Evidence", indices: list[int]) -> None:
+        """Go on with what is known of some groups of another model."""
+        self.load_state(other.state())
+        self.sums, self.squares, self._totals = self.sums[indices], self.squares[indices], self._totals[[*indices, -1]]
+
+    def mix(self, states: Sequence[dict[str, np.ndarray]]) -> None:
+        """Take in what copies of this evidence, by their states, have seen since, each in a shard of its own."""
+        n_examples, met = self.n_examples, self._met
+        latest = max(states, key=lambda state: state["totals"].shape[1])["totals"].shape
+        known = [state for state in states if state["totals"].shape == latest]  # others have met no label
+        self._totals = np.mean([state["totals"] for state in known], axis=0)
+        self._positions = float(np.mean([state["counts"][2] for state in known]))
+        self.sums, self.squares = (
+            own + sum(state[name] - own for state in states)
+            for own, name in ((self.sums, "sums"), (self.squares, "squares"))
+        )
+        self.n_examples += sum(float(state["counts"][0]) - n_examples for state in states)
+        self._met += sum(int(state["counts"][1]) - met for state in states)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Named arrays, as checkpoints and model files have them."""
+        counts = np.array([self.n_examples, self._met, self._positions])
+        open_ = np.array(self.open, dtype=np.float64)
+        return {"sums": self.sums, "squares": self.squares, "totals": self._totals, "counts": counts, "open": open_}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
+        self.sums, self.squares, self._totals = (
+            np.array(state[name], dtype=np.float64) for name in ("sums", "squares", "totals")
+        )
+        self.n_examples, met, self._positions = state["counts"].tolist()
+        self._met, self.open = int(met), bool(state["open"])
+
+
+def evidence_for(weighting: str, banks: Sequence[GroupBank]) -> Evidence | None:
+    """The test of the groups of these banks that ``weighting`` asks for: none where groups go by their norms."""
+    if weighting not in ("norms", "out-of-sample"):
+        raise InputError(f"`weighting` must be one of 'norms', 'out-of-sample', got {weighting!r}.")
+    if weighting == "norms":
+        return None
+    check_ability(
+        banks,
+        Testable,
+        "Groups are tested on new examples",
+        'derive it from omkl.groups.Bank, or set weighting="norms"',
+    )
+    return Evidence(sum(len(bank.names) for bank in banks))
+
+
+def begin_epoch(trainer: Any, new: bool, once: bool, concludes: bool) -> None:
+    """Before an epoch of an :class:`~omkl.online.OnlineTrainer`, whose examples are ``new`` or not.
+
+    Where they come ``once``, MKL's weights are learned by Hedge. Where they come back, the groups that have not helped
+    while they were new are left out; the others begin anew if those had more than a tenth of the weight. Where training
+    never ``concludes``, nothing is left out, and nothing need be tested.
+    """
+    if not concludes and trainer.evidence is not None:
+        trainer.evidence.open = False
+    if new and once and trainer.round == 0 and _can_hedge(trainer):
+        trainer.hedge()
+    if not new and _leave_out_useless(trainer) > NEGLIGIBLE:
+        _restart(trainer)
+    trainer.method.meet(new, trainer.group_state)
+
+
+def end_training(trainer: Any) -> None:
+    """End training: what has not helped is no part of the model, also where no example has come back."""
+    if trainer.evidence is None:
+        return
+    _leave_out_useless(trainer)
+    trainer.method.meet(trainer.method.learning, trainer.group_state)
+
+
+def left_out_groups(trainer: Any) -> list[str]:
+    """Names of the groups that are left out, in the order in which the user gave the groups."""
+    left_out = {name for name, left in zip(trainer.group_names, trainer.group_state.left_out) if left}
+    return [name for name in trainer.order if name in left_out]
+
+
+def _can_hedge(trainer):
+    regularizer = trainer.regularizer
+    is_mkl = getattr(regularizer, "weight_set", None) == "simplex" and regularizer.is_sparse
+    return trainer.evidence is not None and is_mkl and trainer.method.forgets and trainer.batch_size == 1
+
+
+def _leave_out_useless(trainer):
+    """Leave out the groups that have not helped on new examples, if that is asked for; returns their weight."""
+    evidence = trainer.evidence
+    if evidence is None or not evidence.open:
+        return 0.0
+    weight_of = trainer.kernel_weights(trainer.norms)
+    evidence.open = False
+    left_out = trainer.group_state.left_out[: trainer.n_penalized]
+    left_out |= ~evidence.useful()
+    trainer.go_on(trainer.round, trainer.presented, trainer.coordinate_step)
+    return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
+
+
+def _restart(trainer):
+    """Learn anew: all parameters are zero again, and rates and averages begin afresh; what is left out stays so."""
+    trainer.group_state.restart()
+    trainer.method.prepare(trainer.group_state)
+    for bank in trainer.banks:
+        bank.restart()
+    trainer.schedule.restart()
+    trainer.began = trainer.round
+    trainer.go_on(trainer.round, 0.0)

@@ -1,0 +1,1 @@
+"""Dependency parsing: the estimator, decoding, relations, template selection, evaluation."""

@@ -1,0 +1,261 @@
+"""Labeler of the relations of given trees: a linear classifier on templates of arcs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from omkl.data import Strings, Treebank
+from omkl.estimators.training import Run
+from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, Features, TemplateSet, Tokens
+from omkl.groups.templates.named_sets import of_lexicon
+from omkl.losses import StructuredHinge
+from omkl.online import (
+    ArraySource,
+    DistanceOverGradients,
+    Example,
+    OnlineTrainer,
+    PolynomialAverage,
+    TrainingLoop,
+    condensed_state,
+    in_threads,
+)
+from omkl.parsing.examples import ArcExamples, encode
+from omkl.parsing.template_selection import suited
+from omkl.regularizers import Ridge
+from omkl.structures import Chain
+
+#: Rows to which the features of a template are hashed.
+ROWS = 2048
+
+#: Sentences that are labeled at a time.
+TOGETHER = 64
+
+#: Templates of relations: both words, their tags and morphology, their neighbours, and the words between.
+RELATION_TEMPLATES = (
+    "h.upos m.upos direction", "h.upos m.upos distance", "h.lemma m.upos direction", "h.upos m.lemma direction",
+    "h.lemma m.lemma", "m.form", "m.lower h.upos direction", "m.upos m.feats direction", "m.feats h.upos direction",
+    "h.feats m.feats direction", "h.upos h.feats m.upos direction", "h.upos m-1.upos m.upos direction",
+    "h.upos m.upos m+1.upos direction", "h-1.upos h.upos m.upos direction", "h.upos h+1.upos m.upos direction",
+    "m-1.lower m.upos direction", "m+1.lower m.upos direction", "h.xpos m.xpos direction", "h.lemma m.xpos direction",
+    "h.upos m.lemma m-1.upos direction", "h.upos m.lemma m+1.upos direction", "h.upos m.suffix3 direction",
+    "h.upos between.upos m.upos direction", "m-2.upos m-1.upos m.upos direction",
+    "h.upos between.lower m.upos direction", "m.lower", "h.lemma", "m.lemma m.upos", "m.form m-1.lower",
+    "m-1.lemma m.lemma", "m.lemma m+1.lemma", "h.lemma m-1.lower", "m.lemma h.upos m.upos distance",
+    "h.xpos m.xpos distance", "m.feats", "h.feats m.upos", "h.lemma h.upos m.feats", "m.prefix3 m.upos",
+    "m.suffix2 m.upos", "m.suffix3 m.feats", "h.suffix3 m.upos direction", "h.upos m.upos m+1.upos m+2.upos",
+)  # fmt: skip
+
+
+class RelationLabeler:
+    """Relations of the arcs of given trees: a support vector machine, each sentence a chain without transitions.
+
+    Arcs from the root get relations of such arcs in the training data, other arcs those of other arcs: in Universal
+    Dependencies ``root`` there and nowhere else.
+
+    Parameters
+    ----------
+    strings : omkl.data.Strings
+        The relations, and their codes in treebanks.
+    templates : TemplateSet
+    """
+
+    def __init__(self, strings: Strings, templates: TemplateSet) -> None:
+        self.strings = strings
+        self.templates = templates
+        self._hasher = ArcFeatureHasher(templates, ROWS)
+        names = templates.names
+        bank = ExplicitBank(names, self._hasher.groups, len(strings), averaging=True, dtype=np.float32)
+        self.trainer = OnlineTrainer(
+            [bank],
+            Chain(len(strings)),
+            StructuredHinge(),
+            Ridge(),
+            lambda_=0.0,
+            schedule=DistanceOverGradients(),
+            average=PolynomialAverage(2.0),
+        )
+        # relations of arcs between words (row 0) and from the root (row 1) in the training data
+        self._seen = np.zeros((2, len(strings)), dtype=bool)
+
+    @classmethod
+    def for_treebank(cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Any]) -> "RelationLabeler":
+        """Make an untrained labeler for the relations of a treebank, or for none yet if it is a block of a stream.
+
+        Parameters
+        ----------
+        treebank : Treebank
+            Templates are adapted to its columns.
+        whole : bool
+            Whether it is all of the data.
+        lexicons : mapping of str to Lexicon
+            Templates are added for each.
+        """
+        own = [line for name in lexicons for line in of_lexicon(name) if line.endswith("direction")]
+        templates, _ = suited(TemplateSet([*RELATION_TEMPLATES, *own], lexicons), treebank, whole)
+        return cls(treebank.strings["deprels"].copy() if whole else Strings(), templates)
+
+    def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
+        """Train on gold trees, with weights of sentences (number of sentences,) or None."""
+        codes = _known(treebank, treebank.deprels)
+        self._note(treebank.heads, codes)
+        arcs: Any = _Arcs.of(self, treebank, codes, weights)
+        self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
+        run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
+
+    def learn(self, examples: ArcExamples, trees: OnlineTrainer, make_pass: Callable) -> None:
+        """Train one round for each sentence of a block, regularized as the trees are; new relations are added."""
+        treebank = examples.treebank
+        codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
+        codes = _known(treebank, codes)
+        if len(self.strings) > self.trainer.structure.n_labels:
+            self.trainer.grow_outputs(Chain(len(self.strings)))
+            self._seen = np.pad(self._seen, ((0, 0), (0, len(self.strings) - self._seen.shape[1])))
+        self._note(treebank.heads, codes)
+        arcs = _Arcs.of(self, treebank, codes, examples.given)
+        if len(arcs):
+            TrainingLoop(self.trainer, _Beside(arcs, trees), make_pass=make_pass).run(1)
+
+    def predict(
+        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Code of the relation of every word given its head, (number of words,).
+
+        Parameters
+        ----------
+        tokens : ArcTokens
+            Of :meth:`encode`.
+        heads : int array of shape (number of words,)
+        offsets : int array of shape (number of sentences + 1,)
+        n_jobs : int, optional
+            Threads.
+        """
+
+        def best(scores: np.ndarray) -> np.ndarray:
+            """Best relation of each word; there are no transitions."""
+            return scores.argmax(axis=1).astype(np.int32)
+
+        return np.concatenate([np.zeros(0, np.int32), *self._scored(tokens, heads, offsets, n_jobs, best)])
+
+    def scores(
+        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Scores of the relations of every word given its head, (number of words, number of relations)."""
+        none = np.zeros((0, len(self.strings)))
+        return np.concatenate([none, *self._scored(tokens, heads, offsets, n_jobs, lambda scores: scores)])
+
+    def _scored(
+        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None, function: Callable
+    ) -> list[np.ndarray]:
+        """Apply a function to the scores of some sentences at a time."""
+        predictor, potentials = self.trainer.predictor(), self._bars()
+
+        def of_part(sentences: range) -> np.ndarray:
+            arcs = self._arcs(tokens, heads, offsets, sentences)
+            own = heads[offsets[sentences.start] : offsets[sentences.stop]]
+            return function(predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)])
+
+        n = len(offsets) - 1
+        return in_threads(of_part, [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)], n_jobs)
+
+    def _arcs(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, sentences: range) -> Tokens:
+        """Features of the arcs of some sentences, all arcs in one sequence."""
+        found = [
+            self._hasher.tokens(tokens.sentence(s), heads[offsets[s] : offsets[s + 1]]).features for s in sentences
+        ]
+        features: list[Any] = [own for own in found if own is not None]
+        counts = np.concatenate([np.diff(own.starts) for own in features])
+        starts = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=starts[1:])
+        ids = np.concatenate([own.ids for own in features])
+        joined = Features(starts, ids, np.ones(len(ids)))
+        return Tokens(np.array([0, len(counts)]), joined, n_features=len(self._hasher.groups))
+
+    def _note(self, heads: np.ndarray, relations: np.ndarray) -> None:
+        """Note the relations of arcs of the training data."""
+        known = relations >= 0
+        self._seen[(heads[known] == 0).astype(np.int64), relations[known]] = True
+
+    def _bars(self) -> np.ndarray:
+        """Potentials (2, number of relations) of arcs between words and from the root: -inf for relations that such
+        arcs do not have in the training data, or that no arc has if there are no such arcs."""
+        seen = np.where(self._seen.any(axis=1, keepdims=True), self._seen, self._seen.any(axis=0))
+        return np.where(seen, 0.0, -np.inf)
+
+    def describe(self, training: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` of a model file, with or without the state of training."""
+        return {
+            "strings": self.strings.tolist()[1:],
+            "templates": self.templates.names,
+            "seen": self._seen.tolist(),
+        }, self.trainer.state() if training else condensed_state(self.trainer)
+
+    @classmethod
+    def restored(
+        cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], lexicons: Mapping[str, Any]
+    ) -> "RelationLabeler":
+        """The inverse of :meth:`describe`, given the lexicons of the templates."""
+        labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"], lexicons))
+        labeler._seen = np.array(manifest["seen"], dtype=bool)
+        labeler.trainer.load_state(arrays)
+        return labeler
+
+    def encode(self, treebank: Treebank) -> ArcTokens:
+        """Encode sentences for the templates."""
+        return encode(treebank, self.templates)
+
+
+def _known(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
+    """Codes of relations, -1 for words without a head."""
+    return np.where(treebank.heads < 0, -1, relations)
+
+
+class _Beside(ArraySource):
+    """Source of one block in the given order, with the regularization of another trainer."""
+
+    def __init__(self, arcs: Any, trees: OnlineTrainer) -> None:
+        super().__init__(arcs)
+        self.n_examples = None
+        self._trees = trees
+
+    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
+        trainer.lambda_, trainer.recompute_every = self._trees.lambda_, self._trees.recompute_every
+
+    def blocks(self, epoch: int, start: int) -> Iterator[Any]:
+        yield self.examples
+
+
+class _Arcs:
+    """Gold arcs of a treebank as training examples; features are made on demand, since all of them are large."""
+
+    def __init__(self, templates: TemplateSet, trees: ArcExamples, relations: np.ndarray) -> None:
+        self._templates = templates
+        self._hasher = ArcFeatureHasher(templates, ROWS)
+        self._trees = trees
+        self._relations = relations
+
+    @classmethod
+    def of(
+        cls, labeler: RelationLabeler, treebank: Treebank, relations: np.ndarray, weights: np.ndarray | None
+    ) -> "_Arcs":
+        trees = ArcExamples.of(treebank, labeler.templates, weights)
+        return cls(labeler.templates, trees, relations.astype(np.int64))
+
+    def part(self, indices: np.ndarray) -> "_Arcs":
+        offsets = self._trees.offsets
+        words = [np.arange(offsets[s], offsets[s + 1]) for s in np.unique(self._trees.chosen[indices])]
+        return _Arcs(self._templates, self._trees.part(indices), self._relations[np.concatenate(words)])
+
+    def __len__(self) -> int:
+        return len(self._trees)
+
+    def __getitem__(self, i: int) -> Example:
+        example: Any = self._trees[i]
+        x, heads, weight = example
+        s = self._trees.chosen[i]
+        arcs = self._hasher.tokens(x, np.maximum(heads, 0))  # relations of unknown arcs are unknown
+        return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])], weight)
+
+    @property
+    def total_weight(self) -> float:
+        return self._trees.total_weight

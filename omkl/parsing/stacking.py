@@ -1,0 +1,146 @@
+"""Stacking and coarse-to-fine parsing: advice of a first parser for a second one."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from omkl._components import check_number
+from omkl.data import Strings, Treebank
+from omkl.exceptions import InputError
+from omkl.groups.templates.layout import ArcGuide
+from omkl.parsing.decoding import TrainedParser, from_potentials, with_relations, with_trees
+from omkl.parsing.examples import Guide
+from omkl.structures import ProjectiveTree
+from omkl.structures.trees import ArcFactored
+
+#: Settings of a first parser that is given by its templates alone.
+QUICK: dict[str, Any] = {"C": 1.0, "epochs": 3, "labeled": False}
+#: Parameters that it shares with the parser that it comes before.
+SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state")
+
+
+def first_parser(parser: Any) -> Any:
+    """The untrained first parser of a parser; one that is given by its templates gets quick settings."""
+    if not isinstance(parser.first, str):
+        return parser.first
+    return type(parser)(parser.first, **QUICK, **{name: getattr(parser, name) for name in SHARED})
+
+
+def check_first(first: Any, kind: type[Any], structure: ArcFactored, likely: float | None) -> None:
+    """Check a first parser before training.
+
+    Parameters
+    ----------
+    first : DependencyParser or None
+    kind : type
+        Class of the parser that it comes before.
+    structure : ArcFactored
+        Structure of the trees of that parser.
+    likely : float or None
+        The parameter of that parser.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If a parameter is not as described, or the first parser finds other kinds of trees.
+    """
+    if first is not None and not isinstance(first, kind):
+        raise InputError(f"`first` must be a {kind.__name__}, a set of templates or None, got {first!r}.")
+    if likely is not None:
+        check_number("likely", likely, above=0, below=1)
+        if first is None:
+            raise InputError(f"likely={likely!r} needs a first parser: set first=.")
+    own = isinstance(structure, ProjectiveTree), structure.single_root
+    if first is not None and (first.projective, first.single_root) != own:
+        raise InputError("The first parser must have the projective= and single_root= of the one that it is for.")
+
+
+def advice_of(parser: TrainedParser, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> Guide:
+    """Trees and potentials of a fitted parser for sentences; parameters as of :func:`from_potentials`."""
+    potentials = from_potentials(parser, treebank, lambda own, i: own, all_arcs, n_jobs)
+    trees = list(map(parser.predictor_.structure.decode, potentials))
+    return Guide(with_relations(parser, treebank, trees), [ArcGuide(own.arcs) for own in potentials])
+
+
+def _best_potentials(potentials: np.ndarray) -> np.ndarray:
+    """Best potential of the arcs into each word, (n,)."""
+    others = potentials.copy()
+    np.fill_diagonal(others, -np.inf)
+    return others.max(axis=0)[1:]
+
+
+def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
+    """Margin below the best potential of a word within which a share of the right arcs, in (0, 1), lies."""
+    below = []
+    for arcs, heads in zip(guide.arcs or (), np.split(gold.heads, gold.offsets[1:-1])):
+        potentials, known = np.asarray(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)
+        below.append(_best_potentials(potentials)[known] - potentials[heads[known], known + 1])
+    return float(np.quantile(np.concatenate(below), share, method="higher"))
+
+
+def only_likely(guide: Guide, right: Treebank, margin: float | None) -> Guide:
+    """Advice for a second parser.
+
+    With a margin the second parser looks only at likely arcs: those within the margin of the best potential of their
+    word, those of the guide's tree, and those of the ``right`` trees; so some tree is possible. Where some right heads
+    of a sentence are unknown, all its arcs are likely. Without a margin the second parser corrects the potentials;
+    right arcs of potential -inf get the lowest finite potential of their word.
+    """
+    found, offsets = [], guide.trees.offsets
+    for s, arcs in enumerate(guide.arcs or ()):
+        words = slice(*offsets[s : s + 2])
+        potentials, heads = np.asarray(arcs.potentials), right.heads[words]
+        likely = np.isfinite(potentials)
+        places = np.arange(1, len(potentials))
+        for m in places[(heads >= 0) & ~likely[heads, places]]:
+            likely_heads = np.flatnonzero(likely[:, m] & (np.arange(len(potentials)) != m))
+            potentials[heads[m - 1], m] = potentials[likely_heads, m].min()
+            likely[heads[m - 1], m] = True
+        if margin is not None and heads.min() >= 0:
+            exact = potentials.astype(np.float64)
+            likely[:, 1:] &= exact[:, 1:] >= _best_potentials(exact) - margin
+            likely[places, places] = likely[heads, places] = likely[guide.trees.heads[words], places] = True
+        found.append(ArcGuide(potentials if margin is None else None, None if likely.all() else likely))
+    return Guide(guide.trees, found)
+
+
+def cross_fit(first: Any, treebank: Treebank, weights: np.ndarray | None, folds: int) -> tuple[Any, Guide]:
+    """Train a first parser, and collect advice of parsers that have not seen the sentence.
+
+    Parameters
+    ----------
+    first : DependencyParser
+        Untrained; it is not changed.
+    treebank : Treebank
+        Gold trees.
+    weights : array of shape (number of sentences,), optional
+    folds : int >= 2
+        Sentence ``i`` is parsed by a parser that is trained on the sentences ``j`` with ``j % folds != i % folds``.
+
+    Returns
+    -------
+    first : DependencyParser
+        Trained on all sentences.
+    guide : Guide
+    """
+    check_number("folds", folds, above=1, integer=True)
+    if len(treebank) < folds:
+        raise InputError(f"folds={folds}, but there are {len(treebank)} sentences: give more, or use fewer folds.")
+    whole = clone(first).fit(treebank, sample_weight=weights)
+    fold = np.arange(len(treebank)) % folds
+    strings, advice = Strings(), [ArcGuide()] * len(treebank)
+    heads, relations = np.zeros((2, treebank.n_words), np.int32)
+    for f in range(folds):
+        rest = None if weights is None else weights[fold != f]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the training on all sentences has warned
+            parser = clone(first).fit(treebank[fold != f], sample_weight=rest)
+            trees, arcs = advice_of(parser, treebank[fold == f])
+        words = np.repeat(fold == f, treebank.lengths)
+        heads[words] = trees.heads
+        relations[words] = strings.codes(trees.strings["deprels"].tolist(), grow=True)[trees.deprels]
+        for i, own in zip(np.flatnonzero(fold == f), arcs or ()):
+            advice[i] = ArcGuide(own.potentials.astype(np.float32))
+    return whole, Guide(with_trees(treebank, heads, relations, strings), advice)

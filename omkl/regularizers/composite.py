@@ -1,0 +1,204 @@
+"""Weighted sums of regularizers."""
+
+import contextlib
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from omkl.exceptions import InputError
+from omkl.regularizers._jit_prox import soft_threshold
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.numerics import as_vector
+
+
+class Composite(Regularizer):
+    r"""Weighted sum :math:`c_1 R_1 + \dots + c_J R_J` of regularizers; written ``2 * first + second``.
+
+    The prox is exact if at most one term is not linear or quadratic: with those joined to
+    :math:`\sum_k l b_k + c b_k^2 / 2`, soft thresholding and division leave the prox of the other term, with the step
+    :math:`t / (1 + t c)`. It is exact as well if all terms are separable, by bisection. Otherwise the terms take
+    their proximal steps in turn, by ``rank`` (Algorithm 1 with J > 1): then ``exact`` is False, and Lemma 4 of Martins
+    et al. (2011) still holds, because every term shrinks. Steps on coordinates come first, which keeps the whole exact.
+
+    Parameters
+    ----------
+    regularizers : sequence of Regularizer
+    factors : sequence of float > 0, optional
+        1 each by default.
+
+    >>> from omkl.regularizers import L21
+    >>> (2 * L21()).prox([3.0, 1.0], step=0.5)
+    array([2., 0.])
+    """
+
+    aliases = {"sum": {}}
+
+    def __init__(self, regularizers: Iterable[Regularizer], factors: Iterable[float] | None = None) -> None:
+        regularizers = list(regularizers)
+        factors = [1.0] * len(regularizers) if factors is None else list(factors)
+        if not regularizers or not all(isinstance(term, Regularizer) for term in regularizers):
+            raise InputError("A composite needs at least one regularizer, and nothing else.")
+        if not all(0 < factor < math.inf for factor in factors):
+            raise InputError(f"Factors of regularizers must be finite numbers > 0, not {factors!r}.")
+        parts = [part for term, factor in zip(regularizers, factors) for part in _flatten(term, float(factor))]
+        parts.sort(key=lambda part: part[0].rank)
+        self.regularizers, self.factors = [term for term, _ in parts], [factor for _, factor in parts]
+        self._linear = sum(c * term.elastic[0] for term, c in parts if term.elastic is not None)
+        self._quadratic = sum(c * term.elastic[1] for term, c in parts if term.elastic is not None)
+        self._rest = [(term, c) for term, c in parts if term.elastic is None]
+        terms = self.regularizers
+        self.on_coordinates = any(term.on_coordinates for term in terms)
+        self.separable = all(term.separable for term in terms) and len({term.on_coordinates for term in terms}) == 1
+        self.is_sparse = any(term.is_sparse for term in terms)
+        self.slope_at_zero = sum(c * term.slope_at_zero for term, c in parts)
+        self.dual_radius = sum(c * term.dual_radius for term, c in parts)
+        self.smooth_conjugate = self.separable and any(term.smooth_conjugate for term in terms)
+        self.exact = (len(self._rest) <= 1 or self.separable) and all(term.exact for term in terms)
+        self.differentiable_prox = self.exact and all(term.differentiable_prox for term in terms)
+        self.least_at_one_group = all(term.least_at_one_group for term in terms)
+        self.rank = terms[0].rank if len(terms) == 1 else Regularizer.rank
+        if not self._rest and self.separable:
+            self.elastic = self._linear, self._quadratic
+
+    def _sum(self, vectors: Iterable[np.ndarray]) -> np.ndarray:
+        """Return the weighted sum of one vector for each term."""
+        return np.sum([factor * vector for factor, vector in zip(self.factors, vectors)], axis=0)
+
+    @property
+    def _only(self) -> tuple[Regularizer, float] | None:
+        """The term and its factor, if there is only one."""
+        return (self.regularizers[0], self.factors[0]) if len(self.regularizers) == 1 else None
+
+    def value(self, norms: ArrayLike) -> float:
+        return sum(c * term.value(norms) for term, c in zip(self.regularizers, self.factors))
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self._sum(term.slopes(norms) for term in self.regularizers)
+
+    def curvatures(self, norms: ArrayLike) -> np.ndarray:
+        return self._sum(term.curvatures(norms) for term in self.regularizers)
+
+    def _reduced(self, norms: ArrayLike, step: float) -> tuple[np.ndarray, float]:
+        """Return norms and step for the other terms, after the linear and quadratic ones."""
+        divisor = 1.0 + step * self._quadratic
+        return soft_threshold(as_vector(norms), step * self._linear) / divisor, step / divisor
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        if len(self._rest) > 1 and self.separable:
+            return super().prox(norms, step)
+        norms, step = self._reduced(norms, step)
+        for term, factor in self._rest:
+            norms = term.prox(norms, factor * step)
+        return norms
+
+    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
+        if len(self._rest) > 1:
+            return super().prox_slope(norms, step)
+        slope, (inner, inner_step) = 1.0, self._reduced(norms, step)
+        for term, factor in self._rest:
+            slope = term.prox_slope(inner, factor * inner_step)
+        alive = as_vector(norms) > step * self._linear if self._linear else np.ones(np.shape(norms), dtype=bool)
+        return np.where(alive, slope / (1.0 + step * self._quadratic), 0.0)
+
+    def prox_coupling(self, norms: ArrayLike, step: float) -> np.ndarray | None:
+        if len(self._rest) != 1:
+            return None
+        [(term, factor)], (inner, inner_step) = self._rest, self._reduced(norms, step)
+        coupling = term.prox_coupling(inner, factor * inner_step)
+        return None if coupling is None else coupling / np.sqrt(1.0 + step * self._quadratic)
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        if self._only:
+            term, factor = self._only
+            return factor * term.conjugate(as_vector(dual_norms) / factor)
+        if self.separable:
+            return super().conjugate(dual_norms)
+        if not self.exact:
+            raise InputError(f"The conjugate of {self!r} is not known: its prox is not exact.")
+        return self._conjugate_by_ascent(as_vector(dual_norms))
+
+    def _conjugate_by_ascent(self, dual_norms: np.ndarray) -> float:
+        r"""Maximize :math:`y^\top b - \psi(b)` by proximal-point steps."""
+        point, step, best = np.zeros_like(dual_norms), 1.0, 0.0
+        for _ in range(60):
+            moved = self.prox(point + step * dual_norms, step)
+            best = max(best, float(dual_norms @ moved) - self.value(moved))
+            drift = np.abs(moved - point).max(initial=0.0) / step
+            if drift * step <= 1e-12 * (1.0 + np.abs(moved).max(initial=0.0)):
+                return best
+            point, step = moved, min(step * 4.0, 1e8)
+        # the drift tends to the distance of y from the conjugate's domain
+        return best if drift <= 1e-6 else math.inf
+
+    def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
+        if self._only:
+            term, factor = self._only
+            return term.conjugate_gradient(as_vector(dual_norms) / factor)
+        if self._rest or not self._quadratic:
+            return super().conjugate_gradient(dual_norms)
+        return np.maximum(as_vector(dual_norms) - self._linear, 0.0) / self._quadratic
+
+    def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
+        if self._only:
+            term, factor = self._only
+            return term.conjugate_curvature(as_vector(dual_norms) / factor) / factor
+        if self._rest:
+            return super().conjugate_curvature(dual_norms)
+        return (as_vector(dual_norms) > self._linear) / self._quadratic
+
+    def dual_scale(self, dual_norms: ArrayLike) -> float:
+        if self._only:
+            term, factor = self._only
+            return term.dual_scale(as_vector(dual_norms) / factor)
+        return super().dual_scale(dual_norms)
+
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        return self._sum(term.reciprocal_weights(norms) for term in self.regularizers)
+
+    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
+        if self._only:
+            term, factor = self._only
+            return term.kernel_weights(norms) / factor
+        return super().kernel_weights(norms)
+
+    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
+        parts = zip(self.regularizers, self.factors)
+        return sum((c * term.value_alone(norm, n_groups) for term, c in parts), np.zeros(1))
+
+    def norm_bound(self, value: float, n_groups: int) -> float:
+        if self._only:
+            term, factor = self._only
+            return term.norm_bound(value / factor, n_groups)
+        if self.least_at_one_group:
+            return super().norm_bound(value, n_groups)
+        # every term, and the sum of those whose bound is exact, bounds the norms by itself
+        parts = [Composite([term], [factor]) for term, factor in zip(self.regularizers, self.factors)]
+        joint = [part for part in parts if part.least_at_one_group]
+        bounds = []
+        for part in [*([Composite(joint)] if joint else []), *(part for part in parts if part not in joint)]:
+            with contextlib.suppress(InputError):
+                bounds.append(part.norm_bound(value, n_groups))
+        return min(bounds) if bounds else super().norm_bound(value, n_groups)
+
+    def terms(self) -> tuple[Regularizer, ...]:
+        parts = zip(self.regularizers, self.factors)
+        steps = [factor * step if factor != 1.0 else step for term, factor in parts for step in term.terms()]
+        on_norms = [step for step in steps if not step.on_coordinates]
+        on_norms = [Composite(on_norms)] if len(on_norms) > 1 else on_norms
+        return *(step for step in steps if step.on_coordinates), *on_norms
+
+    def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Composite":
+        return Composite([term.bind(names, order) for term in self.regularizers], self.factors)
+
+    def __repr__(self) -> str:
+        parts = zip(self.regularizers, self.factors)
+        return " + ".join(repr(term) if factor == 1.0 else f"{factor:g} * {term!r}" for term, factor in parts)
+
+
+def _flatten(term: Regularizer, factor: float) -> list[tuple[Regularizer, float]]:
+    """Return the terms of a composite with their factors; another regularizer is its own term."""
+    if not isinstance(term, Composite):
+        return [(term, factor)]
+    return [(own, factor * c) for own, c in zip(term.regularizers, term.factors)]

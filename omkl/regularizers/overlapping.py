@@ -1,0 +1,304 @@
+r"""Norms of unions of groups, overlapping or nested, and the sparse group lasso.
+
+Norms of unions, :math:`\|\theta_g\| = (\sum_{k \in g} b_k^2)^{1/2}`, are functions of the group norms, so Proposition 1
+of Martins et al. (2011) holds for them: in a trainer they take unions of the model's own groups, kernels included. For
+overlaps between single features, let every feature be a group of its own. :class:`SparseGroup` needs the coordinates
+of the parameters, and serves explicit features only.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from omkl.exceptions import InputError
+from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.interior_point import Unions, dual_norm_of_unions, prox_of_unions
+from omkl.regularizers.numerics import as_vector, ratio_or_zero
+from omkl.regularizers.separable import L1, L21
+
+#: Relative tolerance of membership in the dual ball; relative accuracy of the dual norm of a tree.
+WITHIN, GAUGE_ACCURACY = 1e-9, 1e-12
+#: Most sweeps of the exact prox, and the relative moves that end them; an interior-point method takes over.
+SWEEPS, SETTLED = 100, 1e-14
+
+
+class _UnionOfGroups(Regularizer):
+    r"""Base of overlapping and tree groups: :math:`\sum_g w_g \|x_g\|_2` over index sets g."""
+
+    is_sparse = True
+    least_at_one_group = True
+    dual_radius = 0.0
+    rank = 1
+
+    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None):
+        groups = list(groups.values() if isinstance(groups, Mapping) else groups)
+        self.groups = [[] if isinstance(group, str) else list(group) for group in groups]
+        members = [member for group in self.groups for member in group]
+        by_index = all(isinstance(member, (int, np.integer)) for member in members)
+        if not self.groups or not all(self.groups):
+            raise InputError("groups must be a non-empty list of non-empty lists of indices or names.")
+        if any(not isinstance(m, str) and (not isinstance(m, (int, np.integer)) or m < 0) for m in members):
+            raise InputError("groups must hold names, or indices >= 0.")
+        self.weights = np.ones(len(self.groups)) if weights is None else np.array(weights, dtype=np.float64)
+        if self.weights.shape != (len(self.groups),) or not np.all((self.weights >= 0) & (self.weights < np.inf)):
+            raise InputError(f"weights must hold one finite number >= 0 for each of the {len(self.groups)} groups.")
+        if by_index:
+            self._prepare()
+
+    def parameters(self) -> dict[str, Any]:
+        return {"groups": self.groups, "weights": self.weights.tolist()}
+
+    def _prepare(self) -> None:
+        """Set up CSR lists of members."""
+        if repeated := [group for group in self.groups if len(set(group)) < len(group)]:
+            raise InputError(f"The union {repeated[0]} has a member twice: give every member once.")
+        self._size = 1 + max(int(member) for group in self.groups for member in group)
+        order = self._order()
+        self._starts = np.cumsum([0] + [len(self.groups[g]) for g in order])
+        self._members = np.array([member for g in order for member in self.groups[g]], dtype=np.int64)
+        self._ordered_weights = self.weights[order]
+
+    def _order(self) -> list[int]:
+        """Return the order of the proximal steps."""
+        return list(range(len(self.groups)))
+
+    def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "_UnionOfGroups":
+        place = {name: k for k, name in enumerate(names)}
+        by_position = names if order is None else order
+        try:
+            groups = [[place[m if isinstance(m, str) else by_position[m]] for m in group] for group in self.groups]
+        except (KeyError, IndexError):
+            asked = {m for group in self.groups for m in group}
+            unknown = [m for m in asked if (m not in place if isinstance(m, str) else m >= len(by_position))]
+            raise InputError(f"No group is called {unknown[0]!r}; there are {', '.join(names)}.") from None
+        return type(self)(**{**self.parameters(), "groups": groups})
+
+    def _checked(self, norms: ArrayLike) -> np.ndarray:
+        norms = as_vector(norms)
+        if norms.size < self._size:
+            raise InputError(f"groups refers to index {self._size - 1}, but the vector has {norms.size} entries.")
+        return norms
+
+    def _union_norms(self, norms: ArrayLike) -> np.ndarray:
+        return np.sqrt(np.add.reduceat(self._checked(norms)[self._members] ** 2, self._starts[:-1]))
+
+    def _summed(self, by_union: np.ndarray, n_groups: int) -> np.ndarray:
+        """Return for each group the sum over the unions that hold it."""
+        members = np.repeat(by_union, np.diff(self._starts))
+        return np.bincount(self._members, members, minlength=n_groups)
+
+    def value(self, norms: ArrayLike) -> float:
+        return float(self._ordered_weights @ self._union_norms(norms))
+
+    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
+        return norm * self._summed(self._ordered_weights, n_groups)
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        union_norms, n_groups = self._union_norms(norms), len(as_vector(norms))
+        inside = self._summed(ratio_or_zero(self._ordered_weights, union_norms), n_groups)
+        return inside * np.abs(norms) + self._summed(np.where(union_norms > 0, 0.0, self._ordered_weights), n_groups)
+
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        union_norms = self._union_norms(norms)
+        at_zero = np.where(self._ordered_weights > 0, np.inf, 0.0)
+        ratios = np.divide(self._ordered_weights, union_norms, out=at_zero, where=union_norms > 0)
+        return self._summed(ratios, len(as_vector(norms)))
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        return 0.0 if self._gauge(dual_norms) <= 1.0 + WITHIN else math.inf
+
+    def dual_scale(self, dual_norms: ArrayLike) -> float:
+        return 1.0 / max(1.0, self._gauge(dual_norms))
+
+    def _gauge(self, dual_norms: ArrayLike) -> float:
+        r"""Return the dual norm :math:`\min \max_g \|u_g\| / w_g` over :math:`\sum_g u_g = y`, from above."""
+        dual_norms = self._checked(dual_norms)
+        if np.any(dual_norms[self._summed(self._ordered_weights, len(dual_norms)) == 0] != 0):
+            return math.inf
+        return dual_norm_of_unions(dual_norms, Unions(self._starts, self._members, self._ordered_weights))
+
+    def _exact_prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        norms, thresholds = self._checked(norms), step * self._ordered_weights
+        shrunk, settled = prox_overlapping(norms, self._starts, self._members, thresholds, SETTLED, SWEEPS)
+        return shrunk if settled else prox_of_unions(norms, Unions(self._starts, self._members, thresholds))
+
+
+class OverlappingGroups(_UnionOfGroups):
+    r"""Group lasso with overlapping groups: :math:`\sum_g w_g \|x_g\|_2` (Jenatton et al. 2009).
+
+    Parameters
+    ----------
+    groups : list of lists
+        Members of each union: names of groups of the model, or indices in the order in which the groups were given
+        to the model.
+    weights : array of shape (number of unions,), optional
+        Weights ``w_g >= 0``; 1 by default.
+    exact : bool
+        False takes Algorithm 1's composite step, the prox of each union in turn, which is not the prox of the sum
+        (Lemma 4 of Martins et al. needs no more). True solves for the prox of the sum, in several sweeps.
+    """
+
+    aliases = {"overlapping": {}}
+
+    def __init__(
+        self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None, exact: bool = False
+    ) -> None:
+        self.exact = bool(exact)
+        super().__init__(groups, weights)
+
+    def parameters(self) -> dict[str, Any]:
+        return {**super().parameters(), "exact": self.exact}
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        if self.exact:
+            return self._exact_prox(norms, step)
+        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
+
+
+class TreeGroups(_UnionOfGroups):
+    r"""Hierarchical penalty :math:`\sum_g w_g \|x_g\|_2` whose unions are nested or disjoint (Zhao et al. 2008).
+
+    Any two unions must be disjoint, or one within the other; they may be listed in any order. Taking the proximal
+    steps from the leaves to the root makes their composition the exact prox of the sum (Jenatton et al. 2011).
+
+    Parameters
+    ----------
+    groups : list of lists, or networkx.DiGraph
+        Members of each union: names of groups of the model, or indices in the order in which the groups were given
+        to the model. Or trees with arcs from parents to children, whose leaves are the groups, by name or index: each
+        node is the union of the leaves below it. A leaf by itself is penalized only if it has a weight.
+    weights : array of shape (number of unions,), optional
+        Weights ``w_g >= 0``; 1 by default. Nodes of a graph have theirs as the attribute "weight" instead.
+
+    >>> TreeGroups([[0, 1, 2], [0], [1, 2]]).prox([3.0, 0.4, 0.3], step=1.0)
+    array([1., 0., 0.])
+    """
+
+    aliases = {"tree": {}}
+
+    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None) -> None:
+        if hasattr(groups, "successors"):
+            if weights is not None:
+                raise InputError('The nodes of a graph have their own weights: give them as the attribute "weight".')
+            groups, weights = _unions_below(groups)
+        super().__init__(groups, weights)
+
+    def _order(self) -> list[int]:
+        return sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
+
+    def _prepare(self) -> None:
+        sets = [frozenset(group) for group in self.groups]
+        for i, first in enumerate(sets):
+            for j, second in enumerate(sets[:i]):
+                if first & second and not (first <= second or second <= first):
+                    raise InputError(
+                        f"Groups {j} and {i} overlap and neither contains the other, so they form no tree: "
+                        "use OverlappingGroups."
+                    )
+        super()._prepare()
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
+
+    def _gauge(self, dual_norms: ArrayLike) -> float:
+        # the prox is exact, and 0 inside the dual ball only: bisection
+        dual_norms = np.abs(self._checked(dual_norms))
+        inside, outside = 1.0, 1.0
+        while self.prox(inside * dual_norms, 1.0).any():
+            inside, outside = 0.5 * inside, inside
+            if inside < 1e-100:  # a group without penalty
+                return math.inf
+        while inside < outside * (1.0 - GAUGE_ACCURACY):
+            middle = 0.5 * (inside + outside)
+            inside, outside = (inside, middle) if self.prox(middle * dual_norms, 1.0).any() else (middle, outside)
+        return 1.0 / inside
+
+
+class SparseGroup(Regularizer):
+    r"""Sparse group lasso :math:`\sigma \sum_g \|x_g\|_2 + (1 - \sigma) \|x\|_1` (Friedman et al. 2010).
+
+    Parameters
+    ----------
+    sigma : float in [0, 1]
+        1 is the group lasso, 0 the lasso.
+    groups : list of lists of int, optional
+        A partition of the coordinates. Left out in a trainer, where the model's own groups are meant.
+
+    Notes
+    -----
+    The prox takes the l1 step before the group step, which makes the composition exact; the other order is not.
+    """
+
+    aliases = {"sparse-group": {}}
+    on_coordinates = True
+    is_sparse = True
+    least_at_one_group = True
+
+    def __init__(self, sigma: float = 0.5, groups: Iterable[Iterable[int]] | None = None) -> None:
+        if not 0 <= sigma <= 1:
+            raise InputError(f"sigma must lie in [0, 1], not {sigma!r}.")
+        self.sigma = float(sigma)
+        self.groups = None if groups is None else [list(group) for group in groups]
+        if self.groups is not None:
+            members = sorted(i for group in self.groups for i in group)
+            if members != list(range(len(members))):
+                raise InputError("groups must be a partition of 0 .. n-1: every coordinate in exactly one group.")
+        largest = max(map(len, self.groups or []), default=math.inf)
+        self.slope_at_zero = self.dual_radius = 1 - self.sigma + self.sigma / math.sqrt(largest)
+
+    def _unions(self) -> OverlappingGroups:
+        if self.groups is None:
+            raise InputError("SparseGroup needs groups to be evaluated by itself: give a partition of the coordinates.")
+        return OverlappingGroups(self.groups)
+
+    def value(self, norms: ArrayLike) -> float:
+        return self.sigma * self._unions().value(norms) + (1 - self.sigma) * float(np.abs(norms).sum())
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self.sigma * self._unions().slopes(norms) + 1 - self.sigma
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        return self._unions().prox(soft_threshold(as_vector(norms), step * (1 - self.sigma)), step * self.sigma)
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        # y is in sigma * group ball + (1 - sigma) * l_inf ball iff its excess over the latter is in the former
+        excess = self._unions()._union_norms(soft_threshold(as_vector(dual_norms), 1 - self.sigma))
+        return 0.0 if excess.max(initial=0.0) <= self.sigma * (1 + 1e-12) else math.inf
+
+    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
+        return np.array([norm])
+
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        # of the model's groups: both terms are the norm where a group is a single coordinate
+        return ratio_or_zero(1.0, np.abs(norms), np.inf)
+
+    def terms(self) -> tuple[Regularizer, ...]:
+        steps: list[Regularizer] = []
+        if self.sigma < 1:
+            steps.append((1 - self.sigma) * L1())
+        if self.sigma > 0:
+            steps.append(self.sigma * L21())
+        return tuple(steps)
+
+
+def _unions_below(graph: Any) -> tuple[list[list[int | str]], list[float]]:
+    """Return the leaves below each node of a forest, and the nodes' weights."""
+    import networkx as nx
+
+    if not graph.is_directed() or not graph or not nx.is_branching(graph):
+        raise InputError("groups must be a directed tree, or several: every node but a root has one parent.")
+    unions, weights = [], []
+    for node, attributes in graph.nodes(data=True):
+        if graph.out_degree(node):
+            unions.append([below for below in nx.descendants(graph, node) if not graph.out_degree(below)])
+            weights.append(attributes.get("weight", 1.0))
+        elif "weight" in attributes:
+            unions.append([node])
+            weights.append(attributes["weight"])
+    # sets have no order: sort by place in the graph, so that runs agree to the bit
+    place = {node: i for i, node in enumerate(graph)}
+    return [sorted(union, key=place.__getitem__) for union in unions], weights

@@ -1,0 +1,275 @@
+"""Separable regularizers: sums of functions of single group norms, or coordinates.
+
+Closed forms are those of Martins et al. (2011) and of Suzuki and Tomioka (2011, Table 1).
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from omkl.exceptions import InputError
+from omkl.regularizers._jit_prox import prox_lq, soft_threshold
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.numerics import FARTHEST, OVERSHOOT, as_vector
+
+
+class LinearQuadratic(Regularizer):
+    r""":math:`\sum_k l b_k + \frac c2 b_k^2`: the group lasso, the ridge, and what lies between.
+
+    Parameters
+    ----------
+    linear, quadratic : float >= 0
+        l and c.
+    """
+
+    separable = True
+    differentiable_prox = True
+    least_at_one_group = True
+
+    def __init__(self, linear: float, quadratic: float) -> None:
+        self.linear, self.quadratic = float(linear), float(quadratic)
+        self.elastic = self.linear, self.quadratic
+        self.slope_at_zero = self.linear
+        self.is_sparse = self.linear > 0
+        self.smooth_conjugate = self.quadratic > 0
+        self.dual_radius = math.inf if self.smooth_conjugate else self.linear
+
+    def value(self, norms: ArrayLike) -> float:
+        norms = as_vector(norms)
+        return float(self.linear * np.abs(norms).sum() + 0.5 * self.quadratic * (norms @ norms))
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self.linear + self.quadratic * as_vector(norms)
+
+    def curvatures(self, norms: ArrayLike) -> np.ndarray:
+        return np.full_like(as_vector(norms), self.quadratic)
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        shrunk = soft_threshold(as_vector(norms), step * self.linear) if self.linear else as_vector(norms)
+        return shrunk / (1.0 + step * self.quadratic)
+
+    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
+        norms = as_vector(norms)
+        alive = norms > step * self.linear if self.linear else np.ones_like(norms)
+        return alive / (1.0 + step * self.quadratic)
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        if not self.quadratic:
+            largest = np.abs(dual_norms).max(initial=0.0)
+            return 0.0 if largest <= self.linear * (1.0 + OVERSHOOT) else math.inf
+        excess = np.maximum(np.abs(dual_norms) - self.linear, 0.0)
+        return float(excess @ excess) / (2.0 * self.quadratic)
+
+    def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
+        return np.maximum(as_vector(dual_norms) - self.linear, 0.0) / self.quadratic
+
+    def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
+        dual_norms = as_vector(dual_norms)
+        alive = dual_norms > self.linear if self.linear else np.ones_like(dual_norms)
+        return alive / self.quadratic
+
+
+class L1(LinearQuadratic):
+    r"""The lasso penalty :math:`\sum_i |\theta_i|` on every coordinate."""
+
+    aliases = {"l1": {}, "lasso": {}}
+    on_coordinates = True
+    rank = 0
+
+    def __init__(self) -> None:
+        super().__init__(1.0, 0.0)
+
+
+class L21(LinearQuadratic):
+    r"""Group lasso, the block 1-norm: :math:`\sum_k b_k`. Its prox is soft thresholding of the norms.
+
+    >>> L21().prox([3.0, 0.5], step=1.0)
+    array([2., 0.])
+    """
+
+    aliases = {"l21": {}, "group-lasso": {}, "block1": {}}
+
+    def __init__(self) -> None:
+        super().__init__(1.0, 0.0)
+
+
+class ElasticNet(LinearQuadratic):
+    r"""Elastic-net MKL: :math:`\sum_k (1-\mu) b_k + \frac{\mu}{2} b_k^2`, between group lasso and ridge.
+
+    Parameters
+    ----------
+    mu : float in [0, 1]
+        0 is the group lasso, 1 is the ridge.
+    """
+
+    aliases = {"elastic-net": {}}
+
+    def __init__(self, mu: float = 0.5) -> None:
+        if not 0 <= mu <= 1:
+            raise InputError(f"mu must lie in [0, 1], not {mu!r}.")
+        self.mu = float(mu)
+        super().__init__(1.0 - self.mu, self.mu)
+
+
+class Ridge(LinearQuadratic):
+    r"""Uniform kernel weights, the plain SVM or CRF: :math:`\frac12 \sum_k b_k^2`."""
+
+    aliases = {"l2": {}, "ridge": {}, "uniform": {}}
+    weight_set = "point"
+    rank = 3
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 1.0)
+
+
+class LqNorm(Regularizer):
+    r"""Block q-norm, non-sparse MKL: :math:`\frac1q \sum_k b_k^q` for any ``q > 1``.
+
+    The prox is the root of :math:`x + t x^{q-1} = b` in :math:`[0, b]`, in closed form for q = 4/3, 3/2, 2 and 3.
+
+    Parameters
+    ----------
+    q : float > 1
+
+    >>> LqNorm(q=3).prox([2.0], step=1.0)
+    array([1.])
+    """
+
+    aliases = {"lq": {}, "block-q": {}}
+    separable = True
+    smooth_conjugate = True
+    differentiable_prox = True
+
+    def __init__(self, q: float = 1.5) -> None:
+        if not q > 1 or not np.isfinite(q):
+            raise InputError(f"q must be a finite number > 1, not {q!r}; for q = 1 use the group lasso.")
+        self.q = float(q)
+        self.least_at_one_group = q <= 2
+
+    @property
+    def _r(self) -> float:
+        """The conjugate exponent: 1/q + 1/r = 1."""
+        return self.q / (self.q - 1.0)
+
+    def value(self, norms: ArrayLike) -> float:
+        return float(_power(norms, self.q).sum()) / self.q
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return _power(norms, self.q - 1.0)
+
+    def curvatures(self, norms: ArrayLike) -> np.ndarray:
+        norms = np.abs(as_vector(norms))
+        at_zero = np.full_like(norms, np.inf if self.q < 2 else float(self.q == 2))
+        return (self.q - 1.0) * np.power(norms, self.q - 2.0, out=at_zero, where=norms > 0)
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        return prox_lq(as_vector(norms), step, self.q)
+
+    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
+        # 1 / (1 + (q - 1) t x^(q-2)), where t x^(q-1) = b - x
+        norms = as_vector(norms)
+        root = self.prox(norms, step)
+        at_zero = np.full_like(norms, 0.0 if self.q < 2 else 1.0 / (1.0 + step * (self.q == 2)))
+        return np.divide(root, root + (self.q - 1.0) * (norms - root), out=at_zero, where=norms > 0)
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        return float(_power(dual_norms, self._r).sum()) / self._r
+
+    def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
+        return _power(dual_norms, self._r - 1.0)
+
+    def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
+        # inf at 0 where q > 2
+        return (self._r - 1.0) * _power(dual_norms, self._r - 2.0)
+
+    def norm_bound(self, value: float, n_groups: int) -> float:
+        # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q beyond, which equal norms attain
+        return (self.q * value) ** (1.0 / self.q) * n_groups ** max(0.0, 0.5 - 1.0 / self.q)
+
+
+def _power(norms: ArrayLike, exponent: float) -> np.ndarray:
+    """Return magnitudes to a power, inf where it overflows."""
+    with np.errstate(over="ignore", divide="ignore"):
+        return np.abs(as_vector(norms)) ** exponent
+
+
+class ScalarPenalty(Regularizer):
+    r"""A user's own penalty on each group norm: :math:`\sum_k \psi(b_k)`, convex and increasing, ``psi(0) = 0``.
+
+    The prox and the conjugate are found by bisection, to the last bit of a float.
+
+    Parameters
+    ----------
+    psi, derivative : callable
+        :math:`\psi` and :math:`\psi'`, each from an array of norms ``>= 0`` to an array. ``derivative`` must not
+        decrease; its value at 0, at least 0, is the slope on the right.
+    curvature : callable, optional
+        :math:`\psi''`, for batch solvers; by default the difference quotient of ``derivative``.
+    slope_at_infinity : float, optional
+        Limit of :math:`\psi'`, the largest dual norm at which the conjugate is finite. By default ``inf`` if
+        ``derivative`` still grows at 1e100, else its value there.
+
+    Notes
+    -----
+    Solvers that need a smooth conjugate take a penalty whose derivative increases strictly over [0.1, 1000], or to
+    where it overflows.
+
+    Raises
+    ------
+    InputError
+        If ``psi(0)`` is not 0, or ``derivative`` is negative or decreases.
+
+    >>> quartic = ScalarPenalty(lambda b: b**4 / 4, lambda b: b**3)
+    >>> quartic.prox([2.0, 10.0], step=1.0)
+    array([1., 2.])
+    """
+
+    separable = True
+    differentiable_prox = True
+
+    def __init__(
+        self,
+        psi: Callable[[np.ndarray], ArrayLike],
+        derivative: Callable[[np.ndarray], ArrayLike],
+        curvature: Callable[[np.ndarray], ArrayLike] | None = None,
+        slope_at_infinity: float | None = None,
+    ) -> None:
+        self.psi = psi
+        self.derivative = derivative
+        self.curvature = curvature
+        self.slope_at_infinity = slope_at_infinity
+        near = self.slopes(np.append(0.0, np.geomspace(0.1, 1e3, 17)))
+        far = self.slopes(np.geomspace(1.0, FARTHEST, 11))
+        rises = np.diff(near[np.isfinite(near)])
+        if self.value(np.zeros(1)) != 0.0 or not near[0] >= 0.0 or np.any(rises < 0):
+            raise InputError("psi(0) must be 0, and derivative, which must not decrease, at least 0.")
+        if slope_at_infinity is None:
+            grows = not np.isfinite(far).all() or far[-1] > far[-2] * (1.0 + OVERSHOOT)
+            slope_at_infinity = math.inf if grows else far[-1]
+        self.slope_at_zero, self.dual_radius = float(near[0]), float(slope_at_infinity)
+        self.is_sparse = self.slope_at_zero > 0
+        self.smooth_conjugate = math.isinf(self.dual_radius) and bool(np.all(rises > 0))
+
+    def value(self, norms: ArrayLike) -> float:
+        return float(np.sum(self._array_of(self.psi, norms)))
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self._array_of(self.derivative, norms)
+
+    def curvatures(self, norms: ArrayLike) -> np.ndarray:
+        if self.curvature is None:
+            return super().curvatures(norms)
+        return self._array_of(self.curvature, norms)
+
+    def _array_of(self, function: Callable[[np.ndarray], ArrayLike], norms: ArrayLike) -> np.ndarray:
+        """Return the function's values as an array, also where it returns one number for all."""
+        magnitudes: np.ndarray = np.abs(as_vector(norms))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.broadcast_to(as_vector(function(magnitudes)), magnitudes.shape)
+
+    def norm_bound(self, value: float, n_groups: int) -> float:
+        # psi(b) >= p psi_1(sum b / p) by convexity, and sum b >= ||b||_2
+        alone, mean = (self._norm_alone(v, n_groups) for v in (value, value / n_groups))
+        return min(math.sqrt(n_groups) * alone, n_groups * mean)

@@ -1,0 +1,1 @@
+"""Sequence labeling: the estimator, decoding, constraints, evaluation."""

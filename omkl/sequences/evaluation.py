@@ -1,0 +1,181 @@
+"""Scores of labelled sequences: tokens, each label, and the entities that labels such as ``B-PER`` mark."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from omkl.exceptions import InputError
+
+#: Labels that mark entities: outside; begin, inside, end (or last), and single (or unit) with a type.
+ENTITY_LABEL = re.compile(r"O|[BIELSU]-.+", re.DOTALL)
+#: Each prefix as the letter of BIOES.
+LETTERS = {"O": "O", "B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
+#: Schemes, and the letters that an entity which is written as they demand ends with.
+ENDS = {"BIO": "BI", "BIOES": "ES"}
+
+
+def evaluate_labels(y_true: Iterable, y_pred: Iterable, *, scheme: str | None = None) -> dict[str, Any]:
+    """Compare the labels of sequences with gold ones.
+
+    Parameters
+    ----------
+    y_true, y_pred : iterable of sequences of labels
+        Gold and predicted labels, any hashable.
+    scheme : {None, "BIO", "BIOES"}
+        Which entities count. None takes what the script of the CoNLL 2000 shared task takes, and ``seqeval`` without
+        its strict mode: an entity also begins where an inside label follows another type, or nothing. "BIO" and
+        "BIOES" take only entities that are written as the scheme demands, as the strict mode of ``seqeval`` does.
+
+    Returns
+    -------
+    dict
+        ``accuracy`` (of tokens) and ``sequence_accuracy`` (the share of sequences with every label right), in [0, 1];
+        ``tokens`` and ``sequences``, counts; ``labels``, a flat record for each ``label``, the commonest first:
+        ``gold``, ``predicted`` and ``correct`` (counts of tokens), ``precision``, ``recall`` and ``f1``. Where all
+        labels are ``O`` or a prefix, a hyphen and a type, also ``entity_precision``, ``entity_recall`` and
+        ``entity_f1`` over all entities, which are right if both ends and the type are, and ``entities``, a record for
+        each ``type``; else these are None.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If sequences are not equally long, there is no label, or one is None, or a scheme is asked for that the labels
+        do not follow.
+
+    References
+    ----------
+    Tjong Kim Sang, Buchholz: *Introduction to the CoNLL-2000 Shared Task: Chunking* (2000).
+
+    >>> found = evaluate_labels([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])
+    >>> round(found["accuracy"], 2), found["entity_f1"]
+    (0.67, 0.0)
+    """
+    sides: list[list[list]] = [[list(labels) for labels in side] for side in (y_true, y_pred)]
+    lengths = [np.array(list(map(len, side)), dtype=np.int64) for side in sides]
+    if len(lengths[0]) != len(lengths[1]):
+        raise InputError(f"There are {len(lengths[0])} gold sequences, but {len(lengths[1])} predicted ones.")
+    if (lengths[0] != lengths[1]).any():
+        s = int(np.argmax(lengths[0] != lengths[1]))
+        raise InputError(f"Sequence {s + 1} has {lengths[0][s]} gold labels, but {lengths[1][s]} predicted ones.")
+    flat = [[label for labels in side for label in labels] for side in sides]
+    if any(label is None for labels in flat for label in labels):
+        raise InputError("There is a label None: only sequences whose labels are all known can be compared.")
+    members = list(dict.fromkeys(chain(*flat)))
+    index = {label: k for k, label in enumerate(members)}
+    gold, predicted = (np.array([index[label] for label in side], dtype=np.int64) for side in flat)
+    return label_scores(gold, predicted, lengths[0], members, scheme)
+
+
+def label_scores(
+    gold: np.ndarray, predicted: np.ndarray, lengths: np.ndarray, members: Sequence, scheme: str | None = None
+) -> dict[str, Any]:
+    """Compute the result of :func:`evaluate_labels` for labels given as indices among ``members``."""
+    if not len(gold):
+        raise InputError("There is no label to compare: give at least one.")
+    right = gold == predicted
+    counts = [np.bincount(codes, minlength=len(members)) for codes in (gold, predicted, gold[right])]
+    rows = {
+        members[k]: tuple(int(count[k]) for count in counts) for k in np.flatnonzero(counts[0] + counts[1]).tolist()
+    }
+    wrong = np.bincount(np.repeat(np.arange(len(lengths)), lengths), weights=~right, minlength=len(lengths))
+    return {
+        "accuracy": float(right.mean()),
+        "sequence_accuracy": float(np.mean(wrong == 0)),
+        "tokens": len(gold),
+        "sequences": len(lengths),
+        "labels": sorted(records("label", rows), key=lambda row: -row["gold"]),
+        **_entity_scores(gold, predicted, lengths, members, list(rows), scheme),
+    }
+
+
+def _entity_scores(gold, predicted, lengths, members, met, scheme):
+    """Scores of entities; ``met`` are those of the members that occur."""
+    if scheme is not None and scheme not in ENDS:
+        raise InputError(f'scheme must be None, "BIO" or "BIOES", not {scheme!r}.')
+    others = [label for label in met if not (isinstance(label, str) and ENTITY_LABEL.fullmatch(label))]
+    if others or met == ["O"]:
+        if scheme is not None:
+            strange = others[0] if others else "O"
+            raise InputError(f"scheme={scheme!r} needs labels such as 'B-PER' and 'O', not {strange!r}: leave it out.")
+        return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1", "entities"))
+    names = [str(label).partition("-")[2] for label in members]
+    types = list(dict.fromkeys(names))
+    letters = np.array([LETTERS.get(str(label)[:1], "O") for label in members])
+    kinds = np.array([types.index(name) for name in names])
+    own, other = (_entities(codes, lengths, letters, kinds, scheme) for codes in (gold, predicted))
+    _, i, j = np.intersect1d(own[:, 0], other[:, 0], assume_unique=True, return_indices=True)
+    same = own[i][(own[i] == other[j]).all(axis=1)]
+    found = np.stack([np.bincount(side[:, 2], minlength=len(types)) for side in (own, other, same)], axis=1)
+    rows = records("type", {name: row for name, row in zip(types, found) if row.any()})
+    everything = scores_of(*found.sum(axis=0))
+    return {
+        **{f"entity_{name}": everything[name] for name in ("precision", "recall", "f1")},
+        "entities": sorted(rows, key=lambda row: -row["gold"]),
+    }
+
+
+def _entities(
+    codes: np.ndarray, lengths: np.ndarray, letters: np.ndarray, kinds: np.ndarray, scheme: str | None
+) -> np.ndarray:
+    """First token, last token and type of each entity: (n, 3)."""
+    # a token outside of entities between sequences, and at both ends
+    places = np.arange(len(codes)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)
+    tags, types = np.full(len(codes) + len(lengths) + 1, "O"), np.full(len(codes) + len(lengths) + 1, -1)
+    tags[places], types[places] = letters[codes], kinds[codes]
+    types[tags == "O"] = -1
+    before, after = tags[:-1], tags[1:]
+    parted = (types[:-1] != types[1:]) | np.isin(before, ("E", "S")) | np.isin(after, ("B", "S"))
+    starts, ends = np.flatnonzero(parted & (after != "O")) + 1, np.flatnonzero(parted & (before != "O"))
+    if scheme is not None:
+        single = starts == ends
+        begins = np.where(single & (scheme == "BIOES"), "S", "B")
+        fits = (tags[starts] == begins) & np.isin(tags[ends], list(ENDS[scheme]))
+        starts, ends = starts[fits], ends[fits]
+    return np.stack([starts, ends, types[starts]], axis=1)
+
+
+def records(name: str, table: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """Scores of counts, a flat record for each key of a table.
+
+    Parameters
+    ----------
+    name : str
+        The entry of the key in its record.
+    table : dict
+        Counts ``(gold, predicted, correct)`` by key.
+
+    >>> records("label", {"X": (4, 2, 1)})[0]["recall"]
+    0.25
+    """
+    return [{name: key, **scores_of(*found)} for key, found in table.items()]
+
+
+def scores_of(gold: int, predicted: int, correct: int) -> dict[str, Any]:
+    """Precision, recall and F1, 0 where nothing was counted, and the counts, by name.
+
+    Parameters
+    ----------
+    gold, predicted, correct : int
+    """
+    return {
+        "gold": int(gold),
+        "predicted": int(predicted),
+        "correct": int(correct),
+        "precision": float(correct / max(predicted, 1)),
+        "recall": float(correct / max(gold, 1)),
+        "f1": f1(gold, predicted, correct),
+    }
+
+
+def f1(gold: int, predicted: int, correct: int) -> float:
+    """The harmonic mean of precision and recall.
+
+    Parameters
+    ----------
+    gold, predicted, correct : int
+        Counts.
+    """
+    return float(2 * correct / max(gold + predicted, 1))

@@ -1,0 +1,408 @@
+"""From words to trees: what an annotator learns from a treebank whose rules are known, and what it writes."""
+
+import copy
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import omkl
+from omkl.annotation.lemmatizer import Lemmatizer, apply_edit, edit_of
+from omkl.cli import main
+from omkl.data import Sentence, Stream, Treebank, read_treebank, treebank_writer, write_treebank
+from omkl.exceptions import DataWarning, InputError
+from omkl.parsing.sentences import strings_of
+
+from .made_language import SYLLABLES, sentences
+
+
+@pytest.fixture(scope="module")
+def train():
+    return Treebank.from_sentences(sentences(150))
+
+
+@pytest.fixture(scope="module")
+def test():
+    return Treebank.from_sentences(sentences(40, seed=1))
+
+
+def untrained(**settings):
+    parser = omkl.DependencyParser("small", epochs=4, memory=10)
+    tagger = omkl.SequenceLabeler(epochs=4)
+    return omkl.Annotator(**{"parser": parser, "tagger": tagger, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def annotator(train):
+    return untrained().fit(train)
+
+
+def columns_of(treebank):
+    names = ("forms", "lemmas", "upos", "xpos", "feats", "deprels")
+    return [treebank.heads.tolist(), *(strings_of(treebank, name) for name in names)]
+
+
+LETTERS = st.text("aAb\u00df\u00e9\u00c9\u0131\u0130-", min_size=1)  # among them those whose case is no pair
+
+
+@given(LETTERS, LETTERS)
+def test_an_edit_makes_the_lemma_of_its_form(form, lemma):
+    assert apply_edit(edit_of(form, lemma), form) == lemma
+
+
+def test_edits_are_shared_by_words_that_do_the_same():
+    assert edit_of("Dogs", "dog") == edit_of("Houses", "house")
+    assert apply_edit(edit_of("geschrieben", "schreiben"), "geblieben") != "geblieben"
+    assert apply_edit(edit_of("walking", "walk"), "ing") == "ing"  # nothing would be left
+
+
+def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
+    words = [(f"{a}{b}s", "NOUN", "Plur") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
+    words += [(f"{a}{b}ted", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
+    lemmas = [form.removesuffix("s").removesuffix("ted") for form, _, _ in words]
+    irregular = ("geese", "NOUN", "Plur")
+    labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
+    lemmatizer = Lemmatizer().fit([*words, irregular], [*lemmas, "goose"], lambda X, y: clone(labeler).fit(X, y))
+    unknown = [("zuzus", "NOUN", "Plur"), ("zuzuted", "VERB", "Past"), ("x", "ADJ", "_")]
+    assert lemmatizer.predict([irregular, ("geese", "NOUN", "Sing"), *unknown]) == [
+        "goose", "goose", "zuzu", "zuzu", "x",
+    ]  # fmt: skip
+
+
+def test_all_parts_are_learned(annotator, test):
+    assert annotator.parts_ == ["upos", "xpos", "feats", "lemmas", "trees"]
+    scores = annotator.evaluate(test)
+    assert min(scores[name] for name in ("upos", "xpos", "ufeats", "lemmas", "uas", "las")) > 0.97
+    assert annotator.score(test) == scores["las"]
+
+
+def test_columns_of_the_input_are_ignored(annotator, test):
+    bare = [Sentence(forms=sentence.forms) for sentence in test]
+    assert columns_of(annotator.annotate(bare)) == columns_of(annotator.annotate(test))
+    assert columns_of(annotator.annotate([s.forms for s in test])) == columns_of(annotator.annotate(test))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_loaded_annotator_writes_the_same(annotator, test, tmp_path, training):
+    annotator.save(tmp_path / "model.npz", training=training)
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert columns_of(loaded.annotate(test)) == columns_of(annotator.annotate(test))
+    assert loaded.kernel_weights_ == annotator.kernel_weights_
+    assert loaded.parts_ == annotator.parts_
+    assert loaded.parser.templates == "small"
+    assert loaded.tagger.epochs == 4
+    for name in ("upos", "trees"):
+        kept = [{k: v for k, v in r.items() if "seconds" not in k} for r in annotator.models()[name].history_]
+        assert loaded.models()[name].history_ == kept
+        assert len(kept) > 0
+    loaded.save(tmp_path / "again.npz")
+    assert columns_of(omkl.load(tmp_path / "again.npz").annotate(test)) == columns_of(annotator.annotate(test))
+
+
+def notes_of(treebank, name):
+    found = [dict(note.split("=") for note in misc.split("|")) for misc in strings_of(treebank, "misc")]
+    return np.array([float(notes[name]) for notes in found])
+
+
+def test_confidence_of_calibrated_annotators(train, test, tmp_path):
+    model = untrained(parser=omkl.DependencyParser("small", epochs=3, memory=10)).fit(train[:40])
+    with pytest.raises(InputError, match="call calibrate"):
+        model.annotate(test, confidence=True)
+    plain = columns_of(model.annotate(test))
+    found = model.calibrate(train[40:]).annotate(test, confidence=True)
+    assert columns_of(found) == plain
+    for name in ("UposConf", "HeadConf", "RelConf"):
+        assert np.all((notes_of(found, name) >= 0) & (notes_of(found, name) <= 1))
+    tags = model.tagger_.chain.labelers[""]
+    marginals = np.concatenate(tags.predict_marginals([sentence.forms for sentence in test]))
+    np.testing.assert_allclose(notes_of(found, "UposConf"), marginals.max(axis=1), atol=0.02)
+    model.save(tmp_path / "model.npz", training=False)
+    again = omkl.load(tmp_path / "model.npz").annotate(test, confidence=True)
+    assert strings_of(again, "misc") == strings_of(found, "misc")
+
+
+def test_nbest_probabilities_sum_to_one(train, tmp_path):
+    model = untrained().fit(train[:40])
+    few = Treebank.from_sentences([Sentence(forms=["the", "dogs", "bark"]), Sentence(forms=["cats"])])
+    with pytest.raises(InputError, match="call calibrate"):
+        model.predict_nbest(few)
+    model.calibrate(train[40:])
+    for found in model.predict_nbest(few, 10**4):
+        scores = [own.score for own in found]
+        assert scores == sorted(scores, reverse=True)
+        assert np.exp(scores).sum() == pytest.approx(1.0)  # of all tags and all trees
+        assert len({(*own.sentence.upos, *own.sentence.heads) for own in found}) == len(found)
+    for own, sentence in zip(model.predict_nbest(train, 1), model.annotate(train)):
+        assert own[0].sentence == sentence
+    [found, _] = model.predict_nbest(few, 3)
+    assert len(found) == 3
+    for own in found:  # what is beside tags is the best beside these, and probabilities are those of the parts
+        tagged = Treebank.from_sentences([Sentence(forms=own.sentence.forms, upos=own.sentence.upos,
+                                                   xpos=own.sentence.xpos, feats=own.sentence.feats,
+                                                   lemmas=own.sentence.lemmas)])  # fmt: skip
+        marginals = model.parser_.predict_marginals(tagged)[0].arcs
+        assert own.score < min(np.log(marginals[h, m]) for m, h in enumerate(own.sentence.heads, 1)) + 1e-9
+    model.save(tmp_path / "m.npz")
+    write_treebank(tmp_path / "in.conllu", train[:5])
+    words = ["predict", str(tmp_path / "m.npz"), str(tmp_path / "in.conllu"), "--nbest", "3", "--quiet", "-o"]
+    assert main([*words, str(tmp_path / "o.jsonl")]) == main([*words, str(tmp_path / "o.conllu")]) == 0
+    records = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    best = model.predict_nbest(train[:5], 3)
+    assert [[r["score"] for r in record["nbest"]] for record in records] == [[a.score for a in own] for own in best]
+    written = read_treebank(tmp_path / "o.conllu")
+    assert [s.heads for s in written] == [a.sentence.heads for own in best for a in own]
+    assert (tmp_path / "o.conllu").read_text().startswith("# rank = 1\n# score = ")
+
+
+def test_nbest_of_single_parts(train):
+    few = [Sentence(forms=["the", "dogs"])]
+    for parts in (("upos",), ("upos", "lemmas"), ("trees",)):
+        model = untrained(parts=parts).fit(train[:40]).calibrate(train[40:])
+        scores = [own.score for own in model.predict_nbest(few, 10**3)[0]]
+        assert np.exp(scores).sum() == pytest.approx(1.0)
+    alone = untrained(parts=("lemmas",)).fit(train[:40])
+    assert alone.predict_nbest(few, 3)[0][0].score == 0.0
+
+
+def test_settings_of_tags_are_for_the_chain_alone(train, test):
+    tagger = omkl.SequenceLabeler(
+        epochs=4, allowed_transitions={"DET": ["ADJ", "NOUN"]}, class_weight={"NOUN": 2.0}, cost=1.0 - np.eye(4)
+    )
+    model = untrained(tagger=tagger, parts=["upos", "feats", "lemmas"]).fit(train)
+    assert model.score(test) > 0.95
+    (tags,) = (sentence.upos for sentence in model.annotate([["the", "the", "tatated"]]))
+    assert all(after in ("ADJ", "NOUN") for tag, after in pairwise(tags) if tag == "DET")
+    free = untrained(parts=["upos"]).fit(train).annotate([["the", "the", "tatated"]])[0]
+    assert free.upos[:2] == ["DET", "DET"]
+
+
+def test_threads_do_not_change_annotations(annotator, test):
+    alone = columns_of(annotator.annotate(test))
+    try:
+        assert columns_of(annotator.set_params(n_jobs=2).annotate(test)) == alone
+    finally:
+        annotator.set_params(n_jobs=None)
+
+
+def test_stacked_parser_with_a_lexicon(train, test, tmp_path):
+    small = {"epochs": 2, "memory": 10}
+    first = omkl.DependencyParser(["h.ends m.upos", "h.upos m.upos distance"], lexicons={"ends": {"the": "e"}}, **small)
+    parser = omkl.DependencyParser("stacked", C=1.0, first=first, folds=2, **small)
+    model = untrained(parser=parser, parts=["upos", "trees"]).fit(train[:40])
+    model.save(tmp_path / "model.npz")
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert columns_of(loaded.annotate(test)) == columns_of(model.annotate(test))
+    assert columns_of(loaded.fit(train[:40]).annotate(test)) == columns_of(model.annotate(test))
+    loaded.save(tmp_path / "again.npz")  # the first parser has the seed of the annotator too
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
+
+
+def test_the_same_seed_gives_the_same_bits(annotator, train, tmp_path):
+    untrained().fit(train).save(tmp_path / "again.npz")
+    annotator.save(tmp_path / "model.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
+
+
+def test_trees_are_learned_with_cross_fitted_tags(monkeypatch):
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(300)]  # each is there once: nobody can know its tag before
+    made = [
+        Sentence(forms=words[i : i + 3], upos=rng.choice(["A", "B"], 3).tolist(), heads=[2, 0, 2], deprels=["x"] * 3)
+        for i in range(0, 300, 3)
+    ]
+    treebank, seen = Treebank.from_sentences(made), []
+    monkeypatch.setattr(omkl.DependencyParser, "fit", lambda self, X: seen.append(X) or self)
+    tagger = omkl.SequenceLabeler(epochs=4, transitions=None)
+    annotator = untrained(parts=["upos", "trees"], tagger=tagger).fit(treebank)
+    gold, learned_beside = strings_of(treebank, "upos"), strings_of(seen[0], "upos")
+    by_heart = strings_of(annotator.tagger_.annotate(treebank), "upos")
+    assert np.mean(np.array(gold) == by_heart) > 0.9
+    assert 0.3 < np.mean(np.array(gold) == learned_beside) < 0.7
+
+
+@pytest.mark.parametrize(
+    ("parts", "columns"),
+    [(["upos"], ("upos",)), (["lemmas"], ("lemmas",)), (["xpos", "feats"], ("xpos", "feats")),
+     (["trees"], ("heads", "deprels")), (["lemmas", "trees"], ("lemmas", "heads", "deprels"))],
+)  # fmt: skip
+def test_each_part_is_learned_alone(train, test, parts, columns):
+    model = untrained(parts=parts).fit(train)
+    assert model.columns_ == columns
+    assert model.score(test) > 0.9
+    found = model.annotate(test)
+    for name in ("upos", "xpos", "feats", "lemmas"):
+        if name not in columns:
+            assert strings_of(found, name) == strings_of(test, name)
+
+
+def test_auto_takes_the_columns_that_are_there():
+    model = untrained().fit(sentences(40, xpos=False))
+    assert model.parts_ == ["upos", "feats", "lemmas", "trees"]
+
+
+def test_missing_annotation_is_no_label(train, test):
+    rng = np.random.default_rng(0)
+    columns = {name: getattr(train, name).copy() for name in ("upos", "lemmas")}
+    for column in columns.values():
+        column[rng.random(len(column)) < 0.3] = 0  # an underscore in the file
+    model = untrained(parts=["upos", "feats", "lemmas"]).fit(replace(train, **columns))
+    found = model.annotate(test)
+    assert "_" not in strings_of(found, "upos") + strings_of(found, "lemmas")
+    scores = model.evaluate(test)
+    assert min(scores[name] for name in ("upos", "ufeats", "lemmas")) > 0.95
+
+
+def test_trees_are_learned_where_there_are_heads(train, test):
+    heads = train.heads.copy()
+    heads[: train.offsets[50]] = -1  # the first 50 sentences have none
+    heads[train.offsets[60] + 1] = -1  # and a word of another
+    settings = {"parts": ["upos", "trees"]}
+    with pytest.warns(DataWarning) as caught:
+        model = untrained(**settings).fit(replace(train, heads=heads))
+    messages = [str(warning.message) for warning in caught]
+    assert messages[0] == "50 of 150 sentences have no heads: trees are learned from the others."
+    assert any(message.startswith("1 of ") for message in messages[1:])
+    assert model.score(test) > 0.95
+
+
+def test_files_and_treebanks_evaluate_alike(annotator, test, tmp_path):
+    heads = test.heads.copy()
+    heads[test.offsets[1] - 1] = -1
+    partial, unparsed = replace(test, heads=heads), replace(test, heads=np.full_like(heads, -1))
+    path = tmp_path / "gold.conllu"
+    write_treebank(path, unparsed)
+    assert annotator.evaluate(path) == annotator.evaluate(unparsed)
+    assert annotator.evaluate(path)["uas"] is None
+    write_treebank(path, partial)
+    temperatures = []
+    for gold in (path, partial):
+        with pytest.raises(InputError, match=r"Sentence 1, word|line"):
+            annotator.evaluate(gold)
+        with pytest.warns(DataWarning, match="1 of .* words have no head"):
+            temperatures.append(copy.deepcopy(annotator).calibrate(gold).parser_.temperature_)
+    assert temperatures[0] == temperatures[1]
+
+
+def test_one_tag_for_all_words():
+    made = [
+        Sentence(forms=[a + "s", b], upos=["X", "X"], lemmas=[a, b]) for a, b in zip(SYLLABLES[:30], SYLLABLES[30:60])
+    ]
+    model = untrained().fit(made)
+    found = model.annotate([["baba", "dudus"]])[0]
+    assert (found.upos, found.lemmas) == (["X", "X"], ["baba", "dudu"])
+    assert "upos" not in model.kernel_weights_
+
+
+def test_kernel_weights_of_all_parts(annotator):
+    weights = annotator.kernel_weights_
+    assert {"upos", "trees"} <= set(weights)
+    for own in weights.values():
+        assert sum(own.values()) == pytest.approx(1.0)
+    assert weights["trees"] == annotator.parser_.template_weights_
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"parts": "all"}, "`parts` must be 'auto'"),
+        ({"parts": ["tags"]}, "`parts` must be 'auto'"),
+        ({"parts": []}, "`parts` must be 'auto'"),
+        ({"parts": None}, "`parts` must be 'auto'"),
+        ({"n_jobs": 0}, "n_jobs must be"),
+        ({"folds": 1}, "folds must be a whole number > 1"),
+        ({"folds": 1000}, "set fewer folds"),
+        ({"tagger": "crf"}, "`tagger` must be a SequenceLabeler"),
+        ({"parser": omkl.SequenceLabeler()}, "`parser` must be a DependencyParser"),
+        ({"tagger": omkl.SequenceLabeler(["linear"])}, "leave its kernels out"),
+        ({"random_state": "seven"}, "random_state must be"),
+        ({"parts": ["xpos"]}, "The training data has no xpos to learn"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        untrained(**settings).fit(sentences(20, xpos=False))
+
+
+def test_refused_treebanks_change_nothing(annotator, test):
+    before = columns_of(annotator.annotate(test))
+    for bad, message in (
+        (Stream.from_arrays([["a"]]), "got a stream"),
+        ([Sentence(forms=["a", "b"])] * 9, "no column to learn"),
+        ([], "no sentence"),
+        ([Sentence(forms=["a", "b"], upos=["X", "Y"], heads=[0, 0])] * 9, "root"),
+    ):
+        with pytest.raises(InputError, match=message):
+            annotator.fit(bad)
+    assert columns_of(annotator.annotate(test)) == before
+
+
+TEXT = """# sent_id = 1
+# text = the bobas
+1-2\tthebobas\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+1\tthe\t?\t?\t?\t?\t9\t?\t2:det\tA=1
+2\tbobas\t?\t?\t?\t?\t_\t?\t_\tB=2|C=3
+2.1\tdid\tdo\tAUX\t_\t_\t_\t_\t0:root\t_
+
+# sent_id = 2
+1\tthe\t_\t_\t_\t_\t_\t_\t_\t_
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_other_lines_and_columns_are_written_as_read(annotator, tmp_path, end):
+    (tmp_path / "in.conllu").write_bytes(TEXT.replace("\n", end).encode())
+    with treebank_writer(tmp_path / "out.conllu") as writer:
+        for block in annotator.annotate_blocks(omkl.data.iter_treebank(tmp_path / "in.conllu", trees=False)):
+            writer.write(block)
+    written, read = (tmp_path / "out.conllu").read_bytes().decode(), TEXT.replace("\n", end)
+    assert written.count(end) == read.count(end)
+    for new, old in zip(written.split(end), read.split(end), strict=True):
+        kept = [(fields[:2], fields[8:]) for fields in (new.split("\t"), old.split("\t"))]
+        assert kept[0] == kept[1]
+        if not old[:2].strip().isdigit():
+            assert new == old
+    parsed = read_treebank(tmp_path / "out.conllu")
+    assert columns_of(parsed) == columns_of(annotator.annotate([["the", "bobas"], ["the"]]))
+    write_treebank(tmp_path / "again.conllu", annotator.annotate(tmp_path / "in.conllu"))
+    assert (tmp_path / "again.conllu").read_bytes() == (tmp_path / "out.conllu").read_bytes()
+
+
+def test_formats_without_the_columns_are_refused(annotator, tmp_path):
+    line = "1\tthe\t_\t_\t_\tthe\t_\t_\t0\troot\tx\ty\n\n"
+    (tmp_path / "in.conll08").write_text(line)
+    block = annotator.annotate(tmp_path / "in.conll08")
+    with pytest.raises(InputError, match=r"CoNLL-2008 has no place for new lemmas, upos, xpos, .* to CoNLL-U"):
+        write_treebank(tmp_path / "out.conllu", block)
+    assert not (tmp_path / "out.conllu").exists()
+
+
+def test_words_of_a_treebank_need_no_heads(annotator, tmp_path):
+    annotator.save(tmp_path / "model.npz")
+    for heads in ("__", "0_", "21"):  # none, some, and a cycle
+        rows = [
+            f"{i}\t{word}" + "\t_" * 4 + f"\t{head}" + "\t_" * 3 + "\n"
+            for i, word, head in zip((1, 2), ("the", "bobas"), heads)
+        ]
+        (tmp_path / "in.conllu").write_text("".join(rows) + "\n")
+        assert (
+            main(["predict", str(tmp_path / "model.npz"), str(tmp_path / "in.conllu"), "-o", str(tmp_path / "o")]) == 0
+        )
+        assert columns_of(read_treebank(tmp_path / "o")) == columns_of(annotator.annotate([["the", "bobas"]]))
+
+
+def test_sentences_of_text_have_ids(annotator, tmp_path):
+    annotator.save(tmp_path / "model.npz")
+    (tmp_path / "in.txt").write_text("the  bobas\n\nthe bobas\n")
+    assert (
+        main(["predict", str(tmp_path / "model.npz"), str(tmp_path / "in.txt"), "-o", str(tmp_path / "o.conllu")]) == 0
+    )
+    written = (tmp_path / "o.conllu").read_text()
+    first, second = written.removesuffix("\n\n").split("\n\n")
+    assert first.splitlines()[:2] == ["# sent_id = 1", "# text = the bobas"]
+    assert second.splitlines()[:2] == ["# sent_id = 2", "# text = the bobas"]
+    assert columns_of(read_treebank(tmp_path / "o.conllu")) == columns_of(annotator.annotate([["the", "bobas"]] * 2))

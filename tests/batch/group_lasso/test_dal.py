@@ -1,0 +1,342 @@
+"""DAL on a design matrix: against generic solvers and scikit-learn, for every kind of design, in degenerate cases."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+from sklearn.linear_model import ElasticNet as SklearnElasticNet
+from sklearn.linear_model import Lasso
+
+from omkl.batch import (
+    DAL,
+    ColumnGroups,
+    DesignProblem,
+    SpaRSA,
+    as_design,
+    certify,
+    regularization_path,
+)
+from omkl.batch.group_lasso import newton
+from omkl.batch.group_lasso.blocks import Blocks
+from omkl.batch.group_lasso.working_set import WorkingSet
+from omkl.exceptions import InputError
+from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
+from omkl.regularizers import L1, L21, ElasticNet, LqNorm, Regularizer, Ridge, SparseGroup, SquaredL21
+
+LOSSES = {
+    "squared": (Squared(), lambda y, z: 0.5 * cp.sum_squares(y - z)),
+    "logistic": (Logistic(), lambda y, z: cp.sum(cp.logistic(-cp.multiply(y, z)))),
+    "squared hinge": (SquaredHinge(), lambda y, z: 0.5 * cp.square(cp.norm(cp.pos(1 - cp.multiply(y, z)), 2))),
+    "Huber": (Huber(0.5), lambda y, z: 0.5 * cp.sum(cp.huber(y - z, 0.5))),
+    "hinge": (Hinge(), lambda y, z: cp.sum(cp.pos(1 - cp.multiply(y, z)))),
+    "epsilon-insensitive": (EpsilonInsensitive(0.3), lambda y, z: cp.sum(cp.pos(cp.abs(y - z) - 0.3))),
+}
+
+
+class LinearAndCubic(Regularizer):
+    """A user's own sum over groups: b + b^3 / 3."""
+
+    separable = is_sparse = differentiable_prox = smooth_conjugate = True
+    slope_at_zero = 1.0
+
+    def value(self, norms):
+        return float(np.sum(np.abs(norms) + np.abs(norms) ** 3 / 3))
+
+    def slopes(self, norms):
+        return 1.0 + np.asarray(norms) ** 2
+
+
+REGULARIZERS = {
+    "lasso": (L21(), cp.sum),
+    "elastic net": (ElasticNet(0.4), lambda b: 0.6 * cp.sum(b) + 0.2 * cp.sum_squares(b)),
+    "scaled": (2.5 * L21(), lambda b: 2.5 * cp.sum(b)),
+    "own": (LinearAndCubic(), lambda b: cp.sum(b) + cp.sum(cp.power(b, 3)) / 3),
+    "sum": (0.5 * L21() + 0.5 * LqNorm(1.5), lambda b: 0.5 * cp.sum(b) + cp.sum(cp.power(b, 1.5)) / 3),
+    "smooth": (0.5 * LqNorm(1.5) + 0.5 * Ridge(), lambda b: cp.sum(cp.power(b, 1.5)) / 3 + 0.25 * cp.sum_squares(b)),
+}
+#: Gaps that are asked for: with kinks, a barrier stands between the search and the last digits.
+TIGHT = {True: 1e-8, False: 5e-6}
+#: Labels of groups of several sizes, not in order; and weights.
+LABELS = np.repeat(["c", "a", "d", "b"], [1, 6, 8, 5])[np.random.default_rng(3).permutation(20)]
+WEIGHTS = np.array([0.7, 1.0, 2.0, 1.3])
+each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_smooth_loss = pytest.mark.parametrize("loss", ["squared", "logistic", "squared hinge", "Huber"])
+
+
+def make_problem(loss, regularizer="lasso", m=30, n=20, share=0.2, intercept=True, grouped=False, seed=0, **settings):
+    """A random problem with correlated columns, at a share of its largest useful alpha."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, n)) @ (np.eye(n) + 0.3 * rng.normal(size=(n, n)) / np.sqrt(n)) + 0.5
+    loss = LOSSES[loss][0]
+    y = X[:, :3] @ [1.0, -2.0, 1.0] + 0.5 * rng.normal(size=m) + 1.0
+    y = np.sign(y) if loss.classifies else y
+    groups = ColumnGroups(LABELS, n, WEIGHTS) if grouped else None
+    problem = DesignProblem(as_design(X), y, loss, REGULARIZERS[regularizer][0], 1.0, groups, intercept)
+    return problem.at(0.1) if regularizer == "smooth" else problem.at(share * problem.largest_alpha())
+
+
+def generic_optimum(problem, loss, regularizer, grouped):
+    """The least objective, by a generic convex solver."""
+    X = problem.design.matrix
+    w = cp.Variable(X.shape[1])
+    b = cp.Variable() if problem.intercept else 0.0
+    if grouped:
+        norms = cp.hstack([weight * cp.norm(w[label == LABELS], 2) for label, weight in zip("abcd", WEIGHTS)])
+    else:
+        norms = cp.abs(w)
+    objective = LOSSES[loss][1](problem.y, X @ w + b) / len(problem.y) + problem.alpha * REGULARIZERS[regularizer][1](
+        norms
+    )
+    return cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
+
+
+@each_loss
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("grouped", [True, False])
+def test_the_objective_is_that_of_a_generic_solver(loss, regularizer, intercept, grouped):
+    problem = make_problem(loss, regularizer, intercept=intercept, grouped=grouped)
+    optimum = generic_optimum(problem, loss, regularizer, grouped)
+    solution = DAL().solve(problem, tol=TIGHT[np.isfinite(problem.loss.curvature)])
+    assert solution.converged
+    assert len(solution.model.active) > 0
+    assert -1e-6 * optimum <= solution.certificate.primal - optimum <= (1e-6 + solution.certificate.gap) * optimum
+
+
+def test_the_certificate_is_that_of_the_returned_model():
+    problem = make_problem("logistic", m=40, n=200)
+    solution = DAL().solve(problem, tol=1e-4)
+    certificate = certify(problem, solution.model)
+    assert_allclose(certificate.gap, solution.certificate.gap, atol=1e-12)
+    assert certificate.gap <= 1e-4
+    optimum = DAL().solve(problem, tol=1e-10).certificate.primal
+    for record in solution.history:
+        assert record["dual"] <= optimum * (1 + 1e-9)
+        assert record["primal"] >= optimum * (1 - 1e-9)
+
+
+def test_lasso_and_elastic_net_are_those_of_scikit_learn():
+    problem = make_problem("squared", m=50, n=120)
+    X = problem.design.matrix
+    theirs = Lasso(alpha=problem.alpha, tol=1e-12, max_iter=100_000).fit(X, problem.y)
+    ours = DAL().solve(problem, tol=1e-10)
+    assert_allclose(ours.model.dense(120), theirs.coef_, atol=1e-5)
+    assert_allclose(ours.model.intercept, theirs.intercept_, atol=1e-5)
+    net = DesignProblem(problem.design, problem.y, Squared(), ElasticNet(0.3), problem.alpha)
+    theirs = SklearnElasticNet(alpha=problem.alpha, l1_ratio=0.7, tol=1e-12, max_iter=100_000).fit(X, problem.y)
+    assert_allclose(DAL().solve(net, tol=1e-10).model.dense(120), theirs.coef_, atol=1e-5)
+
+
+@each_loss
+@pytest.mark.parametrize("grouped", [True, False])
+def test_every_kind_of_design_gives_the_same_model(loss, grouped):
+    problem = make_problem(loss, grouped=grouped)
+    X = problem.design.matrix * (np.random.default_rng(5).random((30, 20)) < 0.4)
+    kinds = [np.asfortranarray(X), X.astype(np.float32), sparse.csc_array(X), sparse.csr_array(X), aslinearoperator(X)]
+    kinds += [sparse.csc_array(X.astype(np.float32)), X.astype(np.float64)]
+
+    def model(matrix):
+        other = DesignProblem(as_design(matrix), problem.y, problem.loss, L21(), 0.5 / 30, problem.groups)
+        solution = DAL().solve(other, tol=TIGHT[np.isfinite(problem.loss.curvature)])
+        assert solution.converged
+        return solution.certificate.primal
+
+    tol = TIGHT[np.isfinite(problem.loss.curvature)]
+    assert_allclose([model(matrix) for matrix in kinds], model(X), rtol=1e-6 + 2 * tol)
+
+
+def test_designs_are_never_copied():
+    X = np.asfortranarray(np.random.default_rng(0).normal(size=(5, 8)), dtype=np.float32)
+    for matrix in (X, X.T, sparse.csc_array(X), sparse.csr_array(X)):
+        held = as_design(matrix).matrix
+        shares = np.shares_memory(held, matrix) if isinstance(matrix, np.ndarray) else held is matrix
+        assert shares
+
+
+@pytest.mark.parametrize("side", ["_by_columns", "_by_rows", "_by_conjugate_gradients"])
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("size", [1, 4])
+def test_every_way_to_solve_newtons_system_is_that_of_the_matrix(side, equality, size, monkeypatch):
+    rng = np.random.default_rng(0)
+    problem = make_problem("squared", n=20)
+    groups = ColumnGroups(np.arange(20) // size, 20)
+    working_set = WorkingSet(DesignProblem(problem.design, problem.y, Squared(), L21(), 1.0, groups))
+    working_set.extend(np.arange(20 // size))
+    v, active = rng.normal(size=20), np.arange(0, 20 // size, 2)
+    columns = np.flatnonzero(np.isin(np.arange(20) // size, active))
+    norms = working_set.blocks.norms(v)[active]
+    jacobian = newton.RayJacobian(
+        Blocks(working_set.blocks.sizes[active]), v[columns], norms, 0.4 * norms, np.full(len(active), 0.7)
+    )
+    system = newton.NewtonSystem(working_set, columns, working_set.matrix[:, columns], jacobian, 2.0)
+    matrix = np.column_stack([system @ unit for unit in np.eye(30)])
+    diagonal, right = rng.uniform(0.5, 2.0, 30), rng.normal(size=30)
+    monkeypatch.setattr(newton, "LARGEST_FACTOR", 0 if side == "_by_conjugate_gradients" else 5000)
+    if side == "_by_rows":
+        monkeypatch.setattr(system, "_by_columns", lambda inverse: system._by_rows(1.0 / inverse))
+    x, b = system.solve(diagonal, right, equality)
+    tol = 1e-2 if side == "_by_conjugate_gradients" else 1e-9
+    assert_allclose(matrix @ x + diagonal * x + b, right, atol=tol)
+    assert abs(x.sum()) <= tol if equality else b == 0.0
+
+
+@each_smooth_loss
+def test_badly_conditioned_designs_are_solved_tightly(loss):
+    rng = np.random.default_rng(0)
+    m, n = 60, 400
+    U, V = (np.linalg.qr(rng.normal(size=(size, m)))[0] for size in (m, n))
+    X = U / np.arange(1, m + 1) @ V.T
+    y = X[:, :5] @ rng.normal(size=5)
+    loss = LOSSES[loss][0]
+    y = np.sign(y) if loss.classifies else y / np.abs(y).mean()
+    base = DesignProblem(as_design(X), y, loss, L21(), 1.0)
+    alphas = [share * base.largest_alpha() for share in (0.3, 0.1, 0.01, 1e-3)]
+    for point in regularization_path(DAL(), base, alphas, 1e-6):
+        assert point.solution.converged, point.value
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_path_is_the_separate_solutions(grouped):
+    problem = make_problem("squared", grouped=grouped)
+    path = list(regularization_path(DAL(), problem, 8, tol=1e-8, decades=2.0))
+    assert len(path[0].solution.model.active) == 0
+    assert_allclose(path[-1].value / path[0].value, 1e-2)
+    for point in path:
+        separate = DAL().solve(problem.at(point.value), tol=1e-8)
+        assert_allclose(point.solution.certificate.primal, separate.certificate.primal, rtol=2e-8)
+    with pytest.raises(InputError, match="number of values"):
+        next(regularization_path(DAL(), problem, 0))
+
+
+@each_loss
+@pytest.mark.parametrize("intercept", [True, False])
+def test_from_the_largest_alpha_on_the_model_is_a_constant(loss, intercept):
+    problem = make_problem(loss, "elastic net", share=1.0, intercept=intercept)
+    assert len(DAL().solve(problem, tol=1e-6).model.active) == 0
+    below = make_problem(loss, "elastic net", share=0.98, intercept=intercept)
+    # with kinks the dual point of the best constant is not the only one
+    if np.isfinite(below.loss.curvature):
+        assert len(DAL().solve(below, tol=1e-9).model.active) > 0
+
+
+def test_zero_and_duplicate_columns_do_no_harm():
+    problem = make_problem("logistic", n=20)
+    X = problem.design.matrix
+    padded = np.concatenate([np.zeros((30, 3)), X, X, np.zeros((30, 2))], axis=1)
+    other = DesignProblem(as_design(padded), problem.y, problem.loss, L21(), problem.alpha)
+    solution = DAL().solve(other, tol=1e-8)
+    assert_allclose(solution.certificate.primal, DAL().solve(problem, tol=1e-8).certificate.primal, rtol=1e-7)
+    w = solution.model.dense(45)
+    assert_array_equal(w[[0, 1, 2, 43, 44]], 0.0)
+    zero = DesignProblem(as_design(np.zeros((30, 4))), problem.y, problem.loss, L21(), 0.1 / 30)
+    solution = DAL().solve(zero, tol=1e-6)
+    assert solution.converged
+    assert len(solution.model.active) == 0
+
+
+@pytest.mark.parametrize(("m", "n"), [(300, 4), (8, 600), (40, 40), (3, 1)])
+@each_loss
+def test_tall_and_wide_designs(loss, m, n):
+    problem = make_problem(loss, m=m, n=max(n, 3), share=0.02)
+    tol = 1e-6 if np.isfinite(problem.loss.curvature) else TIGHT[False]
+    solution = DAL().solve(problem, tol)
+    assert solution.converged
+    assert certify(problem, solution.model, solution.certificate.rho).gap <= 1.01 * tol
+
+
+def test_a_callback_ends_the_search_and_a_start_goes_on():
+    problem = make_problem("logistic", m=60, n=500, share=0.05)
+    short = DAL().solve(problem, tol=1e-8, on_iteration=lambda record: record["active"] > 0)
+    assert not short.converged
+    for start in (short.start, short.model):
+        resumed = DAL().solve(problem, tol=1e-8, start=start)
+        assert resumed.converged
+        assert resumed.history[0]["primal"] <= short.certificate.primal * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"regularizer": L1(), "groups": ColumnGroups([[0, 1], [2, 3]], 4)}, "leave out groups"),
+        ({"regularizer": SparseGroup(0.5, [[0, 1], [2, 3]])}, "penalizes single columns"),
+        ({"alpha": 0.0}, "alpha must be a finite number > 0"),
+        ({"y": np.zeros(3)}, "4 rows, but y has shape"),
+        ({"loss": Logistic(), "y": np.ones(4)}, "one class only"),
+        ({"groups": ColumnGroups(None, 3)}, "groups are of 3 columns"),
+    ],
+)
+def test_bad_problems_are_refused(settings, message):
+    given = {"design": as_design(np.eye(4)), "y": np.arange(4.0), "loss": Squared(), "regularizer": L21(), "alpha": 1.0}
+    with pytest.raises(InputError, match=message):
+        DesignProblem(**{**given, **settings})
+
+
+def test_bad_parameters_are_refused():
+    with pytest.raises(InputError, match="gamma must be > 0"):
+        DAL(gamma=0.0)
+    with pytest.raises(InputError, match="tol must be > 0"):
+        DAL().solve(make_problem("squared"), tol=0.0)
+    with pytest.raises(InputError, match="sum over groups"):
+        DAL().solve(DesignProblem(as_design(np.eye(4)), np.arange(4.0), Squared(), SquaredL21(), 1.0))
+    with pytest.raises(InputError, match="has a kink"):
+        SpaRSA().solve(make_problem("hinge"))
+    with pytest.raises(InputError, match="leaves all columns in the model"):
+        make_problem("squared", "smooth").largest_alpha()
+    with pytest.raises(InputError, match="real matrix"):
+        as_design(np.zeros(3))
+    with pytest.raises(InputError, match="empty group"):
+        ColumnGroups([[0, 1], []], 2)
+
+
+@each_loss
+def test_the_best_model_met_is_returned_where_the_search_is_cut_short(loss):
+    problem = make_problem(loss, m=60, n=200, share=0.01)
+    for most in (1, 2, 3):
+        solution = DAL().solve(problem, 1e-10, max_iter=most)
+        assert solution.certificate.primal <= min(record["primal"] for record in solution.history) * (1 + 1e-9)
+
+
+@each_loss
+def test_weights_of_samples_are_repeats(loss):
+    problem = make_problem(loss, grouped=True)
+    counts = np.random.default_rng(1).integers(1, 4, 30)
+    rows = np.repeat(np.arange(30), counts)
+    repeated = DesignProblem(
+        as_design(problem.design.matrix[rows]), problem.y[rows], problem.loss, L21(), problem.alpha, problem.groups
+    )
+    weighted = DesignProblem(
+        problem.design, problem.y, problem.loss, L21(), problem.alpha, problem.groups, True, 7.0 * counts
+    )
+    tol = TIGHT[np.isfinite(problem.loss.curvature)]
+    ours, theirs = DAL().solve(weighted, tol), DAL().solve(repeated, tol)
+    assert_allclose(ours.certificate.primal, theirs.certificate.primal, rtol=2 * tol)
+    # one dual variable a repeat
+    assert certify(repeated, ours.model, ours.certificate.rho[rows] / counts[rows]).proves(1.01 * tol)
+
+
+def test_the_l1_norm_is_the_group_lasso_of_single_columns():
+    problem = make_problem("squared")
+    single = DesignProblem(problem.design, problem.y, Squared(), L1(), problem.alpha, ColumnGroups(np.arange(20), 20))
+    ours, theirs = DAL().solve(single, 1e-9), DAL().solve(problem, 1e-9)
+    assert_allclose(ours.certificate.primal, theirs.certificate.primal, rtol=1e-9)
+
+
+def test_a_start_of_another_design_serves_as_a_model_or_is_refused():
+    problem = make_problem("squared")
+    solution = DAL().solve(problem, 1e-8)
+    for other in (
+        DesignProblem(as_design(problem.design.matrix + 1.0), problem.y, Squared(), L21(), problem.alpha),
+        DesignProblem(as_design(problem.design.matrix[:20]), problem.y[:20], Squared(), L21(), problem.alpha),
+        DesignProblem(problem.design, problem.y, Squared(), L21(), problem.alpha, None, False),
+        DesignProblem(problem.design, problem.y, Squared(), L21(), problem.alpha, ColumnGroups(LABELS, 20)),
+    ):
+        again = DAL().solve(other, 1e-8, start=solution.start)
+        assert certify(other, again.model, again.certificate.rho).proves(1e-7)
+    narrow = DesignProblem(as_design(problem.design.matrix[:, :1]), problem.y, Squared(), L21(), problem.alpha)
+    for solver in (DAL(), SpaRSA()):
+        with pytest.raises(InputError, match="but the design has 1 columns"):
+            solver.solve(narrow, start=solution.model)
+        with pytest.raises(InputError, match="not int"):
+            solver.solve(narrow, start=3)

@@ -1,0 +1,145 @@
+"""Looking at fewer columns than all: what is left out is bounded, and what is found is what a full look finds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify
+from omkl.batch.group_lasso.dal import _Search
+from omkl.batch.group_lasso.screening import DesignNorms, Known
+from omkl.batch.group_lasso.warm_starts import usable
+from omkl.losses import Logistic, Squared
+from omkl.regularizers import L21
+
+M, N = 40, 300
+
+
+def make_problem(kind="dense", seed=0, share=0.3, grouped=False, loss=None, m=M, n=N):
+    rng = np.random.default_rng(seed)
+    loss = loss or Squared()
+    A = np.asfortranarray(rng.normal(size=(m, n)) + rng.normal(size=(m, 1)))
+    y = A[:, :5].sum(axis=1) + rng.normal(size=m)
+    y = np.sign(y - np.median(y)) if loss.classifies else y
+    groups = ColumnGroups(rng.permutation(np.arange(n) % 60), n, rng.uniform(0.5, 2.0, 60)) if grouped else None
+    if kind == "sparse":
+        A = sparse.csc_matrix(np.where(rng.random(A.shape) < 0.2, A, 0.0))
+    design = as_design(A.astype(np.float32) if kind == "single" else A)
+    largest = DesignProblem(design, y, loss, L21(), 1.0, groups).largest_alpha()
+    return DesignProblem(design, y, loss, L21(), share * largest, groups)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "single"])
+@pytest.mark.parametrize("grouped", [True, False])
+@given(seed=st.integers(0, 10_000), near=st.sampled_from([0.0, 1e-3, 0.03, 0.3]))
+def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(kind, grouped, seed, near):
+    problem = make_problem(kind, seed % 7, grouped=grouped)
+    rng = np.random.default_rng(seed)
+    norms, origin = DesignNorms(problem), rng.normal(size=M)
+    norms.sure(origin)
+    rho = rng.uniform(0.1, 2.0) * (origin + near * rng.normal(size=M))
+    # about a tenth of the groups violates
+    exact = problem.groups.dual_norms(problem.design.correlations(rho))
+    rho *= problem.alpha / np.quantile(exact, 0.9)
+    exact = problem.groups.dual_norms(problem.design.correlations(rho))
+    found = norms.sure(rho)
+    violated = exact > problem.alpha * (1 + 1e-6)
+    assert_allclose(found[violated], exact[violated], rtol=1e-5)
+    assert np.all(found >= exact - 1e-5 * exact.max())
+    assert np.all(found[~violated] <= problem.alpha * (1 + 1e-5))
+
+
+def test_near_a_known_point_few_columns_are_looked_at():
+    problem = make_problem()
+    norms, rho = DesignNorms(problem), np.random.default_rng(0).normal(size=M)
+    rho *= problem.alpha / problem.groups.dual_norms(problem.design.correlations(rho)).max()
+    norms.sure(rho)
+    norms.sure(0.9 * rho + 1e-3 * np.linalg.norm(rho) / np.sqrt(M))
+    assert norms.passes < 1.1
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_fewer_looks_find_what_full_looks_find(kind, loss):
+    problem = make_problem(kind, share=0.1, loss=loss, m=200, n=2000)
+    rows = problem.design.matrix.tocsr() if kind == "sparse" else np.ascontiguousarray(problem.design.matrix)
+    full = DesignProblem(as_design(rows), problem.y, loss, L21(), problem.alpha)
+    assert problem.design.selective
+    assert not full.design.selective
+    few, all_of_them = DAL().solve(problem, 1e-8), DAL().solve(full, 1e-8)
+    assert few.history[-1]["passes"] < len(few.history)
+    assert all_of_them.history[-1]["passes"] == len(all_of_them.history)
+    assert_allclose(few.certificate.primal, all_of_them.certificate.primal, rtol=1e-7)
+    # the lower bound may be that of another model
+    assert few.certificate.gap <= certify(problem, few.model).gap + 1e-12
+
+
+def test_a_warm_start_looks_at_little():
+    problem = make_problem(share=0.1)
+    solution = DAL().solve(problem, 1e-6)
+    again = DAL().solve(problem, 1e-6, start=solution.start)
+    assert again.n_iter == 0
+    assert again.history[-1]["passes"] < 0.5
+
+
+def test_a_straight_line_of_dual_points_is_known_from_two_of_them():
+    problem = make_problem()
+    rng, norms = np.random.default_rng(0), DesignNorms(problem)
+    first, second = rng.normal(size=M), rng.normal(size=M)
+    norms.sure(first)
+    norms.sure(second)
+    before, rho = norms.passes, 1.7 * second - 0.7 * first
+    exact = problem.groups.dual_norms(problem.design.correlations(rho))
+    rho, exact = rho * problem.alpha / exact.max(), exact * problem.alpha / exact.max()
+    assert_allclose(norms.sure(0.999 * rho), 0.999 * exact, rtol=1e-5)
+    assert norms.passes == before
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_path_predicts_its_next_solution(loss, grouped):
+    problem = make_problem(share=1.0, grouped=grouped, loss=loss, m=100)
+    alphas = problem.alpha * np.linspace(0.6, 0.4, 5)
+    start, gaps = None, []
+    for alpha in alphas:
+        begun = _Search(DAL(), problem.at(alpha), usable(start, problem))._begin(1e-8)
+        solution = DAL().solve(problem.at(alpha), 1e-8, start=start)
+        gaps.append(begun.primal / solution.certificate.primal - 1)
+        start = solution.start
+    # the second starts from the first alone
+    assert max(gaps[2:]) < 0.3 * gaps[1]
+
+
+@pytest.mark.parametrize("kind", ["dense", "single"])
+@pytest.mark.parametrize("apart", [0.0, 1e-12, 1e-8, 1e-4])
+def test_points_that_are_all_but_one_still_give_bounds(kind, apart):
+    problem = make_problem(kind)
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=M)
+    first *= 0.5 * problem.alpha / problem.groups.dual_norms(problem.design.correlations(first)).max()
+    for seed in range(5):
+        norms = DesignNorms(problem)
+        for _ in range(3):
+            norms._compute(first * (1.0 + apart * rng.normal(size=M)))
+        rho = first * (1.0 + 1e-3 * rng.normal(size=M))
+        exact = problem.design.matrix.astype(np.float64).T @ rho
+        assert np.all(norms._bounds(rho, 1.0) >= np.abs(exact)), seed
+
+
+def test_what_a_working_set_knows_is_not_computed_again():
+    problem = make_problem(grouped=True)
+    norms, rng = DesignNorms(problem), np.random.default_rng(0)
+    norms.sure(rng.normal(size=M))
+    groups, rho = np.array([3, 0, 7]), rng.normal(size=M)
+    rho *= problem.alpha / problem.groups.dual_norms(problem.design.correlations(rho)).min()
+    exact = problem.design.correlations(rho)
+    columns = problem.groups.columns_of(groups)[0]
+    mine = np.arange(1.0, 4.0)
+    before = norms.passes
+    found = norms.sure(rho, Known(groups, mine, columns, exact[columns]))
+    others = np.setdiff1d(np.arange(problem.groups.n_groups), groups)
+    assert_allclose(found[groups], mine)
+    assert_allclose(found[others], problem.groups.dual_norms(exact)[others])
+    assert norms.passes == pytest.approx(before + 1 - (len(columns) / N if len(columns) >= N / 10 else 0))

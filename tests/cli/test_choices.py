@@ -1,0 +1,90 @@
+"""``--C auto`` and ``--early-stopping --dev`` choose what the same steps in Python choose."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file, load_iris
+from sklearn.model_selection import StratifiedKFold
+
+import omkl
+from omkl.cli import main
+from omkl.data import synthetic_treebank, write_treebank
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A treebank and rows, to train on and others, by their names."""
+    folder = tmp_path_factory.mktemp("files")
+    trees = synthetic_treebank(120, vocabulary=10, random_state=0)
+    write_treebank(folder / "t.conllu", trees[:80])
+    write_treebank(folder / "d.conllu", trees[80:])
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(150)
+    for name, rows in (("t.svm", order[:100]), ("d.svm", order[100:])):
+        dump_svmlight_file(X[rows], y[rows], str(folder / name), zero_based=False)
+    return folder
+
+
+def train(kind, files, out, *options):
+    end = "conllu" if kind in ("parser", "labeler") else "svm"
+    more = ["--templates", "small", "--memory", "9"] if kind == "parser" else []
+    report = out.with_suffix(".json")
+    words = ["train", kind, files / f"t.{end}", "-o", out, "--random-state", "0", "--epochs", "2", "--json", report]
+    assert (
+        main([*map(str, words), *more, "--quiet", *(option.format(dev=files / f"d.{end}") for option in options)]) == 0
+    )
+    return omkl.load(out), json.loads(report.read_text())
+
+
+@pytest.mark.parametrize("kind", ["labeler", "parser", "classifier", "regressor"])
+def test_the_best_of_five_on_the_dev_file_is_trained(kind, files, tmp_path):
+    model, metrics = train(kind, files, tmp_path / "m.npz", "--C", "auto", "--dev", "{dev}")
+    scores = {row["C"]: row["score"] for row in metrics["C_scores"]}
+    assert len(scores) == 5
+    assert model.C == metrics["C"] == max(scores, key=scores.get)
+    plain, _ = train(kind, files, tmp_path / "plain.npz", "--C", str(model.C))
+    if kind in ("parser", "labeler"):
+        dev = list(omkl.data.read_conllu(files / "d.conllu"))
+        found = plain.score(dev) if kind == "parser" else plain.score([s.forms for s in dev], [s.upos for s in dev])
+    else:
+        found = plain.score(*omkl.data.open_stream(files / "d.svm").read())
+    assert found == pytest.approx(scores[model.C])
+
+
+def test_without_a_dev_file_it_is_cross_validation(files, tmp_path):
+    model, metrics = train("classifier", files, tmp_path / "m.npz", "--C", "auto")
+    X, y = omkl.data.open_stream(files / "t.svm").read()
+    y, scores = y.astype(int), []
+    for rows, others in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
+        own = omkl.OnlineMKLClassifier(C=metrics["C"], epochs=2, random_state=0).fit(X[rows], y[rows])
+        scores.append(own.score(X[others], y[others]))
+    [row] = [row for row in metrics["C_scores"] if row["C"] == metrics["C"]]
+    assert row["score"] == pytest.approx(np.mean(scores))
+    assert metrics["C"] == model.C
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["whole", "stream"])
+@pytest.mark.parametrize("kind", ["labeler", "parser", "classifier", "regressor"])
+def test_training_stops_by_the_dev_file(kind, stream, files, tmp_path):
+    options = ["--early-stopping", "--dev", "{dev}", "--epochs", "12", "--weighting", "norms", *stream]
+    model, metrics = train(kind, files, tmp_path / "m.npz", *options, "--log", str(tmp_path / "log.csv"))
+    noted = np.genfromtxt(tmp_path / "log.csv", delimiter=",", names=True)["validation_score"]
+    assert len(noted) == model.n_iter_ == metrics["epochs"]
+    if kind == "parser":
+        assert metrics["dev"]["all"]["uas"] == pytest.approx(noted.max())
+    elif kind == "regressor":
+        assert metrics["dev"]["r2"] == pytest.approx(noted.max())
+    else:
+        assert metrics["dev"]["accuracy"] == pytest.approx(noted.max())
+
+
+def test_impossible_choices_are_refused(files, tmp_path, capsys):
+    out = ["-o", str(tmp_path / "m"), "--C", "auto"]
+    for words, message in (
+        (["train", "classifier", str(files / "t.svm"), *out, "--stream"], "leave --stream out"),
+        (["train", "annotator", str(files / "t.conllu"), *out], "is not a valid float"),
+        (["demo", *out], "is not a valid float"),
+    ):
+        assert main(words) == 2
+        assert message in capsys.readouterr().err

@@ -1,0 +1,267 @@
+"""``omkl convert``: converted files hold the same data."""
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_svmlight_file
+
+import omkl
+from omkl.cli import main
+from omkl.data import read_sequences, synthetic_treebank, write_rows, write_sequences, write_treebank
+from omkl.data.blocks import Block
+from omkl.exceptions import InputError
+
+COLUMNS = "He PRP B-NP\nreckons\tVBZ   B-VP\n. . O\n\nthe DT B-NP\ndeficit NN I-NP\n"
+
+
+@pytest.fixture
+def columns(tmp_path):
+    (tmp_path / "train.columns").write_text(COLUMNS)
+    return tmp_path
+
+
+def convert(*words):
+    return main(["convert", *map(str, words), "--quiet"])
+
+
+def test_columns_are_read_and_written(columns):
+    X, y = read_sequences(columns / "train.columns")
+    assert X[0][1] == {"c0": "reckons", "c1": "VBZ"}
+    assert y == [["B-NP", "B-VP", "O"], ["B-NP", "I-NP"]]
+    assert convert(columns / "train.columns", "-o", columns / "out.jsonl") == 0
+    assert read_sequences(columns / "out.jsonl") == (X, y)
+    assert convert(columns / "out.jsonl", "-o", columns / "again.columns") == 0
+    assert read_sequences(columns / "again.columns") == (X, y)
+    assert main(["train", "labeler", str(columns / "train.columns"), "-o", str(columns / "m.npz"), "--quiet"]) == 0
+
+
+TEXT = st.text(st.characters(blacklist_characters="\t\n\r\0\1=", blacklist_categories=["Cs"]), min_size=1)
+WEIGHTS = st.floats(allow_nan=False, allow_infinity=False)
+ENTRIES = st.one_of(TEXT, st.dictionaries(st.one_of(TEXT, st.just("")), WEIGHTS, min_size=1))
+TOKENS = st.dictionaries(TEXT, ENTRIES, max_size=4)
+
+
+@given(st.lists(st.tuples(TOKENS, TEXT), min_size=1, max_size=4))
+def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
+    """Colons and backslashes in names, weights of any size: CRFsuite's escapes."""
+    path = tmp_path_factory.getbasetemp() / "round.crfsuite"
+    x, y = map(list, zip(*pairs))
+    assert write_sequences(path, [(x, y)], "crfsuite") == (1, len(x))
+    X, Y = read_sequences(path)
+    whole = [{key: {v: 1.0} if isinstance(v, str) else v for key, v in token.items()} for token in x]
+    assert ([whole], [y]) == (X, Y)
+
+
+@pytest.mark.parametrize(
+    ("format", "token", "label", "message"),
+    [
+        ("jsonl", {"n": float("nan")}, "A", "a number in it is nan or infinite"),
+        ("crfsuite", {"n": float("inf")}, "A", "'n' of a token is inf: numbers must be finite"),
+        ("jsonl", {"n": {"a": "x"}}, "A", "the entry 'n' of a token holds"),
+        ("crfsuite", {"n": {"a": "x"}}, "A", "neither strings nor numbers"),
+        ("jsonl", {"n": b"x"}, "A", "b'x' is nothing that JSON has"),
+        ("crfsuite", {"n": "x"}, b"A", "b'A' is nothing that JSON has"),
+        ("columns", {"n": "x"}, float("nan"), "a number in it is nan or infinite"),
+        ("crfsuite", {"a=b": "x"}, "A", "'a=b' of a token has an = in its name"),
+        ("columns", {"w": "-DOCSTART-"}, "A", "begins with -DOCSTART- is no token"),
+        ("jsonl", {"w": "\ud800"}, "A", "half of a surrogate pair"),
+    ],
+)
+def test_values_that_cannot_be_read_back_are_refused(tmp_path, format, token, label, message):
+    with pytest.raises(InputError, match=f"Sequence 1 cannot be written as {format}: .*{message}"):
+        write_sequences(tmp_path / "out", [([token], [label])], format)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "crfsuite"])
+def test_sets_and_scalars_of_numpy_are_written_as_they_are_learned(tmp_path, format):
+    x = [{"s": {"b", "a"}, "t": frozenset({2, 1}), "n": np.True_, "f": np.False_, "i": np.int64(3)}, {"s": {"a"}}]
+    write_sequences(tmp_path / "out", [(x, [np.int64(1), "B"])], format)
+    [read], [labels] = read_sequences(tmp_path / "out", format)
+    assert list(map(str, labels)) == ["1", "B"]
+    labeler = omkl.SequenceLabeler(regularizer="l2", epochs=1, random_state=0)
+    models = [clone(labeler).fit([own], [["A", "B"]]) for own in (x, read)]
+    for model in models:
+        np.testing.assert_array_equal(model.decision_function([read])[0], models[0].decision_function([x])[0])
+
+
+def test_words_without_a_tag_have_no_label(tmp_path, capsys):
+    """The underscore of CoNLL-U was learned as a tag."""
+    tags = ["DET", "NOUN", "_", "VERB"] * 5
+    lines = [f"1\tthe\t_\t{tags[i]}\t_\t_\t0\t_\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t1\t_\t_\t_\n\n" for i in range(20)]
+    path, model, whole = (str(tmp_path / name) for name in ("t.conllu", "m.npz", "whole.conllu"))
+    (tmp_path / "t.conllu").write_text("".join(lines))
+    (tmp_path / "whole.conllu").write_text("".join(line for line in lines if "the\t_\t_" not in line))
+    assert read_sequences(path)[1][1:3] == [["NOUN", "NOUN"], [None, "NOUN"]]
+    for stream in ([], ["--stream"]):
+        assert main(["train", "labeler", path, "-o", model, "--epochs", "2", "--quiet", *stream, "--dev", whole]) == 0
+        assert omkl.load(model).classes_.tolist() == ["DET", "NOUN", "VERB"]
+    assert convert(path, "-o", tmp_path / "t.jsonl") == 0
+    assert read_sequences(tmp_path / "t.jsonl") == read_sequences(path)
+    assert main(["train", "labeler", path, "-o", model, "--dev", path]) == 2
+    assert "t.conllu has tokens without a label" in capsys.readouterr().err
+    for kind in ("confusion", "calibration"):
+        assert main(["plot", model, path, "--kind", kind, "-o", str(tmp_path / f"{kind}.svg")]) == 0
+    assert "None" not in (tmp_path / "confusion.svg").read_text()
+    with pytest.raises(InputError, match="There is a label None"):
+        omkl.evaluate_labels([["A", None]], [["A", "B"]])
+
+
+def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
+    treebank = synthetic_treebank(20, vocabulary=10, random_state=0)
+    path, plain = tmp_path / "t.conllu", tmp_path / "t.conllx"
+    write_treebank(path, treebank)
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    plain.write_text("\n".join("\t".join([*c[:5], "_", *c[6:8], "_", "_"]) if len(c) > 1 else "" for c in lines) + "\n")
+    assert convert(plain, "-o", tmp_path / "out.conllu") == 0
+    assert convert(path, "-o", tmp_path / "same.conllu") == 0
+    assert (tmp_path / "same.conllu").read_bytes() == path.read_bytes()
+    found = omkl.data.read_conllu(tmp_path / "out.conllu")
+    assert [s.heads for s in found] == [s.heads for s in treebank]
+    words = read_sequences(path)
+    for name in ("w.jsonl", "w.columns"):
+        assert convert(path, "-o", tmp_path / name) == 0
+    assert read_sequences(tmp_path / "w.jsonl") == words
+    assert [[t["c0"] for t in x] for x in read_sequences(tmp_path / "w.columns")[0]] == words[0]
+    assert convert(path, "-o", tmp_path / "w.crfsuite") == 0
+    X, y = read_sequences(tmp_path / "w.crfsuite")
+    expected = omkl.features.token_features(words[0][0])
+    assert y == words[1]
+    assert {k for k, v in expected[0].items() if v} == set(X[0][0])
+    assert all(X[0][0][k] == {v: 1.0} for k, v in expected[0].items() if isinstance(v, str))
+
+
+def test_rows_between_svmlight_csv_and_npz(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = np.where(rng.random((300, 4)) < 0.4, rng.normal(size=(300, 4)) * 10.0 ** rng.integers(-300, 300), 0), None
+    y = rng.integers(0, 3, 300)
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    assert convert(tmp_path / "a.npz", "-o", tmp_path / "a.svm") == 0
+    found, labels = load_svmlight_file(str(tmp_path / "a.svm"), n_features=4, zero_based=False)
+    np.testing.assert_array_equal(found.toarray(), X)
+    np.testing.assert_array_equal(labels, y)
+    assert convert(tmp_path / "a.svm", "-o", tmp_path / "a.csv.gz", "--target", "kind") == 2  # svmlight knows where
+    assert convert(tmp_path / "a.svm", "-o", tmp_path / "a.csv.gz") == 0
+    table = pandas.read_csv(tmp_path / "a.csv.gz")
+    assert list(table) == ["x0", "x1", "x2", "x3", "y"]
+    pytest.importorskip("pyarrow")
+    assert convert(tmp_path / "a.csv.gz", "--target", "y", "-o", tmp_path / "b.npz") == 0
+    with np.load(tmp_path / "b.npz") as arrays:
+        np.testing.assert_array_equal(arrays["X"], X)
+        np.testing.assert_array_equal(arrays["y"], y)
+
+
+@pytest.mark.parametrize("name", ["b.parquet", "b.arrow", "b.feather"])
+def test_rows_to_tables_of_arrow_and_back(name, tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import feather, parquet
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 3)), rng.integers(0, 3, 3000)
+    X[5, 1] = np.nan
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    assert convert(tmp_path / "a.npz", "-o", tmp_path / name) == 0
+    table = (parquet if name.endswith("parquet") else feather).read_table(tmp_path / name)
+    assert table.column_names == ["x0", "x1", "x2", "y"]
+    assert table.schema.field("y").type == pyarrow.int64()
+    np.testing.assert_array_equal(table.drop_columns("y").to_pandas().to_numpy(), X)
+    assert convert(tmp_path / name, "--target", "y", "-o", tmp_path / "c.npz") == 0
+    with np.load(tmp_path / "c.npz") as arrays:
+        np.testing.assert_array_equal(arrays["X"], X)
+        np.testing.assert_array_equal(arrays["y"], y)
+    assert convert(tmp_path / "a.npz", "-o", f"{tmp_path / name}.gz") == 2
+    assert "compressed by itself" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_an_empty_column_is_streamed(tmp_path):
+    parquet, read = pytest.importorskip("pyarrow.parquet"), []
+
+    def blocks(late):
+        for k in range(200):
+            read.append(k)
+            yield Block([{"a": float(k), "b": late if k == 150 else None}], np.array([k]))
+
+    assert write_rows(tmp_path / "a.parquet", blocks(None), "parquet", "y") == 200
+    table = parquet.ParquetFile(tmp_path / "a.parquet")
+    assert table.num_row_groups > 100  # they were written as they came
+    assert table.read().column("b").null_count == 200
+    assert write_rows(tmp_path / "a.parquet", blocks(2.5), "parquet", "y") == 200
+    with pytest.raises(InputError, match="a column holds values of several kinds"):
+        write_rows(tmp_path / "a.parquet", blocks("late"), "parquet", "y")
+    assert parquet.read_table(tmp_path / "a.parquet").column("b")[150].as_py() == 2.5
+
+
+def test_parquet_keeps_missing_values_and_strings(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    blocks = [
+        Block([{"colour": None, "size": 1.0}, {"colour": None, "size": np.nan}], np.array(["a", "b"], dtype=object)),
+        Block([{"colour": "red", "size": 3.0}], np.array(["a"], dtype=object)),
+    ]
+    assert write_rows(tmp_path / "a.parquet", blocks, "parquet", "kind") == 3
+    table = parquet.read_table(tmp_path / "a.parquet").to_pydict()
+    assert table == {"colour": [None, None, "red"], "size": [1.0, None, 3.0], "kind": ["a", "b", "a"]}
+    blocks[1] = Block([{"colour": "red", "size": "large"}], np.array(["a"], dtype=object))
+    with pytest.raises(InputError, match="several kinds"):
+        write_rows(tmp_path / "b.parquet", blocks, "parquet", "kind")
+    assert not (tmp_path / "b.parquet").exists()
+
+
+def test_tables_with_strings_stay_tables(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv").write_text('colour,size,kind\n"red, dark",1,cherry\ngreen,,melon\n')
+    assert convert(tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--target", "kind") == 0
+    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    assert convert(tmp_path / "a.csv", "-o", tmp_path / "b.svm", "--target", "kind") == 2
+    assert "some columns hold strings: write csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "output", "message"),
+    [
+        (COLUMNS, "o.svm", "which are written as crfsuite, columns, jsonl"),
+        (COLUMNS, "o", "say which with --to"),
+        ("a b c\nd e\n", "o.jsonl", "line 2: 2 columns, where there should be 3"),
+        ("a\n", "o.jsonl", "at least 2"),
+    ],
+)
+def test_bad_conversions_are_one_sentence(content, output, message, tmp_path, capsys):
+    (tmp_path / "in.columns").write_text(content)
+    assert convert(tmp_path / "in.columns", "-o", tmp_path / output) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / output).exists()
+
+
+def test_a_format_that_the_name_does_not_tell_is_asked_for(tmp_path, capsys):
+    (tmp_path / "eng.train").write_text(COLUMNS)
+    assert convert(tmp_path / "eng.train", "-o", tmp_path / "o.jsonl") == 2
+    assert "say which with --format" in capsys.readouterr().err
+    assert convert(tmp_path / "eng.train", "--format", "columns", "-o", tmp_path / "o.jsonl") == 0
+    with pytest.raises(InputError, match="tokens are vectors"):
+        write_sequences(tmp_path / "o", [([np.zeros(2)], ["a"])], "crfsuite")
+
+
+def test_a_pattern_stands_for_many_files(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    for number in range(2):
+        (tmp_path / f"part{number}.csv").write_text(f"x,y\n{number},a\n")
+    assert convert(f"{tmp_path}/part*.csv", "--target", "y", "-o", tmp_path / "all.csv") == 0
+    assert (tmp_path / "all.csv").read_text() == "x,y\n0,a\n1,a\n"
+    assert convert(f"{tmp_path}/none*.csv", "-o", tmp_path / "none.svm") == 2
+    assert "none*.csv" in capsys.readouterr().err
+
+
+def test_columns_are_known_by_their_first_line_and_documents_begin_between_sentences(tmp_path):
+    """A file of CoNLL 2003 as it is: no suffix that says so, and a line for each document."""
+    sentences = ["EU NNP I-NP B-ORG\nrejects VBZ I-VP O\n", "Peter NNP I-NP B-PER\nBlackburn NNP I-NP I-PER\n"]
+    (tmp_path / "eng.train").write_text("-DOCSTART- -X- -X- O\n\n" + "\n-DOCSTART- -X- -X- O\n\n".join(sentences))
+    X, y = read_sequences(tmp_path / "eng.train")
+    assert [[token["c0"] for token in x] for x in X] == [["EU", "rejects"], ["Peter", "Blackburn"]]
+    assert y == [["B-ORG", "O"], ["B-PER", "I-PER"]]
+    assert main(["train", "labeler", str(tmp_path / "eng.train"), "-o", str(tmp_path / "m.npz"), "--quiet"]) == 0
+    (tmp_path / "attributes").write_text("B-ORG\tword=EU\tpiece=a b\nO\tword=rejects\n")
+    assert read_sequences(tmp_path / "attributes")[1] == [["B-ORG", "O"]]

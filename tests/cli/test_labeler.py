@@ -1,0 +1,214 @@
+"""Labelers on the command line: output, files, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import omkl
+from omkl.cli import main
+from omkl.cli.console import bar_chart, table
+
+CRFSUITE = "".join(f"{label}\tw={word}\tn={i % 3}\n" + ("\n" if i % 4 == 3 else "") for i, (label, word) in enumerate(
+    [("D", "the"), ("N", "dog"), ("V", "runs"), ("P", ".")] * 10
+))  # fmt: skip
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text(CRFSUITE)
+    return path
+
+
+@pytest.fixture
+def model(corpus, tmp_path):
+    path = tmp_path / "model.npz"
+    assert main(["train", "labeler", str(corpus), "-o", str(path), "--random-state", "0", "--quiet"]) == 0
+    return path
+
+
+def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
+    output, metrics = tmp_path / "labels.txt", tmp_path / "metrics.json"
+    assert main(["predict", str(model), str(corpus), "-o", str(output)]) == 0
+    labels = output.read_text().split("\n\n")
+    assert labels[0] == "D\nN\nV\nP"
+    assert main(["predict", str(model), str(corpus), "-o", str(tmp_path / "l.jsonl"), "--quiet"]) == 0
+    assert json.loads((tmp_path / "l.jsonl").read_text().splitlines()[0]) == {"y": ["D", "N", "V", "P"]}
+    assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
+    assert json.loads(metrics.read_text())["accuracy"] == 1.0
+    assert main(["inspect", str(model), "--top", "3", "--json", str(metrics)]) == 0
+    inspected = json.loads(metrics.read_text())
+    assert sum(inspected["kernel_weights"].values()) == pytest.approx(1.0)
+    assert len(inspected["top_features"]) == 3
+    printed = capsys.readouterr().out
+    assert "Token accuracy 100.00%" in printed
+    assert "precision" in printed
+    assert "w=the" in printed
+
+
+def test_a_model_that_only_predicts_is_small(corpus, model, tmp_path, capsys):
+    small, output = tmp_path / "small.npz", tmp_path / "labels.txt"
+    train = ["train", "labeler", str(corpus), "-o", str(small), "--random-state", "0", "--quiet", "--predict-only"]
+    assert main([*train, "--precision", "float16"]) == 0
+    assert small.stat().st_size < 0.7 * model.stat().st_size
+    assert main(["predict", str(small), str(corpus), "-o", str(output), "--quiet"]) == 0
+    assert output.read_text().startswith("D\nN\nV\nP\n")
+    assert main([*train, "--budget", "9"]) == 2
+    assert main([*train[:-1], "--precision", "float16"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_entities_are_evaluated_where_labels_mark_them(tmp_path, capsys):
+    corpus, model, metrics = tmp_path / "ner.txt", tmp_path / "ner.npz", tmp_path / "metrics.json"
+    corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\n" * 8)
+    options = ["-o", str(model), "--random-state", "0", "--quiet"]
+    assert main(["train", "labeler", str(corpus), *options, "--allowed-transitions", "BIO", "--dev", str(corpus)]) == 0
+    assert omkl.load(model).temperature_ > 0  # calibrated on --dev
+    assert omkl.load(model).predict([[["w=Lee"], ["w=Lee"]]])[0][0] != "I-PER"
+    corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\nI-LOC\tw=Ghent\nO\tw=runs\n\n" * 8)
+    assert main(["train", "labeler", str(corpus), "-o", str(model), "--random-state", "0", "--quiet"]) == 0
+    assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
+    assert "Entities: precision 100.00%, recall 100.00%" in capsys.readouterr().out
+    assert [row["type"] for row in json.loads(metrics.read_text())["entities"]] == ["PER", "LOC"]
+    assert main(["evaluate", str(model), str(corpus), "--scheme", "BIO", "--json", str(metrics)]) == 0
+    assert [row["type"] for row in json.loads(metrics.read_text())["entities"]] == ["PER"]
+
+
+def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
+    metrics = tmp_path / "metrics.json"
+    files = ["train", "labeler", corpus, "-o", tmp_path / "m.npz", "--dev", corpus, "--json", metrics]
+    settings = "--loss crf --regularizer l2 --C 3 --epochs 5 --method rda --eta0 0.5 --average last --transitions none"
+    assert main([*map(str, files), *settings.split()]) == 0
+    assert "Token accuracy on" in capsys.readouterr().out
+    saved = json.loads(metrics.read_text())
+    assert saved["dev"]["accuracy"] > 0.9
+    assert len(saved["history"]) == 5
+    parameters = omkl.load(tmp_path / "m.npz").get_params()
+    assert (parameters["loss"], parameters["method"], parameters["eta0"]) == ("crf", "rda", 0.5)
+    assert parameters["transitions"] is None
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["train", "labeler", "{missing}", "-o", "{out}"], "no file"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--C", "0"], "C must be a finite number > 0"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--regularizer", "mlk"], "Unknown regularizer 'mlk'"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--kernels", "gauss"], "Unknown kernel 'gauss'"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--folds", "1"], "Only the OCR data set has folds"),
+        (["train", "labeler", "{unlabelled}", "-o", "{out}"], "holds no labels"),
+        (["train", "labeler", "{corpus}", "-o", "{missing}/m.npz"], "there is no directory"),
+        (["predict", "{missing}", "{corpus}", "-o", "{out}"], "no model file"),
+        (["predict", "{corpus}", "{corpus}", "-o", "{out}"], "not an omkl model file"),
+        (["predict", "{damaged}", "{corpus}", "-o", "{out}"], "is damaged"),
+        (["predict", "{model}", "{empty}", "-o", "{out}"], "holds no sequence"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--allowed-transitions", "BI"], "Unknown transitions 'BI'"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--allowed-transitions", "BIO"], "is none of BIO"),
+        (["evaluate", "{model}", "{unlabelled}"], "holds no labels: give every line a"),
+        (["inspect", "{model}", "--group", "zzz"], "No group of features is called 'zzz'"),
+        (["demo", "-o", "{out_folder}", "--n-train", "0"], "at least one date"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, model, tmp_path, capsys):
+    paths = {name: tmp_path / name for name in ("missing", "out", "damaged", "empty", "out_folder")}
+    paths |= {"corpus": corpus, "model": model, "unlabelled": tmp_path / "unlabelled.jsonl"}
+    content = bytearray(model.read_bytes())
+    content[len(content) // 2] ^= 1
+    paths["damaged"].write_bytes(content)
+    paths["empty"].write_text("\n\n")
+    paths["unlabelled"].write_text('{"x": [{"w": "dog"}]}\n')
+    paths["out"].write_text("previous")
+    capsys.readouterr()
+    assert main([word.format(**paths) for word in command]) == 2
+    streams = capsys.readouterr()
+    assert message in streams.err
+    assert streams.err.startswith("omkl: error: ")
+    assert streams.err.count("\n") == 1
+    assert paths["out"].read_text() == "previous"
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_unknown_gold_labels_are_a_warning(model, tmp_path, capsys):
+    path = tmp_path / "unseen"
+    path.write_text("X\tw=dog\n")
+    assert main(["evaluate", str(model), str(path)]) == 0
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("omkl: warning: Labels that the model does not know, 'X', count as wrong")
+
+
+def test_wrong_usage_is_one_sentence_and_exit_code_2(capsys):
+    train = ["train", "labeler", "x", "-o", "m"]
+    for command in ([], ["frobnicate"], train[:3], [*train, "--C", "many"], ["demo", "--random-state", "-1"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.split() == ["omkl", omkl.__version__]
+
+
+def test_the_command_is_installed():
+    done = subprocess.run([sys.executable, "-m", "omkl", "--help"], capture_output=True, text=True, check=True)
+    for name in ("demo", "train", "predict", "evaluate", "inspect"):
+        assert name in done.stdout
+
+
+def test_interrupting_changes_no_file(corpus, tmp_path, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("omkl.SequenceLabeler.fit", interrupted)
+    assert main(["train", "labeler", str(corpus), "-o", str(tmp_path / "m.npz")]) == 130
+    assert "no output file was changed" in capsys.readouterr().err
+    assert not (tmp_path / "m.npz").exists()
+
+
+def test_charts_and_tables_line_up():
+    lines = bar_chart({"short": 0.25, "a longer name": 0.75})
+    assert lines[0].startswith("a longer name   75.0%  █")
+    assert len({line.index("%") for line in lines}) == 1
+    assert bar_chart({}) == []
+    assert len({len(line) for line in table([("a", 1, "0.5"), ("bcd", 22, "0.25")], ("name", "n", "x"))}) == 1
+
+
+def test_a_labeler_tags_treebanks_and_text(tmp_path, capsys):
+    """What it writes is CoNLL-U again: its labels are UPOS, and all else is as it was."""
+    train, text, out = tmp_path / "train.conllu", tmp_path / "text", tmp_path / "out.conllu"
+    lines = ["# sent_id = 1", *(f"{i}\t{w}\t_\t{t}\t_\t_\t{i - 1}\tx\t_\tA=b" for i, (w, t) in enumerate(
+        [("the", "DET"), ("dog", "NOUN")], 1
+    ))]  # fmt: skip
+    train.write_text("\n".join([*lines, "", *lines, ""]) + "\n")
+    model = str(tmp_path / "model.npz")
+    assert main(["train", "labeler", str(train), "-o", model, "--epochs", "5", "--quiet"]) == 0
+    blank = tmp_path / "blank.conllu"
+    blank.write_text(train.read_text().replace("DET", "_").replace("NOUN", "_"))
+    assert main(["predict", model, str(blank), "-o", str(out), "--quiet"]) == 0
+    assert out.read_text() == train.read_text()
+    assert main(["predict", model, str(blank), "-o", str(out), "--quiet", "--confidence"]) == 2
+    assert main(["train", "labeler", str(train), "-o", model, "--epochs", "5", "--dev", str(train), "--quiet"]) == 0
+    for output in ("out.conllu", "out.jsonl", "out.txt"):
+        assert main(["predict", model, str(blank), "-o", str(tmp_path / output), "--quiet", "--confidence"]) == 0
+    [notes] = {line.split("\t")[9].rpartition("=")[0] for line in out.read_text().splitlines() if "\t" in line}
+    assert notes == "A=b|UposConf"
+    record = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert (record["y"], len(record["confidence"])) == (["DET", "NOUN"], 2)
+    label, p = (tmp_path / "out.txt").read_text().splitlines()[0].split("\t")
+    assert (label, float(p)) == ("DET", record["confidence"][0])
+    best = omkl.load(model).predict_nbest([["the", "dog"]], 2)[0]
+    nbest = ["predict", model, str(blank), "--quiet", "--nbest", "2", "-o"]
+    for output in ("out.conllu", "out.jsonl", "out.txt"):
+        assert main([*nbest, str(tmp_path / output)]) == 0
+    tags = [line.split("\t")[3] for line in out.read_text().splitlines() if "\t" in line]
+    assert tags == 2 * [label for own in best for label in own.labels]
+    records = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert json.loads(records[0]) == {"nbest": [{"y": own.labels.tolist(), "score": own.score} for own in best]}
+    lines = (tmp_path / "out.txt").read_text().splitlines()
+    assert lines[:4] == [f"# 1 {best[0].score:.6g}", "DET", "NOUN", ""]
+    text.write_text("the dog\n")
+    assert main(["predict", model, str(text), "-o", str(out), "--quiet"]) == 0
+    assert [line.split("\t")[1:4] for line in out.read_text().splitlines() if "\t" in line] == [
+        ["the", "_", "DET"], ["dog", "_", "NOUN"]
+    ]  # fmt: skip
+    for options in (["--format", "crfsuite"], ["--folds", "0"]):
+        assert main(["predict", model, str(text), "--to", "conllu", *options]) == 2
+        assert f"{options[0]} does not go with --to conllu" in capsys.readouterr().err

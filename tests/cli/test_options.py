@@ -1,0 +1,257 @@
+"""Options mean the same everywhere, help has examples that are commands, and ``-`` is standard input and output."""
+
+import io
+import json
+import shlex
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import click
+import pytest
+from sklearn.datasets import dump_svmlight_file, load_iris
+
+import omkl
+from omkl.cli import inspect, main
+from omkl.cli import options as opt
+from omkl.data import synthetic_treebank, write_treebank
+
+
+def commands(group=opt.omkl, path="omkl"):
+    """All groups and commands, by what is typed."""
+    yield path, group
+    for name in group.list_commands(None) if isinstance(group, click.Group) else ():
+        yield from commands(group.get_command(None, name), f"{path} {name}")
+
+
+COMMANDS = dict(commands())
+LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
+#: Options whose meaning depends on the command.
+DIFFERENT = {("keep", "omkl prune"), ("regularizer", "omkl prune"), ("to", "omkl convert"), ("title", "omkl plot")}
+
+
+def test_an_option_means_the_same_wherever_it_is():
+    seen = {}
+    for path, command in LEAVES.items():
+        for own in command.params:
+            if isinstance(own, click.Option) and (own.name, path) not in DIFFERENT and own.name not in ("output", "to"):
+                form = [type(own.type), own.opts, own.metavar, own.is_flag, own.multiple]
+                if own.name not in ("C", "epochs", "loss", "random_state"):
+                    form += [own.help, own.default]
+                first = seen.setdefault(own.name, (path, form))
+                assert form == first[1] or own.name == "C", (own.name, path, first)
+    assert len(seen) > 50
+
+
+def test_every_option_has_help_and_every_command_writes_metrics():
+    for path, command in COMMANDS.items():
+        assert command.help, path
+        assert all(own.help for own in command.params if isinstance(own, click.Option)), path
+    for path, command in LEAVES.items():
+        names = {own.name for own in command.params}
+        assert {"json", "quiet"} <= names, path
+        assert not {"epochs", "C"} & names or {"epochs", "C", "random_state"} <= names, path
+
+
+def examples(command):
+    for line in command.epilog.splitlines()[2:]:
+        words = shlex.split(line, comments=True)
+        words = words[words.index("omkl") + 1 :]
+        ends = [i for i, word in enumerate(words) if word in (">", "|")]
+        yield words[: ends[0]] if ends else words
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_has_examples_that_are_commands(path, capsys):
+    found = list(examples(COMMANDS[path]))
+    assert len(found) >= 2
+    for words in found:
+        own, rest = opt.omkl, words
+        while "--help" not in words and isinstance(own, click.Group):
+            own, rest = own.get_command(None, rest[0]), rest[1:]
+        if "--help" not in words:
+            assert own.make_context("omkl", list(rest), obj=opt.Run()).params
+    assert main([*path.split()[1:], "--help"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 120
+
+
+def test_a_shell_completes_commands_options_and_files():
+    env = {"_OMKL_COMPLETE": "bash_complete"}
+    cases = [("ev", "evaluate"), ("train ann", "annotator"), ("train parser --lik", "--likely"), ("predict m", "file,")]
+    for words, found in cases:
+        env |= {"COMP_WORDS": f"omkl {words}", "COMP_CWORD": str(len(words.split()))}
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            done = subprocess.run([sys.executable, "-m", "omkl"], capture_output=True, text=True)
+        assert found in done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A treebank, rows, and models of both, by what they are called."""
+    folder = tmp_path_factory.mktemp("files")
+    found = {name: str(folder / name) for name in ("t.conllu", "r.svm", "tagger.npz", "rows.npz", "parser.npz")}
+    write_treebank(found["t.conllu"], synthetic_treebank(60, vocabulary=10, random_state=0))
+    X, y = load_iris(return_X_y=True)
+    dump_svmlight_file(X, y, found["r.svm"], zero_based=False)
+    common = ["--epochs", "1", "--random-state", "0", "--quiet", "-o"]
+    small = ["--templates", "small", "--memory", "10"]
+    assert main(["train", "labeler", found["t.conllu"], *common, found["tagger.npz"]]) == 0
+    assert main(["train", "classifier", found["r.svm"], *common, found["rows.npz"]]) == 0
+    assert main(["train", "parser", found["t.conllu"], *small, *common, found["parser.npz"]]) == 0
+    return found
+
+
+def given(path, command, monkeypatch):
+    with open(path, "rb") as file:
+        content = io.TextIOWrapper(io.BytesIO(file.read()))
+    monkeypatch.setattr("sys.stdin", content)
+    return main(command)
+
+
+@pytest.mark.parametrize(
+    ("what", "command"),
+    [
+        ("r.svm", ["train", "classifier", "-", "--epochs", "1", "-o", "{out}"]),
+        ("r.svm", ["train", "classifier", "-", "--epochs", "1", "--stream", "-o", "{out}"]),
+        ("r.svm", ["train", "regressor", "{r.svm}", "--dev", "-", "--epochs", "1", "-o", "{out}"]),
+        ("t.conllu", ["train", "labeler", "-", "--format", "conllu", "--epochs", "1", "-o", "{out}"]),
+        ("t.conllu", ["train", "parser", "-", "--templates", "small", "--epochs", "1", "--memory", "9", "-o", "{out}"]),
+        ("r.svm", ["predict", "{rows.npz}", "-"]),
+        ("rows.npz", ["predict", "-", "{r.svm}"]),
+        ("r.svm", ["evaluate", "{rows.npz}", "-"]),
+        ("rows.npz", ["evaluate", "-", "{r.svm}"]),
+        ("t.conllu", ["evaluate", "-", "{t.conllu}"]),
+        ("t.conllu", ["evaluate", "{t.conllu}", "-"]),
+        ("parser.npz", ["inspect", "-"]),
+        ("r.svm", ["inspect", "{rows.npz}", "--data", "-"]),
+        ("parser.npz", ["prune", "-", "--keep", "2", "-o", "{out}"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_a_dash_is_standard_input_wherever_a_file_is_read(what, command, files, tmp_path, monkeypatch, capsys):
+    out = str(tmp_path / "out.npz")
+    places = {"{out}": out, **{f"{{{name}}}": path for name, path in files.items()}}
+    assert given(files[what], [places.get(word, word) for word in command], monkeypatch) == 0
+    printed = capsys.readouterr()
+    assert "/standard input" not in printed.out + printed.err
+    assert "-" not in {path.name for path in tmp_path.iterdir()}
+
+
+def test_errors_name_standard_input(files, tmp_path, monkeypatch, capsys):
+    broken = tmp_path / "broken"
+    broken.write_text("1 1:2\nnonsense\n")
+    assert given(broken, ["predict", files["rows.npz"], "-"], monkeypatch) == 2
+    assert "error: standard input, line 2" in capsys.readouterr().err
+    assert main(["evaluate", "-", "-"]) == 2
+    assert "can be read only once" in capsys.readouterr().err
+
+
+def test_a_model_goes_through_a_pipe(files, tmp_path):
+    """``omkl train - -o - < data > model``, by two processes."""
+    command = [sys.executable, "-m", "omkl", "train", "classifier", "-", "-o", "-", "--epochs", "1"]
+    model = tmp_path / "model.npz"
+    with open(files["r.svm"], "rb") as data, model.open("wb") as out:
+        done = subprocess.run([*command, "--random-state", "0"], stdin=data, stdout=out, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert model.read_bytes() == Path(files["rows.npz"]).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["labeler", "parser", "classifier", "annotator"])
+def test_quiet_is_quiet(kind, files, tmp_path, capfd):
+    path = files["r.svm" if kind == "classifier" else "t.conllu"]
+    more = ["--memory", "10"] if kind in ("parser", "annotator") else []
+    train = ["train", kind, path, "-o", str(tmp_path / "m.npz"), "--epochs", "1", *more, "--quiet"]
+    assert main([*train, "--dev", path]) == 0
+    assert main(["evaluate", str(tmp_path / "m.npz"), path, "--quiet"]) == 0
+    assert main(["inspect", str(tmp_path / "m.npz"), "--quiet"]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_records_that_cannot_be_read_are_left_out_where_asked(tmp_path, capsys):
+    rows, words = tmp_path / "a.svm", tmp_path / "a.crfsuite"
+    rows.write_text("1 1:2\n0 1:-2\nnonsense\n" * 5)
+    words.write_text("D\tw=the\nN\tw=dog\n\nD\tw=the:x\n\n" * 5)
+    for kind, path in (("classifier", rows), ("labeler", words)):
+        for stream in ([], ["--stream"]):
+            train = ["train", kind, str(path), "-o", str(tmp_path / "m.npz"), "--epochs", "1", *stream]
+            assert main(train) == 2
+            assert f"{path.name}, line" in capsys.readouterr().err
+            assert main([*train, "--on-error", "skip", "--json", "-"]) == 0
+            printed = capsys.readouterr()
+            metrics = json.loads(printed.out)
+            assert metrics.get("examples", metrics.get("sequences")) == (10 if kind == "classifier" else 5)
+            assert "5 records were skipped" in printed.err
+        for command in ("evaluate", "inspect"):
+            own = [str(tmp_path / "m.npz"), *(["--data"] if command == "inspect" else []), str(path)]
+            assert main([command, *own]) == 2
+            assert main([command, *own, "--on-error", "skip"]) == 0
+
+
+def test_progress_is_lines_without_a_terminal(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("omkl._progress.PAUSE", 1e-9)
+    train = ["train", "classifier", files["r.svm"], "-o", str(tmp_path / "m.npz"), "--epochs", "3"]
+    assert main(train) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any("400/450" in line and "epoch=2" in line for line in lines)
+    assert all(line == line.strip() and "\r" not in line for line in lines)
+    omkl.GroupLasso(0.01, verbose=True).fit(*load_iris(return_X_y=True))
+    assert "gap=" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("evaluate MODEL ROWS --mistakes -1", "-1 is not in the range x>=0"),
+        ("evaluate REGRESSOR ROWS --target a --mistakes 3", "--mistakes lists confusions of labels"),
+        ("evaluate TREES TREES --mistakes 3", "--mistakes does not go with a pair of treebanks"),
+        ("evaluate TREES TREES --jobs 2", "--jobs does not go with a pair of treebanks"),
+        ("inspect MODEL --target y", "--target is about labelled data"),
+        ("inspect MODEL --jobs 2", "--jobs is about labelled data"),
+        ("inspect MODEL --on-error skip", "--on-error is about labelled data"),
+        ("report MODEL --worst 3", "--worst is about labelled data"),
+        ("report MODEL --examples 3", "--examples is about labelled data"),
+        ("report MODEL ROWS --examples 0", "0 is not in the range x>=1"),
+        ("plot MODEL -o x.png --format csv", "--format is about labelled data"),
+        ("predict MODEL ROWS --folds 1", "does not go with an OnlineMKLClassifier"),
+        ("train classifier ROWS -o x.npz --checkpoint-every 5s", "checkpoint=DIRECTORY"),
+        ("train classifier ROWS -o x.npz --log-every 5", "--log-every goes with --log FILE"),
+    ],
+)
+def test_options_without_an_effect_are_refused(command, message, files_of_rows, capsys):
+    assert main([files_of_rows.get(word, word) for word in command.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_report_of_rows_by_their_names_has_no_warning(files_of_rows, tmp_path, recwarn):
+    assert main(["report", files_of_rows["MODEL"], files_of_rows["ROWS"], "-o", str(tmp_path / "r.html")]) == 0
+    assert not [str(warning.message) for warning in recwarn if "feature names" in str(warning.message)]
+
+
+def test_deprecations_of_packages_are_not_printed(files_of_rows, monkeypatch, capsys):
+    def load_model(options):
+        for kind in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+            warnings.warn(kind.__name__, kind, stacklevel=2)
+        return known(options)
+
+    known = inspect.load_model
+    monkeypatch.setattr(inspect, "load_model", load_model)
+    assert main(["inspect", files_of_rows["MODEL"]]) == 0
+    assert capsys.readouterr().err == "omkl: warning: FutureWarning\n"
+
+
+@pytest.fixture(scope="module")
+def files_of_rows(tmp_path_factory):
+    """A table, a classifier and a regressor of its columns, and a treebank."""
+    folder = tmp_path_factory.mktemp("rows")
+    (folder / "rows.csv").write_text("a,b,y\n" + "1,2,p\n2,1,q\n3,4,p\n4,3,q\n" * 5)
+    files = {name: str(folder / path) for name, path in {
+        "ROWS": "rows.csv", "MODEL": "model.npz", "REGRESSOR": "regressor.npz", "TREES": "trees.conllu",
+    }.items()}  # fmt: skip
+    write_treebank(files["TREES"], synthetic_treebank(4, random_state=0))
+    for kind, name, target in (("classifier", "MODEL", "y"), ("regressor", "REGRESSOR", "a")):
+        train = ["train", kind, files["ROWS"], "-o", files[name], "--target", target, "--epochs", "1", "--quiet"]
+        assert main(train) == 0
+    return files

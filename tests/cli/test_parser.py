@@ -1,0 +1,260 @@
+"""Parsing from the command line: output, files, exit codes, Ctrl-C."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.cli import main
+from omkl.data import read_treebank, synthetic_treebank, write_treebank
+
+TEMPLATES = "tags = h.upos m.upos direction\nh.lemma m.lemma\nm.xpos distance\nh.form m.form\n"
+
+
+@pytest.fixture(scope="module")
+def treebanks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("treebanks")
+    treebank = synthetic_treebank(260, vocabulary=10, random_state=0)
+    write_treebank(folder / "train.conllu", treebank[:200])
+    write_treebank(folder / "test.conllu", treebank[200:])
+    (folder / "templates.txt").write_text(TEMPLATES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(treebanks):
+    path = treebanks / "parser.npz"
+    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(path), "--epochs", "3", "--quiet"]
+    settings = ["--templates", str(treebanks / "templates.txt"), "--random-state", "0", "--memory", "20"]
+    assert main([*command, *settings]) == 0
+    return path
+
+
+def test_training_reports_each_epoch_and_dev_scores(treebanks, tmp_path, capsys):
+    out, metrics = tmp_path / "m.npz", tmp_path / "m.json"
+    assert main([
+        "train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--templates", "small", "--epochs", "2",
+        "--dev", str(treebanks / "test.conllu"), "--json", str(metrics), "--memory", "20", "--method", "rda",
+    ]) == 0  # fmt: skip
+    printed = capsys.readouterr().out
+    assert "epoch   2: loss" in printed
+    assert "templates active" in printed
+    assert "sentences/s" in printed
+    assert "LAS" in printed
+    found = json.loads(metrics.read_text())
+    assert found["dev"]["all"]["uas"] > 0.2
+    assert len(found["template_weights"]) == 26
+    assert found["features"] > 1000
+
+
+def test_predict_notes_how_sure_a_calibrated_parser_is(treebanks, model, tmp_path, capsys):
+    out, test = tmp_path / "parsed.conllu", str(treebanks / "test.conllu")
+    assert main(["predict", str(model), test, "-o", str(out), "--confidence"]) == 2
+    assert "once it is calibrated" in capsys.readouterr().err
+    omkl.load(model).calibrate(test).save(tmp_path / "calibrated.npz")
+    assert main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"]) == 0
+    parsed = read_treebank(out, single_root=True)
+    assert np.array_equal(parsed.heads, omkl.load(model).parse(test).heads)
+    assert all(misc.startswith("HeadConf=") and "|RelConf=" in misc for sentence in parsed for misc in sentence.misc)
+
+
+def test_a_parser_of_likely_arcs_is_trained_by_one_option(treebanks, tmp_path):
+    train, out = str(treebanks / "train.conllu"), tmp_path / "likely.npz"
+    options = ["--epochs", "1", "--memory", "10", "--random-state", "0", "--multi-root", "--quiet"]
+    assert main(["train", "parser", train, "-o", str(out), "--likely", "0.95", *options]) == 0
+    parser = omkl.load(out)
+    assert (parser.likely, parser.first_.single_root, len(parser.first_.templates_)) == (0.95, False, 26)
+    assert parser.model_.codec.margin > 0
+
+
+def test_a_stacked_parser_is_trained_by_one_option(treebanks, tmp_path):
+    out = tmp_path / "stacked.npz"
+    train, templates = str(treebanks / "train.conllu"), str(treebanks / "templates.txt")
+    options = ["--templates", templates, "--epochs", "2", "--memory", "20", "--quiet", "--C", "5"]
+    assert main(["train", "parser", train, "-o", str(out), "--stacked", *options]) == 0
+    parser = omkl.load(out)
+    assert (parser.templates, parser.C, parser.first_.C, len(parser.first_.templates_)) == ("stacked", 0.5, 5.0, 4)
+
+
+def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path, capsys):
+    test, out = str(treebanks / "test.conllu"), tmp_path / "out.conllu.gz"
+    assert main(["predict", str(model), test, "-o", str(out), "--nbest", "3"]) == 0
+    written = read_treebank(out)
+    parser, sentences = omkl.load(model), read_treebank(test)
+    best = parser.predict_nbest(sentences, 3)
+    assert [sentence.heads for sentence in written] == [own.heads.tolist() for found in best for own in found]
+    assert [sentence.deprels for sentence in written] == [own.deprels for found in best for own in found]
+    comments = gzip.decompress(out.read_bytes()).decode().splitlines()[:2]
+    assert comments == ["# rank = 1", f"# score = {best[0][0].score:.6g}"]
+    capsys.readouterr()
+    assert main(["predict", str(model), test, "--nbest", "2", "--to", "jsonl"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["forms"] for record in records] == [sentence.forms for sentence in sentences]
+    assert records[0]["nbest"][1] == {
+        "heads": best[0][1].heads.tolist(), "deprels": best[0][1].deprels, "score": best[0][1].score
+    }  # fmt: skip
+    assert main(["predict", str(model), test, "-o", str(tmp_path / "parsed.jsonl"), "--quiet"]) == 0
+    records = [json.loads(line) for line in (tmp_path / "parsed.jsonl").read_text().splitlines()]
+    parsed = parser.parse(sentences)
+    assert [record["heads"] for record in records] == [sentence.heads for sentence in parsed]
+    assert records[0].keys() == {"forms", "heads", "deprels"}
+
+
+def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, capsys):
+    gold = read_treebank(treebanks / "test.conllu")
+    out = tmp_path / "parsed.conllu"
+    assert main(["predict", str(model), str(treebanks / "test.conllu"), "-o", str(out)]) == 0
+    assert "words a second" in capsys.readouterr().out
+    parsed = read_treebank(out, single_root=True)
+    assert np.array_equal(parsed.heads, omkl.load(model).parse(gold).heads)
+    for before, after in zip(gold.text.split(b"\n"), parsed.text.split(b"\n")):
+        before, after = before.split(b"\t"), after.split(b"\t")
+        assert before[:6] + before[8:] == after[:6] + after[8:]
+
+
+def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
+    metrics, smaller = tmp_path / "m.json", tmp_path / "small.npz"
+    assert main(["evaluate", str(model), str(treebanks / "test.conllu"), "--json", str(metrics)]) == 0
+    assert "without PUNCT: UAS" in capsys.readouterr().out
+    uas = json.loads(metrics.read_text())["all"]["uas"]
+    assert uas > 0.4
+    assert main(["inspect", str(model), "--top", "3", "--groups", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "4 templates" in printed
+    assert "and 2 more" in printed
+    held_out = ["--data", str(treebanks / "test.conllu"), "--json", str(metrics)]
+    assert main(["inspect", str(model), *held_out]) == 0
+    assert "loss without" in capsys.readouterr().out
+    records = json.loads(metrics.read_text())["group_report"]
+    assert records[0].keys() == omkl.load(model).group_report(treebanks / "test.conllu")[0].keys()
+    assert main(["inspect", str(model), "--group", "tags"]) == 0
+    assert "h.upos=" in capsys.readouterr().out
+    prune = ["prune", str(model), "--keep", "3", "-o", str(smaller), "--dev", str(treebanks / "test.conllu")]
+    assert main(prune) == 0
+    assert "Kept 3 of 4 templates" in capsys.readouterr().out
+    assert "h.form m.form" not in omkl.load(smaller).templates_.names
+    assert omkl.load(smaller).temperature_ is not None  # by --dev, as in training
+    retrain = ["--retrain", str(treebanks / "train.conllu"), "--regularizer", "l2", "--json", str(metrics), "--quiet"]
+    assert main([*prune, *retrain]) == 0
+    assert omkl.load(smaller).regularizer == "l2"
+    assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
+    partial = tmp_path / "partial.conllu"
+    treebank = read_treebank(treebanks / "train.conllu")
+    write_treebank(partial, treebank, np.where(np.arange(treebank.n_words) == 1, -1, treebank.heads))
+    assert main([*prune, "--retrain", str(partial)]) == 0
+
+
+def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys):
+    gold, system, metrics = str(treebanks / "test.conllu"), str(tmp_path / "parsed.conllu"), tmp_path / "m.json"
+    assert main(["predict", str(model), gold, "-o", system, "--quiet"]) == 0
+    assert main(["evaluate", str(model), gold, "--json", str(metrics)]) == 0
+    of_model, printed = json.loads(metrics.read_text()), capsys.readouterr().out
+    assert "MLAS" in printed
+    assert "UPOS" not in printed
+    assert "precision" in printed
+    assert main(["evaluate", gold, system, "--json", str(metrics)]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(metrics.read_text()) == of_model
+    assert "UPOS               100.00%" in printed
+    assert f"LAS with subtypes   {of_model['all']['las_subtypes']:.2%}" in printed
+    assert main(["evaluate", str(model), gold, "--jobs", "2", "--json", str(metrics), "--quiet"]) == 0
+    assert json.loads(metrics.read_text()) == of_model
+    assert main(["evaluate", str(model), gold, "--jobs", "0"]) == 2
+    assert "n_jobs must be a whole number" in capsys.readouterr().err
+    assert main(["evaluate", gold, system, "--folds", "1"]) == 2
+    assert "--folds does not go with a pair of treebanks" in capsys.readouterr().err
+    assert main(["evaluate", gold, str(treebanks / "train.conllu")]) == 2
+    assert "60 gold sentences, but 200" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
+def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
+    out = tmp_path / "m.npz"
+    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "100000",
+               "--templates", "small", "--memory", "20", "--dev", str(treebanks / "test.conllu")]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "omkl", *command], stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    epochs = (line for line in process.stdout if line.startswith("epoch"))
+    for _ in range(3):  # after the first one training may have begun anew, with the groups that help
+        next(epochs)
+    process.send_signal(signal.SIGINT)
+    rest = process.stdout.read()
+    assert process.wait() == 0
+    assert "Interrupted in epoch" in rest
+    parser = omkl.load(out)
+    assert parser.score(treebanks / "test.conllu") > 0.2
+    assert parser.calibrate(treebanks / "test.conllu").temperature_ == omkl.load(out).temperature_
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["train", "parser", "{cycle}", "-o", "{out}"], "cycle, line 1"),
+        (["train", "parser", "{train}", "-o", "{out}", "--templates", "{bad}"], "bad, line 1: there is no field"),
+        (["train", "parser", "{train}", "-o", "{out}", "--memory", "0.001"], "allow more"),
+        (["train", "parser", "{missing}", "-o", "{out}"], "no file"),
+        (["predict", "{model}", "{missing}", "-o", "{out}"], "no file"),
+        (
+            ["train", "parser", "{train}", "-o", "{out}", "--lexicon", "a={bad}", "--lexicon", "a={train}"],
+            "with a name of its own",
+        ),
+        (["train", "parser", "{train}", "-o", "{out}", "--method", "hedge"], "'hedge' is not one of 'fobos', 'rda'"),
+        (["predict", "{model}", "{train}", "-o", "{out}", "--to", "text"], "writes conllu or jsonl, not text"),
+        (["predict", "{model}", "{train}", "-o", "{out}", "--nbest", "0"], "--nbest"),
+        (["predict", "{model}", "{train}", "-o", "{out}", "--nbest", "2", "--confidence"], "not go with --nbest"),
+        (
+            ["train", "annotator", "{train}", "-o", "{out}", "--parts", "upos", "--multi-root"],
+            "--multi-root is about trees, which --parts leaves out",
+        ),
+        (
+            ["predict", "{model}", "{train}", "-o", "{out}", "--folds", "1"],
+            "--folds does not go with a DependencyParser",
+        ),
+        (["evaluate", "{model}", "{train}", "--no-header"], "--no-header does not go with a DependencyParser"),
+        (["prune", "{model}", "--keep", "9", "-o", "{out}"], "keep=9, but there are 4 templates"),
+        (["prune", "{model}", "--keep", "0", "-o", "{out}"], "keep must be a whole number > 0"),
+        (["inspect", "{model}", "--group", "zzz"], "no template 'zzz'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(command, message, treebanks, model, tmp_path, capsys):
+    paths = {name: tmp_path / name for name in ("cycle", "bad", "out", "missing")}
+    paths |= {"train": treebanks / "train.conllu", "model": model}
+    paths["cycle"].write_text("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n")
+    paths["bad"].write_text("h.colour\n")
+    paths["out"].write_text("previous")
+    capsys.readouterr()
+    assert main([word.format(**paths) for word in command]) == 2
+    streams = capsys.readouterr()
+    assert message in streams.err
+    assert streams.err.count("\n") == 1
+    assert paths["out"].read_text() == "previous"
+
+
+def test_warnings_are_one_line(tmp_path, capsys):
+    path = tmp_path / "bad.conllu"
+    path.write_text("1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n\n1\ta\t_\tX\t_\t_\t1\tdep\t_\t_\n\n")
+    (tmp_path / "t.txt").write_text("m.upos\n")
+    command = ["train", "parser", str(path), "-o", str(tmp_path / "m.npz"), "--on-error", "skip"]
+    assert main([*command, "--templates", str(tmp_path / "t.txt"), "--epochs", "1"]) == 0
+    warning = capsys.readouterr().err
+    assert warning.startswith("omkl: warning: 1 sentence was skipped, the first at")
+    assert warning.count("\n") == 1
+    assert main(["evaluate", str(tmp_path / "m.npz"), str(path), "--quiet"]) == 2
+    assert "bad.conllu, line 3" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "m.npz"), str(path), "--on-error", "skip"]) == 0
+    assert "(1 words)" in capsys.readouterr().out
+
+
+def test_only_parsers_are_pruned(tmp_path, capsys):
+    labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit([[{"a": "b"}, {"a": "c"}]], [["x", "y"]])
+    labeler.save(tmp_path / "m.npz")
+    assert main(["prune", str(tmp_path / "m.npz"), "--keep", "1", "-o", str(tmp_path / "o.npz")]) == 2
+    assert "only a parser" in capsys.readouterr().err

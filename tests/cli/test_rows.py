@@ -1,0 +1,226 @@
+"""Classifiers and regressors on the command line: the same model as in Python, from every format of rows."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file, load_diabetes, load_iris
+from sklearn.metrics import r2_score
+
+import omkl
+from omkl.cli import main
+
+
+@pytest.fixture(scope="module")
+def tables():
+    X, y = load_iris(return_X_y=True)
+    Z, t = load_diabetes(return_X_y=True)
+    # decimals that every format holds exactly
+    return {"classifier": (X, y), "regressor": ((Z[:150] / Z.std(axis=0)).round(3), t[:150])}
+
+
+def write(path, X, y):
+    """A file in the format of its suffix; arguments that say where the outputs are."""
+    if path.suffix == ".svm":
+        dump_svmlight_file(X, y, str(path), zero_based=False)
+        return []
+    if path.suffix == ".npz":
+        np.savez(path, X=X, y=y)
+        return []
+    if path.suffix == ".npy":
+        np.save(path, X)
+        np.save(path.with_suffix(".y.npy"), y)
+        return ["--target", str(path.with_suffix(".y.npy"))]
+    pytest.importorskip("pyarrow")
+    header = ",".join(["out", *(f"x{j}" for j in range(X.shape[1]))])
+    np.savetxt(path, np.column_stack([y, X]), "%.17g", ",", header=header, comments="")
+    return ["--target", "out"]
+
+
+@pytest.mark.parametrize("suffix", [".svm", ".npz", ".npy", ".csv"])
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, capsys):
+    X, y = tables[kind]
+    data, model, output, report = (tmp_path / name for name in ("data" + suffix, "m.npz", "out.txt", "report.json"))
+    target = write(data, X, y)
+    kernels = ["linear", "linear:on=0:2"]
+    common = ["--epochs", "3", "--random-state", "0", "--json", str(report)]
+    train = ["train", kind, str(data), "-o", str(model), "--dev", str(data), *target, "--kernels", *kernels]
+    assert main([*train, *common]) == 0
+    trained = json.loads(report.read_text())
+    assert trained["examples"] == 150
+    assert trained["epochs"] == 3
+
+    cls = omkl.OnlineMKLClassifier if kind == "classifier" else omkl.OnlineMKLRegressor
+    X = sparse.csr_array(X) if suffix == ".svm" else X
+    ours = cls(kernels, epochs=3, random_state=0).fit(X, y)
+    assert trained["kernel_weights"] == pytest.approx(ours.kernel_weights_)
+
+    assert main(["predict", str(model), str(data), "-o", str(output), *target]) == 0
+    predicted = np.array(output.read_text().split(), dtype=float)
+    np.testing.assert_allclose(predicted, ours.predict(X))
+
+    assert main(["evaluate", str(model), str(data), *target, "--json", str(report)]) == 0
+    scores = json.loads(report.read_text())
+    if kind == "classifier":
+        assert scores["accuracy"] == trained["dev"]["accuracy"] == pytest.approx(ours.score(X, y))
+        assert sum(times for _, _, times in scores["confusions"]) == np.sum(ours.predict(X) != y)
+        assert sum(row["gold"] for row in scores["labels"]) == len(y)
+    else:
+        assert scores["r2"] == trained["dev"]["r2"] == pytest.approx(r2_score(y, predicted))
+        assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))
+
+    assert main(["inspect", str(model), "--data", str(data), *target, "--json", str(report)]) == 0
+    records, expected = json.loads(report.read_text())["group_report"], ours.group_report(X, y)
+    assert [r["group"] for r in records] == [r["group"] for r in expected] == [*kernels, "intercept"]
+    for column in ("norm", "loss_increase", "standard_error"):
+        np.testing.assert_allclose([r[column] for r in records], [r[column] for r in expected], rtol=1e-9, atol=1e-12)
+    assert "std. error" in capsys.readouterr().out
+
+    assert main(["inspect", str(model), "--top", "2", "--json", str(report)]) == 0
+    assert len(json.loads(report.read_text())["top_features"]) == 2
+    assert "linear:on=0:2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables, tmp_path):
+    X, y = tables[kind]
+    data, model = tmp_path / "data.svm", tmp_path / "model.npz"
+    write(data, X, y)
+    arguments = ["--stream", "--epochs", "3", "--weighting", "norms", "--random-state", "0", "--quiet"]
+    assert main(["train", kind, str(data), "-o", str(model), *arguments]) == 0
+    stream = omkl.data.open_stream(data).shuffled(random_state=0)
+    ours = type(omkl.load(model))(random_state=0, epochs=3, n_examples=150, weighting="norms")
+    for epoch in range(3):
+        for rows, outputs in stream.blocks(epoch):
+            ours.partial_fit(rows, outputs.astype(int))
+    np.testing.assert_array_equal(omkl.load(model).predict(X), ours.predict(X))
+
+
+def test_columns_of_strings_are_groups(tmp_path):
+    pytest.importorskip("pyarrow")
+    data, model, output = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
+    data.write_text("colour,size,kind\n" + "red,1,cherry\ngreen,8,melon\nred,2,cherry\ngreen,9,melon\n" * 5)
+    assert main(["train", "classifier", str(data), "-o", str(model), "--quiet"]) == 0
+    assert set(omkl.load(model).kernel_weights_) == {"colour", "size"}
+    unlabelled = tmp_path / "new.csv"
+    unlabelled.write_text("colour,size\nred,1\ngreen,7\n")
+    assert main(["predict", str(model), str(unlabelled), "-o", str(output), "--quiet"]) == 0
+    assert [json.loads(line)["y"] for line in output.read_text().splitlines()] == ["cherry", "melon"]
+
+
+def test_text_columns_stay_text(tmp_path):
+    pytest.importorskip("pyarrow")
+    data, new, model, out = (tmp_path / name for name in ("data.csv", "new.csv", "model.npz", "out.jsonl"))
+    rows = [(f"{k % 9:02d}", k, "high" if k % 9 > 4 else "low") for k in range(90)]
+    data.write_text("zip,size,y\n" + "".join(f"{code},{size},{y}\n" for code, size, y in rows))
+    new.write_text("zip,size\n02,1\n07,1\n")
+    train = ["train", "classifier", str(data), "-o", str(model), "--quiet", "--dev", str(data)]
+    for early in ([], ["--early-stopping"]):
+        assert main([*train, "--categorical", "zip", *early]) == 0
+        assert omkl.load(model).model_.codec.encoder.vocabulary.kinds_of("zip") == {"text"}
+        assert main(["predict", str(model), str(new), "-o", str(out), "--quiet"]) == 0
+        assert [json.loads(line)["y"] for line in out.read_text().splitlines()] == ["low", "high"]
+
+
+def test_missing_categorical_columns_are_refused(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "data.csv").write_text("1,a\n-1,b\n")
+    (tmp_path / "data.svm").write_text("1 1:1\n")
+    for name, message in (
+        ("data.csv", "has no column 'zip'"),
+        ("data.svm", "is read as svmlight, for which there is no categorical="),
+    ):
+        arguments = ["-o", str(tmp_path / "m.npz"), "--categorical", "zip"]
+        assert main(["train", "classifier", str(tmp_path / name), *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_table_may_have_no_header(tmp_path):
+    pytest.importorskip("pyarrow")
+    data, model = tmp_path / "data.csv", tmp_path / "model.npz"
+    data.write_text("1,a\n-1,b\n2,a\n-2,b\n")
+    for option, n_examples in (([], 3), (["--no-header"], 4)):
+        report = tmp_path / "report.json"
+        arguments = ["--kernels", "linear", "--json", str(report), "--quiet", *option]
+        assert main(["train", "classifier", str(data), "-o", str(model), *arguments]) == 0
+        assert json.loads(report.read_text())["examples"] == n_examples
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.svm", "1 1:2\nnonsense\n", "line 2"),
+        ("a.conllu", "", "holds no rows"),
+        ("a.svm", "0.5 1:1\n1.25 1:2\n", "Unknown label type"),
+        ("missing.svm", None, "missing.svm"),
+    ],
+)
+def test_bad_files_are_named_in_a_sentence(name, content, expected, tmp_path, capsys):
+    path = tmp_path / name
+    if content is not None:
+        path.write_text(content)
+    assert main(["train", "classifier", str(path), "-o", str(tmp_path / "model.npz")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("omkl: error: ")
+    assert expected in error
+    assert name in error
+    assert not (tmp_path / "model.npz").exists()
+
+
+def test_a_file_with_other_columns_is_refused(tables, tmp_path, capsys):
+    X, y = tables["regressor"]
+    model = tmp_path / "model.npz"
+    for name, columns in (("a.npz", X), ("b.npz", X[:, :3])):
+        write(tmp_path / name, columns, y)
+    assert main(["train", "regressor", str(tmp_path / "a.npz"), "-o", str(model), "--epochs", "1", "--quiet"]) == 0
+    assert main(["evaluate", str(model), str(tmp_path / "b.npz")]) == 2
+    assert "b.npz: X has 3 features" in capsys.readouterr().err
+
+
+def test_models_of_the_batch_side_are_inspected_too(tables, tmp_path, capsys):
+    X, y = tables["classifier"]
+    omkl.MKLClassifier(["linear", "gaussian"]).fit(X, y == 0).save(tmp_path / "mkl.npz")
+    omkl.GroupLasso(0.001, groups=[[0, 1], [2, 3]]).fit(X, y * 1.0).save(tmp_path / "lasso.npz")
+    for name, shown in (("mkl", "gaussian"), ("lasso", "4 columns")):
+        assert main(["inspect", str(tmp_path / f"{name}.npz")]) == 0
+        printed = capsys.readouterr().out
+        assert "relative duality gap" in printed
+        assert shown in printed
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_columns_are_found_by_their_names(tmp_path, stream):
+    """A model trained on a file predicts the same where the columns come in another order, or says what is missing."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = (X[:, 0] > 0).astype(int)
+    files = {"same": "abcy", "turned": "cybxa", "short": "aby"}
+    for name, columns in files.items():
+        values = dict(zip("abcyx", [*X.T, y, y]))
+        rows = zip(*(values[column].tolist() for column in columns))
+        (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in [columns, *rows]))
+    model, target = str(tmp_path / "m.npz"), ["--target", "y", "--quiet"]
+    training = ["-o", model, "--epochs", "9", "--random-state", "0", *target, *stream]
+    assert main(["train", "classifier", str(tmp_path / "same.csv"), *training]) == 0
+    for name in ("same", "turned"):
+        report = str(tmp_path / f"{name}.json")
+        assert main(["evaluate", model, str(tmp_path / f"{name}.csv"), "--json", report, *target]) == 0
+    assert (tmp_path / "same.json").read_text() == (tmp_path / "turned.json").read_text()
+    assert json.loads((tmp_path / "same.json").read_text())["accuracy"] > 0.9
+    assert main(["evaluate", model, str(tmp_path / "short.csv"), *target]) == 2
+
+
+def test_rows_are_predicted_on_threads_where_the_model_has_some(tables, tmp_path, capsys):
+    X, y = tables["regressor"]
+    data, output = tmp_path / "data.npz", [tmp_path / f"{n}.txt" for n in (1, 2)]
+    write(data, X, y)
+    model = tmp_path / "m.npz"
+    omkl.OnlineMKLRegressor(epochs=2, random_state=0).fit(X, y).save(model)
+    for n, path in enumerate(output, 1):
+        assert main(["predict", str(model), str(data), "-o", str(path), "--jobs", str(n), "--quiet"]) == 0
+    assert output[0].read_bytes() == output[1].read_bytes()
+    omkl.GroupLasso(0.1).fit(X, y).save(model)
+    assert main(["predict", str(model), str(data), "--jobs", "2"]) == 2
+    assert "--jobs does not go with a GroupLasso" in capsys.readouterr().err

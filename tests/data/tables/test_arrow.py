@@ -1,0 +1,396 @@
+"""CSV, Parquet and Arrow: what pyarrow reads whole is what comes in blocks, and rows that are wrong are named."""
+
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from numpy.testing import assert_array_equal
+
+from omkl.data import stream_csv, stream_parquet
+from omkl.exceptions import (
+    DamagedFileError,
+    DataFileError,
+    DataWarning,
+    InputError,
+    MissingDependencyError,
+    TruncatedFileError,
+)
+
+from ..stream_files import COMPRESSIONS, cut_short, damage, peak_memory, whole, write
+
+N = 523
+
+
+@pytest.fixture
+def numbers(rng):
+    return pa.table(
+        {
+            "a": rng.standard_normal(N),
+            "i": rng.integers(-5, 5, N),
+            "y": rng.integers(0, 3, N),
+            "c": [None if x < -1 else x for x in rng.standard_normal(N).tolist()],
+        }
+    )
+
+
+def matrix(table, names):
+    return np.column_stack([table[name].to_numpy(zero_copy_only=False) for name in names])
+
+
+def to_csv(path, table):
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(table, sink)
+    return write(path, sink.getvalue().to_pybytes())
+
+
+WRITERS = {
+    "row groups": lambda table, path: pyarrow.parquet.write_table(table, path, row_group_size=100),
+    "one group": pyarrow.parquet.write_table,
+    "feather": pyarrow.feather.write_feather,
+    "mapped": lambda table, path: pyarrow.feather.write_feather(table, path, compression="uncompressed", chunksize=77),
+}
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_csv_joined_is_the_whole_file(tmp_path, numbers, suffix):
+    path = to_csv(tmp_path / f"a.csv{suffix}", numbers)
+    for target, names in (("y", ["a", "i", "c"]), (None, ["a", "i", "y", "c"]), (-2, ["a", "i", "c"])):
+        stream = stream_csv(path, target, block_size=50)
+        for epoch in range(2):
+            X, y = whole(stream, epoch)
+            assert_array_equal(X, matrix(numbers, names))
+            assert X.dtype == np.float64
+        if target is None:
+            assert y is None
+        else:
+            assert_array_equal(y, numbers["y"].to_numpy())
+            assert y.dtype == np.int64
+    assert_array_equal(whole(stream_csv(path, "y", columns=["i", "a"]))[0], matrix(numbers, ["i", "a"]))
+    twice = whole(stream_csv([path, path], "y").prefetched())[0]
+    assert_array_equal(twice, np.tile(matrix(numbers, ["a", "i", "c"]), (2, 1)))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_tables_joined_are_the_whole_file(tmp_path, numbers, writer):
+    WRITERS[writer](numbers, tmp_path / "a.parquet")
+    stream = stream_parquet(tmp_path / "a.parquet", "y", block_size=50)
+    for epoch in range(2):
+        X, y = whole(stream, epoch)
+        assert_array_equal(X, matrix(numbers, ["a", "i", "c"]))
+        assert_array_equal(y, numbers["y"].to_numpy())
+        assert (X.dtype, y.dtype) == (np.float64, np.int64)
+    WRITERS[writer](numbers, tmp_path / "b.parquet")
+    assert len(whole(stream_parquet(tmp_path, "y"))[0]) == 2 * N
+
+
+ROWS = [
+    {"size": 1.5, "color": "red"},
+    {"size": 2.0, "color": "green"},
+    {"color": "red"},
+    {"size": 0.0},
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "dictionary"])
+def test_strings_make_dicts_without_what_is_missing(tmp_path, kind):
+    table = pa.table({name: [row.get(name) for row in ROWS] for name in ("size", "color")} | {"y": list("abab")})
+    if kind == "csv":
+        stream = stream_csv(to_csv(tmp_path / "a.csv", table), "y")
+    else:
+        if kind == "dictionary":
+            table = table.set_column(1, "color", table["color"].dictionary_encode())
+            table = table.set_column(2, "y", table["y"].dictionary_encode())
+        pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+        stream = stream_parquet(tmp_path / "a.parquet", "y")
+    X, y = whole(stream)
+    assert X == ROWS
+    assert y.tolist() == list("abab")
+
+
+def arrow_file(path, table):
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+#: Days that Python's dates do not reach, as Arrow calls them.
+PAST_PYTHON = pa.array([2**31 - 1], pa.date32()).cast("string")[0].as_py()
+CATEGORIES = [
+    (pa.string(), ["a", "b"], ["a", "b"]),
+    (pa.string_view(), ["a", "b"], ["a", "b"]),
+    (pa.uint64(), [1, 2**64 - 1], ["1", "18446744073709551615"]),
+    (pa.bool_(), [True, False], ["true", "false"]),
+    (pa.date32(), [1, 18000], ["1970-01-02", "2019-04-14"]),
+    (pa.time32("s"), [1, 60], ["00:00:01", "00:01:00"]),
+    (pa.timestamp("s"), [0, 1], ["1970-01-01 00:00:00", "1970-01-01 00:00:01"]),
+    (pa.date32(), [0, 2**31 - 1], ["1970-01-01", PAST_PYTHON]),
+    (pa.float32(), [1.5, 2.0], ["1.5", "2"]),
+    (pa.null(), [None, None], [None, None]),
+]
+
+
+@pytest.mark.parametrize(("type", "values", "expected"), CATEGORIES, ids=lambda item: str(item)[:12])
+def test_categories_of_any_type(tmp_path, type, values, expected):
+    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, 0], pa.int8()), pa.array(values, type))
+    path = arrow_file(tmp_path / "a.arrow", pa.table({"x": column, "s": ["s", "s", "s"], "y": [1, 2, 3]}))
+    X, _ = whole(stream_parquet(path, "y"))
+    assert [row.get("x") for row in X] == [expected[1], expected[0], expected[0]]
+
+
+@pytest.mark.parametrize("type", [pa.struct([]), pa.binary(), pa.month_day_nano_interval()])
+def test_categories_that_are_no_text_are_refused(tmp_path, type):
+    column = pa.DictionaryArray.from_arrays(pa.array([], pa.int8()), pa.array([], type))
+    path = arrow_file(tmp_path / "a.arrow", pa.table({"x": column, "y": pa.array([], pa.int64())}))
+    for target in ("x", "y"):
+        with pytest.raises(InputError, match="leave it out with columns="):
+            whole(stream_parquet(path, target))
+
+
+def test_a_target_of_categories_that_are_all_missing(tmp_path):
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), pa.nulls(1))
+    path = arrow_file(tmp_path / "a.arrow", pa.table({"x": [1.0, 2.0], "y": column}))
+    with pytest.raises(DataFileError, match="row 1: there is no 'y'"):
+        whole(stream_parquet(path, "y"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "days"),
+    [
+        (["2024-01-01", "", "2024-01-03"], [19723, np.nan, 19725]),
+        (["2024-01-01", "NA", "2024-01-01T06:00"], [19723, np.nan, 19723.25]),
+        (["2024-01-01 12:00:00.5", "1700-01-01"], [19723.5 + 0.5 / 86400, -98615]),
+        (["2024-01-01 00:00Z", "2024-01-01 00:00+06:00"], [19723, 19722.75]),
+    ],
+)
+def test_dates_of_text_are_days(tmp_path, cells, days):
+    path = write(tmp_path / "a.csv", "when,x\n" + "".join(f"{cell},1\n" for cell in cells))
+    assert_array_equal(whole(stream_csv(path))[0], np.column_stack([days, np.ones(len(days))]))
+    text = whole(stream_csv(path, categorical=["when"]))[0]
+    assert [row.get("when", "") for row in text] == cells
+    pandas = pytest.importorskip("pandas")
+    parsed = pandas.to_datetime([None if cell in ("", "NA") else cell for cell in cells], format="ISO8601", utc=True)
+    assert_array_equal((parsed - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(days=1), days)
+
+
+def test_a_cell_that_is_no_date_is_named(tmp_path):
+    path = write(tmp_path / "a.csv", "when,x\n" + "2024-01-01,1\n" * 200_000 + "2024-01-02 12:00,1\nsoon,1\n,1\n")
+    with pytest.raises(DataFileError, match="row 200003: 'soon' in column 'when' is no date: name the column in cat"):
+        whole(stream_csv(path))
+    with pytest.warns(DataWarning, match="1 record"):
+        X, _ = whole(stream_csv(path, on_error="skip"))
+    assert_array_equal(X[-2:, 0], [19724.5, np.nan])
+    later = write(tmp_path / "b.csv", "when,x\n,1\n2024-01-05,1\n")
+    assert_array_equal(whole(stream_csv([later, later], "x"))[0][:, 0], [np.nan, 19727] * 2)
+
+
+def test_truth_values_of_text_are_numbers_but_for_classes(tmp_path):
+    path = write(tmp_path / "a.csv", "ok,x,y\nTrue,1,true\nfalse,2,false\n,3,true\n")
+    for target in ("y", 2, -1):
+        X, y = whole(stream_csv(path, target))
+        assert_array_equal(X, [[1, 1], [0, 2], [np.nan, 3]])
+        assert y.tolist() == ["true", "false", "true"]
+    assert whole(stream_csv(path, categorical=["ok"]))[0][0] == {"ok": "True", "x": 1.0, "y": 1.0}
+    table = pa.table({"ok": [True, False, None], "x": [1, 2, 3], "y": [True, False, True]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    X, y = whole(stream_parquet(tmp_path / "a.parquet", "y"))
+    assert_array_equal(X, [[1, 1], [0, 2], [np.nan, 3]])
+    assert y.tolist() == [True, False, True]
+    path = write(tmp_path / "b.csv", "ok,x\n" + "true,1\n" * 300_000 + "0,1\nmaybe,1\n")
+    with pytest.raises(DataFileError, match="row 300003: 'maybe' in column 'ok' is no truth value: name the"):
+        whole(stream_csv(path))
+    with pytest.warns(DataWarning, match="1 record"):
+        assert whole(stream_csv(path, on_error="skip"))[0][-2:, 0].tolist() == [1, 0]
+
+
+def test_what_is_no_date_of_all_cells_is_text(tmp_path):
+    path = write(tmp_path / "a.csv", "when,at,x\n2024-01-01,12:30,1\n2024-13-01,13:30,1\n")
+    assert whole(stream_csv(path))[0][0] == {"when": "2024-01-01", "at": "12:30", "x": 1.0}
+
+
+def test_numbers_that_are_categories(tmp_path):
+    path = write(tmp_path / "a.csv", "zip,x,y\n01234,1,0\n99999,2,1\n")
+    assert whole(stream_csv(path, "y", categorical=["zip"]))[0] == [
+        {"zip": "01234", "x": 1.0},
+        {"zip": "99999", "x": 2.0},
+    ]
+    assert whole(stream_csv(path, "y", categorical=["y"]))[1].tolist() == ["0", "1"]
+
+
+def test_files_without_a_header_and_with_other_delimiters(tmp_path):
+    path = write(tmp_path / "a.csv", '1;2;"a;b"\n3;4;c\n')
+    X, y = whole(stream_csv(path, 1, delimiter=";", header=False))
+    assert X == [{"f0": 1.0, "f2": "a;b"}, {"f0": 3.0, "f2": "c"}]
+    assert y.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_lists_are_vectors(tmp_path, rng, fixed, dtype):
+    vectors = rng.integers(0, 100, (30, 5)).astype(dtype)
+    of = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), 5 if fixed else -1)
+    table = pa.table({"v": pa.array(vectors.tolist(), of), "x": np.arange(30, dtype=np.float32), "s": ["a"] * 30})
+    for write_table in (pyarrow.parquet.write_table, pyarrow.feather.write_feather):
+        write_table(table, tmp_path / "a.parquet")
+        X, _ = whole(stream_parquet(tmp_path / "a.parquet", columns=["v"], block_size=7))
+        assert_array_equal(X, vectors)
+        assert X.dtype == np.result_type(np.float32, dtype)
+        X, _ = whole(stream_parquet(tmp_path / "a.parquet", columns=["x", "v"], block_size=7))
+        assert_array_equal(X, np.column_stack([np.arange(30), vectors]))
+        x, _ = next(iter(stream_parquet(tmp_path / "a.parquet")))
+        assert_array_equal(x["v"], vectors[0])
+        assert (x["x"], x["s"]) == (0.0, "a")
+
+
+def check_wrong_rows(make, message, n_skipped, expected):
+    with pytest.raises(DataFileError, match=message):
+        whole(make("raise"))
+    stream = make("skip")
+    for _ in range(2):
+        with pytest.warns(DataWarning, match=f"{n_skipped} records? w.* skipped, the first at .*{message}"):
+            X, y = whole(stream)
+        assert X.tolist() == expected
+        assert y.tolist() == [0] * len(expected)
+        assert stream.skipped == n_skipped
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1,0", "2 cells, but there are 3 columns"),
+        ("1,0,2,3", "4 cells, but there are 3 columns"),
+        ("x,0,2", "'x' in column 'a' is no number: name the column in categorical="),
+        ("1,,2", "there is no 'y', which is the target"),
+        ("1,x,2", "'x' in column 'y' is no integer"),
+    ],
+)
+def test_csv_rows_that_are_wrong_are_named_or_counted(tmp_path, row, message):
+    # more than the megabyte that decides what columns hold
+    good = [f"{i},0,{i}.{'0' * 40}\n" for i in range(30_000)]
+    rows = ["a,y,b\n", *good[:-3], row + "\n", *good[-3:-1], row + "\n", good[-1]]
+    path = write(tmp_path / "a.csv", "".join(rows).encode(errors="surrogateescape"))
+    check_wrong_rows(
+        lambda on_error: stream_csv(path, "y", on_error=on_error, block_size=777),
+        f"a.csv, row {len(good) - 1}: .*{message}", 2, [[i, i] for i in range(len(good))],
+    )  # fmt: skip
+
+
+def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
+    vectors = [[1.0, 2.0]] * 60 + [[1.0], None, [1.0, 2.0]]
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [0] * 63}), path)
+    check_wrong_rows(
+        lambda on_error: stream_parquet(path, "y", on_error=on_error, block_size=50),
+        "a.parquet, row 61: the list in column 'v' has 1 numbers, others 2", 2, [[1.0, 2.0]] * 61,
+    )  # fmt: skip
+    vectors = [None, [1.0, 2.0], [1.0], [3.0, 4.0], [5.0, 6.0, 7.0], [8.0, 9.0]]
+    pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [False] * 6}), path)
+    check_wrong_rows(
+        lambda on_error: stream_parquet(path, "y", on_error=on_error),
+        "a.parquet, row 1: the list in column 'v' is missing", 3, [[1.0, 2.0], [3.0, 4.0], [8.0, 9.0]],
+    )  # fmt: skip
+    vectors = pa.array([[], None, [1.0], [2.0], []], pa.list_(pa.float64()))
+    pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [False] * 5}), path)
+    for size in (1, 2, 50):  # a block may hold nothing else
+        check_wrong_rows(
+            lambda on_error, size=size: stream_parquet(path, "y", on_error=on_error, block_size=size),
+            "a.parquet, row 1: the list in column 'v' has 0 numbers", 3, [[1.0], [2.0]],
+        )  # fmt: skip
+    pyarrow.parquet.write_table(pa.table({"v": vectors[:2], "y": [False] * 2}), path)
+    with pytest.raises(DataFileError, match="holds no example that can be read"):
+        whole(stream_parquet(path, "y", on_error="skip"))
+    pyarrow.parquet.write_table(pa.table({"x": [1.0, 2.0, 3.0], "y": [0, None, 0]}), path)
+    check_wrong_rows(
+        lambda on_error: stream_parquet(path, "y", on_error=on_error),
+        "a.parquet, row 2: there is no 'y'", 1, [[1.0], [3.0]],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_csv_file_cut_short_is_read_up_to_there(tmp_path, rng, suffix):
+    table = pa.table({"a": rng.standard_normal(5000), "y": np.zeros(5000), "b": rng.standard_normal(5000)})
+    path = cut_short(to_csv(tmp_path / f"a.csv{suffix}", table))
+    with pytest.raises(TruncatedFileError, match=rf"a.csv{suffix}, after \d+ examples: the file is cut short"):
+        whole(stream_csv(path, "y"))
+    with pytest.warns(DataWarning, match=r"after \d+ examples: the file is cut short, and the rest of it is left out"):
+        X, _ = whole(stream_csv(path, "y", on_error="skip"))
+    assert 2000 < len(X) < 5000
+    assert_array_equal(X, matrix(table, ["a", "b"])[: len(X)])
+
+
+@pytest.mark.parametrize("writer", ["row groups", "feather"])
+def test_tables_that_are_cut_short_are_left_out(tmp_path, rng, writer):
+    table = pa.table({"a": rng.standard_normal(20_000)})
+    good, path = tmp_path / "good.parquet", tmp_path / "a.parquet"
+    WRITERS[writer](table, good)
+    cut_short(write(path, good.read_bytes()))
+    with pytest.raises(DataFileError, match=r"a\.parquet is damaged, or no Parquet or Arrow file"):
+        stream_parquet(path)
+    stream = stream_parquet([path, good], on_error="skip")
+    with pytest.warns(DataWarning, match="after 0 examples: the file is damaged, and the rest of it is left"):
+        assert_array_equal(whole(stream)[0][:, 0], table["a"].to_numpy())
+    assert stream.skipped == 1
+
+
+def test_a_table_that_is_damaged_is_read_up_to_there(tmp_path, rng):
+    values = rng.standard_normal(20_000)
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pa.table({"a": values}), path, row_group_size=1000, write_page_checksum=True)
+    damage(path)
+    with pytest.raises(DamagedFileError, match=r"a\.parquet, after \d+ examples: the file is damaged"):
+        whole(stream_parquet(path))
+    with pytest.warns(DataWarning, match="the file is damaged, and the rest of it is left out"):
+        X, _ = whole(stream_parquet(path, on_error="skip"))
+    assert 5000 <= len(X) < 15_000
+    assert_array_equal(X[:, 0], values[: len(X)])
+
+
+def test_what_is_not_there_is_named(tmp_path, numbers):
+    csv, parquet = to_csv(tmp_path / "a.csv", numbers), tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(numbers, parquet)
+    for stream, path in ((stream_csv, csv), (stream_parquet, parquet)):
+        for arguments, message in (
+            ({"target": "z"}, "no column 'z' for the target; its columns are 'a', 'i', 'y', 'c'"),
+            ({"target": 4}, "has 4 columns, and no column 4"),
+            ({"columns": ["z"]}, "no column 'z'"),
+            ({"columns": ["y"], "target": "y"}, "needs an input column besides the target 'y'"),
+            ({"columns": []}, "needs an input column"),
+        ):
+            with pytest.raises(InputError, match=message):
+                stream(path, **arguments)
+    with pytest.raises(InputError, match="no column 'z'"):
+        stream_csv(csv, categorical=["z"])
+    pyarrow.parquet.write_table(numbers.drop_columns("i"), tmp_path / "b.parquet")
+    with pytest.raises(DataFileError, match=r"b\.parquet has no column 'i': all tables need"):
+        whole(stream_parquet([parquet, tmp_path / "b.parquet"]))
+    to_csv(tmp_path / "b.csv", numbers.drop_columns("i"))
+    with pytest.raises(DataFileError, match=r"b\.csv has no column .i.: all tables need"):
+        whole(stream_csv([csv, tmp_path / "b.csv"]))
+    pyarrow.parquet.write_table(pa.table({"t": pa.array([b"0"], pa.binary())}), parquet)
+    with pytest.raises(InputError, match=r"column 't' is binary: leave it out with columns="):
+        stream_parquet(parquet)
+    with pytest.raises(DataFileError, match=r"empty\.csv: Empty CSV file"):
+        stream_csv(write(tmp_path / "empty.csv", ""))
+    with pytest.raises(DataFileError, match="holds no example"):
+        whole(stream_csv(write(tmp_path / "empty.csv", "a,b\n")))
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.csv", "a,b\n1,2\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for stream in (stream_csv, stream_parquet):
+        with pytest.raises(MissingDependencyError, match=r"pip install omkl\[arrow\]"):
+            stream(path)
+
+
+def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, rng):
+    table = pa.table({f"c{i}": rng.standard_normal(80_000) for i in range(20)})
+    path = to_csv(tmp_path / "a.csv", table)
+    assert path.stat().st_size > 30e6
+    assert peak_memory(stream_csv(path)) < 20e6
+    for writer in ("row groups", "mapped"):
+        WRITERS[writer](table, tmp_path / "a.parquet")
+        assert peak_memory(stream_parquet(tmp_path / "a.parquet")) < 4e6  # of 12.8 MB

@@ -1,0 +1,239 @@
+"""Streams of data frames of every kind: the rows of the frame in blocks, times, categories, hive directories."""
+
+import datetime
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import omkl
+from omkl.data import Stream, open_stream, stream_frames, stream_parquet
+from omkl.data.frames import read_frame
+from omkl.exceptions import DataFileError, DataWarning, InputError
+
+N = 137
+DAY = 86_400
+
+
+@pytest.fixture
+def frame(rng):
+    when = pd.Timestamp("2024-03-01") + pd.to_timedelta(rng.integers(0, 10**9, N), "ms")
+    table = pd.DataFrame({"a": rng.normal(size=N), "when": when, "y": rng.integers(0, 3, N)})
+    table.loc[3, "a"] = np.nan
+    return table.set_index(rng.permutation(N))
+
+
+KINDS = {
+    "pandas": lambda frame: frame,
+    "polars": lambda frame: pl.from_pandas(frame),
+    "lazy": lambda frame: pl.from_pandas(frame).lazy(),
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "data set": lambda frame: pa.dataset.dataset(pa.Table.from_pandas(frame, preserve_index=False)),
+    "list": lambda frame: [frame[:50], pl.from_pandas(frame[50:60]), frame[60:60], frame[60:]],
+    "function": lambda frame: lambda: (frame[i : i + 40] for i in range(0, N, 40)),
+    "capsule": lambda frame: Capsule(pa.Table.from_pandas(frame, preserve_index=False)),
+}
+
+
+class Capsule:
+    """What other libraries give: a stream of Arrow, and nothing else."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_kinds_of_frames_are_streamed_as_their_rows(frame, kind):
+    days = (frame["when"] - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream = stream_frames(KINDS[kind](frame), "y", block_size=30)
+        for _ in range(2):
+            blocks = list(stream.blocks())
+            assert [block.n_examples for block in blocks] == [30, 30, 30, 30, 17]
+            assert all(block.feature_names == ["a", "when"] for block in blocks)
+            X, y = stream.read()
+            assert_allclose(X, np.column_stack([frame["a"], days]), rtol=1e-15)
+            assert_array_equal(y, frame["y"])
+            assert y.dtype == np.int64
+        assert_array_equal(stream_frames(KINDS[kind](frame), columns=["a"]).read().X.ravel(), frame["a"])
+
+
+def test_an_iterator_of_frames_is_passed_over_once(frame, tmp_path):
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pd.read_csv(tmp_path / "a.csv", chunksize=40, parse_dates=["when"]) as chunks:
+        stream = stream_frames(chunks, "y")
+        assert stream.once
+        assert_array_equal(stream.read().y, frame["y"])
+        with pytest.raises(InputError, match="only once"):
+            stream.read()
+
+
+def test_pairs_of_frames_and_targets_are_streamed(frame):
+    pairs = [(frame[["a"]][i : i + 50], frame["y"][i : i + 50]) for i in range(0, N, 50)]
+    block = Stream.from_iterable(pairs, block_size=64).read()
+    assert_array_equal(block.X.ravel(), frame["a"])
+    assert_array_equal(block.y, frame["y"])
+    assert block.feature_names == ["a"]
+
+
+TIMES = {
+    "when": [datetime.datetime(2024, 1, 1, 12), None, datetime.datetime(1969, 12, 31)],
+    "day": [datetime.date(1970, 1, 2), datetime.date(1970, 1, 1), None],
+    "long": [datetime.timedelta(hours=6), None, datetime.timedelta(days=-2)],
+}
+DAYS = np.array([[19723.5, 1.0, 0.25], [np.nan, 0.0, np.nan], [-1.0, np.nan, -2.0]])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_are_days_in_every_frame_and_unit(kind, unit):
+    types = {"when": pa.timestamp(unit), "day": pa.date32(), "long": pa.duration(unit)}
+    table = pa.table({name: pa.array(values, types[name]) for name, values in TIMES.items()})
+    made = {"pandas": table.to_pandas(types_mapper=pd.ArrowDtype), "polars": pl.from_arrow(table), "arrow": table}[kind]
+    if kind == "pandas":
+        made = made.astype({"when": f"datetime64[{unit}]", "day": "datetime64[s]", "long": f"timedelta64[{unit}]"})
+    assert_array_equal(stream_frames(made).read().X, DAYS)
+    if kind != "arrow":
+        assert_array_equal(read_frame(made), DAYS)
+        assert_array_equal(Stream.from_arrays(made).read().X, DAYS)
+
+
+def test_zones_do_not_matter_and_times_of_a_day_are_parts_of_it():
+    noon = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.UTC)
+    berlin = pd.DataFrame({"when": pd.Series([noon, None]).dt.tz_convert("Europe/Berlin")})
+    assert_array_equal(read_frame(berlin), [[19905.5], [np.nan]])
+    assert_array_equal(stream_frames(berlin).read().X, [[19905.5], [np.nan]])
+    clock = pl.DataFrame({"at": [datetime.time(6), None, datetime.time(18, 0)]})
+    assert_array_equal(read_frame(clock), [[0.25], [np.nan], [0.75]])
+    assert_array_equal(stream_frames(clock).read().X, read_frame(clock))
+
+
+def test_categories_are_strings_also_where_they_are_numbers():
+    frame = pd.DataFrame({"shop": pd.Categorical([30, 4, None]), "size": [1.0, np.nan, 2.0], "y": ["b", "a", "b"]})
+    rows = [{"shop": "30", "size": 1.0}, {"shop": "4"}, {"size": 2.0}]
+    assert read_frame(frame[["shop", "size"]]) == rows
+    for made in (frame, pa.Table.from_pandas(frame), [frame]):
+        X, y = stream_frames(made, "y").read()
+        assert rows == X
+        assert y.tolist() == ["b", "a", "b"]
+
+
+CATEGORIES = [
+    [1.5, 2.0, None], [True, False, None], [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2), None],
+    pd.to_datetime(["2020-01-01", "2020-01-02 03:04:05.5", None], format="ISO8601"), pd.to_timedelta([1, 2, None], "s"),
+    pd.to_datetime(["2020-01-01", "2020-07-02", None]).tz_localize("Europe/Berlin"),
+    [Decimal("1.50"), Decimal(2), None], [datetime.time(1), datetime.time(2, 3, 4, 5), None],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("other", [["01234", "99999"], [Decimal("1.5"), Decimal("2.5")], [True, False], [1, 2]])
+def test_frames_are_read_as_streams_of_them(library, other):
+    frame = library({"zip": ["01234", "99999"], "other": other})
+    rows = read_frame(frame)
+    assert rows[0]["zip"] == "01234"
+    assert rows == stream_frames(frame).read().X
+    assert np.array_equal(read_frame(frame[["other"]]), stream_frames(frame[["other"]]).read().X) or other[0] == "01234"
+
+
+def test_text_is_refused_where_numbers_were_learned():
+    model = omkl.OnlineMKLClassifier(["linear"], random_state=0).fit(pd.DataFrame({"size": [1.0, -1.0]}), [0, 1])
+    with pytest.raises(InputError, match="'size' of X must hold numbers"):
+        model.predict(pd.DataFrame({"size": ["1", "-1"]}))
+
+
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_columns_that_change_between_text_and_numbers_are_named(as_stream, recwarn):
+    made = stream_frames if as_stream else lambda frame: frame
+    learned = pd.DataFrame({"zip": ["01", "02", "01"], "size": [1.0, 2.0, np.nan], "color": ["a", "b", "a"]})
+    model = omkl.OnlineMKLClassifier(random_state=0).fit(learned, [0, 1, 0])
+    for same in (learned, learned.assign(zip=None), learned.assign(size=[np.nan, 1.0, 2.0], zip=["03", "01", None])):
+        model.predict(made(same))
+    assert not recwarn
+    for column, values, message in (
+        ("zip", [1, 2, 1], "'zip' holds numbers, and was learned from text"),
+        ("size", ["1", "2", "3"], "'size' holds text, and was learned from numbers"),
+    ):
+        with pytest.warns(DataWarning, match=message) as warned:
+            model.predict(made(learned.assign(**{column: values})))
+        assert [warning.filename for warning in warned] == [__file__]
+        with pytest.warns(DataWarning, match=message):
+            model.partial_fit(learned.assign(**{column: values}), [0, 1, 0])
+
+
+def test_categories_of_dates_are_days_where_numbers_are_needed():
+    when = pd.date_range("2024-01-01", periods=20)
+    plain, made = pd.DataFrame({"when": when}), pd.DataFrame({"when": pd.Categorical(when)})
+    y = np.arange(20) > 8
+    model = omkl.MKLClassifier().fit(plain, y)
+    assert_array_equal(model.decision_function(made), model.decision_function(plain))
+    made.loc[3, "when"] = None
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(made)
+
+
+@pytest.mark.parametrize("values", [[10**30, 1], [1j, 2], [1, "a"]])
+def test_columns_that_arrow_does_not_take(values):
+    with pytest.raises(InputError, match="column that cannot be converted"):
+        stream_frames(pd.DataFrame({"x": np.array(values, None if values[0] == 1j else object)})).read()
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_estimators_learn_from_times_and_find_them_in_streams(library, rng):
+    when = np.datetime64("2024-01-01", "ms") + 1000 * rng.integers(0, 100 * DAY, 80)
+    frame = library({"when": when, "size": rng.normal(size=80)})
+    y = (when > np.datetime64("2024-02-15", "s")).astype(int)
+    model = omkl.OnlineMKLClassifier(omkl.kernels.per_column("gaussian", read_frame(frame)), random_state=0)
+    assert model.fit(frame, y).score(frame, y) > 0.95
+    assert model.feature_names_in_.tolist() == ["when", "size"]
+    turned = frame[["size", "when"]]
+    assert_array_equal(model.decision_function(stream_frames(turned)), model.decision_function(frame))
+
+
+def write_sales(folder, values=(2023, 2024)):
+    for k, value in enumerate(values):
+        (folder / f"year={value}" / "shop=a%2Fb").mkdir(parents=True)
+        table = pa.table({"size": [1.0 * k, 2.0], "y": [0, 1]})
+        pa.parquet.write_table(table, folder / f"year={value}" / "shop=a%2Fb" / "part.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("values", [(2023, 2024), (2023, "__HIVE_DEFAULT_PARTITION__")])
+def test_directories_that_say_what_is_in_them_make_columns(tmp_path, values):
+    folder = write_sales(tmp_path / "sales=1", values)
+    stream = stream_parquet(folder, "y", columns=["size", "year"])
+    last = 2024.0 if values[1] == 2024 else np.nan
+    assert_array_equal(stream.read().X, [[0.0, 2023.0], [2.0, 2023.0], [1.0, last], [2.0, last]])
+    assert open_stream(folder, "parquet", target="y").read().X[0] == {"size": 0.0, "year": 2023.0, "shop": "a/b"}
+    theirs = pa.dataset.dataset(folder, partitioning="hive")
+    assert_array_equal(stream_frames(theirs, "y", columns=["size", "year"]).read().X, stream.read().X)
+    assert_array_equal(stream_parquet(folder, "year", columns=["y"], on_error="skip").read().y[:2], [2023, 2023])
+
+
+def test_what_is_wrong_is_said_in_one_sentence(frame):
+    with pytest.raises(InputError, match="not 3"):
+        stream_frames(3).read()
+    with pytest.raises(InputError, match="no column 'z'"):
+        stream_frames(frame, "z")
+    with pytest.raises(InputError, match="cannot be converted"):
+        stream_frames(pd.DataFrame({"a": [1, "b", [3]]}))
+    with pytest.raises(DataFileError, match="has no column 'a'"):
+        stream_frames([frame, frame[["when", "y"]]], "y").read()
+    with pytest.raises(DataFileError, match="no rows"):
+        stream_frames(frame[:0], "y").read()
+    missing = pd.DataFrame({"a": [1.0, 2.0], "y": ["b", None]})
+    with pytest.raises(DataFileError, match="Data frame, row 1: there is no 'y'"):
+        stream_frames(missing, "y").read()
+    with pytest.warns(DataWarning, match="1 row was skipped"):
+        assert stream_frames(missing, "y", on_error="skip").read().n_examples == 1

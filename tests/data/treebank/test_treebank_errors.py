@@ -1,0 +1,333 @@
+"""Wrong treebanks: strict reading names file and line, lenient reading leaves out these sentences and counts them."""
+
+import contextlib
+import gzip
+import lzma
+import re
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omkl.data import (
+    Sentence,
+    Treebank,
+    iter_treebank,
+    read_conllu,
+    read_sequences,
+    read_treebank,
+    treebank_writer,
+    write_treebank,
+)
+from omkl.exceptions import DataFileError, DataWarning, InputError, OutputFileError
+
+from .treebank_files import files, is_tree, naive_sentences
+
+GOOD = "# a comment\n1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_\n\n"
+
+
+def lines_of(*heads, ids=None):
+    """A sentence whose words have these heads."""
+    ids = ids or range(1, len(heads) + 1)
+    return "".join(f"{i}\tw\t_\t_\t_\t_\t{head}\tdep\t_\t_\n" for i, head in zip(ids, heads)) + "\n"
+
+
+DAMAGE = [b"", b"\t", b"\n", b"\r", b"\n\n", b"0", b"1", b"-", b".", b"#", b"\xff", b"\xc3\xa9", b"\0", b"9999999999"]
+EMPTY_NODE = "1.1\tw" + "\t_" * 8 + "\n"
+# the text of a sentence that is wrong, after GOOD (three lines), the line, and what the message says
+WRONG = {
+    "cycle": (lines_of(2, 1, 0), 4, "cycle, 1 -> 2 -> 1"),
+    "cycle below a chain": (lines_of(0, 3, 4, 3), 6, "cycle, 3 -> 4 -> 3"),
+    "own head": (lines_of(0, 2), 5, "cycle, 2 -> 2"),
+    "no root": (lines_of(2, 1), 4, "cycle, 1 -> 2 -> 1, and no word has head 0"),
+    "head out of range": (lines_of(2, 0, 4), 6, "the head 4 of word 3 is out of range: it must be 0 (the root) to 3"),
+    "head not a number": (lines_of(0, "x"), 5, "the head 'x' is not the number of a word"),
+    "head negative": (lines_of(0, -1), 5, "the head '-1' is not the number of a word"),
+    "head empty": (lines_of(0, ""), 5, "the head '' is not the number of a word"),
+    "head too long": (lines_of(0, "12345678901"), 5, "the head '12345678901' is not"),
+    "head missing": (lines_of(0, "_"), 5, "word 2 has no head"),
+    "duplicate id": (lines_of(0, 1, 1, ids=[1, 2, 2]), 6, "word '2' where word 3 was expected"),
+    "id left out": (lines_of(0, 1, ids=[1, 3]), 5, "word '3' where word 2 was expected"),
+    "ids start late": (lines_of(0, ids=[2]), 4, "word '2' where word 1 was expected"),
+    "no empty line between": (lines_of(0, 0, ids=[1, 1]), 5, "word '1' where word 2 was expected: is an empty"),
+    "id not a number": (lines_of(0, 1, ids=[1, "two"]), 5, "word 'two' where word 2"),
+    "id with a zero": (lines_of(0, 1, ids=[1, "02"]), 5, "word '02' where word 2"),
+    "id and spaces": (lines_of(0, 1, ids=[1, " 2"]), 5, "word ' 2' where word 2"),
+    "range out of order": (lines_of(0, "_", ids=[1, "1-2"]), 5, "the multiword token '1-2' is not before"),
+    "range beyond the end": (lines_of("_", 0, 1, ids=["1-3", 1, 2]), 4, "the multiword token '1-3'"),
+    "ranges overlap": (lines_of("_", 0, "_", 1, 1, ids=["1-2", 1, "2-3", 2, 3]), 6, "the multiword token '2-3'"),
+    "empty node out of order": (lines_of(0, "_", ids=[1, "1.2"]), 5, "the empty node '1.2' is out of order"),
+    "empty nodes alone": (lines_of("_", ids=["0.1"]), 4, "no words, only empty nodes"),
+    "nine columns": ("1\tw\t_\t_\t_\t_\t0\tr\t_\n\n", 4, "9 columns, but CoNLL-U has 10, separated by tabs."),
+    "eleven columns": ("1\tw\t_\t_\t_\t_\t0\tr\t_\t_\t_\n\n", 4, "11 columns, but CoNLL-U has 10"),
+    "spaces": ("1 w _ _ _ _ 0 r _ _\n\n", 4, "1 column, but CoNLL-U has 10, separated by tabs and not by spaces"),
+    "a line of spaces": (lines_of(0)[:-1] + "  \n\n", 5, "1 column, but"),
+    "columns of an empty node": (lines_of(0)[:-1] + EMPTY_NODE.replace("\t_\n", "\n") + "\n", 5, "9 columns"),
+    "two things wrong": (lines_of("x", 1, 9, ids=[1, 3, 4]), 4, "the head 'x'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named_with_file_and_line(tmp_path, case, newline):
+    text, line, message = WRONG[case]
+    path = tmp_path / "a.conllu"
+    path.write_bytes((GOOD + text + GOOD).replace("\n", newline).encode())
+    expected = re.escape(f"{path}, line {line}: ") + ".*" + re.escape(message)
+    for read in (read_treebank, lambda path: list(iter_treebank(path, block_size=1)), lambda p: list(read_conllu(p))):
+        with pytest.raises(DataFileError, match=expected):
+            read(path)
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("block_size", [1, 1 << 20])
+def test_sentences_that_are_wrong_are_skipped_and_counted(tmp_path, case, block_size):
+    text, line, message = WRONG[case]
+    path, copied = tmp_path / "a.conllu", tmp_path / "copy.conllu"
+    path.write_bytes(b"\xef\xbb\xbf" + (text + GOOD + text + GOOD + text).encode())
+    with pytest.warns(DataWarning, match="3 sentences were skipped, the first at") as caught:
+        blocks = list(iter_treebank(path, on_error="skip", block_size=block_size))
+    assert len(caught) == 1
+    assert [s.forms for block in blocks for s in block] == [["Yes"], ["Yes"]]
+    assert list(blocks[0].strings["forms"]) == ["_", "Yes"], "strings of skipped sentences are not taken in"
+    with pytest.warns(DataWarning) as caught:
+        treebank = read_treebank(path, on_error="skip")
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert (treebank.skipped, len(treebank.reasons)) == (3, 3)
+    assert message in treebank.reasons[0]
+    assert f"line {line - 3}:" in treebank.reasons[0]
+    write_treebank(copied, treebank, heads=[0, 0])
+    assert copied.read_bytes() == b"\xef\xbb\xbf" + (GOOD + GOOD).encode()
+
+
+def test_bytes_that_are_not_utf8_are_named_or_skipped(tmp_path):
+    path = tmp_path / "a.conllu"
+    bad = GOOD.encode().replace(b"Yes", b"Y\xe9s")
+    path.write_bytes(bad + GOOD.encode() + bad.replace(b"a comment", b"\xff\n# more"))
+    with pytest.raises(DataFileError, match=re.escape(f"{path}, line 2: not UTF-8 text")):
+        read_treebank(path)
+    with pytest.warns(DataWarning, match="2 sentences"):
+        treebank = read_treebank(path, on_error="skip")
+    assert [reason.split(", ")[-1].split(":")[0] for reason in treebank.reasons] == ["line 2", "line 7"]
+    assert treebank.text == GOOD.encode()
+    path.write_bytes(GOOD.encode("utf-16"))
+    with pytest.raises(DataFileError, match="line 1: not UTF-8"):
+        read_treebank(path)
+
+
+def test_reasons_are_the_first_ones_and_a_clean_file_does_not_warn(tmp_path):
+    path = tmp_path / "a.conllu"
+    path.write_text((lines_of(2, 1) + GOOD) * 30)
+    with pytest.warns(DataWarning, match=r"30 sentences were skipped, the first at .*line 1:"):
+        treebank = read_treebank(path, on_error="skip")
+    assert (treebank.skipped, len(treebank.reasons), len(treebank)) == (30, 10, 30)
+    assert "line 55:" in treebank.reasons[-1]
+    path.write_text(GOOD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_treebank(path, on_error="skip").skipped == 0
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n\n", "\ufeff"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_files_without_a_sentence(tmp_path, text, suffix):
+    path = tmp_path / f"a.conllu{suffix}"
+    data = text.encode()
+    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(suffix, bytes)(data))
+    for on_error in ("raise", "skip"):
+        with pytest.raises(DataFileError, match=re.escape(f"{path} holds no sentence.")):
+            read_treebank(path, on_error=on_error)
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_files_cut_short_or_damaged(tmp_path, suffix, compress, on_error):
+    path = tmp_path / f"a.conllu{suffix}"
+    text = "".join(lines_of(0, *np.random.default_rng(k).integers(0, 2, 20)) for k in range(200))
+    whole = compress(text.encode())
+    for data in (whole[: len(whole) // 2], whole[:-4], whole[:-30] + bytes([whole[-30] ^ 255]) + whole[-29:], b"no"):
+        path.write_bytes(data)
+        with pytest.raises(DataFileError, match=re.escape(str(path)) + " is cut short or damaged"):
+            list(iter_treebank(path, on_error=on_error, block_size=1000))
+
+
+def test_files_that_are_missing_or_no_files(tmp_path):
+    with pytest.raises(DataFileError, match="There is no file"):
+        read_treebank(tmp_path / "nowhere.conllu")
+    with pytest.raises(DataFileError, match="There is no file"):
+        read_treebank(tmp_path)
+
+
+def test_a_directory_and_a_pattern_stand_for_their_files(tmp_path):
+    for name in ("b.conllu", "a.conllu", ".hidden"):
+        (tmp_path / name).write_text(GOOD)
+    one = read_treebank(tmp_path / "a.conllu")
+    for path in (tmp_path, tmp_path / "*.conllu", [tmp_path / "a.conllu", tmp_path / "b.conllu"]):
+        assert [sentence.forms for sentence in read_treebank(path)] == 2 * [sentence.forms for sentence in one]
+
+
+def test_roots_and_missing_heads_are_checked_on_request(tmp_path):
+    path = tmp_path / "a.conllu"
+    path.write_text(GOOD + lines_of(0, 0, 1, 0))
+    assert read_treebank(path)[1].heads == [0, 0, 1, 0]
+    with pytest.raises(DataFileError, match=r"line 5: 3 words have head 0, and single_root=True allows one: word 2"):
+        read_treebank(path, single_root=True)
+    with pytest.warns(DataWarning, match="1 sentence was skipped"):
+        assert len(read_treebank(path, single_root=True, on_error="skip")) == 1
+    path.write_text(GOOD + lines_of("_", "_"))
+    with pytest.raises(DataFileError, match=r"line 4: word 1 has no head"):
+        read_treebank(path)
+    for trees in (False, "given"):
+        treebank = read_treebank(path, trees=trees)
+        assert treebank.heads.tolist() == [0, -1, -1]
+        assert treebank[1].heads == [None, None]
+    assert [sentence.heads for sentence in read_conllu(path)] == [[0], [None, None]]
+    path.write_text(lines_of(7, 1, "_"))
+    assert read_treebank(path, trees=False).heads.tolist() == [7, 1, -1]
+    with pytest.raises(DataFileError, match="line 3: word 3 has no head"):
+        list(read_conllu(path))
+    assert read_sequences(path)[1] == [[None, None, None]], "a tagger needs no trees"
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6))
+def test_exactly_the_trees_are_taken(heads):
+    sentence = Sentence(forms=["w"] * len(heads), heads=heads)
+    if is_tree(heads):
+        assert Treebank.from_sentences([sentence])[0].heads == heads
+        if heads.count(0) > 1:
+            with pytest.raises(InputError, match="single_root"):
+                Treebank.from_sentences([sentence], single_root=True)
+    else:
+        with pytest.raises(InputError, match=r"Sentence 1, word \d: the head"):
+            Treebank.from_sentences([sentence])
+
+
+def test_columns_of_conll2008_may_differ_between_sentences_only(tmp_path):
+    path = tmp_path / "a.conll08"
+    line = "{}\tw" + "\t_" * 6 + "\t0\tr\t_"
+    path.write_text(f"{line.format(1)}\n\n{line.format(1)}\tA0\n{line.format(2)}\n")
+    with pytest.raises(DataFileError, match="line 4: 11 columns, but the lines before it have 12"):
+        read_treebank(path)
+    path.write_text(line.format(1).replace("\tr\t_", "") + "\n")
+    with pytest.raises(DataFileError, match="line 1: 9 columns, but CoNLL-2008 has at least 10"):
+        read_treebank(path)
+
+
+@given(data=files(), draw=st.data())
+def test_a_damaged_file_is_read_or_refused_and_never_written_otherwise(tmp_path_factory, data, draw):
+    damaged = bytearray(data)
+    for _ in range(draw.draw(st.integers(1, 4))):
+        at = draw.draw(st.integers(0, max(0, len(damaged) - 1)))
+        damaged[at : at + draw.draw(st.integers(0, 3))] = draw.draw(st.sampled_from(DAMAGE))
+    folder = tmp_path_factory.getbasetemp()
+    path, copied = folder / "damaged.conllu", folder / "copy.conllu"
+    path.write_bytes(damaged)
+    try:
+        treebank = read_treebank(path)
+    except DataFileError as error:
+        assert str(path) in str(error)  # noqa: PT017 (not every damage is one)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            with contextlib.suppress(DataFileError):
+                assert all(is_tree(s.heads) for s in read_treebank(path, on_error="skip"))
+    else:
+        assert list(treebank) == naive_sentences(damaged.decode())
+        write_treebank(copied, treebank, heads=treebank.heads)
+        assert list(read_treebank(copied)) == list(treebank)
+
+
+def test_real_entries_that_are_no_trees(real_data):
+    path = real_data("ud/IcePaHC/is_icepahc-src-dev.conllu.gz")
+    with pytest.raises(DataFileError, match=r"line 61150: .* cycle, 35 -> 35"):
+        read_treebank(path)
+    with pytest.warns(DataWarning, match="7 sentences"):
+        treebank = read_treebank(path, on_error="skip")
+    assert (len(treebank), treebank.n_words, treebank.skipped) == (4293, 139104, 7)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        trees = [sentence for sentence in naive_sentences(file.read()) if is_tree(sentence.heads)]
+    assert list(treebank) == trees
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "xml"}, "`format` must be one of"),
+        ({"on_error": "ignore"}, "`on_error` must be one of"),
+        ({"trees": "maybe"}, "`trees` must be one of"),
+        ({"block_size": 0}, "block_size"),
+    ],
+)
+def test_arguments_are_checked_before_reading(options, message):
+    with pytest.raises(InputError, match=message):
+        iter_treebank("nowhere.conllu", **options)
+    with pytest.raises(InputError, match="no file to read"):
+        read_treebank([])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "message"),
+    [
+        (Sentence(), "Sentence 2 has no words"),
+        (Sentence(forms="No"), "Sentence 2 has 'No' as its forms: give a list"),
+        (Sentence(forms=["No"], upos=None), "Sentence 2 has None as its upos: give a list"),
+        (Sentence(forms=["a", "b"], heads=[0]), "Sentence 2 has 2 words, but 1 heads"),
+        (Sentence(forms=["a\tb"]), r"Sentence 2, word 1: 'a\\tb' among forms is not a string that UTF-8"),
+        (Sentence(forms=["a"], upos=[3]), "Sentence 2, word 1: 3 among upos"),
+        (Sentence(forms=["a"], heads=["x"]), "Sentence 2, word 1: the head 'x' is not the number"),
+        (Sentence(forms=["a", "b"], heads=[0, 0.5]), "Sentence 2, word 2: the head 0.5"),
+        (Sentence(forms=["a"], heads=[2]), "Sentence 2, word 1: the head 2 of word 1 is out of range"),
+        (Sentence(forms=["\ud800"]), "Sentence 2, word 1: .* UTF-8 can hold"),
+        (Sentence(forms=["a"], heads=[10**9]), "Sentence 2, word 1: the head 1000000000 is not"),
+    ],
+)
+def test_sentences_made_in_python_are_checked(sentence, message):
+    with pytest.raises(InputError, match=message):
+        Treebank.from_sentences([Sentence(forms=["ok"]), sentence])
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ({"heads": [0]}, "`heads` must be an integer array of 4 words"),
+        ({"heads": [0.0] * 4}, "`heads` must be an integer array"),
+        ({"heads": [0, 0, 4, 0]}, "new head 4 of word 2 of sentence 2 is out of range"),
+        ({"heads": [0, -2, 0, 0]}, "new head -2 of word 1 of sentence 2"),
+        ({"heads": [0] * 5}, "5 heads for 4 words"),
+        ({"deprels": ["a"]}, "one for each of 4 words"),
+        ({"deprels": ["a"] * 5}, "5 deprels for 4 words"),
+        ({"deprels": ["a", "b\n", "c", "d"]}, "a tab or a line break"),
+        ({"deprels": ([0, 1, 2, 3], ["a", "b"])}, "codes of deprels"),
+        ({"deprels": ["a", None, "c", "d"]}, "Only strings"),
+    ],
+)
+def test_wrong_heads_and_relations_leave_the_file_alone(tmp_path, new, message):
+    path = tmp_path / "a.conllu"
+    path.write_text(GOOD + lines_of(0, 1, 1))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=message):
+        write_treebank(path, read_treebank(path), **new)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    treebank = Treebank.from_sentences([Sentence(forms=["a"])])
+    with pytest.raises(OutputFileError, match="cannot be written"):
+        write_treebank(tmp_path / "nowhere" / "a.conllu", treebank)
+    with pytest.raises(InputError, match="no sentence to write"):
+        write_treebank(tmp_path / "a.conllu", [])
+
+
+def test_blocks_can_be_written_over_the_file_they_are_read_from(tmp_path):
+    path = tmp_path / "a.conllu.gz"
+    path.write_bytes(gzip.compress((GOOD + lines_of(0, 1, 1)).encode() * 20))
+    with treebank_writer(path) as writer:
+        for block in iter_treebank(path, block_size=100):
+            writer.write(block, np.zeros(block.n_words, int), ["x"] * block.n_words)
+    treebank = read_treebank(path)
+    assert len(treebank) == 40
+    assert not treebank.heads.any()
+    assert treebank.strings["deprels"].tolist() == ["_", "x"]

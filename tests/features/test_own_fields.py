@@ -1,0 +1,208 @@
+"""Fields of one's own in templates: attributes of FEATS and MISC, and lexicons, which a model file holds."""
+
+import json
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.cli import main
+from omkl.data import Sentence, Treebank, write_treebank
+from omkl.exceptions import DataFileError, DataWarning, InputError
+from omkl.features.fields import column_of, reader_of, values_of
+from omkl.features.lexicons import Lexicon, as_lexicons
+from omkl.groups import TemplateSet
+
+ANIMALS = {"dog": "0110", "cat": "0110", "cow": "0111", "runs": "10", "sleeps": "10", "Rex": "0001"}
+
+
+def told_by(column):
+    """Sentences of words without meaning; an entry in a column says which word hangs on which."""
+    rng = np.random.default_rng(0)
+    sentences = []
+    for _ in range(150):
+        n = int(rng.integers(3, 8))
+        head = int(rng.integers(1, n + 1))
+        heads = [0 if word == head else head for word in range(1, n + 1)]
+        entries = ["Id=1|Rank=top" if word == head else "Id=2|Rank=low" for word in range(1, n + 1)]
+        forms = [f"w{rng.integers(500)}" for _ in range(n)]
+        sentences.append(Sentence(forms=forms, heads=heads, deprels=["dep"] * n, **{column: entries}))
+    return sentences
+
+
+def parser(templates, **settings):
+    return omkl.DependencyParser(templates, **{"epochs": 3, "memory": 20, "random_state": 0, **settings})
+
+
+@pytest.mark.parametrize(
+    ("column", "template"),
+    [("misc", "h.misc:Rank m.misc:Rank"), ("feats", "h.Rank m.feats:Rank"), ("misc", "h.misc m.misc")],
+)
+def test_attributes_of_columns_tell_heads(column, template, tmp_path):
+    sentences = told_by(column)
+    model = parser(["m.form", template], labeled=False).fit(sentences[:100])
+    assert model.score(sentences[100:]) == 1.0
+    assert model.ranking()[0] == template
+    path = tmp_path / "t.conllu"
+    write_treebank(path, Treebank.from_sentences(sentences))
+    assert model.score(path) == 1.0
+    assert "Rank=top" in model.top_features(1, template)[0]["feature"]
+    nothing = [Sentence(forms=s.forms, heads=s.heads) for s in sentences]
+    with pytest.warns(DataWarning, match=f"The input has no {column.upper()}"):
+        model.parse(nothing)
+
+
+def test_fields_are_read_from_their_columns():
+    columns = {"misc:Gloss": "misc", "misc": "misc", "feats:case": "feats", "Number[psor]": "feats"}
+    columns |= {"cluster:4": "forms", "lower": "forms", "lemma": "lemmas"}
+    assert {field: column_of(field) for field in columns} == columns
+    assert reader_of("Number[psor]")("Number=Sing|Number[psor]=Plur") == "Plur"
+    assert reader_of("misc:Note")("SpaceAfter=No|Note") == "Note"
+    assert reader_of("feats:case")("Case=Nom") == "_"
+    own = {"cluster": Lexicon.of(ANIMALS, "cluster")}
+    assert values_of("cluster", ["dog", "Dog", "rex", "_", "tree"], own) == ["0110", "0110", "_", "_", "_"]
+    assert values_of("cluster:3", ["cow", "Rex", "tree"], own) == ["011", "000", "_"]
+
+
+def test_a_lexicon_of_a_file_is_that_of_a_dict(tmp_path):
+    path = tmp_path / "animals.tsv"
+    path.write_text("".join(f"{word}\t{value}\n" for word, value in ANIMALS.items()) + "\n", encoding="utf-8")
+    words = [*ANIMALS, "COW", "none", "_"]
+    from_file, from_dict = Lexicon.of(path, "a"), Lexicon.of(ANIMALS, "a")
+    again = Lexicon.restored(from_file.arrays())
+    expected = [ANIMALS.get(word, ANIMALS.get(word.lower(), "_")) for word in words]
+    assert from_file.values_of(words) == from_dict.values_of(words) == again.values_of(words) == expected
+
+
+def clustered(rng, n_sentences):
+    """Words that are never seen twice; those of one cluster hang on those of the other."""
+    sentences, clusters = [], {}
+    for _ in range(n_sentences):
+        n = int(rng.integers(3, 8))
+        head = int(rng.integers(n))
+        forms = [f"w{rng.integers(10**9)}" for _ in range(n)]
+        clusters |= {form: "1" if word == head else "0" for word, form in enumerate(forms)}
+        heads = [0 if word == head else head + 1 for word in range(n)]
+        sentences.append(Sentence(forms=forms, upos=["X"] * n, heads=heads, deprels=["dep"] * n))
+    return sentences, clusters
+
+
+def test_a_lexicon_tells_what_words_do_not_and_goes_with_the_model(tmp_path):
+    sentences, clusters = clustered(np.random.default_rng(0), 150)
+    templates = ["m.form", "h.cluster m.cluster"]
+    model = parser(templates, lexicons={"cluster": clusters}).fit(sentences[:100])
+    assert parser(["m.form"]).fit(sentences[:100]).score(sentences[100:]) < 0.6
+    assert model.score(sentences[100:]) == 1.0
+    assert "h.cluster=1" in model.top_features(1, "h.cluster m.cluster")[0]["feature"]
+    model.save(tmp_path / "m.npz")
+    loaded = omkl.load(tmp_path / "m.npz")
+    for candidate in (loaded, loaded.prune(1), omkl.load(tmp_path / "m.npz").fit(sentences[:100])):
+        assert candidate.score(sentences[100:]) == 1.0
+    loaded.save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "m.npz").read_bytes()
+    assert set(loaded.lexicons) == {"cluster"}
+    words_only = model.set_params(C=100.0).prune(2).templates_.keep(["m.form"])
+    assert words_only.looked_up == set()
+
+
+def test_relations_are_told_by_lexicons_too(tmp_path):
+    sentences, clusters = clustered(np.random.default_rng(4), 150)
+    for sentence in sentences:  # the first cluster of a name says what the word is to its head
+        kinds = [("ab"[k % 2], head) for k, head in enumerate(sentence.heads)]
+        clusters |= {form: kind + clusters[form] for form, (kind, _) in zip(sentence.forms, kinds)}
+        sentence.deprels = ["root" if head == 0 else kind for kind, head in kinds]
+    model = parser(["h.cluster m.cluster"], lexicons={"cluster": clusters}).fit(sentences[:100])
+    model.save(tmp_path / "m.npz")
+    for candidate in (model, omkl.load(tmp_path / "m.npz")):
+        assert candidate.evaluate(sentences[100:])["las"] > 0.95
+    blind = parser(["h.cluster m.cluster"], lexicons={"cluster": dict.fromkeys(clusters, "1")}).fit(sentences[:100])
+    assert blind.evaluate(sentences[100:])["las"] < 0.6
+
+
+def test_a_second_parser_looks_at_lexicons_of_relatives(tmp_path):
+    sentences, clusters = clustered(np.random.default_rng(3), 80)
+    first = parser(["m.form distance"])
+    model = parser(["m.parent_cluster m.cluster"], lexicons={"cluster": clusters}, first=first).fit(sentences)
+    model.save(tmp_path / "m.npz")
+    loaded = omkl.load(tmp_path / "m.npz")
+    assert set(loaded.lexicons) == {"cluster"}
+    assert [s.heads for s in loaded.parse(sentences)] == [s.heads for s in model.parse(sentences)]
+
+
+def test_auto_has_templates_for_each_lexicon():
+    sentences, clusters = clustered(np.random.default_rng(1), 120)
+    model = parser("auto", lexicons={"cluster": clusters}, epochs=2).fit(sentences[:100])
+    assert len(model.templates_.filter("*cluster*")) > 8
+    assert model.score(sentences[100:]) > 0.95
+
+
+def test_a_lexicon_from_the_command_line(tmp_path):
+    sentences, clusters = clustered(np.random.default_rng(2), 60)
+    write_treebank(tmp_path / "t.conllu", Treebank.from_sentences(sentences))
+    (tmp_path / "c.tsv").write_text("".join(f"{word}\t{value}\n" for word, value in clusters.items()))
+    (tmp_path / "t.txt").write_text("h.cluster m.cluster:1\n")
+    files = [str(tmp_path / name) for name in ("t.conllu", "m.npz", "t.txt", "c.tsv", "m.json")]
+    command = ["train", "parser", files[0], "-o", files[1], "--templates", files[2], "--epochs", "2", "--quiet"]
+    assert main([*command, "--lexicon", f"cluster={files[3]}", "--dev", files[0], "--json", files[4]]) == 0
+    (tmp_path / "c.tsv").unlink()
+    assert json.loads((tmp_path / "m.json").read_text())["dev"]["all"]["uas"] == 1.0
+    assert omkl.load(files[1]).score(files[0]) == 1.0
+    assert main([*command, "--lexicon", "cluster"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("lexicons", "message"),
+    [
+        ({"upos": ANIMALS}, "There is a field 'upos' already"),
+        ({"valency": ANIMALS}, "There is a field 'valency' already"),
+        ({"parent_cluster": ANIMALS}, "There is a field 'parent_cluster' already"),
+        ({"deprel": ANIMALS}, "There is a field 'deprel' already"),
+        ({"Cluster": ANIMALS}, "begins with a small one"),
+        ({"a b": ANIMALS}, "begins with a small one"),
+        ({"cluster": 5}, "must be a path or a dict"),
+        ({"cluster": {"a": None}}, "'cluster' gives 'a' the value None: words are strings, and each has one"),
+        ({"cluster": {"a": float("nan")}}, "'cluster' gives 'a' the value nan"),
+        ({"cluster": {"a": ""}}, "'cluster' gives 'a' the value ''"),
+        ({"cluster": {1: "a"}}, "'cluster' gives 1 the value 'a'"),
+        ({"cluster": {}}, "holds no word"),
+        ({"cluster": {"a\nb": 1}, "other": {"a": 1}}, "No template looks at the lexicon 'other'"),
+        ([ANIMALS], "lexicons must be a dict"),
+    ],
+)
+def test_bad_lexicons_are_refused(lexicons, message):
+    with pytest.raises(InputError, match=message):
+        parser(["h.cluster"], lexicons=lexicons).fit([Sentence(forms=["a"], heads=[0])])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dog\t1\ncat\n", r"c.tsv, line 2: a lexicon has a word, a tab and its value in each line, not 'cat'"),
+        ("0110\tdog\t17\n", "line 1: a lexicon has"),
+        ("dog\t\n", "line 1: a lexicon has"),
+        ("dog\t1\ncat\t2\ndog\t2\n", "line 1 gives 'dog' the value '1', and another one later"),
+        ("", "holds no word"),
+    ],
+)
+def test_bad_lines_of_lexicons_are_named(tmp_path, text, message):
+    path = tmp_path / "c.tsv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        as_lexicons({"cluster": path})
+    with pytest.raises(DataFileError, match="no file"):
+        as_lexicons({"cluster": tmp_path / "missing.tsv"})
+
+
+@pytest.mark.parametrize(
+    ("atom", "message"),
+    [
+        ("h.cluster", "there is no field 'cluster'.* or the name of a lexicon"),
+        ("h.other:0", "there is no field 'other:0'"),
+        ("h.upos:2", "there is no field 'upos:2'"),
+        ("h.misc:", "there is no field 'misc:'"),
+        ("m.deprel", "'deprel' is predicted by the parser"),
+    ],
+)
+def test_atoms_that_look_at_nothing_are_refused(atom, message):
+    with pytest.raises(InputError, match=message):
+        TemplateSet([atom], {} if atom == "h.cluster" else {"other": None})

@@ -1,0 +1,257 @@
+"""Sequences of words and of attribute lists: the same models as of the dicts that they are short for."""
+
+import gc
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import omkl
+from omkl.data import read_sequences, write_sequences
+from omkl.exceptions import DataWarning, InputError
+from omkl.features import token_features
+from omkl.features.vocabulary import AttributeLists, Vocabulary
+from omkl.features.words import WordEncoder, Words
+
+WORD = st.one_of(st.sampled_from(["a", "A", "b|a", "|", "<s>", "ß", "Zürich", "x-9"]), st.text(max_size=4))
+SENTENCES = st.lists(st.lists(WORD, min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+def tagged(rng, n=80, n_words=300):
+    """Sentences of made-up words that show their tag by their ending."""
+    stems = ["".join(rng.choice(list("bdklmnprst"), 3)) for _ in range(n_words)]
+    X, y = [], []
+    for _ in range(n):
+        tags = ["DET" if t % 2 == 0 else "NOUN" for t in range(rng.integers(1, 9))]
+        X.append([f"{rng.choice(stems)}{'a' if tag == 'DET' else 'en'}" for tag in tags])
+        y.append(tags)
+    return X, y
+
+
+def as_dicts(X):
+    return [token_features(words) for words in X]
+
+
+def flat(X):
+    return [token for sequence in X for token in sequence], np.cumsum([0, *map(len, X)])
+
+
+def assert_equal_features(ours, theirs):
+    for own, other in zip(ours, theirs):
+        assert_array_equal(own, other)
+
+
+@given(first=SENTENCES, second=SENTENCES, third=SENTENCES)
+def test_features_are_those_of_the_dicts(first, second, third):
+    """Learned, looked up, and learned again, in one vocabulary and in two."""
+    by_word, by_dict = Vocabulary(), Vocabulary()
+    words = WordEncoder(by_word)
+    for X, grow in ((first, True), (second, False), (third, True), (second, False), (second, True)):
+        tokens, offsets = flat(X)
+        found = words.encode(Words(tokens), offsets, grow)
+        expected = by_dict.encode([features for s in as_dicts(X) for features in s], grow)
+        assert_equal_features(found, expected)
+    assert by_word.ids == by_dict.ids
+    assert_equal_features(by_word.state().values(), by_dict.state().values())
+
+
+def test_a_vocabulary_that_grew_by_dicts_is_known_to_words():
+    vocabulary = Vocabulary()
+    words = WordEncoder(vocabulary)
+    vocabulary.encode(token_features(["a", "b"]), True)
+    before = words.encode(Words(["a", "new"]), np.array([0, 2]), False)
+    vocabulary.encode(token_features(["a", "new"]), True)
+    after = words.encode(Words(["a", "new"]), np.array([0, 2]), False)
+    assert_equal_features(after, vocabulary.encode(token_features(["a", "new"]), False))
+    assert len(after.ids) > len(before.ids)
+
+
+def test_more_words_than_are_encoded_at_a_time(rng):
+    X, _ = tagged(rng, n=700, n_words=2000)
+    tokens, offsets = flat(X)
+    vocabularies = Vocabulary(), Vocabulary()
+    found = WordEncoder(vocabularies[0]).encode(Words(tokens), offsets, True)
+    assert_equal_features(found, vocabularies[1].encode([f for s in as_dicts(X) for f in s], True))
+    assert vocabularies[0].ids == vocabularies[1].ids
+
+
+def test_forgetting_changes_nothing(rng, monkeypatch):
+    X, _ = tagged(rng)
+    tokens, offsets = flat(X)
+    encoder = WordEncoder(Vocabulary())
+    learned = encoder.encode(Words(tokens), offsets, True)
+    monkeypatch.setattr("omkl.features.words.MOST_REMEMBERED", 10)
+    assert_equal_features(encoder.encode(Words(tokens), offsets, False), learned)
+
+
+def test_a_labeler_learns_the_same_bits_from_words_and_from_their_features(rng, tmp_path):
+    X, y = tagged(rng)
+    by_word = omkl.SequenceLabeler(epochs=3, random_state=0).fit(X, y)
+    by_dict = omkl.SequenceLabeler(epochs=3, random_state=0).fit(as_dicts(X), y)
+    assert by_word.kernel_weights_ == by_dict.kernel_weights_
+    by_word.save(tmp_path / "words.npz")
+    by_dict.save(tmp_path / "dicts.npz")
+    assert (tmp_path / "words.npz").read_bytes() == (tmp_path / "dicts.npz").read_bytes()
+    new = [["unheard", *words] for words in X]
+    loaded = omkl.load(tmp_path / "words.npz")
+    for model in (by_dict, loaded):
+        for own, other in zip(by_word.decision_function(new), model.decision_function(new)):
+            assert_array_equal(own, other)
+    assert by_word.score(X, y) > 0.95
+
+
+def test_words_come_in_streams_and_in_parts(rng):
+    X, y = tagged(rng)
+    stream = omkl.data.Stream.from_arrays(X, y, 17)
+    streamed = omkl.SequenceLabeler(epochs=2, random_state=0).fit(stream, classes=["DET", "NOUN"])
+    assert streamed.score(X, y) > 0.9
+    partial = omkl.SequenceLabeler(random_state=0)
+    for low in range(0, len(X), 20):
+        partial.partial_fit(X[low : low + 20], y[low : low + 20], classes=["DET", "NOUN"] if low == 0 else None)
+        assert len(partial.predict([["unseen", "words"]])[0]) == 2
+    assert partial.score(X, y) > 0.9
+    dicts = omkl.SequenceLabeler(random_state=0)
+    for low in range(0, len(X), 20):
+        dicts.partial_fit(as_dicts(X[low : low + 20]), y[low : low + 20], classes=["DET", "NOUN"] if low == 0 else None)
+    assert dicts.kernel_weights_ == partial.kernel_weights_
+
+
+def attributes(X):
+    """What CRFsuite would be given: strings, and one without a value."""
+    return [[[f"{k}={v}" for k, v in f.items() if isinstance(v, str)] + ["bias"] for f in s] for s in as_dicts(X)]
+
+
+def test_attribute_lists_are_short_for_dicts(rng):
+    X, y = tagged(rng)
+    lists = attributes(X)
+    strings = [[{k: v for k, v in f.items() if isinstance(v, str)} for f in s] for s in as_dicts(X)]
+    dicts = [[{**f, "bias": True} for f in s] for s in strings]
+    by_list = omkl.SequenceLabeler(epochs=3, random_state=0).fit(lists, y)
+    by_dict = omkl.SequenceLabeler(epochs=3, random_state=0).fit(dicts, y)
+    assert list(by_list.kernel_weights_) == list(by_dict.kernel_weights_)
+    assert_allclose(list(by_list.kernel_weights_.values()), list(by_dict.kernel_weights_.values()), rtol=1e-9)
+    expected = by_dict.decision_function(dicts)
+    for model, inputs in ((by_list, lists), (by_list, dicts), (by_dict, lists)):
+        for own, other in zip(model.decision_function(inputs), expected):
+            assert_allclose(own, other, atol=1e-9)
+
+
+@pytest.mark.parametrize("to", ["crfsuite", "jsonl"])
+def test_numbers_are_the_same_feature_in_dicts_lists_and_files(rng, tmp_path, to):
+    """A model of dicts did not know numbers of CRFsuite's files, nor one of these those of JSON lines."""
+    X, y = tagged(rng)
+    dicts = [
+        [{"word": w, "length": float(len(w)), "bias": True, "empty": "", "z": 0, "in": {"x": 1.5}} for w in x]
+        for x in X
+    ]
+    write_sequences(tmp_path / "a", zip(dicts, y), to)
+    read, _ = read_sequences(tmp_path / "a", to)
+    write_sequences(tmp_path / "again", zip(read, y), "jsonl")
+    again, _ = read_sequences(tmp_path / "again", "jsonl")
+    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y) for x in (dicts, read, again)]
+    expected = models[0].decision_function(dicts)
+    for model in models:
+        for held in (dicts, read, again):
+            for own, other in zip(model.decision_function(held), expected):
+                assert_array_equal(own, other)
+    sizes = omkl.SequenceLabeler().partial_fit([[{"length": 8.0}, {"length": 16.0}]], [["A", "B"]])
+    assert_array_equal(sizes.decision_function([[["length"]]])[0], sizes.decision_function([[{"length": 1}]])[0])
+
+
+def test_attributes_of_files_count_as_often_as_they_are_there(rng, tmp_path):
+    X, y = tagged(rng)
+    lists = [[[*own, own[0], own[0]] for own in x] for x in attributes(X)]
+    write_sequences(tmp_path / "a.crfsuite", zip(lists, y), "crfsuite")
+    read, _ = read_sequences(tmp_path / "a.crfsuite")
+    assert 3.0 in read[0][0]["word"].values()
+    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y) for x in (lists, read)]
+    for own, other in zip(*(model.decision_function(x) for model, x in zip(models, (lists, read)))):
+        assert_allclose(own, other, atol=1e-9)
+    write_sequences(tmp_path / "b", [([{"k": {None: 2.0, "v": 1.0}}], ["A"])], "crfsuite")
+    assert (tmp_path / "b").read_text() == "A\tk:2\tk=v\n\n"
+    with pytest.raises(InputError):
+        write_sequences(tmp_path / "c", zip(*read_sequences(tmp_path / "b", "crfsuite")), "jsonl")
+
+
+def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
+    vocabulary = Vocabulary()
+    tokens = AttributeLists([["w=a", "w=a", "b"], [], ("w=c",)])
+    found = vocabulary.encode(tokens, True)
+    assert_array_equal(found.starts, [0, 3, 3, 4])
+    assert found.ids[0] == found.ids[1]
+    assert vocabulary.ids == {"w": {"a": 0, "c": 1}, "b": {None: 2}}
+    known = vocabulary.encode(AttributeLists([["w=c", "w=new", "v=1"]]), False)
+    assert_array_equal(known.ids, [1])
+    vocabulary.encode(AttributeLists([["w=new"]]), True)
+    assert len(vocabulary.encode(AttributeLists([["w=c", "w=new", "v=1"]]), False).ids) == 2
+
+
+def test_tokens_without_attributes_are_lists_of_them_wherever_they_are():
+    model = omkl.SequenceLabeler(epochs=1, random_state=0).fit([[["a", "b"], []]], [["A", "B"]])
+    together = model.decision_function([[["a"]], [[]]])
+    assert_array_equal(model.decision_function([[[]]])[0], together[1])  # it was taken for an array
+    for nothing in [[[], ()]], [[{}, {}]]:  # there is no group that could have a weight yet
+        model = omkl.SequenceLabeler(random_state=0).partial_fit(nothing, [["A", "B"]])
+        assert set(model.partial_fit([[["a"], ["b"]]], [["A", "B"]]).kernel_weights_) == {"a", "b"}
+    with pytest.raises(InputError):
+        omkl.SequenceLabeler().fit([np.zeros((2, 0))], [["A", "B"]])
+
+
+@pytest.mark.parametrize("learned", ["words", "dicts"])
+def test_dicts_for_a_model_of_other_features_are_refused(rng, learned, tmp_path):
+    """Labels were predicted by their order alone."""
+    X, y = tagged(rng)
+    model = omkl.SequenceLabeler(epochs=1).fit(X if learned == "words" else as_dicts(X), y)
+    model.save(tmp_path / "model.npz")
+    for own in (model, omkl.load(tmp_path / "model.npz")):
+        others = [[{"c0": word} for word in x] for x in X]
+        for call in (own.predict, own.decision_function, lambda X, own=own: own.score(X, y)):
+            with pytest.raises(InputError):
+                call(others)
+        own.predict([[{"c0": "a"}, {"word": "the"}], [{}], [{"word": "new"}]])
+    classifier = omkl.OnlineMKLClassifier().fit([{"good": 1}, {"bad": 1}], [0, 1])
+    classifier.predict([{"new": 1}])  # a row may be of new words alone
+
+
+def test_entries_of_dicts_that_turn_from_text_into_numbers_are_named():
+    X, y = [[{"w": "a", "n": 1}, {"w": "b", "n": 2}]], [["A", "B"]]
+    model = omkl.SequenceLabeler(epochs=1).fit(X, y)
+    for call in (model.predict, lambda X: model.partial_fit(X, [["A"]])):
+        with pytest.warns(DataWarning, match="entry 'n' holds text"):
+            call([[{"w": "a", "n": "1"}]])
+    model = omkl.SequenceLabeler(epochs=1).fit(X, y)
+    with pytest.warns(DataWarning, match="entry 'w' holds numbers, and was learned from text"):
+        model.predict([[{"w": 3}]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict([[{"w": False, "n": True}], [{"w": ["a"], "n": None}], [{"w": {"a": 2.0}}]])
+
+
+def test_words_for_a_model_of_other_features_are_refused(rng):
+    X, y = [[{"image": np.ones(2), "form": "a"}]], [["A"]]
+    model = omkl.SequenceLabeler(kernels=[]).fit([[{"form": "a"}, {"form": "b"}]], [["A", "B"]])
+    with pytest.raises(InputError):
+        model.predict([["a"]])
+    with pytest.raises(InputError):
+        omkl.SequenceLabeler().fit(X * 2, y * 2).predict([["a"]])
+    with pytest.raises(InputError):
+        omkl.SequenceLabeler("gaussian").fit([["a"]], [["A"]])
+
+
+@pytest.mark.parametrize("read", [list, as_dicts, lambda X: [[[f"w={word}"] for word in words] for words in X]])
+def test_what_a_labeler_has_learned_goes_with_its_last_name(read):
+    """Not with the next garbage collection, which may be after ten more labelers, as of cross-validation."""
+    X, y = tagged(np.random.default_rng(0), n=5)
+    labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit(read(X), y)
+    labeler.predict(read(X))
+    vocabulary = weakref.ref(labeler.model_.codec.encoder.vocabulary)
+    gc.disable()
+    try:
+        del labeler
+        assert vocabulary() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,368 @@
+"""Kernel groups on a budget against brute force: the literal algorithm with an explicit feature space."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
+
+from omkl.exceptions import InputError
+from omkl.groups import BudgetedExpansion, KernelExpansion, Tokens, TransitionBank
+from omkl.kernels import B1Spline, Custom, Gaussian, Laplacian, Linear, Polynomial
+from omkl.losses import CRF, StructuredHinge
+from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor, UniformAverage
+from omkl.regularizers import SquaredL21
+from omkl.structures import Chain
+
+K, D = 3, 4
+KERNELS = {
+    "gaussian": Gaussian(2.0),
+    "quadratic": Polynomial(2),
+    "linear": Linear(normalize=None),
+    "spline": B1Spline(h=3.0),
+    "laplacian": Laplacian(2.0, normalize="diagonal"),
+    "users": Custom(lambda X, Y: np.exp(-0.1 * np.abs(X[:, None] - Y[None]).max(axis=2))),
+}
+
+
+class Stream:
+    """Chains of 1 to 5 tokens, none the same as another."""
+
+    def __init__(self, rounds=60, seed=0):
+        rng = np.random.default_rng(seed)
+        self.offsets = np.concatenate([[0], [1], 1 + np.cumsum(rng.integers(1, 6, size=rounds - 1))])
+        self.X = rng.normal(size=(self.offsets[-1], D))
+        self.gold = (np.sin(2 * self.X) @ rng.normal(size=(D, K))).argmax(axis=1)
+        self.tokens = Tokens(self.offsets, None, {"x": self.X})
+
+    def __iter__(self):
+        for s in range(len(self.tokens)):
+            x = self.tokens.sequence(s)
+            yield x, self.gold[x.low : x.high]
+
+
+def make_bank(kernels, budget, averaging=False, dtype=np.float64):
+    return BudgetedExpansion(list(kernels), list(kernels.values()), ["x"] * len(kernels), K, budget, averaging, dtype)
+
+
+def make_trainer(bank, method="fobos", lambda_=0.02, loss=None, average=None):
+    return OnlineTrainer(
+        [bank], Chain(K), loss or StructuredHinge(), SquaredL21(), lambda_=lambda_, schedule=InverseSqrt(1.0),
+        method=method, average=average, unpenalized=[TransitionBank(K, averaging=average is not None)],
+    )  # fmt: skip
+
+
+def exact_square_norms(bank):
+    squares = []
+    for kernel, A in zip(bank.kernels, bank.coefficients):
+        X = np.ascontiguousarray(bank.supports["x"]).astype(np.float64)
+        # the spline is sharp at zero, where squared distances from inner products have half the digits
+        matrix = np.maximum(0.0, 1.0 - cdist(X, X) / kernel.h) if isinstance(kernel, B1Spline) else kernel(X)
+        squares.append(np.einsum("nj,nm,mj->", A, matrix, A))
+    return np.array(squares)
+
+
+@pytest.mark.parametrize("budget", [1, 3, 12])
+@pytest.mark.parametrize("loss", [StructuredHinge(), CRF()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("lambda_", [0.02, 0.5])
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_budget_and_norms_hold_after_every_round(method, lambda_, loss, budget):
+    bank = make_bank(KERNELS, budget)
+    trainer = make_trainer(bank, method, lambda_, loss)
+    deactivated = 0
+    for x, y in Stream():
+        trainer.update(x, y)
+        deactivated += trainer.group_state.deactivated.any()
+        assert bank.n_support <= budget
+        tolerance = 1e-9 * (1.0 + np.max(bank._squares, initial=0.0))
+        assert_allclose(bank.group_state.square_norms, exact_square_norms(bank), rtol=1e-9, atol=tolerance)
+    assert bank._n_replaced > 0, "the stream was meant to exceed the budget"
+    if lambda_ == 0.5 and method == "fobos" and budget > 1:
+        assert deactivated, "lambda was meant to kill groups"
+    tracked = bank.group_state.square_norms.copy()
+    trainer.recompute_norms()
+    assert_allclose(bank.group_state.square_norms, tracked, rtol=1e-9, atol=tolerance)
+
+
+def test_single_precision_keeps_norms_to_its_digits():
+    bank = make_bank({"gaussian": Gaussian(2.0), "laplacian": Laplacian(2.0)}, 12, dtype=np.float32)
+    trainer = make_trainer(bank)
+    for x, y in Stream(200):
+        trainer.update(x, y)
+    assert_allclose(bank.group_state.square_norms, exact_square_norms(bank), rtol=1e-4)
+
+
+class Literal:
+    """Algorithm 1 over a growing list of support vectors with features, of which the weakest is dropped by hand."""
+
+    def __init__(self, features, budget, method, average):
+        self.features, self.budget, self.method, self.average = features, budget, method, average
+        self.held = []  # support vectors by token, oldest first
+        self.parts = [{} for _ in features]  # of v: theta itself, or minus the sum of gradients
+        self.scales = np.ones(len(features))
+        self.pairwise = np.zeros((K, K))
+        self.pairwise_gradients = np.zeros((K, K))
+        self.past = []  # (weight, coefficients by token of each group)
+        self.round = 0
+
+    def theta(self, k):
+        total = np.zeros((self.features[k].shape[1], K))
+        for i, part in self.parts[k].items():
+            total += np.outer(self.features[k][i], part)
+        return self.scales[k] * total
+
+    def norms(self):
+        return np.array([np.linalg.norm(self.theta(k)) for k in range(len(self.features))])
+
+    def drop(self):
+        def importance(i):
+            return sum(
+                np.sum((self.scales[k] * self.parts[k].get(i, np.zeros(K))) ** 2) * np.sum(f[i] ** 2)
+                for k, f in enumerate(self.features)
+            )
+
+        importances = [importance(i) for i in self.held]
+        victim = self.held.pop(int(np.argmin(np.round(importances, 12))))
+        for k, features in enumerate(self.features):
+            onto = {}
+            if self.held:
+                c, *_ = np.linalg.lstsq(features[self.held].T, features[victim], rcond=None)
+                onto = dict(zip(self.held, c))
+            for parts in [self.parts[k], *[past[k] for _, past in self.past]]:
+                gone = parts.pop(victim, None)
+                if gone is not None:
+                    for i, weight in onto.items():
+                        parts[i] = parts.get(i, np.zeros(K)) + weight * gone
+
+    def update(self, low, high, y, lambda_, structure):
+        self.round += 1
+        rate = 0.3 / np.sqrt(self.round)
+        potentials = structure.zeros(high - low)
+        for k, features in enumerate(self.features):
+            potentials.unary[:] += features[low:high] @ self.theta(k)
+        potentials.pairwise[0] += self.pairwise
+        _, D = StructuredHinge().value_and_gradient(structure, potentials, y)
+        if D is not None:
+            for t in np.flatnonzero(D.unary.any(axis=1)):
+                if len(self.held) == self.budget:
+                    self.drop()
+                self.held.append(low + t)
+                for k in range(len(self.features)):
+                    step = rate / self.scales[k] if self.method == "fobos" else 1.0
+                    self.parts[k][low + t] = -step * D.unary[t]
+            self.pairwise -= rate * D.pairwise.sum(axis=0)
+            self.pairwise_gradients += D.pairwise.sum(axis=0)
+        if self.method == "rda":
+            self.scales[:] = rate
+            self.pairwise = -rate * self.pairwise_gradients
+        before = self.norms()
+        after = SquaredL21().prox(before, rate * lambda_ * (self.round if self.method == "rda" else 1))
+        self.scales *= np.divide(after, before, out=np.zeros_like(after), where=before > 0)
+        w = self.average.weight(self.round)
+        copies = [{i: self.scales[k] * part for i, part in self.parts[k].items()} for k in range(len(self.features))]
+        self.past.append((w, copies))
+
+    def averaged(self, k):
+        """Mean of the past models, each after the later projections."""
+        total = np.zeros((self.features[k].shape[1], K))
+        weight = 0.0
+        for w, copies in self.past:
+            weight += w
+            for i, part in copies[k].items():
+                total += w * np.outer(self.features[k][i], part)
+        return total / weight
+
+
+@pytest.mark.parametrize("average", [UniformAverage(), PolynomialAverage(2), UniformAverage(start=20)], ids=str)
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_rounds_and_averages_are_those_of_the_literal_algorithm(method, average, monkeypatch):
+    # a narrow range makes scales fold every few rounds; the literal algorithm has no scales to fold
+    monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
+    kernels = {"quadratic": Polynomial(2), "linear": Linear(normalize=None)}
+    stream = Stream(60)
+    budget = 3  # more vectors would soon span the linear kernel's space
+    bank = make_bank(kernels, budget, averaging=True)
+    trainer = OnlineTrainer(
+        [bank], Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.02, schedule=InverseSqrt(0.3), method=method,
+        average=average, unpenalized=[TransitionBank(K, averaging=True)],
+    )  # fmt: skip
+    literal = Literal([k.features(stream.X) for k in kernels.values()], budget, method, average)
+    for x, y in stream:
+        trainer.update(x, y)
+        literal.update(x.low, x.high, y, 0.02, Chain(K))
+        assert_allclose(trainer.norms, literal.norms(), rtol=1e-5)
+    frozen = trainer.predictor().banks[0]
+    assert bank._n_replaced > 20
+    expected = [features @ literal.averaged(k) for k, features in enumerate(literal.features)]
+    potentials = Chain(K).zeros(len(stream.X))
+    frozen.add_potentials(stream.tokens.everything(), potentials)
+    assert_allclose(potentials.unary, sum(expected), rtol=1e-5, atol=1e-6)
+
+
+def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
+    chosen = []
+    original = BudgetedExpansion._drop
+
+    def watched(bank, index):
+        A, scales = bank.coefficients, bank.group_state.scales
+        X = np.ascontiguousarray(bank.supports["x"])
+        importances = sum(
+            s**2 * kernel.diagonal(X) * (a**2).sum(axis=1) for s, kernel, a in zip(scales, bank.kernels, A)
+        )
+        weakest = np.flatnonzero(importances <= importances.min() * (1.0 + 1e-12))
+        chosen.append((index, weakest[np.argmin(bank._ages[weakest])], len(weakest)))
+        original(bank, index)
+
+    monkeypatch.setattr(BudgetedExpansion, "_drop", watched)
+    for method in ("fobos", "rda"):
+        # both diagonals are exactly 1, so that equals are equal to the last bit
+        bank = make_bank({"gaussian": Gaussian(2.0), "laplacian": Laplacian(2.0)}, 8)
+        trainer = make_trainer(bank, method)
+        for x, y in Stream():
+            trainer.update(x, y)
+    indices, expected, ties = np.array(chosen).T
+    assert_array_equal(indices, expected)
+    assert ties.max() > 1, "dual averaging was meant to give equal coefficients"
+
+
+def test_projection_changes_the_model_the_least():
+    """In each feature space: least squares, and by Pythagoras the norm loses what the others cannot express."""
+    kernels = {"quadratic": Polynomial(2), "linear": Linear(normalize=None)}
+    trainer = make_trainer(make_bank(kernels, 3))
+    n_checked = 0
+    for x, y in Stream():
+        trainer.update(x, y)
+        bank = copy.deepcopy(trainer).banks[0]
+        if bank.n_support < 3:
+            continue
+        before, X, A = bank.group_state.square_norms.copy(), np.array(bank.supports["x"]), bank.coefficients.copy()
+        index, others = 1, [0, 2]
+        bank._drop(index)
+        for k, kernel in enumerate(kernels.values()):
+            features = kernel.features(X)
+            c, *_ = np.linalg.lstsq(features[others].T, features[index], rcond=None)
+            moved = np.outer(c, A[k, index])
+            assert_allclose(bank.coefficients[k, others], A[k, others] + moved, rtol=1e-5, atol=1e-6)
+            lost = np.sum((features[index] - c @ features[others]) ** 2) * np.sum(A[k, index] ** 2)
+            assert_allclose(bank.group_state.square_norms[k], before[k] - lost, rtol=1e-6, atol=1e-8)
+        n_checked += 1
+    assert n_checked > 20
+
+
+def test_factors_stay_those_of_the_kernel_matrices():
+    kernels = {"gaussian": Gaussian(2.0), "spline": B1Spline(h=3.0), "laplacian": Laplacian(2.0)}
+    bank = make_bank(kernels, 12)
+    trainer = make_trainer(bank)
+    refreshed = 0
+    for x, y in Stream(400):
+        before = bank._n_replaced
+        trainer.update(x, y)
+        refreshed += bank._n_replaced < before
+    assert refreshed, "the stream was meant to be long enough for a refresh"
+    order = bank._order[: bank.n_support]
+    X = np.ascontiguousarray(bank.supports["x"])[order]
+    matrices = [Gaussian(2.0)(X), np.maximum(0.0, 1.0 - cdist(X, X) / 3.0), Laplacian(2.0)(X)]
+    for factor, matrix, jitters in zip(bank._factors, matrices, bank._jitters):
+        U = np.triu(factor[: len(X), : len(X)])
+        assert_allclose(U.T @ U, matrix + np.diag(jitters[order]), atol=1e-12)
+        assert jitters[order].max() < 1e-6
+
+
+def test_a_kernel_that_is_not_positive_semidefinite_breaks_nothing():
+    kernels = {"sigmoid": Custom(lambda X, Y: np.tanh(2.0 * X @ Y.T - 1.0)), "gaussian": Gaussian(2.0)}
+    bank = make_bank(kernels, 40)
+    trainer = make_trainer(bank)
+    for x, y in Stream(200):
+        trainer.update(x, y)
+    assert bank._n_replaced > 100
+    assert np.isfinite(bank.coefficients).all()
+    assert_allclose(bank.group_state.square_norms[1], exact_square_norms(bank)[1], rtol=1e-9)
+
+
+def test_a_vector_that_is_held_takes_no_second_slot():
+    stream = Stream(30)
+    banks = [make_bank(KERNELS, 500), KernelExpansion(list(KERNELS), list(KERNELS.values()), ["x"] * 6, K)]
+    for bank in banks:
+        trainer = make_trainer(bank)
+        for _ in range(3):
+            for x, y in stream:
+                trainer.update(x, y)
+        bank.potentials = Chain(K).zeros(len(stream.X))
+        trainer.predictor().banks[0].add_potentials(stream.tokens.everything(), bank.potentials)
+    assert banks[0].n_support <= len(stream.X) < banks[1].n_support
+    # the spline's diagonal has half the digits where it comes from inner products
+    assert_allclose(banks[0].potentials.unary, banks[1].potentials.unary, rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=40)
+@given(
+    method=st.sampled_from(["fobos", "rda"]),
+    loss=st.sampled_from([StructuredHinge(), CRF()]),
+    average=st.sampled_from([None, UniformAverage(), PolynomialAverage(2)]),
+    dtype=st.sampled_from([np.float64, np.float32]),
+    lambda_=st.sampled_from([0.02, 0.5]),
+    budget=st.integers(1, 12),
+    stop=st.integers(0, 60),
+)
+def test_a_run_continued_from_its_state_has_the_same_bits(method, loss, average, dtype, lambda_, budget, stop):
+    stream = list(Stream())
+    trainers = []
+    for _ in range(2):
+        bank = make_bank(KERNELS, budget, average is not None, dtype)
+        trainers.append(make_trainer(bank, method, lambda_, loss, average))
+    whole, resumed = trainers
+    for x, y in stream[:stop]:
+        whole.update(x, y)
+    resumed.load_state({name: np.array(array) for name, array in whole.state().items()})
+    for x, y in stream[stop:]:
+        for trainer in trainers:
+            trainer.update(x, y)
+    one, other = whole.state(), resumed.state()
+    assert one.keys() == other.keys()
+    for name in one:
+        assert_array_equal(one[name], other[name], err_msg=name, strict=True)
+    potentials = [trainer.predictor().potentials(stream[0][0]).unary for trainer in trainers]
+    assert_array_equal(*potentials)
+
+
+def test_a_state_that_does_not_fit_is_refused():
+    bank = make_bank(KERNELS, 12)
+    trainer = make_trainer(bank)
+    for x, y in Stream():
+        trainer.update(x, y)
+    with pytest.raises(InputError, match="12 support vectors, more than the budget of 5"):
+        make_bank(KERNELS, 5).load_state(bank.state())
+    with pytest.raises(InputError, match="do not fit"):
+        make_bank(KERNELS, 12, averaging=True).load_state(bank.state())
+
+
+def test_what_was_frozen_stays_as_it_was():
+    stream = list(Stream())
+    trainer = make_trainer(make_bank(KERNELS, 6, averaging=True), average=UniformAverage())
+    for x, y in stream[:30]:
+        trainer.update(x, y)
+    predictor = Predictor(trainer.banks, trainer.structure)
+    before = predictor.potentials(stream[0][0]).unary.copy()
+    for x, y in stream[30:]:
+        trainer.update(x, y)
+    assert_array_equal(predictor.potentials(stream[0][0]).unary, before)
+
+
+def test_memory_grows_with_the_support_and_is_constant_from_the_budget_on():
+    stream = list(Stream(100))
+    bank, endless = (make_bank(KERNELS, budget, averaging=True) for budget in (20, 10**6))
+    trainer = make_trainer(bank, average=UniformAverage())
+    sizes, full = [], None
+    for x, y in stream:
+        trainer.update(x, y)
+        sizes.append((bank.nbytes, len(x)))
+        full = len(sizes) if full is None and bank.n_support == 20 else full
+    longest_seen = max(int(np.argmax([m for _, m in sizes])), full)
+    assert len({nbytes for nbytes, _ in sizes[longest_seen:]}) == 1
+    trainer = make_trainer(endless, average=UniformAverage())
+    for x, y in stream[:10]:
+        trainer.update(x, y)
+    assert endless.nbytes < 10**6

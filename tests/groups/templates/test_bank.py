@@ -1,0 +1,407 @@
+"""The bank of arc templates against the literal Algorithm 1 over named features, held in dictionaries."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+from numpy.testing import assert_allclose, assert_array_equal
+
+from omkl.data import Sentence, Treebank
+from omkl.exceptions import InputError
+from omkl.groups import ArcTemplateBank, TemplateSet
+from omkl.groups.templates.bank import largest
+from omkl.groups.templates.layout import ArcGuide
+from omkl.losses import CRF, StructuredHinge
+from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor
+from omkl.parsing.examples import Guide, encode
+from omkl.regularizers import L21, Ridge, SquaredL21
+from omkl.structures import NonProjectiveTree, TreePotentials
+
+TEMPLATES = TemplateSet([
+    "h.upos m.upos", "h.upos m.upos direction", "h.upos m.upos distance", "h-1.upos h.form m.form direction",
+    "distance", "m.suffix1 m+2.upos", "h.upos between.upos m.upos direction", "h.Case m.Case between.form",
+])  # fmt: skip
+#: What looks at the tree of a first parser, too.
+STACKED = TemplateSet([*TEMPLATES, "kinship", "h.upos m.upos kinship direction", "m.parent_upos kinship distance"])
+BINS = (1, 2, 3, 5, 8, 16)
+
+
+def sentences(n_sentences=8, seed=0):
+    rng = np.random.default_rng(seed)
+    tree = NonProjectiveTree()
+    made = []
+    for _ in range(n_sentences):
+        n = int(rng.integers(1, 8))
+        forms = ["".join(rng.choice(list("ab"), 2)) for _ in range(n)]
+        heads = tree.decode(rng.normal(size=(n + 1, n + 1))).tolist()
+        feats = rng.choice(["_", "Case=Nom", "Case=Acc|Number=Sing"], n).tolist()
+        made.append(Sentence(forms=forms, upos=rng.choice(["X", "Y", "Z"], n).tolist(), feats=feats, heads=heads))
+    for sentence in made:  # what a first parser makes of it
+        first = rng.normal(size=(len(sentence) + 1,) * 2).astype(np.float32)
+        sentence.first_scores, sentence.first_heads = first, tree.decode(first.astype(float)).tolist()
+    return made
+
+
+def guide(corpus):
+    trees = Treebank.from_sentences(Sentence(forms=s.forms, heads=s.first_heads) for s in corpus)
+    return Guide(trees, [ArcGuide(sentence.first_scores) for sentence in corpus])
+
+
+def kinship(sentence, h, m):
+    """What the head is to the modifier in the tree of the first parser, spelled out."""
+    above = dict(enumerate([None, *sentence.first_heads]))
+    kin = {
+        "head": above[m] == h, "child": above[h] == m, "grandparent": above.get(above[m]) == h,
+        "grandchild": above.get(above[h]) == m, "sibling": above[h] == above[m],
+    }  # fmt: skip
+    if h == 0:
+        kin["grandchild"] = kin["child"] = False
+    return next((name for name, holds in kin.items() if holds), "none")
+
+
+def field(sentence, name, place):
+    """A field as the template language defines it, spelled out."""
+    if place == 0:
+        return "ROOT"
+    if not 0 < place <= len(sentence):
+        return "OUTSIDE"
+    if name == "parent_upos":
+        return field(sentence, "upos", sentence.first_heads[place - 1])
+    form, feats = sentence.forms[place - 1], sentence.feats[place - 1]
+    if name == "Case":
+        return dict(pair.split("=") for pair in feats.split("|") if "=" in pair).get("Case", "_")
+    return {"form": form, "upos": sentence.upos[place - 1], "suffix1": form[-1]}[name]
+
+
+def features(sentence, template, h, m):
+    """Names of the features of one template that an arc fires."""
+    parts = [("h", o, f, field(sentence, f, h + o)) for o, f in template.head]
+    parts += [("m", o, f, field(sentence, f, m + o)) for o, f in template.modifier]
+    if template.variant != "arc":
+        parts.append("left" if m < h else "right")
+    if template.variant == "distance":
+        parts.append(sum(abs(h - m) >= low for low in BINS))
+    if template.between is None:
+        return [tuple(parts)]
+    if template.between == "kinship":
+        return [(*parts, kinship(sentence, h, m))]
+    between = {field(sentence, template.between, i) for i in range(min(h, m) + 1, max(h, m))}
+    return [(*parts, value) for value in sorted(between)]
+
+
+class NaiveParser:
+    """Algorithm 1 and dual averaging with a dictionary of weights for each template."""
+
+    def __init__(self, templates, loss, regularizer, lambda_, rate, method, average):
+        self.templates, self.loss, self.regularizer = templates, loss, regularizer
+        self.lambda_, self.rate, self.method, self.average = lambda_, rate, method, average
+        self.theta = [defaultdict(float) for _ in templates]
+        self.gradients = [defaultdict(float) for _ in templates]
+        self.sums = [defaultdict(float) for _ in templates]
+        self.stacked = len(templates) == len(STACKED)
+        self.structure, self.round, self.weight = NonProjectiveTree(), 0, 0.0
+
+    def potentials(self, sentence, theta=None):
+        n = len(sentence)
+        scores = sentence.first_scores.astype(float) if self.stacked else np.zeros((n + 1, n + 1))
+        for template, weights in zip(self.templates, theta or self.theta):
+            for h in range(n + 1):
+                for m in range(1, n + 1):
+                    if h != m:
+                        scores[h, m] += sum(weights[f] for f in features(sentence, template, h, m))
+        return scores
+
+    def update(self, sentence):
+        self.round += 1
+        value, D = self.loss.value_and_gradient(self.structure, self.potentials(sentence), np.array(sentence.heads))
+        gradients = [defaultdict(float) for _ in self.templates]
+        for h, m in [] if D is None else np.argwhere(D.arcs != 0):
+            for template, gradient in zip(self.templates, gradients):
+                for feature in features(sentence, template, h, m):
+                    gradient[feature] += D.arcs[h, m]
+        rate, step = self.rate(self.round), self.rate(self.round) * self.lambda_
+        if self.method == "fobos":
+            start = [added(theta, g, -rate) for theta, g in zip(self.theta, gradients)]
+        else:
+            self.gradients = [added(total, g, 1.0) for total, g in zip(self.gradients, gradients)]
+            start = [added({}, total, -rate) for total in self.gradients]
+            step *= self.round
+        norms = np.array([np.sqrt(sum(v * v for v in theta.values())) for theta in start])
+        shrunk = self.regularizer.prox(norms, step)
+        self.theta = [
+            defaultdict(float, {f: v * s / b for f, v in t.items()}) if b > 0 else defaultdict(float)
+            for t, s, b in zip(start, shrunk, norms)
+        ]
+        weight = self.average.weight(self.round)
+        self.weight += weight
+        self.sums = [added(total, theta, weight) for total, theta in zip(self.sums, self.theta)]
+        return value, shrunk
+
+    def averaged_potentials(self, sentence):
+        return self.potentials(sentence, [added({}, total, 1 / self.weight) for total in self.sums])
+
+
+def added(a, b, factor):
+    total = defaultdict(float, a)
+    for key, value in b.items():
+        total[key] += factor * value
+    return total
+
+
+SETTINGS = {
+    "ridge": {"regularizer": Ridge(), "lambda_": 0.05},
+    "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
+    "groups die and come back": {"regularizer": L21(), "lambda_": 0.9},
+    "crf": {"regularizer": SquaredL21(), "lambda_": 0.02, "loss": CRF()},
+    "dual averaging": {"regularizer": SquaredL21(), "lambda_": 0.1, "method": "rda"},
+    "sparse dual averaging": {"regularizer": L21(), "lambda_": 0.9, "method": "rda"},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    ("dtype", "exact"),
+    [
+        pytest.param(np.float64, False, marks=pytest.mark.compiled),
+        (np.float64, True),
+        pytest.param(np.float32, False, marks=pytest.mark.compiled),
+    ],
+)
+def test_training_is_algorithm_1_over_named_features(name, dtype, exact):
+    check_training(name, dtype, exact, TEMPLATES)
+
+
+@pytest.mark.parametrize("exact", [pytest.param(False, marks=pytest.mark.compiled), True])
+@pytest.mark.parametrize("name", ["mkl", "groups die and come back", "crf", "dual averaging"])
+def test_templates_of_a_first_tree_are_no_exception(name, exact):
+    check_training(name, np.float64, exact, STACKED)
+
+
+def check_training(name, dtype, exact, templates):
+    settings = {"loss": StructuredHinge(), "method": "fobos", **SETTINGS[name]}
+    # the bank leaves out arcs with a gradient below 1e-5, the literal algorithm does not
+    tolerance = 1e-3 if name == "crf" else 1e-9 if dtype == np.float64 else 2e-4
+    corpus = sentences()
+    tokens = encode(Treebank.from_sentences(corpus), templates, guide(corpus) if templates is STACKED else None)
+    # exact keys find their line in tables so small that hashed ones would collide
+    sizes = [400 if exact else 1 << 14] * (9 if templates is STACKED else 6)
+    bank = ArcTemplateBank(templates, averaging=True, dtype=dtype, sizes=sizes, exact=exact)
+    common = {"lambda_": settings["lambda_"], "method": settings["method"], "average": PolynomialAverage(2.0)}
+    trainer = OnlineTrainer(
+        [bank], NonProjectiveTree(), settings["loss"], settings["regularizer"], schedule=InverseSqrt(0.3), **common
+    )
+    naive = NaiveParser(templates, settings["loss"], settings["regularizer"], rate=InverseSqrt(0.3), **common)
+    rng = np.random.default_rng(1)
+    alive = []
+    for s in rng.integers(0, len(corpus), size=50).tolist():
+        value, norms = naive.update(corpus[s])
+        step = trainer.update(tokens.sentence(s), np.array(corpus[s].heads))
+        assert_allclose(step.loss, value, atol=10 * tolerance)
+        assert_allclose(trainer.norms, norms, atol=tolerance)
+        alive.append(np.count_nonzero(norms))
+    assert_allclose(trainer.norms, naive_norms(naive), atol=tolerance)
+    trainer.recompute_norms()
+    assert_allclose(trainer.norms, naive_norms(naive), atol=tolerance)
+    if "die" in name:
+        assert min(alive) < max(alive)
+        assert sorted(alive) != alive
+    predictor = Predictor(trainer.banks, trainer.structure)
+    blocks = predictor.banks[0].potentials_of([tokens.sentence(s) for s in range(len(corpus))])
+    for s, sentence in enumerate(corpus):
+        expected = naive.averaged_potentials(sentence)
+        off_diagonal = ~np.eye(len(expected), dtype=bool)
+        off_diagonal[:, 0] = False
+        (found,) = predictor.potentials(tokens.sentence(s))
+        assert_allclose(found[off_diagonal], expected[off_diagonal], atol=tolerance)
+        assert_allclose(blocks[s].arcs, found, atol=1e-12)
+
+
+def naive_norms(naive):
+    return np.array([np.sqrt(sum(v * v for v in theta.values())) for theta in naive.theta])
+
+
+def trained(templates=TEMPLATES, rounds=30, **settings):
+    corpus = sentences()
+    tokens = encode(Treebank.from_sentences(corpus), templates)
+    bank = ArcTemplateBank(templates, averaging=True, memory=20)
+    trainer = OnlineTrainer(
+        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.02, schedule=InverseSqrt(0.3),
+        average=PolynomialAverage(2.0), **settings,
+    )  # fmt: skip
+    for s in range(rounds):
+        trainer.update(tokens.sentence(s % len(corpus)), np.array(corpus[s % len(corpus)].heads))
+    return trainer, tokens
+
+
+def test_a_dead_template_costs_no_look_up():
+    """Its weights are never read: poison in them is not seen."""
+    trainer, tokens = trained()
+    bank = trainer.banks[0]
+    clean = bank._layout
+    x = tokens.sentence(1)
+    trainer.group_state.scales[:] = 0.0
+    bank.table[:] = np.nan
+    scores = TreePotentials(np.zeros((len(x) + 1, len(x) + 1)))
+    bank.add_potentials(x, scores)
+    assert np.isfinite(scores.arcs).all()
+    assert clean is bank._layout
+
+
+def test_the_restricted_bank_scores_as_the_kept_templates_do():
+    trainer, tokens = trained()
+    kept = TEMPLATES.keep(TEMPLATES.names[1:6])
+    bank = trainer.banks[0]
+    smaller = bank.restricted(kept)
+    other = OnlineTrainer([smaller], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.02,
+                          schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0))  # fmt: skip
+    other.take(trainer)
+    trainer.group_state.scales[[0, 6, 7]] = 0.0
+    as_kept = encode(Treebank.from_sentences(sentences()), kept)
+    for s in range(len(tokens)):
+        x = tokens.sentence(s)
+        expected, found = map(TreePotentials, np.zeros((2, len(x) + 1, len(x) + 1)))
+        bank.add_potentials(x, expected)
+        smaller.add_potentials(as_kept.sentence(s), found)
+        assert_allclose(found.arcs, expected.arcs, atol=1e-6)
+    assert_allclose(other.norms, trainer.norms[1:6])
+    with pytest.raises(InputError, match="encoded as"):
+        smaller.add_potentials(x, found)
+
+
+def test_state_comes_back_bit_for_bit():
+    first, tokens = trained()
+    second, _ = trained(rounds=0)
+    second.load_state({name: array.copy() for name, array in first.state().items()})
+    corpus = sentences()
+    for s in range(len(corpus)):
+        for trainer in (first, second):
+            trainer.update(tokens.sentence(s), np.array(corpus[s].heads))
+    assert np.array_equal(first.banks[0].table, second.banks[0].table)
+    assert np.array_equal(first.norms, second.norms)
+
+
+def test_memory_is_bounded_and_shared_by_need():
+    corpus = sentences(40)
+    treebank = Treebank.from_sentences(corpus)
+    tokens = encode(treebank, TEMPLATES)
+    examples = [(tokens.sentence(s), np.array(sentence.heads)) for s, sentence in enumerate(corpus)]
+    bank = ArcTemplateBank.plan(TEMPLATES, examples, memory=0.1)
+    assert bank.nbytes <= 0.1e6 + 32 * 32 * 4
+    roomy = ArcTemplateBank.plan(TEMPLATES, examples, memory=100)
+    assert roomy.nbytes < 1e6  # a small treebank takes what it needs, not what it may
+    with pytest.raises(InputError, match="allow more"):
+        ArcTemplateBank(TEMPLATES, memory=0.01)
+
+
+def test_collisions_are_told_and_exact_keys_have_none():
+    corpus = sentences(40)
+    tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
+    rates = []
+    for sizes, exact in (([4] * 6, False), ([1 << 12] * 6, False), ([1 << 12] * 6, True)):
+        bank = ArcTemplateBank(TEMPLATES, averaging=True, sizes=sizes, exact=exact)
+        trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0,
+                                schedule=InverseSqrt(0.3))  # fmt: skip
+        for s, sentence in enumerate(corpus):
+            trainer.update(tokens.sentence(s), np.array(sentence.heads))
+        rates.append((bank.collision_rate(), bank.n_features()))
+    (crowded, few), (roomy, many), (none, all_features) = rates
+    assert crowded > 0.5 > 0.02 > roomy > none == 0.0
+    # from how full the tables are, the number of features is told to a few in a hundred
+    assert few / (1 - crowded) < 1.5 * all_features
+    assert many / (1 - roomy) == pytest.approx(all_features, rel=0.03)
+
+
+def test_exact_keys_say_when_memory_does_not_do():
+    corpus = sentences(40)
+    tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
+    examples = [(tokens.sentence(s), np.array(sentence.heads)) for s, sentence in enumerate(corpus)]
+    with pytest.raises(InputError, match=r"Exact keys need about .* keys on gold arcs"):
+        ArcTemplateBank.plan(TEMPLATES, examples, memory=0.1, exact=True)
+    bank = ArcTemplateBank(TEMPLATES, sizes=[4] * 6, exact=True)
+    trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0,
+                            schedule=InverseSqrt(0.3))  # fmt: skip
+
+    def train():
+        for s, sentence in enumerate(corpus):
+            trainer.update(tokens.sentence(s), np.array(sentence.heads))
+
+    with pytest.raises(InputError, match="table of exact keys is full"):
+        train()
+
+
+def test_tables_begin_at_a_cache_line():
+    assert ArcTemplateBank(TEMPLATES, memory=1).table.ctypes.data % 128 == 0
+
+
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_a_batch_of_one_is_a_round(method):
+    treebank = Treebank.from_sentences(sentences())
+    tokens = encode(treebank, TEMPLATES)
+    alone, batches = (
+        OnlineTrainer(
+            [ArcTemplateBank(TEMPLATES, averaging=True, dtype=np.float64, memory=1)], NonProjectiveTree(),
+            StructuredHinge(), L21(), lambda_=0.8, schedule=InverseSqrt(0.5), method=method,
+            average=PolynomialAverage(2),
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    deaths = 0
+    for i in np.random.default_rng(0).integers(0, len(tokens), size=60):
+        x, heads = tokens.sentence(i), treebank.heads[slice(*treebank.offsets[i : i + 2])].astype(np.int64)
+        alone.update(x, heads)
+        batches.update_batch([(x, heads, 1.0)])
+        deaths += alone.group_state.deactivated.sum()
+        assert_allclose(batches.norms, alone.norms, atol=1e-9)
+    assert deaths > 0 or method == "rda"
+    for i in range(len(tokens)):
+        scores = (trainer.predictor().potentials(tokens.sentence(i)) for trainer in (alone, batches))
+        assert_allclose(*scores, atol=1e-9)
+
+
+@given(arrays_of.arrays(np.float32, (7, 5), elements=st.sampled_from([0.0, 1.0, -1.0, 0.5, -3.0])), st.integers(1, 50))
+def test_the_largest_weights_are_those_that_sorting_finds(weights, n):
+    order = np.argsort(-np.abs(weights), axis=None, kind="stable")[:n]
+    assert_array_equal(largest(weights, n), order[weights.flat[order] != 0])
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
+    """Lists of arcs are scored one after the other, all arcs of sentences in vectors, with sentences of any length."""
+    rng = np.random.default_rng(0)
+    lengths = [1, 2, 7, 8, 9, 16, 17, 40, 300]
+    made = [Sentence(forms=rng.choice(["a", "b", "ab", "c"], n).tolist(), upos=rng.choice(["X", "Y"], n).tolist(),
+                     heads=[0, *range(1, n)]) for n in lengths]  # fmt: skip
+    templates = TemplateSet(["h.form m.form", "h.form m.form direction", "h.form m.form distance", "h.upos m.upos",
+                             "h-1.upos h.form m.form distance", "m.upos direction", "h.form m+1.form"])  # fmt: skip
+    bank = ArcTemplateBank(templates, dtype=dtype, memory=0.2)
+    trainer = OnlineTrainer(
+        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.0, schedule=InverseSqrt(0.1)
+    )
+    treebank = Treebank.from_sentences(made)
+    tokens = encode(treebank, templates)
+    for s in range(5):
+        trainer.update(tokens.sentence(s), treebank[s : s + 1].heads)
+    for dead in ([], [0], [1], [2], [0, 1], list(range(len(templates)))):
+        bank.group_state.scales[:] = np.where(
+            np.isin(np.arange(len(templates)), dead), 0.0, rng.normal(size=len(templates))
+        )
+        together = bank.potentials_of([tokens.sentence(s) for s in range(len(made))])
+        for s, n in enumerate(lengths):
+            potentials = rng.normal(size=(n + 1, n + 1))
+            alone = potentials.copy()
+            bank.add_potentials(tokens.sentence(s), TreePotentials(alone))
+            x = tokens.sentence(s)
+            x.guide = ArcGuide(likely=np.ones((n + 1, n + 1), dtype=bool))
+            x.likely[n, n - 1] = False  # so that the others are a list
+            listed, [(zero_based,)] = potentials.copy(), bank.potentials_of([x])
+            bank.add_potentials(x, TreePotentials(listed))
+            others = x.likely & ~np.eye(n + 1, dtype=bool)
+            others[:, 0] = False
+            assert_array_equal(alone[others], listed[others])
+            assert_array_equal(together[s].arcs[others], zero_based[others])
+            assert_array_equal(alone[:, 0], potentials[:, 0])
+            assert_array_equal(np.diag(alone), np.diag(potentials))

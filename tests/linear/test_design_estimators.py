@@ -1,0 +1,401 @@
+"""GroupLasso and SparseLogisticRegression: scikit-learn's checks, what they learn, and what they refuse."""
+
+from inspect import signature
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.optimize import linprog
+from scipy.sparse.linalg import aslinearoperator
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import omkl
+from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression
+from omkl.exceptions import InputError
+
+from ..batch.generic import LASSO
+
+
+@parametrize_with_checks(
+    [
+        GroupLasso(),
+        GroupLasso(loss="huber", regularizer="elastic-net"),
+        SparseLogisticRegression(),
+        SparseLogisticRegression(0.01, class_weight="balanced"),
+        SparseLogisticRegression(0.01, loss="squared-hinge", regularizer="elastic-net"),
+        GroupLasso(0.01),
+        SparseLogisticRegression(0.01, multiclass="multinomial"),
+    ]
+)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+def test_without_groups_it_is_the_lasso(diabetes):
+    X, y = diabetes
+    ours = GroupLasso(5.0, tol=1e-9).fit(X, y)
+    theirs = Lasso(alpha=5.0, tol=1e-10).fit(X, y)
+    assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+    assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-6)
+    assert ours.dual_gap_ <= 1e-9
+
+
+@pytest.mark.parametrize("kind", ["float32", "Fortran order", "CSC", "CSR", "operator"])
+def test_every_kind_of_design_gives_the_same_model(diabetes, kind):
+    X, y = diabetes
+    convert = {
+        "float32": lambda X: X.astype(np.float32), "Fortran order": np.asfortranarray, "CSC": sparse.csc_array,
+        "CSR": sparse.csr_array, "operator": aslinearoperator,
+    }[kind]  # fmt: skip
+    reference = GroupLasso(500.0 / 442, tol=1e-8).fit(X, y)
+    model = GroupLasso(500.0 / 442, tol=1e-8).fit(convert(X), y)
+    assert_allclose(model.coef_, reference.coef_, atol=1e-3 if kind == "float32" else 1e-4)
+    assert_allclose(model.predict(convert(X)), reference.predict(X), rtol=1e-4)
+
+
+def test_groups_are_chosen_as_a_whole_and_may_be_labels_or_lists(diabetes):
+    X, y = diabetes
+    lists = [[0, 2, 4, 6, 8], [1, 3], [5, 7, 9]]
+    labels = np.array(list("acababacab"))
+    labels[[0, 2, 4, 6, 8]], labels[[1, 3]], labels[[5, 7, 9]] = "a", "b", "c"
+    by_list = GroupLasso(12000.0 / 442, groups=lists, tol=1e-8).fit(X, y)
+    by_label = GroupLasso(12000.0 / 442, groups=labels, tol=1e-8).fit(X, y)
+    assert_allclose(by_list.coef_, by_label.coef_, atol=1e-6)
+    chosen = [bool(by_list.coef_[group].any()) for group in lists]
+    assert 0 < sum(chosen) < 3
+    for group, is_chosen in zip(lists, chosen):
+        assert np.count_nonzero(by_list.coef_[group]) == (len(group) if is_chosen else 0)
+
+
+def test_weights_by_size_are_weights(diabetes):
+    X, y = diabetes
+    groups = [[0, 2, 4, 6, 8], [1, 3], [5, 7, 9]]
+    named = GroupLasso(9.0, groups=groups, group_weights="sqrt-size", tol=1e-8).fit(X, y)
+    given = GroupLasso(9.0, groups=groups, group_weights=np.sqrt([5, 2, 3]), tol=1e-8).fit(X, y)
+    assert_array_equal(named.coef_, given.coef_)
+
+
+def test_many_classes_are_one_against_the_rest():
+    X, y = load_iris(return_X_y=True)
+    model = SparseLogisticRegression(0.01, tol=1e-6).fit(X, y)
+    second = SparseLogisticRegression(0.01, tol=1e-6).fit(X, y == 1)
+    assert model.coef_.shape == (3, 4)
+    assert_array_equal(model.coef_[1], second.coef_[0])
+    assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    assert model.score(X, y) > 0.9
+    assert_allclose(second.predict_proba(X)[:, 1], 1 / (1 + np.exp(-second.decision_function(X))))
+    assert not hasattr(SparseLogisticRegression(loss="squared-hinge"), "predict_proba")
+
+
+@pytest.mark.parametrize("solver", ["dal", "sparsa"])
+def test_a_path_is_the_separate_fits(cancer, solver):
+    X, y = cancer
+    path = SparseLogisticRegression(tol=1e-5, solver=solver).path(X, y, 6)
+    assert path[0]["active"] == 0
+    assert [record["alpha"] for record in path] == sorted((record["alpha"] for record in path), reverse=True)
+    for record in path[1:]:
+        separate = SparseLogisticRegression(record["alpha"], tol=1e-5).fit(X, y)
+        losses = np.logaddexp(0, -(2 * y - 1) * separate.decision_function(X))
+        objective = losses.mean() + record["alpha"] * np.abs(separate.coef_).sum()
+        assert_allclose(record["objective"], objective, rtol=2e-5)
+        assert record["dual_gap"] <= 1e-5
+        assert record["active"] == np.count_nonzero(record["coef"])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warm_start_leaves_what_is_allowed_no_more(diabetes):
+    X, y = diabetes
+    model = GroupLasso(0.3, warm_start=True, tol=1e-8).fit(X, y)
+    assert model.coef_.min() < 0
+    model.set_params(positive=True).fit(X, y)
+    assert model.dual_gap_ <= 1e-8
+    assert_allclose(model.coef_, GroupLasso(0.3, positive=True, tol=1e-8).fit(X, y).coef_, atol=1e-3)
+    assert model.coef_.min() >= 0
+
+
+def test_a_warm_start_saves_work(cancer):
+    X, y = cancer
+    model = SparseLogisticRegression(0.002, tol=1e-6, warm_start=True).fit(X, y)
+    first = model.coef_.copy()
+    model.fit(X, y)
+    assert model.history_[0]["gap"] <= 1e-5
+    assert_allclose(model.coef_, first, atol=1e-3)
+
+
+@pytest.mark.parametrize("model", [GroupLasso(0.03, group_weights="sqrt-size"), SparseLogisticRegression(0.004)])
+def test_a_saved_model_predicts_the_same_bits(cancer, model, tmp_path):
+    X, y = cancer
+    model.set_params(groups=np.arange(X.shape[1]) // 3).fit(X, y).save(tmp_path / "model.npz")
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert type(loaded) is type(model)
+    assert_array_equal(loaded.predict(X), model.predict(X))
+    assert_array_equal(loaded.coef_, model.coef_)
+    assert loaded.alpha == model.alpha
+    assert loaded.dual_gap_ == model.dual_gap_
+    assert_array_equal(loaded.groups, model.groups)
+
+
+def test_it_works_in_pipelines_and_searches():
+    X, y = load_breast_cancer(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), SparseLogisticRegression())
+    search = GridSearchCV(pipeline, {"sparselogisticregression__alpha": [0.002, 0.5]}, cv=3).fit(X, y)
+    assert search.best_params_ == {"sparselogisticregression__alpha": 0.002}
+    assert search.best_score_ > 0.95
+
+
+def test_stopping_early_warns_and_tells_the_gap(cancer):
+    X, y = cancer
+    with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .* above tol=1e-06"):
+        model = SparseLogisticRegression(0.002, solver="ist", tol=1e-6, max_iter=3).fit(X, y)
+    assert model.dual_gap_ > 1e-6
+
+
+def test_a_constant_target_is_learned_with_a_warning(diabetes):
+    X, _ = diabetes
+    with pytest.warns(UserWarning, match="y is constant"):
+        model = GroupLasso().fit(X, np.full(len(X), 0.1))
+    assert_array_equal(model.predict(X), 0.1)
+    assert model.dual_gap_ == 0.0
+
+
+@pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
+def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = diabetes
+    frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
+    positions = [[9, 0, 1, 2], [3, 4], [5, 6, 7, 8]]
+    named = {"body": ["c9", "c0", "c1", 2], "pressure": ["c3", "c4"], "blood": ["c5", "c6", "c7", "c8"]}
+    expected = clone(estimator).set_params(groups=positions).fit(X, y)
+    model = clone(estimator).set_params(groups=named).fit(frame, y)
+    assert_array_equal(model.coef_, expected.coef_)
+    explained = model.explain(frame[:1])
+    own_names = dict(zip(["group 0", "group 1", "group 2"], named))
+    assert explained.groups == {own_names.get(g, g): adds for g, adds in expected.explain(X[:1]).groups.items()}
+    assert {"body", "blood"} < set(explained.groups)
+    model.save(tmp_path / "model.npz")
+    assert omkl.load(tmp_path / "model.npz").explain(frame[:1]).groups == explained.groups
+    assert_array_equal(clone(estimator).set_params(groups=list(named.values())).fit(frame, y).coef_, expected.coef_)
+    with pytest.raises(InputError, match="the column 'c10', but there is no such column"):
+        clone(estimator).set_params(groups=[["c10"]]).fit(frame, y)
+
+
+@pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
+def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimator, diabetes, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = diabetes
+    frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
+    labels = ["one"] * 3 + ["two"] * 5 + ["three"] * 2
+    sizes = {"two": 5.0, "one": 2.0, "three": 1.0}
+    expected = clone(estimator).set_params(groups=labels, group_weights=[2.0, 1.0, 5.0]).fit(frame, y)
+    series = pandas.Series(labels, index=frame.columns)
+    columns = {name: frame.columns[series.to_numpy() == name] for name in ("one", "three", "two")}
+    for groups in (series, series[::-1], columns, {name: set(own) for name, own in columns.items()}):
+        for weights in (sizes, pandas.Series(sizes), np.array([2.0, 1.0, 5.0])):
+            model = clone(estimator).set_params(groups=groups, group_weights=weights).fit(frame, y)
+            assert_array_equal(model.coef_, expected.coef_)
+            assert model.explain(frame[:1]).groups == expected.explain(frame[:1]).groups
+            model.save(tmp_path / "model.npz")
+            loaded = omkl.load(tmp_path / "model.npz")
+            assert loaded.explain(frame[:1]).groups == expected.explain(frame[:1]).groups
+            assert_array_equal(loaded.fit(frame, y).coef_, expected.coef_)
+    for weights, message in (({**sizes, "four": 1.0}, "'four', which is no group"), ({"one": 1.0}, "group 'three'")):
+        with pytest.raises(InputError, match=message):
+            clone(estimator).set_params(groups=labels, group_weights=weights).fit(frame, y)
+    with pytest.raises(InputError, match="no value for the column 'c0'"):
+        clone(estimator).set_params(groups=series[1:]).fit(frame, y)
+
+
+def test_explanations_are_of_inputs_as_they_are_read(diabetes):
+    pandas = pytest.importorskip("pandas")
+    X, y = diabetes
+    frame = pandas.DataFrame({"day": pandas.date_range("2024", periods=len(y)), "bmi": X[:, 2]})
+    model = GroupLasso(0.1).fit(frame, y)
+    explained = model.explain(frame[5:6])
+    days = (frame["day"][5] - pandas.Timestamp(0)).days
+    assert_allclose(explained.groups["day"], model.coef_[0] * days)
+    assert_allclose(sum(explained.groups.values()), model.predict(frame[5:6])[0])
+
+
+def test_groups_that_are_not_regularized_and_tell_classes_apart_are_said_to():
+    X = np.random.default_rng(0).normal(size=(8, 5))
+    model = SparseLogisticRegression(0.07, groups=[[0, 1, 2, 3], [4]], group_weights=[0.0, 2.0], tol=1e-7)
+    with pytest.warns(ConvergenceWarning, match="the groups of weight 0 fit the targets without the others"):
+        model.fit(X, X[:, 0] > 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (GroupLasso(0.0), "alpha must be a finite number > 0"),
+        (GroupLasso(-1.0), "alpha must be a finite number > 0"),
+        (GroupLasso(tol=0.0), "tol must be"),
+        (GroupLasso(groups=[0, 1]), "one label for each of the 10 columns"),
+        (GroupLasso(groups=[[0, 1], [1, 2]]), "each of the 10 columns exactly once"),
+        (GroupLasso(groups={"a": [0, 1]}), "each of the 10 columns exactly once"),
+        (GroupLasso(groups={"a": 0, "b": range(1, 10)}), "a list of columns for 'a', not 0"),
+        (GroupLasso(groups=[["age", "sex"], ["bmi"]]), "the column 'age', but columns have no names"),
+        (GroupLasso(groups=[[0.5, 1.0], [2.0]]), "positions of columns"),
+        (GroupLasso(group_weights={0: 1.0}), "by the names of groups, but these have none"),
+        (GroupLasso(group_weights=[1.0, 2.0]), "10 finite numbers >= 0"),
+        (GroupLasso(group_weights="size"), "sqrt-size"),
+        (GroupLasso(loss="hinge"), "classification"),
+        (GroupLasso(loss="epsilon-insensitive", solver="ist"), "has a kink"),
+        (GroupLasso(regularizer="l1", groups=[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]]), "leave out groups"),
+        (GroupLasso(regularizer=omkl.regularizers.SparseGroup(0.5, [list(range(10))])), "penalizes single columns"),
+        (GroupLasso(regularizer="mkl"), "'sparsa' takes others"),
+        (GroupLasso(solver="cd"), "Unknown solver"),
+        (SparseLogisticRegression(loss="squared"), "regression"),
+        (SparseLogisticRegression(class_weight="even"), "class_weight must be"),
+        (SparseLogisticRegression(class_weight={True: 0.0}), "finite numbers > 0"),
+    ],
+)
+def test_bad_parameters_are_refused(diabetes, model, message):
+    X, y = diabetes
+    with pytest.raises(InputError, match=message):
+        model.fit(X, y > 150 if isinstance(model, SparseLogisticRegression) else y)
+
+
+def test_one_class_is_refused(diabetes):
+    X, _ = diabetes
+    with pytest.raises(InputError, match="one class only"):
+        SparseLogisticRegression().fit(X, np.ones(len(X)))
+
+
+def test_a_path_leaves_a_fitted_model_as_it_was():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 6))
+    model = SparseLogisticRegression(0.01).fit(X, X[:, 0] > 0)
+    before = model.predict(X)
+    model.path(X[:, :3], np.where(X[:, 1] > 0, "yes", "no"), 3)
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.fixture
+def weights(diabetes):
+    return np.random.default_rng(0).integers(0, 4, len(diabetes[1])).astype(float)
+
+
+def test_sample_weights_are_those_of_scikit_learns_lasso_and_elastic_net(diabetes, weights):
+    X, y = diabetes
+    ours = GroupLasso(2.0, tol=1e-9).fit(X, y, weights)
+    theirs = Lasso(2.0, tol=1e-12).fit(X, y, weights)
+    assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+    assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-8)
+    ours = GroupLasso(2.0, regularizer="elastic-net:mu=0.3", tol=1e-9).fit(X, y, weights)
+    theirs = ElasticNet(2.0, l1_ratio=0.7, tol=1e-12).fit(X, y, weights)
+    assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, aslinearoperator])
+def test_sample_weights_are_repeats_and_weight_zero_leaves_a_sample_out(diabetes, weights, convert):
+    X, y = diabetes
+    rows = np.repeat(np.arange(len(y)), weights.astype(int))
+    weighted = GroupLasso(2.0, tol=1e-9).fit(convert(X), y, 0.3 * weights)
+    repeated = GroupLasso(2.0, tol=1e-9).fit(X[rows], y[rows])
+    assert_allclose(weighted.coef_, repeated.coef_, atol=1e-4)
+    path = GroupLasso(tol=1e-9).path(convert(X), y, [2.0], sample_weight=weights)
+    assert_allclose(path[0]["coef"], repeated.coef_, atol=1e-4)
+
+
+def test_class_weights_are_those_of_scikit_learn(cancer):
+    X, y = cancer
+    for class_weight in ("balanced", {0: 3.0}):
+        ours = SparseLogisticRegression(0.01, class_weight=class_weight, tol=1e-8).fit(X, y)
+        factors = 1.0 if class_weight == "balanced" else np.where(y == 0, 3.0, 1.0).mean()
+        theirs = LogisticRegression(
+            C=1 / (0.01 * factors * len(y)), **LASSO, solver="saga", class_weight=class_weight, tol=1e-8,
+            max_iter=20_000,
+        ).fit(X, y)  # fmt: skip
+        assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+
+
+def test_both_take_the_same_arguments_in_the_same_order():
+    ours, theirs = (list(signature(model).parameters) for model in (GroupLasso, SparseLogisticRegression))
+    assert ours[:2] == ["alpha", "groups"]
+    assert ours == [name for name in theirs if name not in ("multiclass", "class_weight")]
+    with pytest.raises(TypeError):
+        GroupLasso(1.0, [[0, 1]])
+
+
+def test_a_path_of_many_classes_is_the_separate_fits():
+    X, y = load_iris(return_X_y=True)
+    path = SparseLogisticRegression(tol=1e-6).path(X, y, 4)
+    assert path[0]["active"] == 0
+    fitted = SparseLogisticRegression(path[2]["alpha"], tol=1e-6).fit(X, y)
+    assert_allclose(path[2]["coef"], fitted.coef_, atol=1e-2)
+    assert path[2]["coef"].shape == (3, 4)
+
+
+def test_an_alpha_that_leaves_no_column_warns_and_tells_the_largest(diabetes):
+    X, y = diabetes
+    with pytest.warns(UserWarning, match="No column is in the model"):
+        model = GroupLasso(1e3).fit(X, y)
+    assert_allclose(model.predict(X), y.mean())
+
+
+def test_zero_targets_without_an_intercept_and_constant_ones(diabetes):
+    X, y = diabetes
+    model = GroupLasso(fit_intercept=False).fit(X, np.zeros(len(y)))
+    assert_array_equal(model.coef_, 0.0)
+    # without an intercept a constant target is no constant model
+    model = GroupLasso(0.01, fit_intercept=False, tol=1e-8).fit(X + 1.0, np.full(len(y), 3.0))
+    assert_allclose(
+        model.coef_, Lasso(0.01, fit_intercept=False, tol=1e-12).fit(X + 1.0, np.full(len(y), 3.0)).coef_, atol=1e-4
+    )
+    with pytest.warns(UserWarning, match="y is constant"):
+        model = GroupLasso(loss="epsilon-insensitive").fit(X, np.full(len(y), 3.0))
+    assert_array_equal(model.predict(X), 3.0)
+
+
+def test_columns_of_another_number_or_too_large_are_refused_by_a_sentence(diabetes):
+    X, y = diabetes
+    model = GroupLasso().fit(aslinearoperator(X), y)
+    with pytest.raises(InputError, match="X has 3 features, but GroupLasso is expecting 10"):
+        model.predict(aslinearoperator(X[:, :3]))
+    with pytest.raises(InputError, match="X has 5 rows, but y has 442"):
+        GroupLasso().fit(aslinearoperator(X[:5]), y)
+    with pytest.raises(InputError, match=r"1e\+100"):
+        GroupLasso().fit(1e200 * X, y)
+    with pytest.raises(InputError, match=r"1e\+100"):
+        GroupLasso().fit(X, 1e200 * y)
+
+
+def test_losses_with_kinks_are_those_of_linear_programs(diabetes):
+    X, y = diabetes
+    X, y = X[:80], (y[:80] - 150) / 75
+    model = GroupLasso(0.05, loss="epsilon-insensitive:epsilon=0.2", tol=1e-6).fit(X, y)
+    # w = p - n, errors e: minimise mean(e) + alpha sum(p + n)
+    m, n = X.shape
+    A = np.block([[X, -X, np.ones((m, 1)), -np.eye(m)], [-X, X, -np.ones((m, 1)), -np.eye(m)]])
+    cost = np.concatenate([np.full(2 * n, 0.05), [0.0], np.full(m, 1 / m)])
+    bounds = [(0, None)] * (2 * n) + [(None, None)] + [(0, None)] * m
+    optimum = linprog(cost, A, np.concatenate([y + 0.2, 0.2 - y]), bounds=bounds).fun
+    reached = np.maximum(np.abs(y - model.predict(X)) - 0.2, 0).mean() + 0.05 * np.abs(model.coef_).sum()
+    assert_allclose(reached, optimum, rtol=2e-6)
+
+
+@pytest.mark.parametrize("labels", [[0.0, np.nan, np.nan], ["a", None, "b"]])
+def test_columns_without_a_group_are_refused(labels):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises(InputError, match="groups"):
+        GroupLasso(0.1, groups=np.array(labels, dtype=None if labels[0] == 0 else object)).fit(X, X[:, 0])

@@ -1,0 +1,303 @@
+"""Approximated kernels in every estimator: the same answers as without the approximation where it is exact."""
+
+import gc
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.preprocessing import StandardScaler
+
+import omkl
+from omkl import MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler
+from omkl.batch import Problem, certify
+from omkl.exceptions import InputError, MemoryWarning
+from omkl.kernels import FourierFeatures, Gaussian, Nystrom
+from omkl.losses import Logistic
+from omkl.regularizers import L21
+
+from ..stacks import DenseStack
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X / 16.0, y
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X)[:300], y[:300]
+
+
+# ---- online -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+def test_an_exact_map_trains_as_the_kernel_does(digits, method, loss):
+    X, y = digits[0][:60], digits[1][:60]
+    settings = {"loss": loss, "method": method, "epochs": 4, "random_state": 0}
+    dual = OnlineMKLClassifier({"a": "gaussian:sigma2=5", "b": "laplacian:sigma=9"}, **settings).fit(X, y)
+    maps = {"a": "gaussian:sigma2=5,features=60,map=nystrom", "b": "laplacian:sigma=9,features=60,map=nystrom"}
+    explicit = OnlineMKLClassifier(maps, **settings).fit(X, y)
+    assert_allclose(explicit.decision_function(X), dual.decision_function(X), atol=1e-6)
+    assert explicit.kernel_weights_ == pytest.approx(dual.kernel_weights_, abs=1e-7)
+    assert [r["loss"] for r in explicit.history_] == pytest.approx([r["loss"] for r in dual.history_], abs=1e-7)
+
+
+def test_explicit_features_and_dual_coefficients_of_one_map_agree(digits):
+    X, y = digits[0][:200], digits[1][:200]
+    models = [
+        OnlineMKLClassifier({"g": f"gaussian:{how}features=100"}, epochs=3, random_state=0).fit(X, y)
+        for how in ("", "explicit=False,")
+    ]
+    assert_allclose(models[0].decision_function(X), models[1].decision_function(X), atol=1e-8)
+
+
+def test_fourier_features_learn_what_the_kernel_does(digits):
+    X, y = digits
+    scores = [
+        OnlineMKLClassifier([kernel], epochs=5, random_state=0).fit(X[:1200], y[:1200]).score(X[1200:], y[1200:])
+        for kernel in ("gaussian", "gaussian:features=1000")
+    ]
+    assert scores[1] > scores[0] - 0.02
+
+
+def test_a_labeler_mixes_maps_kernels_and_explicit_features(rng):
+    X = [rng.normal(size=(rng.integers(1, 6), 4)) for _ in range(30)]
+    y = [np.where(np.abs(x[:, 0]) > 0.6, "far", "near") for x in X]
+    kernels = ["linear", "gaussian:sigma2=0.5,on=0:2,features=200", "laplacian", "chi2:features=20,on=2:4"]
+    X = [np.column_stack([x[:, :2], np.abs(x[:, 2:])]) for x in X]
+    labeler = SequenceLabeler(kernels, epochs=10, random_state=0).fit(X, y)
+    assert labeler.score(X, y) > 0.95
+    weights = labeler.kernel_weights_
+    assert set(weights) == set(kernels)
+    assert max(weights, key=weights.get) in kernels[1:3]
+
+
+def test_sparse_rows_train_as_dense_ones_do(digits):
+    X, y = digits[0][:300], digits[1][:300]
+    kernels = ["linear", "gaussian:features=100"]
+    dense, rows = (OnlineMKLClassifier(kernels, random_state=0, shuffle=False, epochs=3) for _ in range(2))
+    assert_allclose(
+        rows.fit(sparse.csr_array(X), y).decision_function(sparse.csr_array(X)),
+        dense.fit(X, y).decision_function(X),
+        atol=1e-8,
+    )
+    with pytest.raises(InputError, match="Fourier features"):
+        OnlineMKLClassifier(["chi2:features=10"]).fit(sparse.csr_array(X), y)
+
+
+def test_a_stream_one_by_one_or_in_blocks_gives_the_same_model(digits):
+    """Features of many rows are those of one, to the rounding of BLAS."""
+    X, y = digits
+    models = [OnlineMKLClassifier(["gaussian:features=64", "laplacian:features=30,map=nystrom"]) for _ in range(3)]
+    for model, size in zip(models, (1, 7, 200)):
+        model.partial_fit(X[:100], y[:100], classes=np.arange(10))
+        for low in range(100, 300, size):
+            high = min(low + size, 300)
+            model.partial_fit(X[low:high], y[low:high])
+    for other in models[1:]:
+        assert_allclose(other.decision_function(X[:50]), models[0].decision_function(X[:50]), rtol=0, atol=1e-12)
+
+
+def test_a_loaded_model_goes_on_with_the_same_bits(digits, tmp_path):
+    X, y = digits[0][:200], digits[1][:200]
+    kernels = ["gaussian:features=64,seed=3", "gaussian:features=30,map=nystrom,normalize=diagonal", "linear"]
+    saved = OnlineMKLClassifier(kernels, epochs=2, random_state=0).fit(X, y)
+    saved.save(tmp_path / "model.npz")
+    loaded = omkl.load(tmp_path / "model.npz")
+    for _ in range(2):
+        assert_array_equal(loaded.decision_function(X), saved.decision_function(X))
+        for model in (saved, loaded):
+            model.partial_fit(X, y)
+
+
+def test_memory_does_not_grow_along_a_stream(digits):
+    X, y = digits
+    model = OnlineMKLClassifier(["gaussian:features=200", "gaussian:features=50,map=nystrom"], verbose=False)
+    model.partial_fit(X[:500], y[:500], classes=np.arange(10))
+    first, held = model.memory_usage(), []
+    tracemalloc.start()
+    for _ in range(8):
+        model.partial_fit(X[:500], y[:500])
+        gc.collect()
+        held.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert model.memory_usage() == first
+    assert held[-1] - held[1] < 0.01 * first["training"] * 1e6
+
+
+def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
+    X, y = rng.normal(size=(5000, 5)), rng.integers(0, 2, 5000)
+    settings = {"epochs": 1, "random_state": 0, "verbose": False}
+    whole, bounded = (OnlineMKLClassifier(["gaussian:features=1000"], cache_size=size, **settings) for size in (100, 1))
+    peaks = []
+    for model in (whole, bounded):
+        model.fit(X[:50], y[:50])
+        tracemalloc.start()
+        model.fit(X, y)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[0] > 40e6  # 5000 examples of 1000 features
+    assert peaks[1] < 26e6  # a window of 16 MiB, a block of temporary arrays, and the data
+    assert_array_equal(bounded.decision_function(X), whole.decision_function(X))
+
+
+# ---- batch --------------------------------------------------------------------------------------------------------
+
+LOW_RANK = {
+    "fourier": "gaussian:sigma2=20,features=16",
+    "nystrom": "laplacian:features=12,map=nystrom",
+    "linear": "linear:on=0:5",
+    "cubic": "cubic:on=0:2",
+    "dense": "gaussian",
+}
+
+
+def as_grams(kernels, X):
+    """Each kernel of the mapping as a Gram matrix, by the kernel's values alone."""
+    parts = [omkl.kernels.as_kernel(spec) for spec in kernels.values()]
+    views = [X if kernel.on is None else X[:, kernel.on] for kernel in parts]
+    return np.array([kernel.fit(view)(view) for kernel, view in zip(parts, views)])
+
+
+@pytest.mark.parametrize("solver", ["spicy", "fista", "one-step"])
+def test_factors_give_the_model_that_matrices_give(cancer, solver):
+    X, y = cancer
+    settings = {"C": 3.0, "solver": solver, "dtype": "float64", "tol": 1e-7 if solver != "fista" else 1e-4}
+    factored = MKLClassifier(LOW_RANK, **settings).fit(X, y)
+    assert list(factored.kernel_representations_.values()) == [
+        "factor of rank 16", "factor of rank 12", "factor of rank 5", "factor of rank 10", "dense",
+    ]  # fmt: skip
+    grams = as_grams(LOW_RANK, X)
+    dense = MKLClassifier("precomputed", **settings).fit(list(grams), y)
+    assert set(dense.kernel_representations_.values()) == {"dense"}
+    objectives = [model.history_[-1]["primal"] for model in (factored, dense)]
+    assert objectives[0] == pytest.approx(objectives[1], rel=settings["tol"])
+    assert_allclose(
+        factored.decision_function(X), dense.decision_function(list(grams)), atol=300 * settings["tol"] ** 0.5
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_predictions_on_training_samples_are_the_solvers_own(cancer, dtype):
+    """The certificate, recomputed over the kernels as values of the same maps, from what the model predicts."""
+    X, y = cancer
+    model = MKLClassifier(LOW_RANK, regularizer="block1", C=3.0, dtype=dtype, tol=1e-3).fit(X, y)
+    grams = as_grams(LOW_RANK, X)
+    expected = np.einsum("mij,mj->i", grams, model.dual_coef_) + model.intercept_
+    assert_allclose(model.decision_function(X), expected, atol=1e-9)
+    problem = Problem(DenseStack(grams), np.where(y == 1, 1.0, -1.0), Logistic(), L21(), 3.0)
+    (expansion,) = model._models
+    certificate = certify(problem, expansion, model.dual_variables_[0])
+    assert_allclose(model.decision_function(X), certificate.outputs, atol=1e-9)
+    assert certificate.gap == pytest.approx(model.dual_gap_, abs=1e-5 if dtype == "float32" else 1e-10)
+
+
+def test_explicit_says_how_a_kernel_is_held(cancer):
+    X, y = cancer
+    kernels = ["quadratic:explicit=False,on=0:2", "linear:explicit=True", "gaussian:features=200"]
+    model = MKLClassifier(kernels).fit(X, y)
+    assert list(model.kernel_representations_.values()) == ["dense", "factor of rank 30", "dense"]
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
+def test_several_classes_on_factors(multiclass, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    kernels = ["linear", "gaussian:features=8", "gaussian:sigma2=1"]
+    model = MKLClassifier(kernels, C=10.0, multiclass=multiclass, dtype="float64", tol=1e-6).fit(X, y)
+    assert list(model.kernel_representations_.values()) == ["factor of rank 4", "factor of rank 8", "dense"]
+    grams = as_grams(dict(zip(kernels, kernels)), X)
+    dense = MKLClassifier("precomputed", C=10.0, multiclass=multiclass, dtype="float64", tol=1e-6).fit(list(grams), y)
+    assert_array_equal(model.predict(X), dense.predict(list(grams)))
+    model.save(tmp_path / "model.npz")
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert_array_equal(loaded.dual_coef_, model.dual_coef_)
+    assert loaded.kernel_representations_ == model.kernel_representations_
+
+
+def test_a_model_of_factors_is_saved_without_its_training_inputs(rng, tmp_path):
+    X = rng.normal(size=(3000, 20))
+    y = np.sin(X[:, 0])
+    model = MKLRegressor({"g": "gaussian:on=0:1,sigma2=1,features=40"}, C=10.0).fit(X, y)
+    model.save(tmp_path / "model.npz")
+    assert (tmp_path / "model.npz").stat().st_size < X.nbytes / 2
+    assert_array_equal(omkl.load(tmp_path / "model.npz").predict(X), model.predict(X))
+    assert model.score(X, y) > 0.99
+
+
+def test_approximations_come_near_the_kernel(cancer):
+    X, y = cancer
+    exact = MKLClassifier([Gaussian(20.0)], C=3.0, tol=1e-5).fit(X, y)
+    distances = []
+    for kernel in (
+        FourierFeatures(Gaussian(20.0), 50),
+        FourierFeatures(Gaussian(20.0), 5000),
+        Nystrom(Gaussian(20.0), 300),
+    ):
+        model = MKLClassifier({"g": kernel}, C=3.0, tol=1e-5).fit(X, y)
+        distances.append(np.sqrt(np.mean((model.decision_function(X) - exact.decision_function(X)) ** 2)))
+    assert distances[0] > 3 * distances[1]
+    assert distances[2] < 1e-2
+
+
+class TestMoreThanFitsIntoMemory:
+    KERNELS = {"g": "gaussian", "l": "laplacian:normalize=trace", "q": "quadratic"}
+
+    @pytest.fixture(autouse=True)
+    def _little_memory(self, monkeypatch):
+        """Room for factors of rank 60, and for no Gram matrix."""
+        monkeypatch.setattr("omkl.mkl.gram_storage.packed_bytes_fit", lambda n_kernels, *_: n_kernels == 0)
+        monkeypatch.setattr("omkl.mkl.gram_storage.affordable_rank", lambda *_: 60)
+
+    def test_kernels_are_approximated_where_that_is_allowed(self, cancer):
+        X, y = cancer
+        with pytest.warns(
+            MemoryWarning, match=r"3 kernels of 300 samples .* 60 landmarks, which leaves out 0\.\d+ of 'l'"
+        ):
+            model = MKLClassifier(self.KERNELS, C=3.0, dtype="float64", tol=1e-5, approximate=True).fit(X, y)
+        assert all("factor of rank" in held for held in model.kernel_representations_.values())
+        assert model.dual_gap_ <= 1e-5
+        maps = {
+            "g": Nystrom("gaussian", 60), "l": Nystrom("laplacian:normalize=trace", 60), "q": Nystrom("quadratic", 60)
+        }  # fmt: skip
+        grams = as_grams(maps, X)
+        expected = np.einsum("mij,mj->i", grams, model.dual_coef_) + model.intercept_
+        assert_allclose(model.decision_function(X), expected, atol=1e-8)
+
+    def test_what_is_left_out_is_a_trace_norm(self, cancer):
+        kernel = Nystrom("laplacian", 60).fit(cancer[0])
+        difference = kernel.kernel(cancer[0]) - kernel(cancer[0])
+        expected = np.abs(np.linalg.eigvalsh(difference)).sum() / 300
+        assert kernel.left_out(cancer[0]) == pytest.approx(expected, abs=1e-9)
+
+    @pytest.mark.parametrize("approximate", ["auto", False])
+    def test_small_ones_are_computed_anew(self, cancer, approximate):
+        X, y = cancer
+        with pytest.warns(MemoryWarning, match="3 kernels .* in every pass"):
+            model = MKLClassifier(self.KERNELS, C=3.0, dtype="float64", tol=1e-4, approximate=approximate).fit(X, y)
+        assert set(model.kernel_representations_.values()) == {"computed in every pass"}
+
+    def test_large_ones_are_approximated(self, cancer, monkeypatch):
+        X, y = cancer
+        monkeypatch.setattr("omkl.mkl.gram_storage.BUDGET", 300 * 301 * 4 - 1)
+        with pytest.warns(MemoryWarning, match="Nyström"):
+            MKLClassifier(self.KERNELS, dtype="float64").fit(X, y)
+
+    def test_factors_that_fit_are_kept_as_they_are(self, cancer):
+        X, y = cancer
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = MKLClassifier(["gaussian:features=60", "linear"], dtype="float64").fit(X, y)
+        assert list(model.kernel_representations_.values()) == ["factor of rank 60", "factor of rank 30"]
+
+    def test_other_values_of_approximate_are_refused(self, cancer):
+        with pytest.raises(InputError, match="approximate must be"):
+            MKLClassifier(approximate="yes").fit(*cancer)

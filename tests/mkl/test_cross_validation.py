@@ -1,0 +1,246 @@
+"""MKLClassifierCV and MKLRegressorCV: scikit-learn's grid search as the reference, and folds that lack labels."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.metrics import accuracy_score, get_scorer
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import omkl
+from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from omkl.exceptions import InputError
+from omkl.kernels import GramMatrices
+from omkl.mkl import cross_validation
+
+from .test_mkl import WEIGHT_CHECKS
+
+KERNELS = {"wide": "gaussian:sigma2=20", "narrow": "gaussian:sigma2=2", "linear": "linear:normalize=None"}
+CS = [0.01, 0.1, 1.0, 10.0]
+
+
+@parametrize_with_checks(
+    [MKLClassifierCV(Cs=4, cv=3), MKLRegressorCV(Cs=4, cv=3)], expected_failed_checks=lambda _: WEIGHT_CHECKS
+)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:150]
+    return (X - X.mean(axis=0)) / X.std(axis=0), y[:150]
+
+
+def searched(estimator, X, y, **options):
+    """What scikit-learn's grid search finds, and its scores (n_folds, n_Cs)."""
+    search = GridSearchCV(estimator, {"C": CS}, **options).fit(X, y)
+    n_folds = search.n_splits_
+    return search, np.array([search.cv_results_[f"split{k}_test_score"] for k in range(n_folds)])
+
+
+@pytest.mark.parametrize("scoring", [None, "neg_log_loss", "roc_auc"])
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_two_classes_are_scored_as_grid_search_scores_them(cancer, scoring, n_jobs):
+    X, y = cancer
+    search, scores = searched(MKLClassifier(KERNELS, tol=1e-7), X, y, scoring=scoring, cv=4)
+    model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-7, scoring=scoring, cv=4, n_jobs=n_jobs).fit(X, y)
+    assert_allclose(model.scores_, scores, atol=1e-4)
+    assert search.best_params_["C"] == model.C_
+    assert [record["mean_score"] for record in model.cv_results_] == pytest.approx(scores.mean(axis=0), abs=1e-4)
+    assert_array_equal(model.dual_coef_, search.best_estimator_.dual_coef_)
+    assert model.kernel_weights_ == search.best_estimator_.kernel_weights_
+    assert_array_equal(model.predict_proba(X), search.best_estimator_.predict_proba(X))
+
+
+@pytest.mark.parametrize("settings", [{}, {"multiclass": "ovo"}, {"class_weight": "balanced"}])
+@pytest.mark.parametrize("cv", [3, KFold(3)], ids=["stratified", "every fold lacks a class"])
+def test_several_classes_are_scored_as_grid_search_scores_them(settings, cv):
+    """Iris is sorted by class: plain folds train on two of three, one against the other."""
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    search, scores = searched(MKLClassifier(KERNELS, tol=1e-6, **settings), X, names, cv=cv)
+    model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-6, cv=cv, **settings).fit(X, names)
+    assert_allclose(model.scores_, scores, atol=1e-12)
+    assert search.best_params_["C"] == model.C_
+    assert list(model.classes_) == ["setosa", "versicolor", "virginica"]
+
+
+def test_numbers_are_scored_as_grid_search_scores_them():
+    X, y = (part[:150] for part in load_diabetes(return_X_y=True))
+    kernels = ["gaussian:sigma2=0.02", "linear"]
+    for scoring in (None, "neg_mean_absolute_error"):
+        search, scores = searched(
+            MKLRegressor(["gaussian:sigma2=0.02", "linear:normalize=None"], tol=1e-8), X, y, scoring=scoring, cv=4
+        )
+        model = MKLRegressorCV(
+            ["gaussian:sigma2=0.02", "linear:normalize=None"], Cs=CS, tol=1e-8, cv=4, scoring=scoring
+        ).fit(X, y)
+        assert_allclose(model.scores_, scores, rtol=1e-4, atol=1e-4)
+        assert search.best_params_["C"] == model.C_
+    assert MKLRegressorCV(kernels, Cs=3).fit(X, y).score(X, y) > 0.3
+
+
+def test_matrices_are_searched_as_kernels_are(cancer):
+    X, y = cancer
+    grams = GramMatrices({name: omkl.kernels.as_kernel(kernel).fit(X)(X, X) for name, kernel in KERNELS.items()})
+    search, scores = searched(MKLClassifier("precomputed", tol=1e-7), grams, y, cv=4)
+    model = MKLClassifierCV("precomputed", Cs=CS, tol=1e-7, cv=4).fit(grams, y)
+    assert_allclose(model.scores_, scores, atol=1e-12)
+    assert search.best_params_["C"] == model.C_
+    assert_array_equal(model.predict(grams), search.predict(grams))
+
+
+def test_kernels_that_do_not_fit_into_memory_are_searched_alike(cancer, monkeypatch):
+    X, y = cancer
+    settings = {"Cs": CS, "tol": 1e-6, "cv": 3, "scoring": "neg_log_loss", "n_jobs": 2}
+    plain = MKLClassifierCV(KERNELS, **settings).fit(X, y)
+    monkeypatch.setattr("omkl.mkl.gram_storage.packed_bytes_fit", lambda *_: False)
+    with pytest.warns(omkl.exceptions.MemoryWarning, match="every pass"):
+        lazy = MKLClassifierCV(KERNELS, **settings).fit(X, y)
+    assert_allclose(lazy.scores_, plain.scores_, atol=1e-4)
+    monkeypatch.undo()
+    monkeypatch.setattr("omkl.mkl.gram_storage.packed_bytes_fit", lambda *_: False)
+    viewed = MKLClassifierCV(KERNELS, **settings).fit(X, y)
+    assert_allclose(viewed.scores_, plain.scores_, atol=1e-4)
+
+
+def test_weights_count_in_losses_and_scores(cancer):
+    """Weights of folds that are the same are those of copies."""
+    X, y = cancer
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 4, size=len(y))
+    fold = np.arange(len(y)) % 3
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
+    settings = {"Cs": CS, "tol": 1e-7, "scoring": "neg_log_loss"}
+    weighted = MKLClassifierCV(KERNELS, cv=splits, **settings).fit(X, y, weights)
+    copies, fold = np.repeat(np.arange(len(y)), weights), np.repeat(fold, weights)
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
+    copied = MKLClassifierCV(KERNELS, cv=splits, **settings).fit(X[copies], y[copies])
+    assert_allclose(weighted.scores_, copied.scores_, atol=1e-4)
+    assert weighted.C_ == copied.C_
+
+
+def test_groups_stay_together(cancer):
+    X, y = cancer
+    groups = np.arange(len(y)) // 10
+    model = MKLClassifierCV(KERNELS, Cs=CS, cv=GroupKFold(3), tol=1e-6).fit(X, y, groups=groups)
+    search = GridSearchCV(MKLClassifier(KERNELS, tol=1e-6), {"C": CS}, cv=GroupKFold(3)).fit(X, y, groups=groups)
+    assert_allclose(model.scores_.mean(axis=0), search.cv_results_["mean_test_score"], atol=1e-12)
+    with pytest.raises(ValueError, match="inconsistent"):
+        MKLClassifierCV(KERNELS, cv=GroupKFold(3)).fit(X, y, groups=groups[:-1])
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
+def test_a_fold_that_lacks_a_class_never_predicts_it(multiclass):
+    X, y = load_iris(return_X_y=True)
+    splits = [(np.arange(50), np.arange(0, 150, 7)), (np.arange(50, 150), np.arange(0, 150, 7))]
+    model = MKLClassifierCV(["linear"], Cs=CS, cv=splits, multiclass=multiclass).fit(X, y)
+    test = y[::7]
+    # the first fold knows one class, and predicts it; the second never predicts that one
+    assert_allclose(model.scores_[0], np.mean(test == 0))
+    assert (model.scores_[1] <= np.mean(test != 0)).all()
+    assert model.scores_[1].max() > 0.5
+
+
+def test_a_score_that_is_undefined_is_left_out_of_means(cancer):
+    X, y = cancer
+    ones = np.flatnonzero(y == 1)[:10]
+    rest = np.setdiff1d(np.arange(len(y)), ones)
+    splits = [(rest, ones), (rest[::2], rest[1::2])]
+    with pytest.warns(UserWarning, match="1 of 2 folds"):
+        model = MKLClassifierCV(KERNELS, Cs=CS, cv=splits, scoring="roc_auc").fit(X, y)
+    assert np.isnan(model.scores_[0]).all()
+    assert_allclose([record["mean_score"] for record in model.cv_results_], model.scores_[1])
+    with pytest.raises(InputError, match="undefined in every fold"), pytest.warns(UserWarning, match="Only one class"):
+        MKLClassifierCV(KERNELS, Cs=CS, cv=splits[:1], scoring="roc_auc").fit(X, y)
+
+
+def test_a_number_of_Cs_spans_the_path(cancer):
+    X, y = cancer
+    model = MKLClassifierCV(KERNELS, Cs=5, cv=3, regularizer="block1").fit(X, y)
+    path = MKLClassifier(KERNELS, regularizer="block1").path(X, y, C=5)
+    assert_allclose(model.Cs_, [record["C"] for record in path])
+    assert model.scores_.shape == (3, 5)
+    assert model.cv_results_[0]["active"] == 0.0
+    assert all(abs(record["dual_gap"]) <= 1e-2 for record in model.cv_results_)
+    records = model.path(X, y, C=[model.C_])
+    assert isinstance(records[0]["model"], MKLClassifier)
+    assert_array_equal(records[0]["model"].predict(X), model.predict(X))
+
+
+def test_a_scorer_of_ones_own(cancer):
+    X, y = cancer
+    settings = {"Cs": CS, "cv": 3}
+    named = MKLClassifierCV(KERNELS, scoring="accuracy", **settings).fit(X, y)
+
+    def accuracy(model, X, y):
+        return accuracy_score(y, model.predict(X))
+
+    for scoring in (accuracy, get_scorer("accuracy")):
+        assert_array_equal(MKLClassifierCV(KERNELS, scoring=scoring, **settings).fit(X, y).scores_, named.scores_)
+
+
+def test_a_saved_search_predicts_and_knows_its_choice(cancer, tmp_path):
+    X, y = cancer
+    model = MKLClassifierCV(KERNELS, Cs=CS, cv=StratifiedKFold(3), scoring=get_scorer("accuracy")).fit(X, y)
+    model.save(tmp_path / "model.npz")
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert_array_equal(loaded.scores_, model.scores_)
+    assert (loaded.C_, loaded.cv_results_) == (model.C_, model.cv_results_)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"Cs": []}, "number of values"),
+        ({"Cs": [1.0, -1.0]}, "number of values"),
+        ({"Cs": 0}, "number of values"),
+        ({"Cs": "ten"}, "number of values"),
+        ({"n_jobs": 0}, "n_jobs must be"),
+        ({"loss": "hinge", "scoring": "neg_log_loss"}, "MKLClassifierCV has none .* predict_proba"),
+        ({"scoring": ["accuracy", "f1"]}, "scoring must be"),
+        ({"cv": [([0, 0, 1, 2], [3, 4])]}, "more than once"),
+        ({"cv": [([], [3, 4])]}, "no samples"),
+        ({"multiclass": "all"}, "multiclass"),
+        ({"loss": "squared"}, "loss of regression"),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
+    with pytest.raises(InputError, match=message):
+        MKLClassifierCV(KERNELS, **settings).fit(*cancer)
+
+
+@pytest.mark.parametrize("estimator", [MKLClassifierCV, MKLRegressorCV])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scoring": "foo"}, "scoring must be .* not 'foo'"),
+        ({"scoring": accuracy_score}, "scoring: .*make_scorer"),
+        ({"cv": 1}, "cv=1 does not cut 150 samples"),
+        ({"cv": "x"}, "cv='x' does not cut"),
+        ({"cv": 151}, "cv=151 does not cut"),
+        ({"cv": []}, r"cv=\[\] has no folds"),
+        ({"cv": [([0, 1], [150])]}, "cv=.* index 150"),
+        ({"cv": GroupKFold(3)}, "cv=GroupKFold.* 'groups'"),
+    ],
+)
+def test_folds_and_scores_are_refused_before_anything_is_solved(cancer, estimator, settings, message, monkeypatch):
+    monkeypatch.setattr(cross_validation, "StoredKernels", None)
+    with pytest.raises(InputError, match=message):
+        estimator(KERNELS, **settings).fit(*cancer)
+
+
+def test_a_score_that_is_of_another_kind_of_output_is_named(cancer):
+    with pytest.raises(InputError, match="scoring='accuracy' does not score"):
+        MKLRegressorCV(KERNELS, Cs=[1.0], scoring="accuracy").fit(cancer[0], cancer[0][:, 0])
+
+
+def test_a_constant_target_has_a_model(cancer):
+    X, _ = cancer
+    with pytest.warns(UserWarning, match="y is constant"):
+        model = MKLRegressorCV(KERNELS, Cs=3, cv=3).fit(X, np.full(len(X), 3.0))
+    assert_allclose(model.predict(X), 3.0)

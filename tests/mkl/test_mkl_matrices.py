@@ -1,0 +1,219 @@
+"""MKLClassifier and MKLRegressor on Gram matrices, given, computed again and again, or checked."""
+
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score
+from sklearn.svm import SVC
+
+import omkl
+from omkl import MKLClassifier, MKLRegressor
+from omkl.batch import Problem, certify
+from omkl.exceptions import InputError
+from omkl.kernels import Gaussian, GramMatrices
+from omkl.losses import Hinge
+from omkl.regularizers import L21, SquaredL21
+
+from ..stacks import DenseStack
+from .conftest import KERNELS, grams_of
+
+
+@pytest.mark.parametrize("as_array", [True, False])
+def test_matrices_give_the_model_that_kernels_give(cancer, as_array):
+    X, y = cancer
+    train, test = np.arange(80), np.arange(80, 120)
+    model = MKLClassifier(KERNELS, C=2.0, dtype="float64", tol=1e-6).fit(X[train], y[train])
+    grams = grams_of(X[train], X[train])
+    given = MKLClassifier("precomputed", C=2.0, dtype="float64", tol=1e-6)
+    given.fit(np.stack(grams, axis=-1) if as_array else grams, y[train])
+    assert_allclose(list(given.kernel_weights_.values()), list(model.kernel_weights_.values()), atol=1e-3)
+    cross = grams_of(X[train], X[test])
+    assert_allclose(given.decision_function(cross), model.decision_function(X[test]), atol=1e-2)
+    only_active = [matrix if weight > 0 else None for matrix, weight in zip(cross, given.kernel_weights_.values())]
+    assert_array_equal(given.decision_function(only_active), given.decision_function(cross))
+
+
+@pytest.mark.parametrize("held", [np.asarray, pd.DataFrame, sparse.csr_array, np.ndarray.tolist])
+def test_matrices_are_the_same_whatever_holds_them(cancer, held):
+    X, y = cancer
+    gram = X @ X.T
+    expected = MKLClassifier("precomputed").fit({"linear": gram}, y).decision_function({"linear": gram})
+    for own in ({"linear": held(gram)}, [held(gram)], *([] if held is np.ndarray.tolist else [held(gram)])):
+        assert_allclose(MKLClassifier("precomputed").fit(own, y).decision_function(own), expected, rtol=1e-9)
+
+
+def test_a_learned_kernel_takes_what_the_estimator_takes(cancer):
+    X, y = cancer
+    model = MKLClassifier(KERNELS).fit(X, y)
+    assert_allclose(model.as_kernel()(sparse.csr_array(X), X), model.transform(X), atol=1e-12)
+    frame = pd.DataFrame({"day": pd.date_range("2024", periods=len(y)), "size": X[:, 0]})
+    model = MKLClassifier(["linear"]).fit(frame, y)
+    assert_allclose(model.as_kernel()(frame, frame), model.transform(frame))
+
+
+def with_entry(gram, value):
+    gram = gram.copy()
+    gram[0, 1] = value
+    return gram
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda K: K[:-1, :-1], "matrices .* of one shape"),
+        (lambda K: with_entry(K, 7.0), "Kernel 1 is not symmetric"),
+        (lambda K: with_entry(K, np.nan), "Kernel 1 has entries that are not finite"),
+        (lambda K: K - np.eye(len(K)), "Kernel 1 is not positive semidefinite: its smallest eigenvalue is -"),
+    ],
+)
+def test_matrices_that_are_no_kernels_are_named(cancer, spoil, message):
+    X, y = cancer
+    good = grams_of(X, X)[1]
+    with pytest.raises(InputError, match=message):
+        MKLClassifier("precomputed").fit([good, spoil(good), good], y)
+
+
+def test_kernels_that_do_not_fit_into_memory_are_computed_again_and_again(cancer, monkeypatch):
+    X, y = cancer
+    plain = MKLClassifier(KERNELS, C=2.0, tol=1e-4, dtype="float64").fit(X, y)
+    monkeypatch.setattr("omkl.mkl.gram_storage.packed_bytes_fit", lambda *_: False)
+    with pytest.warns(omkl.exceptions.MemoryWarning, match="every pass"):
+        lazy = MKLClassifier(KERNELS, C=2.0, tol=1e-4, dtype="float64").fit(X, y)
+    assert_allclose(lazy.decision_function(X), plain.decision_function(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["stack", "array"])
+def test_cross_validation_cuts_precomputed_kernels(cancer, form):
+    X, y = cancer
+    grams = {f"width {width}": Gaussian(width)(X, X) for width in (5.0, 30.0)}
+    given = GramMatrices(grams) if form == "stack" else np.stack(list(grams.values()), axis=-1)
+    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), given, y, cv=3)
+    assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3))
+
+
+def test_one_gram_matrix_may_stand_bare(cancer):
+    X, y = cancer
+    gram = Gaussian(5.0)(X, X)
+    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), gram, y, cv=3)
+    assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0)], tol=1e-6), X, y, cv=3))
+    model = MKLRegressor("precomputed").fit(gram, X[:, 0])
+    assert_allclose(model.predict(gram[:7]), MKLRegressor("precomputed").fit([gram], X[:, 0]).predict([gram[:7]]))
+
+
+def test_matrices_may_have_names(cancer):
+    X, y = cancer
+    grams = {"narrow": Gaussian(5.0)(X, X), "wide": Gaussian(30.0)(X, X)}
+    model = MKLClassifier("precomputed").fit(grams, y)
+    assert list(model.kernel_weights_) == ["narrow", "wide"]
+    backwards = dict(reversed([(name, gram[:7]) for name, gram in grams.items()]))
+    assert_allclose(model.decision_function(backwards), model.decision_function(list(grams.values()))[:7], atol=1e-12)
+
+
+def test_the_learned_kernel_serves_other_estimators(cancer):
+    X, y = cancer
+    train, test = slice(0, 80), slice(80, None)
+    model = MKLClassifier(KERNELS, loss="hinge").fit(X[train], y[train])
+    svms = SVC(kernel="precomputed").fit(model.transform(X[train]), y[train]), SVC(kernel=model.as_kernel())
+    values = svms[1].fit(X[train], y[train]).decision_function(X[test])
+    assert_allclose(svms[0].decision_function(model.transform(X[test])), values, atol=1e-6)
+    expected = sum(w * gram for w, gram in zip(model.kernel_weights_.values(), grams_of(X[train], X[test])))
+    assert_allclose(model.transform(X[test]), expected, atol=1e-12)
+
+
+def test_a_gap_is_that_of_the_matrices_as_given(monkeypatch):
+    """Kernels of rank one, stored in single precision, are not positive semidefinite any more: "auto" takes double."""
+    monkeypatch.setattr("omkl.mkl.gram_storage.SMALL", 0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 6))
+    y = np.sign(X[:, 0] + rng.normal(size=60))
+    grams = [np.outer(x, x) for x in X.T]
+    exact = Problem(DenseStack(np.array(grams)), y, Hinge(), L21(), 1e3)
+    model = MKLClassifier("precomputed", loss="hinge", regularizer="block1", C=1e3, tol=1e-4)
+    true = certify(exact, model.fit(grams, y)._models[0], model.dual_variables_[0]).gap
+    assert true == pytest.approx(model.dual_gap_, abs=1e-8)
+    assert true <= 1e-4
+    with pytest.warns(ConvergenceWarning, match="Rounding in single precision"):
+        model.set_params(dtype="float32").fit(grams, y)
+    true = certify(exact, model._models[0], model.dual_variables_[0]).gap
+    assert model.tol < true <= model.dual_gap_
+
+
+@pytest.mark.parametrize("scale", [1e3, 3e3, 1e4])
+def test_a_gap_in_single_precision_is_not_below_that_of_huge_kernels(scale):
+    rng = np.random.default_rng(0)
+    X = scale * rng.normal(size=(100, 5))
+    y = np.sign(X[:, 0] / scale + 0.5 * rng.normal(size=100))
+    grams = [np.outer(x, x) for x in X.T[:3]] + [X @ X.T]
+    exact = Problem(DenseStack(np.array(grams)), y, Hinge(), SquaredL21(), 1e4)
+    model = MKLClassifier("precomputed", loss="hinge", C=1e4, dtype="float32")
+    with pytest.warns(ConvergenceWarning):
+        model.fit(grams, y)
+    assert certify(exact, model._models[0], model.dual_variables_[0]).gap <= model.dual_gap_
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (lambda A, B: np.tanh(2.0 * A @ B.T - 1.0), "not positive semidefinite"),
+    (lambda A, B: A @ B.T + A[:, :1], "not symmetric"),
+    (lambda A, B: -A @ B.T, "not positive semidefinite"),
+    (lambda A, B: 1e40 * A @ B.T, "entries up to"),
+    (lambda A, B: np.where(A @ B.T > 3, np.nan, A @ B.T), "not finite"),
+])  # fmt: skip
+def test_functions_that_are_no_kernels_are_refused_as_matrices_are(cancer, function, message):
+    X, y = cancer
+    with pytest.raises(InputError, match=f"Kernel 'mine' .*{message}"):
+        MKLClassifier({"fine": "gaussian", "mine": function}).fit(X, y)
+    with np.errstate(invalid="ignore"), pytest.raises(InputError, match=f"Kernel 1 .*{message}"):
+        MKLClassifier("precomputed").fit([X @ X.T, function(X, X)], y)
+
+
+@pytest.mark.parametrize("on", [7, [4, 7], slice(3, 8)])
+def test_a_function_on_some_columns_is_checked_on_these(cancer, on):
+    X, y = cancer
+    own = X[:, [on]] if isinstance(on, int) else X[:, on]
+
+    def product(A, B):
+        assert A.shape[1] == own.shape[1]
+        assert np.isin(A, own).all()
+        return A @ B.T
+
+    model = MKLClassifier({"mine": omkl.kernels.Custom(product, on=on), "other": "gaussian:on=0"}).fit(X, y)
+    assert model.score(X, y) > 0.8
+
+
+def test_a_support_vector_machine_on_huge_kernels_ends(cancer):
+    X, y = cancer
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        MKLClassifier("precomputed", loss="hinge", solver="silp", max_iter=3).fit([1e8 * X[:40] @ X[:40].T], y[:40])
+    assert time.process_time() - began < 20
+
+
+def test_matrices_with_names_are_told_apart_by_them(cancer):
+    X, y = cancer
+    grams = dict(zip(KERNELS, grams_of(X, X)))
+    model = MKLClassifier("precomputed", C=2.0).fit(grams, y)
+    other_order = GramMatrices(dict(reversed(grams.items())))
+    assert_array_equal(model.decision_function(other_order), model.decision_function(grams))
+    assert_array_equal(model.decision_function(GramMatrices(list(grams.values()))), model.decision_function(grams))
+    with pytest.raises(InputError, match="no kernel 'another'"):
+        model.decision_function({**grams, "another": grams_of(X, X)[0]})
+
+
+def test_a_learned_kernel_keeps_its_columns_and_its_weights(cancer):
+    X, y = cancer
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(30)])
+    model = MKLClassifier(["gaussian:on=c0", "linear:on=c2"]).fit(frame, y)
+    kernel, expected = model.as_kernel(), model.transform(frame)
+    assert_array_equal(kernel(X, frame), expected)
+    for wrong in (frame[frame.columns[::-1]], X[:, :5]):
+        with pytest.raises(InputError, match="rows of 30 numbers"):
+            kernel(wrong, frame)
+    model.fit(frame[:60], y[:60])
+    assert_array_equal(kernel(X, X), expected)

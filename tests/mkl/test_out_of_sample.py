@@ -1,0 +1,236 @@
+"""Batch estimators that leave out kernels which do not help on samples left out."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import omkl
+from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from omkl.batch.mkl import out_of_sample as out_of_sample_module
+from omkl.cli import main
+from omkl.exceptions import InputError
+from omkl.kernels import GramMatrices, LazyStack, as_kernel
+from omkl.mkl import gram_storage as stored_kernels
+
+N_USELESS = 12
+KERNELS = {f"k{i}": f"gaussian:sigma2=1,on={i}:{i + 1}" for i in range(2 + N_USELESS)}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((120, 2 + N_USELESS))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.standard_normal(120)
+
+
+@pytest.fixture(scope="module")
+def classes(data):
+    return np.array(["low", "middle", "high"])[np.digitize(data[1], [-0.7, 0.7])]
+
+
+def alive(model):
+    return [name for name, weight in model.kernel_weights_.items() if weight > 0]
+
+
+def out_of_sample(cls, **parameters):
+    return cls(KERNELS, weighting="out-of-sample", **parameters)
+
+
+def test_useless_kernels_are_left_out_and_listed(data, classes):
+    X, y = data
+    for model in (
+        out_of_sample(MKLRegressor, C=10.0).fit(X, y),
+        out_of_sample(MKLClassifier, C=10.0).fit(X, classes),
+        out_of_sample(MKLClassifier, C=10.0, multiclass="ovo").fit(X, classes),
+    ):
+        assert alive(model)[:2] == ["k0", "k1"]
+        assert len(alive(model)) <= 3
+        assert model.left_out_ == [name for name in KERNELS if name not in alive(model)]
+        assert model.dual_gap_ <= model.tol
+        np.testing.assert_allclose(sum(model.kernel_weights_.values()), 1.0)
+        assert not model.dual_coef_[..., [name in model.left_out_ for name in KERNELS], :].any()
+
+
+def test_the_model_is_that_of_the_kernels_that_are_left(data):
+    X, y = data
+    model = out_of_sample(MKLRegressor, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
+    kept = {name: KERNELS[name] for name in KERNELS if name not in model.left_out_}
+    alone = MKLRegressor(kept, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=1e-3)
+    np.testing.assert_allclose(model.history_[-1]["primal"], alone.history_[-1]["primal"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "solver"),
+    [("block1", "spicy"), ("uniform", "one-step"), (None, "one-step"), ("block-q", "spicy"), (None, "gmkl"),
+     ("mkl", "simplemkl"), ("mkl", "silp"), (None, "lp-norm")],
+)  # fmt: skip
+def test_every_regularizer_and_solver_has_its_say_among_them(data, regularizer, solver):
+    X, y = data
+    model = out_of_sample(MKLClassifier, regularizer=regularizer, solver=solver, loss="hinge", C=10.0).fit(X, y > 0)
+    assert set(alive(model)) <= set(KERNELS) - set(model.left_out_)
+    assert len(model.left_out_) >= N_USELESS - 1
+    assert model.score(X, y > 0) > 0.85
+
+
+def test_by_norms_nothing_is_listed(data):
+    X, y = data
+    assert MKLRegressor(KERNELS, C=10.0).fit(X, y).left_out_ == []
+
+
+def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
+    X, y = data
+    seen = []
+    whole = stored_kernels.helpful_kernels
+
+    def spy(kernels, targets, weights):
+        seen.append(targets.copy())
+        return whole(kernels, targets, weights)
+
+    monkeypatch.setattr(stored_kernels, "helpful_kernels", spy)
+    out_of_sample(MKLRegressorCV, Cs=[1.0, 10.0], cv=3).fit(X, y)
+    assert [len(targets) for targets in seen] == [80, 80, 80, 120]
+    for fold, targets in enumerate(seen[:3]):
+        np.testing.assert_array_equal(targets[:, 0], np.delete(y, np.s_[40 * fold : 40 * (fold + 1)]))
+
+
+def test_cross_validation_paths_and_stability(data, classes):
+    X, y = data
+    model = out_of_sample(MKLClassifierCV, Cs=[1.0, 10.0], cv=3).fit(X, classes)
+    assert {"k0", "k1"} <= set(alive(model))
+    assert len(model.left_out_) >= N_USELESS - 1
+    for point in out_of_sample(MKLRegressor).path(X, y, C=[1.0, 10.0]):
+        assert len(point["model"].left_out_) >= N_USELESS - 1
+        assert point["active"] <= 3
+    found = out_of_sample(MKLRegressor, regularizer="block1").stability_selection(
+        X, y, C=[0.1, 1.0], n_pairs=4, random_state=0, max_false=None
+    )
+    assert set(found.selected_) == {"k0", "k1"}
+    by_norms = MKLRegressor(KERNELS, regularizer="block1").stability_selection(
+        X, y, C=[0.1, 1.0], n_pairs=4, random_state=0, max_false=None
+    )
+    assert sum(found.selection_frequency_.values()) < sum(by_norms.selection_frequency_.values())
+
+
+def test_models_are_cloned_searched_saved_and_loaded(data, tmp_path):
+    X, y = data
+    model = out_of_sample(MKLRegressor, C=10.0)
+    assert clone(model).get_params()["weighting"] == "out-of-sample"
+    grid = {"mklregressor__weighting": ["norms", "out-of-sample"]}
+    search = GridSearchCV(make_pipeline(StandardScaler(), model), grid, cv=3).fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    model.fit(X, y).save(tmp_path / "model.npz")
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert loaded.left_out_ == model.left_out_
+    assert loaded.weighting == "out-of-sample"
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_precomputed_kernels(data, classes):
+    X, _ = data
+    grams = {name: np.exp(-np.square(x[:, None] - x) / 2) for name, x in zip(KERNELS, X.T)}
+    model = MKLClassifier("precomputed", weighting="out-of-sample", C=10.0).fit(grams, classes)
+    assert model.left_out_ == out_of_sample(MKLClassifier, C=10.0).fit(X, classes).left_out_
+    # what is left out is not asked for
+    few = {name: grams[name] for name in alive(model)}
+    np.testing.assert_array_equal(model.predict(few), model.predict(grams))
+    scores = cross_val_score(model, GramMatrices(grams), classes, cv=3)
+    assert scores.mean() > 0.7
+
+
+def test_samples_of_no_weight_have_no_say(data):
+    X, y = data
+    weights = np.where(np.arange(120) < 90, 1.0, 0.0)
+    spoilt = np.where(weights > 0, y, 100.0)
+    model = out_of_sample(MKLRegressor, C=10.0).fit(X, spoilt, weights)
+    assert model.left_out_ == out_of_sample(MKLRegressor, C=10.0).fit(X[:90], y[:90]).left_out_
+
+
+def test_class_weights_decide_what_helps():
+    """A kernel that tells a rare class, where the loss of the rare class is all."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 8))
+    y = np.where(X[:, 0] > 1.6, "rare", np.where(X[:, 1] > 0, "b", "a"))
+    weights = {"rare": 1.0, "a": 1.0, "b": 1e-9}
+    kernels = {f"k{i}": f"gaussian:sigma2=1,on={i}:{i + 1}" for i in range(8)}
+    model = MKLClassifier(kernels, weighting="out-of-sample", class_weight=weights, C=10.0)
+    assert "k0" in alive(model.fit(X, y))
+
+
+def test_where_nothing_helps_all_stays_with_a_warning(data):
+    X, _ = data
+    noise = np.random.default_rng(2).standard_normal(120)
+    model = out_of_sample(MKLRegressor)
+    with pytest.warns(UserWarning, match="None of 14 kernels helps measurably"):
+        model.fit(X, noise)
+    assert model.left_out_ == []
+    with pytest.warns(UserWarning, match="None of 14 kernels helps measurably"):
+        out_of_sample(MKLRegressor).path(X, noise, C=[0.1])
+
+
+def test_degenerate_data_have_an_answer(data):
+    X, y = data
+    columns = np.column_stack([X[:, 0], X[:, 0], np.zeros(120), np.full(120, 1e5), X[:, 2:4]])
+    kernels = {f"k{i}": f"{'linear' if i in (2, 3) else 'gaussian:sigma2=1'}:on={i}:{i + 1}".replace("=1:on", "=1,on")
+               for i in range(6)}  # fmt: skip
+    model = MKLRegressor(kernels, weighting="out-of-sample", C=10.0).fit(columns, y)
+    one = MKLRegressor({"k0": kernels["k0"]}, weighting="out-of-sample", C=10.0).fit(columns, y)
+    assert {"k2", "k3"} <= set(model.left_out_)
+    np.testing.assert_allclose(model.kernel_weights_["k0"], model.kernel_weights_["k1"], rtol=0.05)
+    assert list(one.kernel_weights_.values()) == [1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in (2, 3, 5):
+            few = out_of_sample(MKLRegressor).fit(X[:n], y[:n])
+            assert np.isfinite(few.predict(X)).all()
+        constant = out_of_sample(MKLRegressor).fit(X, np.full(120, 3.0))
+        np.testing.assert_allclose(constant.predict(X), 3.0)
+        # two folds lack the rare label
+        rare = np.array(["a", "b"] * 59 + ["c", "c"])
+        scores = out_of_sample(MKLClassifierCV, Cs=[1.0], cv=3).fit(X, rare).scores_
+        assert np.isfinite(scores).all()
+
+
+def test_what_is_no_weighting_is_refused(data):
+    with pytest.raises(InputError, match="weighting must be one of"):
+        MKLRegressor(KERNELS, weighting="loo").fit(*data)
+
+
+def test_a_cluster_chooses_as_one_machine_does(data):
+    distributed = pytest.importorskip("distributed")
+    X, y = data
+    here = out_of_sample(MKLRegressor, C=10.0).fit(X, y)
+    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+        there = out_of_sample(MKLRegressor, C=10.0).fit(X, y, client=client)
+    assert there.left_out_ == here.left_out_
+    np.testing.assert_allclose(there.predict(X), here.predict(X), atol=0.02)
+
+
+def test_inspect_tells_how_many_are_left_out(data, tmp_path, capsys):
+    model = out_of_sample(MKLRegressor, C=10.0).fit(*data)
+    model.save(tmp_path / "model.npz")
+    assert main(["inspect", str(tmp_path / "model.npz"), "--json", str(tmp_path / "metrics.json")]) == 0
+    assert f"{len(model.left_out_)} are left out" in capsys.readouterr().out
+    assert json.loads((tmp_path / "metrics.json").read_text())["left_out"] == model.left_out_
+
+
+def test_kernels_of_low_rank_and_those_computed_in_every_pass(data, monkeypatch):
+    X, y = data
+    linear = {f"k{i}": f"linear:on={i}:{i + 1}" for i in range(X.shape[1])}
+    factored = MKLRegressor(linear, weighting="out-of-sample", C=10.0).fit(X, y)
+    assert factored.kernel_representations_["k0"] == "factor of rank 1"
+    assert "k1" in alive(factored)
+    assert len(alive(factored)) <= 4
+    whole = out_of_sample(MKLRegressor, C=10.0).fit(X, y)
+    monkeypatch.setattr(out_of_sample_module, "SAMPLES", 100)
+    few = out_of_sample(MKLRegressor, C=10.0).fit(X, y)
+    assert {"k0", "k1"} <= set(alive(few))
+    lazy = LazyStack([as_kernel(kernel) for kernel in KERNELS.values()], X, np.float64)
+    kept = out_of_sample_module.helpful_kernels(lazy, y[:, None], np.ones(120))
+    assert [name for name, own in zip(KERNELS, kept) if not own] == whole.left_out_

@@ -1,0 +1,121 @@
+"""Learning one dict at a time: river's own checks, and the same as partial_fit and predict."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import omkl
+from omkl.exceptions import InputError
+
+river = pytest.importorskip("river")
+
+from river import checks, datasets, evaluate, metrics, preprocessing  # noqa: E402
+
+from omkl.mkl.river import RiverClassifier, RiverRegressor  # noqa: E402
+
+MODELS = {
+    "hinge": lambda: RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)),
+    "crf": lambda: RiverClassifier(omkl.OnlineMKLClassifier(loss="crf", random_state=0)),
+    "norms": lambda: RiverClassifier(omkl.OnlineMKLClassifier(weighting="norms", random_state=0)),
+    "regressor": lambda: RiverRegressor(omkl.OnlineMKLRegressor(random_state=0)),
+}
+
+
+def named_checks():
+    for name, make in MODELS.items():
+        found = {}
+        for check in checks.yield_checks(make()):
+            found[check.__name__] = found.get(check.__name__, 0) + 1
+            yield pytest.param(name, check, id=f"{name}-{check.__name__}-{found[check.__name__]}")
+
+
+@pytest.mark.parametrize(("name", "check"), list(named_checks()))
+def test_check_of_river(name, check):
+    check(MODELS[name]().clone())
+
+
+def rows(rng, n=60):
+    for _ in range(n):
+        x = {"a": float(rng.normal()), "b": float(rng.normal()), "word": str(rng.choice(["one", "two", "three"]))}
+        yield x, ["no", "yes"][int(x["a"] + (x["word"] == "two") > 0.3)]
+
+
+def test_it_learns_and_predicts_as_its_estimator_does(rng):
+    kernels = ["linear:on=a", "gaussian:on=[a,b],features=20"]
+    parameters = {"kernels": kernels, "loss": "crf", "random_state": 0}
+    model, plain = RiverClassifier(omkl.OnlineMKLClassifier(**parameters)), omkl.OnlineMKLClassifier(**parameters)
+    for x, y in rows(rng):
+        model.learn_one(x, y)
+        plain.partial_fit([x], [y], **({} if hasattr(plain, "model_") else {"classes": "growing"}))
+        assert model.predict_one(x) == plain.predict([x])[0]
+        found = plain.predict_proba([x])[0]
+        assert model.predict_proba_one(x) == dict(zip(plain.classes_.tolist(), found.tolist()))
+    np.testing.assert_array_equal(model.estimator_.decision_function([x]), plain.decision_function([x]))
+
+
+def test_weights_count_as_sample_weights_do(rng):
+    data = list(rows(rng))
+    models = [RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)) for _ in range(2)]
+    for i, (x, y) in enumerate(data):
+        models[0].learn_one(x, y, w=float(i % 3))
+        for _ in range(i % 3):
+            models[1].learn_one(x, y)
+    found = [[model.estimator_.decision_function([x])[0] for x, _ in data] for model in models]
+    np.testing.assert_allclose(*found)
+
+
+def test_it_goes_on_from_what_an_estimator_has_learned_and_leaves_it_alone(rng):
+    data = list(rows(rng))
+    X, y = [x for x, _ in data], [y for _, y in data]
+    fitted = omkl.OnlineMKLClassifier(random_state=0).partial_fit(X[:30], y[:30], classes="growing")
+    before, model = fitted.decision_function(X), RiverClassifier(fitted)
+    for x, label in data[30:]:
+        model.learn_one(x, label)
+    np.testing.assert_array_equal(fitted.decision_function(X), before)
+    together = fitted.partial_fit(X[30:], y[30:])  # products of many rows round otherwise than those of one
+    np.testing.assert_allclose(model.estimator_.decision_function(X), together.decision_function(X), atol=1e-12)
+
+
+def test_data_frames_are_rows_one_after_the_other(rng):
+    data = list(rows(rng))
+    X, y = pd.DataFrame([x for x, _ in data]), pd.Series([y for _, y in data])
+    model = RiverClassifier(omkl.OnlineMKLClassifier(random_state=0))
+    assert model.predict_many(X).isna().all()
+    model.learn_many(X, y)
+    assert model.predict_many(X).tolist() == [model.predict_one(x) for x, _ in data]
+
+
+def test_it_is_evaluated_by_river():
+    model = preprocessing.StandardScaler() | RiverClassifier(omkl.OnlineMKLClassifier(loss="crf", random_state=0))
+    assert evaluate.progressive_val_score(datasets.Phishing(), model, metrics.ROCAUC()).get() > 0.9
+
+
+def test_declared_classes_are_all_that_there_are(rng):
+    model = RiverClassifier(omkl.OnlineMKLClassifier(random_state=0), classes=["no", "yes"])
+    for x, y in rows(rng):
+        model.learn_one(x, y)
+    with pytest.raises(InputError, match="'perhaps' is not one of the model's 2"):
+        model.learn_one(x, "perhaps")
+
+
+def test_an_estimator_of_another_kind_is_refused():
+    with pytest.raises(InputError, match="RiverRegressor holds an OnlineMKLRegressor, not OnlineMKLClassifier"):
+        RiverRegressor(omkl.OnlineMKLClassifier())
+
+
+def test_without_river_one_sentence_says_what_to_do():
+    code = "import sys; sys.modules['river'] = None\nimport omkl.mkl.river"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "MissingDependencyError: RiverClassifier and RiverRegressor need river: pip install" in finished.stderr
+
+
+def test_what_would_be_ignored_is_refused():
+    model = MODELS["crf"]()
+    for method in (model.predict_one, model.predict_proba_one):
+        with pytest.raises(InputError, match="leave threshold out"):
+            method({"a": 1.0}, threshold=0.5)
+    with pytest.raises(InputError, match="same name as text"):
+        model.learn_one({1: 2.0, "1": 3.0}, True)

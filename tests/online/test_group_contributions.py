@@ -1,0 +1,305 @@
+"""What a model says of its groups: weights of the model that predicts, and how much each group helps."""
+
+import copy
+import json
+from unittest import mock
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import omkl
+from omkl.cli.inspect import NAME_WIDTH, group_lines
+from omkl.data import synthetic_treebank
+from omkl.exceptions import InputError
+from omkl.groups import ExplicitBank, FeatureMapBank, KernelBank, TemplateSet
+from omkl.kernels import Gaussian
+from omkl.regularizers import L21Ball, Ridge, SquaredL21, WeightedSquaredL21
+from omkl.structures import Multiclass
+
+KERNELS = {"g": "gaussian:on=0:2,sigma2=1", "l": "linear", "n": "gaussian:on=3:6,sigma2=1"}
+
+
+def rows(n, n_classes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 6))
+    return X, np.array(["a", "b", "c"])[(X[:, 0] ** 2 > 1).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)]
+
+
+def dicts(n, seed=0):
+    X, y = rows(n, 3, seed)
+    rng = np.random.default_rng(seed)
+    return [{"x": x, "word": f"w{int(4 * x[2])}", "length": float(x[3]), "junk": f"j{rng.integers(9)}"} for x in X], y
+
+
+def classifier(kernels=None, **settings):
+    settings = {"weighting": "norms", "epochs": 4, "random_state": 0, **settings}
+    return omkl.OnlineMKLClassifier(KERNELS if kernels is None else kernels, **settings)
+
+
+def without(model, name):
+    """The same model, with all parameters of one group set to zero."""
+    model = copy.deepcopy(model)
+    trainer = model.model_.trainer
+    trainer._predictor = None
+    for bank in (bank for bank in trainer.banks if name in bank.names):
+        k = bank.names.index(name)
+        if isinstance(bank, KernelBank):
+            bank.coefficients[k], bank.sums[k] = 0.0, 0.0
+            continue
+        cells = (slice(None),)
+        if isinstance(bank, ExplicitBank):
+            cells = (np.flatnonzero(bank.groups == k),)
+        if isinstance(bank, FeatureMapBank):
+            cells = (slice(None), slice(sum(bank.sizes[:k]), sum(bank.sizes[: k + 1])))
+        bank.table[cells], bank._sums[cells] = 0.0, 0.0
+    return model
+
+
+def losses(model, *data):
+    """Loss of each example at the model that predicts."""
+    trainer, predictor = model.model_.trainer, model.predictor_
+    examples = model.model_.codec.encode_known(model._read_known(omkl.estimators.sources.TrainingBlock(*data)))
+    return np.array(
+        [trainer.loss.value_and_gradient(trainer.structure, predictor.potentials(x), y)[0] for x, y, _ in examples]
+    )
+
+
+# ---- the weights are those of the model that predicts -----------------------------------------------------------
+
+
+def averaged_norms(model, kernels):
+    """From dual coefficients and Gram matrices."""
+    norms = []
+    for name, kernel in kernels.items():
+        A, S = model.dual_coef_[name], model.support_vectors_[name]
+        norms.append(np.sqrt(np.trace(A.T @ kernel(S, S) @ A)))
+    return np.array(norms)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"method": "rda"}, {"average": None}, {"average": "decayed"}, {"cache_size": 0}, {"budget": 20},
+     {"loss": "crf"}],
+    ids=str,
+)  # fmt: skip
+def test_weights_follow_from_the_norms_of_the_averaged_model(settings):
+    kernels = {"a": Gaussian(1.0), "b": Gaussian(9.0)}
+    model = classifier(kernels, **settings).fit(*rows(60, 3))
+    norms = averaged_norms(model, kernels)
+    assert_allclose(model.predictor_.norms[:2], norms, rtol=1e-6)
+    assert_allclose(list(model.kernel_weights_.values()), norms / norms.sum(), rtol=1e-6)
+    model.partial_fit(*rows(30, 3, seed=1))  # and afresh when the model has changed
+    assert_allclose(model.predictor_.norms[:2], averaged_norms(model, kernels), rtol=1e-6)
+
+
+def test_history_has_the_weights_of_the_iterates():
+    model = classifier().fit(*rows(60))
+    norms = model.model_.trainer.norms
+    expected = dict(zip(model.model_.trainer.group_names, SquaredL21().normalized_kernel_weights(norms)))
+    last = {name: model.history_[-1][f"weight:{name}"] for name in KERNELS}
+    assert last == pytest.approx(expected)
+    assert last != pytest.approx(model.kernel_weights_, rel=1e-3)
+
+
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_a_constraint_that_does_not_bind_changes_no_weight(method):
+    data = rows(60)
+    plain, bounded = (classifier(regularizer=r, method=method).fit(*data) for r in (Ridge(), Ridge() + L21Ball(1e9)))
+    assert_allclose(list(plain.kernel_weights_.values()), np.full(3, 1 / 3))
+    assert_allclose(list(bounded.kernel_weights_.values()), np.full(3, 1 / 3))
+
+
+def test_a_group_that_is_not_penalized_has_weight():
+    weights = classifier(regularizer=WeightedSquaredL21({"g": 0.0, "l": 1.0, "n": 1.0})).fit(*rows(60)).kernel_weights_
+    assert weights == {"g": 1.0, "l": 0.0, "n": 0.0}
+
+
+def test_weights_survive_the_model_file(tmp_path):
+    model = classifier().fit(*rows(60))
+    model.save(tmp_path / "m.npz")
+    loaded = omkl.load(tmp_path / "m.npz")
+    assert loaded.kernel_weights_ == pytest.approx(model.kernel_weights_, rel=1e-12)
+    assert loaded.group_report_ == model.group_report_
+
+
+# ---- how much a group helps -------------------------------------------------------------------------------------
+
+
+def fitted(kind):
+    """A model, and held-out data."""
+    if kind == "parser":
+        treebank = synthetic_treebank(150, vocabulary=10, random_state=3)
+        templates = ["h.upos m.upos direction", "h.lemma m.lemma", "h.upos m.upos", "h.xpos between.upos m.xpos"]
+        model = omkl.DependencyParser(templates, epochs=2, memory=5, labeled=False, random_state=0)
+        return model.fit(treebank[:100]), (treebank[100:],)
+    if kind == "labeler":
+        X, y = zip(*(rows(5, 3, seed) for seed in range(40)))
+        model = omkl.SequenceLabeler(KERNELS, epochs=3, random_state=0, transitions_by_position=True)
+        return model.fit(X[:25], y[:25]), (X[25:], y[25:])
+    if kind == "dicts":
+        model = classifier(["linear:on=x", "gaussian:on=x,features=30", "gaussian:on=x"], loss="crf")
+        return model.fit(*dicts(60)), dicts(40, seed=1)
+    if kind == "regressor":
+        X, _ = rows(80)
+        y = np.sin(X[:, 0]) + X[:, 3]
+        return omkl.OnlineMKLRegressor(KERNELS, epochs=3, random_state=0).fit(X[:50], y[:50]), (X[50:], y[50:])
+    settings = {"budget": {"budget": 15}, "rda": {"method": "rda", "regularizer": "group-lasso"}}.get(kind, {})
+    return classifier(**settings).fit(*rows(60, 3)), rows(40, 3, seed=1)
+
+
+def zeroed(model, name):
+    if not isinstance(model, omkl.DependencyParser):
+        return without(model, name)
+    others = [other for other in model.templates_.names if other != name]
+    with mock.patch("omkl.parsing.template_selection.ranking", return_value=others):
+        return model.prune(len(others))
+
+
+@pytest.mark.parametrize("kind", ["classifier", "budget", "rda", "regressor", "dicts", "labeler", "parser"])
+def test_a_group_helps_by_what_the_loss_is_larger_without_its_parameters(kind):
+    model, held_out = fitted(kind)
+    records = model.group_report(*held_out)
+    names = [record["group"] for record in records]
+    assert names[: len(model.kernel_weights_)] == list(model.kernel_weights_)
+    whole = losses(model, *held_out)
+    for record in records:
+        rest = losses(zeroed(model, record["group"]), *held_out)
+        assert_allclose(record["loss_without"], rest.mean(), atol=1e-6)
+        assert_allclose(record["loss_increase"], (rest - whole).mean(), atol=1e-6)
+        assert_allclose(record["standard_error"], np.std(rest - whole, ddof=1) / np.sqrt(len(rest)), atol=1e-6)
+        assert record["weight"] == model.kernel_weights_.get(record["group"])
+    assert any(record["loss_increase"] > 2 * record["standard_error"] > 0 for record in records)
+    assert sum(record["bytes_share"] for record in records) == pytest.approx(1.0)
+    assert sum(record["time_share"] for record in records) == pytest.approx(1.0)
+    assert all(record["time_share"] >= 0 for record in records)
+    without_data = [{key: record[key] for key in model.group_report_[0]} for record in records]
+    assert without_data == model.group_report_
+    json.dumps(records, allow_nan=False)
+
+
+def test_the_hinge_of_two_classes_by_hand():
+    model, (X, y) = classifier().fit(*rows(60)), rows(40, seed=1)
+    signs = np.where(y == model.classes_[1], 1.0, -1.0)
+    z = model.decision_function(X)
+    own = Gaussian(1.0)(X[:, :2], model.support_vectors_["g"]) @ model.dual_coef_["g"][:, 0]
+    expected = np.maximum(1 - signs * (z - own), 0) - np.maximum(1 - signs * z, 0)
+    record = model.group_report(X, y)[0]
+    assert_allclose(record["loss_increase"], expected.mean(), atol=1e-9)
+    assert_allclose(record["standard_error"], expected.std(ddof=1) / np.sqrt(40), atol=1e-9)
+
+
+def test_blocks_of_a_stream_are_measured_as_the_whole():
+    model, (X, y) = classifier().fit(*rows(60)), rows(40, seed=1)
+    streamed = model.group_report(omkl.data.Stream.from_iterable(zip(X, y)))
+    for one, other in zip(streamed, model.group_report(X, y)):
+        assert one["loss_increase"] == pytest.approx(other["loss_increase"], abs=1e-12)
+        assert one["standard_error"] == pytest.approx(other["standard_error"], abs=1e-12)
+
+
+def test_groups_at_zero_cost_no_time_and_help_nothing():
+    X, y = rows(60)
+    model = classifier({"linear": "linear", "dead": "gaussian:on=5:6"}, C=0.05, method="rda").fit(X, y)
+    dead = without(model, "dead").group_report(X, y)[1]
+    assert (dead["norm"], dead["weight"], dead["time_share"], dead["loss_increase"]) == (0.0, 0.0, 0.0, 0.0)
+    assert dead["standard_error"] == 0.0
+
+
+def test_twins_help_little_as_long_as_both_are_there():
+    X, y = rows(200)
+    kernels = {"one": Gaussian(1.0, on=slice(0, 2)), "two": Gaussian(1.0, on=slice(0, 2))}
+    single = classifier({"one": kernels["one"]}, C=10.0).fit(X, y).group_report(*rows(100, seed=1))[0]
+    twins = classifier(kernels, C=10.0).fit(X, y).group_report(*rows(100, seed=1))[:2]
+    assert_allclose(twins[0]["loss_increase"], twins[1]["loss_increase"], rtol=1e-6)
+    assert twins[0]["loss_increase"] < 0.7 * single["loss_increase"]
+
+
+def test_one_example_has_no_standard_error():
+    model = classifier().fit(*rows(60))
+    assert all(record["standard_error"] is None for record in model.group_report(*(a[:1] for a in rows(5))))
+
+
+@pytest.mark.parametrize(("y", "message"), [(["a", "zzz"], "zzz"), (None, "requires y"), (["a"], "inconsistent")])
+def test_data_that_cannot_be_measured_is_an_error(y, message):
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(*rows(60)).group_report(rows(2)[0], y)
+    with pytest.raises(InputError, match="no examples"):
+        classifier().fit(*rows(60)).group_report(iter([]))
+
+
+def test_a_bank_that_cannot_leave_groups_out_is_found_out():
+    class Stubborn(ExplicitBank):
+        def averaged(self):
+            frozen = super().averaged()
+            frozen.__class__ = Stubborn
+            return frozen
+
+        def add_potentials(self, x, potentials):
+            scales = self.group_state.scales.copy()
+            self.group_state.scales[:] = 1.0
+            super().add_potentials(x, potentials)
+            self.group_state.scales[:] = scales
+
+    X, y = dicts(40)
+    model = classifier(["linear:on=x"]).fit(X, y)
+    model.model_.trainer.banks[0].__class__ = Stubborn
+    with pytest.raises(InputError, match="do not add up"):
+        model.group_report(X, y)
+
+
+def test_inputs_of_a_kind_of_their_own_are_measured_one_by_one():
+    class Columns:
+        """A bank of one group that reads a plain array."""
+
+        names = ["own"]
+
+        def __init__(self, table):
+            self.table = table
+
+        def add_potentials(self, x, potentials):
+            potentials.unary[:] += self.group_state.scales[0] * (x @ self.table)
+
+        def averaged(self):
+            return Columns(self.table)
+
+        def recompute_norms(self):
+            self.group_state.square_norms[0] = np.sum(self.table**2)
+
+    trainer = omkl.online.OnlineTrainer(
+        [Columns(np.eye(2))], Multiclass(2), omkl.losses.CRF(), None, lambda_=0.0, schedule=omkl.online.Constant(1.0)
+    )
+    examples = [omkl.online.Example(np.array([x]), 0) for x in ([2.0, 0.0], [0.0, 1.0])]
+    (record,) = omkl.online.group_report(trainer, examples)
+    expected = np.log(2) - np.array([np.log1p(np.exp(-2.0)), np.log1p(np.exp(1.0))])
+    assert_allclose(record["loss_increase"], expected.mean())
+    assert record["bytes"] == 0.0
+
+
+def test_the_table_of_507_templates_is_readable():
+    names = TemplateSet.resolve("martins507").names
+    records = [
+        {"group": name, "weight": 1 / 507, "norm": float(k > 9), "bytes": 1.0, "bytes_share": 1 / 507,
+         "time_share": 1 / 507, "loss_without": 1.0, "loss_increase": k / 507 - 0.1, "standard_error": 0.1}
+        for k, name in enumerate(names)
+    ]  # fmt: skip
+    lines = list(group_lines(records, 30))
+    assert max(map(len, lines[1:-3])) <= NAME_WIDTH + 70
+    assert lines[3].startswith(names[-1][:20])
+    assert len(lines) == 1 + 2 + 30 + 3
+    assert "and 477 more" in lines[-3]
+    assert lines[-2] == "10 of 507 groups are zero."
+    n_idle = sum(k > 9 and k / 507 - 0.1 <= 0.2 for k in range(507))
+    assert lines[-1].startswith(f"{n_idle} of 497 others do not help measurably")
+
+
+def test_precomputed_kernels_have_weights_too(tmp_path):
+    X, y = rows(60)
+    gram = Gaussian(1.0)(X[:, :2], X[:, :2])
+    model = omkl.OnlineMKLClassifier("precomputed", epochs=4, random_state=0, regularizer="l2").fit(gram, y)
+    A, index = model.dual_coef_["precomputed"], model.support_vectors_["precomputed"][:, 0].astype(int)
+    expected = np.sqrt(np.trace(A.T @ gram[np.ix_(index, index)] @ A))
+    assert_allclose(model.predictor_.norms[0], expected, rtol=1e-9)
+    model.save(tmp_path / "m.npz")
+    loaded = omkl.load(tmp_path / "m.npz")
+    assert_allclose(loaded.predictor_.norms[0], expected, rtol=1e-9)
+    assert loaded.kernel_weights_ == {"precomputed": 1.0}

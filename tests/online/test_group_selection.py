@@ -1,0 +1,268 @@
+"""The test of groups on new examples: its formula, its level and power, and what training does with the answer."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import omkl
+from omkl.groups.base import Bank
+from omkl.groups.templates.bank import ArcTemplateBank
+from omkl.losses import CRF
+from omkl.online.group_selection import MEMORY, Evidence, evidence_for
+
+USEFUL = "gaussian:on=0:3"
+JUNK = [f"gaussian:on={low}:{low + 4}" for low in range(3, 43, 4)]
+
+
+def interaction(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 43))
+    return X, np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0, "yes", "no")
+
+
+def words(X, y, length=4):
+    pieces = [slice(i, i + length) for i in range(0, len(X) - length + 1, length)]
+    return [X[piece] for piece in pieces], [y[piece] for piece in pieces]
+
+
+def recorded(monkeypatch):
+    """What the test is told of every example: potentials of each part, and what is left to explain, by position."""
+    told, take = [], Evidence.look_at
+
+    def look_at(self, trainer, x, y, weight):
+        reference, parts = trainer.structure.zeros(len(x)), []
+        n = len(trainer.penalized_banks)
+        for bank in trainer.banks[n:]:
+            bank.add_potentials(x, reference)
+        for bank in trainer.banks[:n]:
+            scales = bank.group_state.scales.copy()
+            for k in range(len(bank.names)):
+                bank.group_state.scales[:] = np.where(np.arange(len(scales)) == k, scales, 0.0)
+                own = trainer.structure.zeros(len(x))
+                bank.add_potentials(x, own)
+                parts.append(own.unary.copy())
+            bank.group_state.scales[:] = scales
+        residual = -CRF().value_and_gradient(trainer.structure, reference, y)[1].unary
+        told.append((np.array(parts), residual, weight))
+        take(self, trainer, x, y, weight)
+
+    monkeypatch.setattr(Evidence, "look_at", look_at)
+    return told
+
+
+@pytest.mark.parametrize("kind", ["cached", "expansion", "budget", "sequences", "explicit", "maps"])
+def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(kind, monkeypatch):
+    X, y = interaction(60)
+    told = recorded(monkeypatch)
+    options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 2, "fit_intercept": True}
+    kernels = [USEFUL, *JUNK[:3]]
+    if kind == "sequences":
+        del options["fit_intercept"]
+        model = omkl.SequenceLabeler(kernels, **options).fit(*words(X, y))
+    elif kind == "explicit":
+        model = omkl.OnlineMKLClassifier([f"linear:on={j}" for j in range(4)], **options).fit(X, y)
+    elif kind == "maps":
+        model = omkl.OnlineMKLClassifier([f"{k},features=20" for k in kernels], **options).fit(X, y)
+    else:
+        more = {"cached": {}, "expansion": {"cache_size": 0}, "budget": {"budget": 30}}[kind]
+        model = omkl.OnlineMKLClassifier(kernels, **more, **options).fit(X, y)
+    first = told[: len(told) // 2]
+    p, K = first[0][0].shape[0], first[0][0].shape[2]
+    totals, n_positions, evidence = np.zeros((p + 1, K)), 0.0, []
+    for parts, residual, weight in first:
+        mean = totals / max(n_positions, 1.0)
+        slopes = np.einsum("pnj,nj->p", parts - mean[:p, None], residual - mean[p])
+        evidence.append(weight * np.where(parts.any(axis=(1, 2)), slopes, 0.0))
+        kept = (1 - 1 / MEMORY) ** len(residual)
+        totals = kept * totals + np.concatenate([parts.sum(axis=1), residual.sum(axis=0)[None]])
+        n_positions = kept * n_positions + len(residual)
+    evidence = np.array(evidence)
+    expected = evidence.sum(axis=0) / (np.sqrt(len(first)) * evidence.std(axis=0))
+    np.testing.assert_allclose(model.model_.trainer.evidence.z_scores(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_banks_of_templates_know_their_inner_products(exact, monkeypatch):
+    found, own = [], ArcTemplateBank.inner_products
+
+    def checked(bank, x, gradient, totals):
+        found.append(own(bank, x, gradient, totals))
+        np.testing.assert_allclose(found[-1], Bank.inner_products(bank, x, gradient, totals), rtol=1e-5, atol=1e-8)
+        return found[-1]
+
+    monkeypatch.setattr(ArcTemplateBank, "inner_products", checked)
+    rng = np.random.default_rng(0)
+    sentences = []
+    for _ in range(20):
+        n = int(rng.integers(3, 8))
+        sentences.append(
+            omkl.data.Sentence(
+                [f"w{i}" for i in rng.integers(0, 9, n)],
+                upos=[f"P{i}" for i in rng.integers(0, 4, n)],
+                heads=[*range(2, n + 1), 0],
+            )
+        )
+    templates = ["h.upos m.upos", "h.upos m.upos direction", "h.form m.form distance"]
+    templates.append("h.upos m.upos between.upos direction")
+    omkl.DependencyParser(templates, epochs=2, weighting="out-of-sample", random_state=0, exact=exact).fit(sentences)
+    assert len(found) == len(sentences)
+    assert np.all(np.abs(found[-1]) > 0)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+@pytest.mark.parametrize("kind", ["classes", "numbers", "sequences"])
+def test_useless_groups_pass_about_as_often_as_the_level_says(kind, kernel):
+    scores = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(200, 48)) + 1.0, rng.integers(0, 3, 200).astype(str)
+        kernels = [f"{kernel}:on={j}:{j + 4}" for j in range(0, 48, 4)]
+        options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 2}
+        if kind == "classes":
+            model = omkl.OnlineMKLClassifier(kernels, **options).fit(X, y)
+        elif kind == "numbers":
+            model = omkl.OnlineMKLRegressor(kernels, **options).fit(X, 3.0 + rng.normal(size=200))
+        else:
+            model = omkl.SequenceLabeler(kernels, **options).fit(*words(X, y))
+        scores.extend(model.model_.trainer.evidence.z_scores())
+    # of 96, one in twenty lies above 1.645; more than 13 do by chance in fewer than one of a thousand runs
+    assert np.count_nonzero(np.array(scores) > stats.norm.isf(0.05)) <= 13
+
+
+def test_what_is_not_useful_is_left_out_and_the_others_learn_as_if_alone():
+    X, y = interaction(500)
+    options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 8}
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], **options).fit(X[:300], y[:300])
+    assert {name for name, weight in model.kernel_weights_.items() if weight} == {USEFUL}
+    alone = omkl.OnlineMKLClassifier([USEFUL], **options).fit(X[:300], y[:300])
+    assert model.score(X[300:], y[300:]) > alone.score(X[300:], y[300:]) - 0.03
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"schedule": "linear", "eta0": 0.1}, {"schedule": "sqrt", "eta0": 0.1}, {"average": "decayed:half_life=90"}],
+)
+def test_what_begins_anew_is_what_the_useful_groups_learn_alone_in_the_epochs_left(options):
+    X, y = interaction(300)
+    options = {"random_state": 0, "shuffle": False, **options}
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", epochs=5, **options).fit(X, y)
+    assert model.kernel_weights_[USEFUL] == 1.0
+    alone = omkl.OnlineMKLClassifier([USEFUL], weighting="norms", epochs=4, **options).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), alone.decision_function(X), rtol=1e-9)
+    assert [record["round"] for record in model.history_] == [300, 600, 900, 1200, 1500]
+    assert [record["rate"] for record in model.history_[1:]] == [record["rate"] for record in alone.history_]
+
+
+def test_where_all_groups_are_useful_training_is_that_of_the_paper_to_the_last_bit():
+    X, y = interaction(300)
+    kernels = [USEFUL, "gaussian:on=0:2"]
+    models = [
+        omkl.OnlineMKLClassifier(kernels, weighting=weighting, random_state=0).fit(X, y)
+        for weighting in ("norms", "out-of-sample")
+    ]
+    np.testing.assert_array_equal(*(model.decision_function(X) for model in models))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"regularizer": "l2"},
+        {"regularizer": "group-lasso"},
+        {"regularizer": "elastic-net"},
+        {"method": "rda", "eta0": 0.1},
+        {"batch_size": 4},
+        {"epochs": 1},
+        {"epochs": 1, "average": "last"},
+        {"epochs": 1, "batch_size": 4},
+        {"average": "last"},
+        {"cache_size": 0},
+        {"budget": 60},
+        {"radius": 3.0},
+    ],
+)
+def test_useless_groups_are_left_out_whatever_trains_them(options):
+    X, y = interaction(400)
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0, **options).fit(X, y)
+    left = [name for name, weight in model.kernel_weights_.items() if weight == 0.0]
+    assert USEFUL not in left
+    assert len(left) >= len(JUNK) - 1
+    assert model.left_out_ == left
+    changed = X.copy()
+    for name in left:
+        low, high = map(int, name.split("on=")[1].split(":"))
+        changed[:, low:high] = 5.0
+    np.testing.assert_array_equal(model.decision_function(changed), model.decision_function(X))
+
+
+@pytest.mark.parametrize("options", [{}, {"cache_size": 0}, {"budget": 60}])
+def test_what_is_left_out_is_not_computed_any_more(options):
+    X, y = interaction(400)
+    asked, rounds = [], []
+
+    def useless(A, B):
+        asked.append(len(rounds))
+        return np.exp(-np.square(A[:, None, 20:25] - B[None, :, 20:25]).sum(axis=2))
+
+    kernels = {"useful": USEFUL, "useless": useless, **{name: name for name in JUNK}}
+    model = omkl.OnlineMKLClassifier(kernels, weighting="out-of-sample", random_state=0, epochs=4, **options)
+    model.callbacks = [lambda trainer, record: rounds.append(record)]
+    model.fit(X, y)
+    assert "useless" in model.left_out_
+    assert asked
+    assert max(asked) <= 0
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_shards_add_up_what_they_have_seen(n_shards, epochs):
+    X, y = interaction(600)
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0, epochs=epochs)
+    model.fit(X, y, shards=n_shards)
+    assert model.model_.trainer.evidence.n_examples == 600
+    assert model.kernel_weights_[USEFUL] > 0.9
+    assert list(model.kernel_weights_.values()).count(0.0) >= len(JUNK) - 1
+
+
+def test_shards_of_a_stream_of_many_blocks_keep_the_means_of_what_they_have_seen():
+    X, y = interaction(900)
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0, epochs=2)
+    model.fit(omkl.data.Stream.from_arrays(X, y, 90), shards=3)
+    evidence = model.model_.trainer.evidence
+    assert evidence.n_examples == 900
+    assert 0 < evidence._positions <= MEMORY
+    assert model.kernel_weights_[USEFUL] > 0.9
+
+
+def test_a_stream_of_several_passes_is_tested_in_the_first(tmp_path):
+    X, y = interaction(600)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0, epochs=3)
+    model.fit(omkl.data.open_stream(tmp_path / "rows.npz", block_size=100))
+    assert model.model_.trainer.evidence.n_examples == 600
+    assert model.kernel_weights_[USEFUL] > 0.9
+
+
+def test_where_nothing_shows_anything_all_groups_stay():
+    rng = np.random.default_rng(1)
+    model = omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=0, epochs=3)
+    model.fit(rng.normal(size=(4, 43)), ["a", "b", "a", "b"])
+    weights = np.array(list(model.kernel_weights_.values()))
+    assert np.all(weights > 0)
+    assert weights.sum() == pytest.approx(1)
+
+
+def test_of_many_examples_fewer_and_fewer_are_looked_at():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 2))
+    model = omkl.OnlineMKLRegressor(["linear:on=0", "linear:on=1"], weighting="out-of-sample", epochs=2, random_state=0)
+    model.fit(X, X[:, 0])
+    assert 1024 + 3 * 512 + 100 < model.model_.trainer.evidence.n_examples < 1024 + 3 * 512 + 150
+    assert model.kernel_weights_["linear:on=0"] > 0.98
+
+
+def test_a_bank_that_cannot_be_tested_is_refused_by_name():
+    class Plain:
+        names = ["plain"]
+
+    with pytest.raises(omkl.exceptions.InputError, match=r"'plain' cannot: Plain is not Testable.*weighting=\"norms\""):
+        evidence_for("out-of-sample", [Plain()])

@@ -1,0 +1,217 @@
+"""Weights learned out of sample: Hedge keeps its bound, parts learn as one kernel, and useless groups end at zero."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omkl
+from omkl.exceptions import InputError
+from omkl.kernels import as_kernel
+from omkl.online import _jit_hedge as jit
+from omkl.online.group_selection import Evidence
+
+USEFUL = "gaussian:on=0:3"
+JUNK = [f"gaussian:on={low}:{low + 4}" for low in range(3, 23, 4)]
+
+
+def interaction(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 23))
+    return X, np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0, "yes", "no")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 200), st.floats(1e-6, 1e6), st.integers(0, 10_000))
+def test_hedge_keeps_its_bound(p, rounds, scale, seed):
+    rng = np.random.default_rng(seed)
+    losses = scale * (rng.normal(size=(rounds, p)) + rng.normal(size=p) + 5 * rng.normal(size=(rounds, 1)))
+    weights, cumulative, gap = np.full(p, 1.0 / p), np.zeros(p), 0.0
+    suffered = variance = 0.0
+    for loss in losses:
+        mean = weights @ loss
+        suffered, variance = suffered + mean, variance + weights @ (loss - mean) ** 2
+        gap = jit.hedge(weights, cumulative, loss, gap)
+        assert np.all(weights >= 0)
+        assert np.isclose(weights.sum(), 1)
+    span = np.ptp(losses, axis=1).max()
+    bound = 2 * np.sqrt(variance * np.log(p)) + span * (4 / 3 * np.log(p) + 2)
+    assert suffered - losses.sum(axis=0).min() <= bound * (1 + 1e-9)
+
+
+def test_losses_of_parts_are_inner_products_with_the_gradient():
+    rng = np.random.default_rng(0)
+    v, g = rng.normal(size=(2, 5, 7))
+    rates, bases, decay, weight = rng.uniform(0.1, 1, 5), rng.uniform(0.1, 1, 5), 0.9, 2.5
+    after = v - rates[:, None] * g
+    found = np.empty(5)
+    jit.losses_of_parts(
+        (v**2).sum(1), (after**2).sum(1), (g**2).sum(1), rates, bases, decay, weight, found
+    )  # fmt: skip
+    np.testing.assert_allclose(found, weight * (bases / decay) * (v * g).sum(1))
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.01])
+@pytest.mark.parametrize("cache_size", [0, 100])
+def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(cache_size, l2, monkeypatch):
+    monkeypatch.setattr(jit, "hedge", lambda weights, cumulative, losses, gap: gap)
+    X, y = interaction(60)
+    specs = [USEFUL, *JUNK]
+    options = {"random_state": 0, "epochs": 1, "shuffle": False, "weighting": "out-of-sample", "l2": l2}
+    monkeypatch.setattr(Evidence, "useful", lambda evidence: np.ones(len(evidence.sums), dtype=bool))
+    parts = omkl.OnlineMKLClassifier(specs, cache_size=cache_size, **options).fit(X, y)
+    mean = np.mean([as_kernel(spec).fit(X)(X, X) for spec in specs], axis=0)
+    whole = omkl.OnlineMKLClassifier(["precomputed"], **options).fit(mean, y)
+    np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(mean), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(list(parts.kernel_weights_.values()), 1 / 6)
+    losses = [[record["loss"] for record in model.history_] for model in (parts, whole)]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def trained(kind, X, y, **options):
+    options = {"weighting": "out-of-sample", "random_state": 0, **options}
+    if kind == "sequences":
+        pairs = [slice(i, i + 2) for i in range(0, len(X), 2)]
+        options.setdefault("epochs", 4)
+        return omkl.SequenceLabeler([USEFUL, *JUNK], **options).fit([X[i] for i in pairs], [y[i] for i in pairs])
+    if kind == "numbers":
+        return omkl.OnlineMKLRegressor([USEFUL, *JUNK], **options).fit(X, X[:, 0] * X[:, 1] + 0.5 * X[:, 2])
+    return omkl.OnlineMKLClassifier([USEFUL, *JUNK], **options).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("classes", {}),
+        ("classes", {"cache_size": 0, "epochs": 1}),
+        ("classes", {"budget": 100}),
+        ("classes", {"loss": "crf"}),
+        ("classes", {"l2": 0.01}),
+        ("sequences", {}),
+        ("sequences", {"loss": "crf"}),
+        ("numbers", {}),
+    ],
+)
+def test_groups_that_say_nothing_of_new_examples_are_zero(kind, options):
+    X, y = interaction(600)
+    model = trained(kind, X, y, **options)
+    weights = model.kernel_weights_
+    assert weights[USEFUL] > 0.98
+    assert sum(weights.values()) == pytest.approx(1)
+    if options.get("epochs") != 1:
+        assert list(weights.values()).count(0.0) == len(JUNK)
+
+
+def test_what_has_no_weight_is_no_part_of_the_model_that_predicts():
+    X, y = interaction(600)
+    model = trained("classes", X, y)
+    zero = [name for name, weight in model.kernel_weights_.items() if weight == 0.0]
+    assert zero
+    expected = model.decision_function(X[:50])
+    changed = X[:50].copy()
+    for name in zero:
+        low, high = map(int, name.split("on=")[1].split(":"))
+        changed[:, low:high] = 7.0
+    np.testing.assert_array_equal(model.decision_function(changed), expected)
+
+
+def test_twins_share_and_have_together_what_one_would_have():
+    X, y = interaction(300)
+    one = omkl.OnlineMKLClassifier({"a": USEFUL, "b": "gaussian:on=0:1"}, weighting="out-of-sample", random_state=0)
+    two = omkl.OnlineMKLClassifier(
+        {"a": USEFUL, "twin": USEFUL, "b": "gaussian:on=0:1"}, weighting="out-of-sample", random_state=0
+    )
+    weights, shared = one.fit(X, y).kernel_weights_, two.fit(X, y).kernel_weights_
+    assert shared["a"] == pytest.approx(shared["twin"], rel=1e-6)
+    assert shared["a"] + shared["twin"] == pytest.approx(weights["a"], abs=0.05)
+
+
+def test_a_model_file_and_a_checkpoint_hold_the_weights(tmp_path):
+    X, y = interaction(300)
+    model = trained("classes", X, y, epochs=2)
+    model.save(tmp_path / "model")
+    loaded = omkl.load(tmp_path / "model")
+    assert loaded.kernel_weights_ == model.kernel_weights_
+    for each in (model, loaded):
+        each.partial_fit(X[:100], y[:100])
+    assert loaded.kernel_weights_ == model.kernel_weights_
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+
+    fit = dict(checkpoint=tmp_path / "run", checkpoint_every="50 rounds")
+    whole = trained("classes", X, y, epochs=2)
+    options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 2}
+
+    class InterruptError(Exception):
+        pass
+
+    class Break:
+        def on_round(self, trainer, step):
+            if trainer.round == 450:
+                raise InterruptError
+
+    with pytest.raises(InterruptError):
+        omkl.OnlineMKLClassifier([USEFUL, *JUNK], callbacks=[Break()], **options).fit(X, y, **fit)
+    resumed = omkl.OnlineMKLClassifier([USEFUL, *JUNK], **options).fit(X, y, resume=True, **fit)
+    assert resumed.kernel_weights_ == whole.kernel_weights_
+    np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
+
+
+def test_hedge_goes_on_with_every_new_example():
+    X, y = interaction(250)
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0)
+    cumulative = model.partial_fit(X[:200], y[:200]).model_.trainer.method.cumulative.copy()
+    model.partial_fit(X[200:], y[200:])
+    assert np.abs(model.model_.trainer.method.cumulative - cumulative).max() > 0
+
+
+def test_groups_that_come_later_have_a_say():
+    X = [[{"word": w} for w in line.split()] for line in ("a dog", "the cat", "a cat")]
+    y = [["D", "N"]] * 3
+    labeler = omkl.SequenceLabeler(weighting="out-of-sample", random_state=0).partial_fit(X, y, classes=["D", "N"])
+    more = [[{"word": w, "suffix": w[-1]} for w in line.split()] for line in ("a house", "the mouse")]
+    labeler.partial_fit(more, y[:2])
+    assert set(labeler.kernel_weights_) == {"word", "suffix"}
+    assert labeler.kernel_weights_["suffix"] > 0
+    assert sum(labeler.kernel_weights_.values()) == pytest.approx(1)
+
+
+def test_templates_are_weighted_too():
+    rows = [("a", "D", 2), ("dog", "N", 3), ("sleeps", "V", 0)], [("the", "D", 2), ("cat", "N", 3), ("runs", "V", 0)]
+    sentences = [omkl.data.Sentence([r[0] for r in s], upos=[r[1] for r in s], heads=[r[2] for r in s]) for s in rows]
+    parser = omkl.DependencyParser(["h.upos m.upos", "m.form"], weighting="out-of-sample", epochs=3, random_state=0)
+    parser.fit(sentences * 5)
+    assert sum(parser.template_weights_.values()) == pytest.approx(1)
+    pruned = parser.prune(keep=1)
+    assert list(pruned.template_weights_.values()) == [1.0]
+
+
+@pytest.mark.parametrize("kind", ["constant", "zero", "one label"])
+def test_degenerate_data_have_an_answer(kind):
+    X, y = interaction(40)
+    if kind != "one label":
+        X[:, 3:7] = 1.0 if kind == "constant" else 0.0
+    else:
+        y[:] = "yes"
+    kernels = {"useful": USEFUL, "bad": "linear:on=3:7"}
+    model = omkl.OnlineMKLClassifier(kernels, weighting="out-of-sample", random_state=0)
+    if kind == "one label":
+        model.partial_fit(X, y, classes=["no", "yes"])
+    else:
+        model.fit(X, y)
+    weights = np.array(list(model.kernel_weights_.values()))
+    assert np.all(np.isfinite(weights))
+    assert weights.sum() == pytest.approx(1)
+    assert np.all(np.isfinite(model.decision_function(X)))
+
+
+def test_a_weighting_that_is_none_is_refused():
+    X, y = interaction(40)
+    with pytest.raises(InputError, match="`weighting` must be"):
+        omkl.OnlineMKLClassifier([USEFUL], weighting="guess").fit(X, y)
+
+
+@pytest.mark.parametrize("options", [{"weighting": "out-of-sample"}, {"method": "rda"}])
+def test_regret_is_bounded_only_where_the_bound_holds(options):
+    X, y = interaction(40)
+    with pytest.raises(InputError, match="RegretMonitor bounds"):
+        omkl.OnlineMKLClassifier([USEFUL], callbacks=[omkl.online.RegretMonitor()], **options).fit(X, y)

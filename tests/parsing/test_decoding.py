@@ -1,0 +1,248 @@
+"""Trees under constraints, in order, of minimum risk, and the probabilities of their arcs and relations."""
+
+import warnings
+from copy import copy
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.data import Sentence, read_treebank, stream_conllu, synthetic_treebank, write_treebank
+from omkl.exceptions import DataWarning, InputError
+from omkl.parsing.decoding import from_potentials
+from omkl.structures import NonProjectiveTree
+
+GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
+
+
+@pytest.fixture(scope="module")
+def grammar():
+    treebank = synthetic_treebank(500, informative=GRAMMAR, vocabulary=10, random_state=3)
+    return treebank[:300], treebank[300:400], treebank[400:]
+
+
+@pytest.fixture(scope="module")
+def models(grammar):
+    train, held_out, _ = grammar
+    crf = parser(loss="crf").fit(train)
+    return {"crf": crf, "hinge": parser().fit(train).calibrate(held_out)}
+
+
+def parser(**settings):
+    return omkl.DependencyParser(GRAMMAR, **{"epochs": 3, "memory": 20, "random_state": 0, **settings})
+
+
+@pytest.mark.parametrize("labeled", [True, False])
+def test_trees_are_written_and_not_those_that_were_read(grammar, tmp_path, labeled):
+    train, held_out, test = grammar
+    model = parser(labeled=labeled).fit(train).calibrate(held_out)
+    path, written = tmp_path / "in.conllu", tmp_path / "out.conllu"
+    write_treebank(path, test, heads=np.zeros(test.n_words, int), deprels=["old"] * test.n_words)
+    text = path.read_text().replace("\t_\n", "\tSpaceAfter=No\n")
+    path.write_text(text)
+    for confidence in (False, True):
+        parsed = model.parse(path, confidence=confidence)
+        write_treebank(written, parsed)
+        assert list(read_treebank(written)) == list(parsed)
+        assert parsed.heads.any()
+        assert (set(parsed[0].deprels) == {"_"}) != labeled
+        assert all(misc.startswith("SpaceAfter=No") for sentence in parsed for misc in sentence.misc)
+
+
+def test_no_sentences_have_no_trees(models):
+    model = models["hinge"]
+    for call in (model.predict, model.predict_nbest, model.predict_marginals, model.parse):
+        assert len(call([])) == 0
+    assert len(model.parse([], confidence=True)) == 0
+
+
+def potentials_of(model, treebank):
+    return from_potentials(model, treebank, lambda own, i: own.arcs)
+
+
+def brute_force(potentials):
+    """All trees with one root over a few words, and their scores."""
+    n = len(potentials) - 1
+    trees = [heads for heads in product(range(n + 1), repeat=n) if is_tree(heads)]
+    return trees, np.array([sum(potentials[h, m] for m, h in enumerate(heads, 1)) for heads in trees])
+
+
+def is_tree(heads):
+    for m in range(1, len(heads) + 1):
+        for _ in heads:
+            m = heads[m - 1] if m else 0
+        if m:
+            return False
+    return heads.count(0) == 1
+
+
+def short(treebank, longest=5):
+    return treebank[treebank.lengths <= longest][:8]
+
+
+@pytest.mark.parametrize("name", ["crf", "hinge"])
+def test_marginals_are_those_of_the_model_by_enumeration(name, models, grammar):
+    model, test = models[name], short(grammar[2])
+    temperature = model.temperature_ or 1.0
+    assert (model.temperature_ is None) == (name == "crf")
+    for own, found in zip(potentials_of(model, test), model.predict_marginals(test)):
+        trees, scores = brute_force(own / temperature)
+        weights = np.exp(scores - scores.max())
+        expected = np.zeros(own.shape)
+        for heads, probability in zip(trees, weights / weights.sum()):
+            expected[heads, np.arange(1, len(own))] += probability
+        np.testing.assert_allclose(found.arcs, expected, atol=1e-10)
+        if name == "hinge":
+            assert found.relations.shape == (len(own) - 1, len(model.relations_))
+            np.testing.assert_allclose(found.relations.sum(axis=1), 1.0)
+
+
+def test_probabilities_of_relations_are_largest_for_those_that_are_predicted(models, grammar):
+    model, test = models["hinge"], grammar[2]
+    for parsed, found in zip(model.parse(test), model.predict_marginals(test)):
+        assert [model.relations_[best] for best in found.relations.argmax(axis=1)] == parsed.deprels
+
+
+def test_calibrated_probabilities_are_the_shares_that_are_right(models, grammar):
+    model, test = models["hinge"], grammar[2]
+    marginals, parsed = model.predict_marginals(test), model.parse(test)
+    sure = np.concatenate([
+        own.arcs[sentence.heads, np.arange(1, len(sentence) + 1)] for own, sentence in zip(marginals, parsed)
+    ])  # fmt: skip
+    assert abs(sure.mean() - (parsed.heads == test.heads).mean()) < 0.05
+    assert 0.1 < model.temperature_ < 10
+    uncalibrated = parser().fit(grammar[0])
+    assert uncalibrated.temperature_ is None
+    assert not hasattr(uncalibrated, "predict_marginals")
+    with pytest.raises(InputError, match="once it is calibrated"):
+        uncalibrated.parse(test, confidence=True)
+    with pytest.raises(InputError, match="once it is calibrated"):
+        uncalibrated.set_params(decode="marginal").parse(test)
+
+
+def test_held_out_sentences_calibrate_and_files_keep_it(grammar, tmp_path):
+    model = parser(early_stopping=True).fit(grammar[0])
+    assert model.temperature_ > 0
+    assert model.relation_temperature_ > 0
+    model.save(tmp_path / "model.npz")
+    first, second = (each.predict_marginals(grammar[2]) for each in (model, omkl.load(tmp_path / "model.npz")))
+    for own, loaded in zip(first, second):
+        assert np.array_equal(own.arcs, loaded.arcs)
+        assert np.array_equal(own.relations, loaded.relations)
+    model.set_params(early_stopping=False).partial_fit(grammar[1])
+    assert model.temperature_ is None
+
+
+def test_words_of_known_heads_calibrate_where_others_have_none(models, grammar):
+    model, held_out = copy(models["hinge"]), grammar[1]
+    known = np.arange(held_out.n_words) % 3 == 0
+    known[held_out.offsets[:-1]] = True
+    partial = replace(held_out, heads=np.where(known, held_out.heads, -1).astype(np.int32), text=None)
+    with pytest.warns(DataWarning, match="have no head"):
+        model.calibrate(partial)
+    assert model.temperature_ != models["hinge"].temperature_
+
+    def log_probability():
+        found = model.predict_marginals(held_out)
+        columns = [held_out.column("heads", i) for i in range(len(held_out))]
+        right = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(found, columns)]
+        return np.log(np.concatenate(right)[known]).sum()
+
+    best, temperature = log_probability(), model.temperature_
+    for other in (0.9, 1.1):
+        model.temperature_ = other * temperature
+        assert log_probability() < best
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        assert parser(early_stopping=True, epochs=1).fit(partial).temperature_ > 0
+
+
+@pytest.mark.parametrize("name", ["crf", "hinge"])
+def test_the_tree_of_minimum_risk_is_that_of_the_marginals(name, models, grammar):
+    model, test = models[name], grammar[2]
+    decoded = [NonProjectiveTree().decode(own.arcs) for own in model.predict_marginals(test)]
+    model.set_params(decode="marginal")
+    try:
+        assert all(np.array_equal(a, b) for a, b in zip(model.predict(test), decoded))
+    finally:
+        model.set_params(decode="map")
+    with pytest.raises(InputError, match="`decode` must be one of"):
+        parser(decode="best").fit(grammar[0][:20]).parse(test)
+
+
+def test_the_best_parses_come_in_order(models, grammar):
+    model, test = models["crf"], short(grammar[2])
+    found = model.predict_nbest(test, 4)
+    for own, parses, best in zip(potentials_of(model, test), found, model.parse(test)):
+        _, scores = brute_force(own)
+        np.testing.assert_allclose([parse.score for parse in parses], np.sort(scores)[::-1][:4], atol=1e-9)
+        assert parses[0].heads.tolist() == best.heads
+        assert parses[0].deprels == best.deprels
+        assert all(len(parse.deprels) == len(best.heads) for parse in parses)
+
+
+def test_trees_keep_to_arcs_that_are_required_and_forbidden(models, grammar):
+    model, test = models["crf"], short(grammar[2])
+    best = model.predict(test)
+    forbidden = [[(int(heads[0]), 1)] if len(heads) > 1 else None for heads in best]
+    required = [[((1 if heads[-1] != 1 else 0) if len(heads) > 2 else int(heads[-1]), len(heads))] for heads in best]
+    for arcs in ({"forbidden": forbidden}, {"required": required}):
+        parsed = model.predict_nbest(test, 1, **arcs)
+        for i, (own, [found]) in enumerate(zip(potentials_of(model, test), parsed)):
+            trees, scores = brute_force(own)
+            must, must_not = (arcs.get(name, [None] * 99)[i] or [] for name in ("required", "forbidden"))
+            fits = [
+                all(heads[m - 1] == h for h, m in must) and all(heads[m - 1] != h for h, m in must_not)
+                for heads in trees
+            ]
+            assert found.score == pytest.approx(scores[fits].max())
+        assert [s.heads for s in model.parse(test, **arcs)] == [found.heads.tolist() for [found] in parsed]
+        for [(h, m)], own in zip(required if "required" in arcs else [], model.predict_marginals(test, **arcs)):
+            assert own.arcs[h, m] == pytest.approx(1.0)
+
+
+@pytest.mark.filterwarnings("ignore:The input has no")
+@pytest.mark.parametrize(
+    ("arcs", "message"),
+    [
+        ({"required": [[(0, 1)], [(2, 1), (3, 1)]]}, "Sentence 2: word 1 is required to have both the heads 2 and 3"),
+        ({"required": [[], [(2, 1)]], "forbidden": [[], [(2, 1)]]}, r"Sentence 2: the arc \(2, 1\) is both"),
+        ({"required": [[], [(1, 2), (2, 1)]]}, "Sentence 2: no tree has all required arcs"),
+        ({"required": [[], [(0, 1), (0, 2)]]}, "Sentence 2: no tree"),
+        ({"forbidden": [[(0, 1), (0, 2), (0, 3)], None]}, "Sentence 1: no tree"),
+        ({"forbidden": [[(4, 1)], []]}, r"Sentence 1: forbidden has \(4, 1\), which is no arc"),
+        ({"required": [[(1, 0)], []]}, r"Sentence 1: required has \(1, 0\), which is no arc"),
+        ({"required": [[(2, 2)], []]}, "which is no arc"),
+        ({"required": [["ab"], []]}, "which is no arc"),
+        ({"required": [[]]}, "required has arcs for 1 sentences, but there are 2"),
+        ({"required": 3}, "required must be a list"),
+    ],
+)
+def test_constraints_that_make_no_sense_are_one_sentence(arcs, message, models):
+    sentences = [Sentence(forms=list("abc"), upos=list("XYZ")) for _ in range(2)]
+    with pytest.raises(InputError, match=message):
+        models["crf"].parse(sentences, **arcs)
+
+
+def test_constraints_are_not_for_streams(models, grammar, tmp_path):
+    write_treebank(tmp_path / "test.conllu", grammar[2])
+    stream = stream_conllu(tmp_path / "test.conllu", block_size=10)
+    with pytest.raises(InputError, match="required has arcs for 100 sentences"):
+        models["crf"].parse(stream, required=[[]] * len(grammar[2]))
+
+
+def test_confidence_is_noted_beside_what_misc_has(models, grammar):
+    model = models["hinge"]
+    words = ["a", "b"]
+    columns = {"forms": words, "lemmas": words, "upos": words, "xpos": words, "feats": words}
+    sentence = Sentence(**columns, misc=["SpaceAfter=No", "HeadConf=9"])
+    [parsed] = model.parse([sentence], confidence=True)
+    [found] = model.predict_marginals([sentence])
+    for word, misc in enumerate(parsed.misc):
+        values = dict(entry.split("=") for entry in misc.split("|"))
+        assert values.pop("SpaceAfter", None) == ("No" if word == 0 else None)
+        assert float(values.pop("HeadConf")) == pytest.approx(found.arcs[parsed.heads[word], word + 1], abs=6e-4)
+        assert float(values.pop("RelConf")) == pytest.approx(found.relations[word].max(), abs=6e-4)
+        assert not values

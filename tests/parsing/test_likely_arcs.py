@@ -1,0 +1,209 @@
+"""Coarse-to-fine parsing: a second parser looks only at arcs that a first one finds likely."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omkl
+from omkl.data import Sentence, Treebank, synthetic_treebank
+from omkl.exceptions import InputError
+from omkl.groups import initial_potentials
+from omkl.groups.templates.layout import ArcGuide
+from omkl.parsing.examples import Guide
+from omkl.parsing.stacking import advice_of, cross_fit, likely_margin, only_likely
+
+GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance", "h.upos between.upos m.upos")
+FEW = ("m.xpos distance", "h.upos m.upos")
+
+
+@pytest.fixture(scope="module")
+def grammar():
+    treebank = synthetic_treebank(400, informative=GRAMMAR[:3], vocabulary=10, random_state=3)
+    return treebank[:300], treebank[300:]
+
+
+def parser(templates=GRAMMAR, **settings):
+    return omkl.DependencyParser(templates, **{"epochs": 2, "memory": 20, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted(grammar):
+    stacked = [*GRAMMAR, "kinship h.upos m.upos"]
+    return parser(stacked, first=parser(FEW, labeled=False), likely=0.9).fit(grammar[0])
+
+
+def mask_of(x):
+    return np.ones((len(x) + 1, len(x) + 1), dtype=bool) if x.likely is None else x.likely
+
+
+def potentials_of(model, treebank, all_arcs=False):
+    sentences = [own for block in model.model_.codec.tokens(treebank, all_arcs).blocks() for own in block]
+    return sentences, [own.arcs for own in model.predictor_.banks[0].potentials_of(sentences)]
+
+
+def test_potentials_of_likely_arcs_are_those_of_all(grammar, fitted):
+    sentences, some = potentials_of(fitted, grammar[1])
+    _, everything = potentials_of(fitted, grammar[1], all_arcs=True)
+    n_likely = n_arcs = 0
+    for x, own, full in zip(sentences, some, everything):
+        likely = mask_of(x)
+        np.testing.assert_allclose(own[likely], full[likely], rtol=1e-12, atol=1e-12)
+        assert np.all(np.isneginf(own[~likely]))
+        assert np.all(np.isfinite(full))
+        alone = initial_potentials(fitted.predictor_.structure, x)
+        fitted.predictor_.banks[0].add_potentials(x, alone)
+        assert np.array_equal(alone.arcs, own)
+        n_likely, n_arcs = n_likely + np.count_nonzero(likely[:, 1:]) - len(x), n_arcs + len(x) ** 2
+    assert 0.05 < n_likely / n_arcs < 0.7
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_exact_keys_are_found_for_likely_arcs_as_well(grammar, exact):
+    model = parser(first=parser(FEW, labeled=False), likely=0.9, exact=exact, memory=100).fit(grammar[0][:60])
+    sentences, some = potentials_of(model, grammar[1][:5])
+    _, everything = potentials_of(model, grammar[1][:5], all_arcs=True)
+    for x, own, full in zip(sentences, some, everything):
+        likely = mask_of(x)
+        np.testing.assert_allclose(own[likely], full[likely], rtol=1e-12, atol=1e-12)
+
+
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1), st.floats(0, 3))
+def test_likely_arcs_are_within_the_margin_or_of_a_tree(n, seed, margin):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n + 1, n + 1))
+    scores[rng.random(scores.shape) < 0.2] = -np.inf
+    heads, right = (np.array([rng.choice([h for h in range(n + 1) if h != m]) for m in range(1, n + 1)]) for _ in "ab")
+    scores[heads, np.arange(1, n + 1)] = rng.normal(size=n)
+    trees, gold = treebank_of(heads), treebank_of(right)
+    [found] = only_likely(Guide(trees, [ArcGuide(scores.copy())]), gold, margin).arcs
+    [corrected] = only_likely(Guide(trees, [ArcGuide(scores.copy())]), gold, None).arcs
+    likely = np.ones(scores.shape, dtype=bool) if found.likely is None else found.likely
+    assert found.potentials is None
+    for m in range(1, n + 1):
+        column = {h: scores[h, m] for h in range(n + 1) if h != m}
+        kept = {h for h, s in column.items() if s > -np.inf and s >= max(column.values()) - margin}
+        kept |= {heads[m - 1], right[m - 1]}
+        assert {h for h in column if likely[h, m]} == kept
+        lowest = min(score for score in column.values() if score > -np.inf)
+        for h in column:
+            expected = lowest if h == right[m - 1] and column[h] == -np.inf else column[h]
+            assert corrected.potentials[h, m] == expected
+
+
+def treebank_of(heads):
+    made = Treebank.from_sentences([Sentence(forms=["w"] * len(heads))], trees=False)
+    made.heads[:] = heads
+    return made
+
+
+def test_the_margin_holds_its_share_of_right_arcs(grammar, fitted):
+    train, _ = grammar
+    _, guide = cross_fit(parser(FEW, labeled=False), train, None, 3)
+    margin = likely_margin(guide, train, 0.9)
+    assert margin == fitted.model_.codec.margin
+    below = []
+    for own, heads in zip((own.potentials for own in guide.arcs), np.split(train.heads, train.offsets[1:-1])):
+        own = np.where(np.eye(len(own), dtype=bool), -np.inf, own)
+        below += (own[:, 1:].max(axis=0) - own[heads, np.arange(1, len(own))]).tolist()
+    assert np.mean(np.array(below) <= margin) == pytest.approx(0.9, abs=2 / len(below))
+
+
+def test_unlikely_arcs_have_probability_zero(grammar, fitted, tmp_path):
+    _, test = grammar
+    calibrated = omkl.load(saved(fitted, tmp_path)).calibrate(test)
+    sentences, _ = potentials_of(fitted, test)
+    heads = np.split(fitted.parse(test).heads, test.offsets[1:-1])
+    for x, tree, marginals in zip(sentences, heads, calibrated.predict_marginals(test)):
+        likely = mask_of(x)
+        assert np.all(likely[tree, np.arange(1, len(x) + 1)])
+        assert np.all(marginals.arcs[~likely] == 0)
+        np.testing.assert_allclose(marginals.arcs[:, 1:].sum(axis=0), 1.0)
+
+
+def saved(model, tmp_path):
+    model.save(tmp_path / "parser.npz")
+    return tmp_path / "parser.npz"
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_model_files_keep_the_margin(grammar, fitted, tmp_path, training):
+    fitted.save(tmp_path / "parser.npz", training=training)
+    loaded = omkl.load(tmp_path / "parser.npz")
+    assert loaded.model_.codec.margin == fitted.model_.codec.margin
+    assert np.array_equal(loaded.parse(grammar[1]).heads, fitted.parse(grammar[1]).heads)
+    pruned = fitted.prune(3)
+    assert pruned.model_.codec.margin == fitted.model_.codec.margin
+
+
+def test_required_arcs_may_be_unlikely(grammar, fitted):
+    sentences, _ = potentials_of(fitted, grammar[1])
+    for i, x in enumerate(sentences[:20]):
+        unlikely = np.argwhere(~mask_of(x))
+        for head, word in unlikely[:3].tolist():
+            tree = fitted.parse(grammar[1][i : i + 1], required=[[(head, word)]]).heads
+            assert tree[word - 1] == head
+    assert sum(x.likely is not None for x in sentences) > 5
+
+
+def test_nbest_looks_at_all_arcs(grammar, fitted):
+    short = next(s for s in grammar[1] if len(s) > 3)
+    short = Sentence(**{name: getattr(short, name)[:3] for name in ("forms", "lemmas", "upos", "xpos")})
+    assert len(fitted.predict_nbest([short], 100)[0]) == 9  # trees of three words and one root
+
+
+def test_sentences_with_unknown_heads_keep_all_arcs(grammar, fitted):
+    gold = grammar[1][:2]
+    guide = advice_of(fitted.first_, gold)
+    gold.heads[1] = -1
+    likely = only_likely(guide, gold, 0.0)
+    assert [own.likely is None for own in likely.arcs] == [True, False]
+    parser(first=parser(FEW, labeled=False), likely=0.5).fit(gold[np.arange(6) % 2])
+
+
+def test_a_parser_of_likely_arcs_comes_before_another(grammar):
+    train, test = grammar
+    inner = parser(first=parser(FEW, labeled=False), likely=0.6)
+    outer = parser(["kinship h.upos m.upos"], first=inner, likely=0.9).fit(train[:80])
+    assert all(np.isfinite(record["loss"]) for record in outer.history_)
+    assert all(
+        np.isfinite(value)
+        for row in outer.group_report(test[:20])
+        for value in row.values()
+        if isinstance(value, float)
+    )
+    assert outer.score(test) > 0.3
+
+
+def test_bad_settings_are_refused(grammar):
+    train, _ = grammar
+    for settings in ({"likely": 0.9}, {"likely": 1.0, "first": parser()}, {"likely": 0.0, "first": parser()}):
+        with pytest.raises(InputError, match="likely"):
+            parser(**settings).fit(train[:10])
+    for settings in ({"single_root": False}, {"projective": True}):
+        with pytest.raises(InputError, match="must have the projective= and single_root="):
+            parser(first=parser(**settings), likely=0.9).fit(train[:10])
+
+
+def test_no_templates_are_looked_up_for_unlikely_arcs(grammar, fitted, monkeypatch):
+    import omkl.groups.templates.bank as bank
+
+    counts, own = [], bank.arcs.add_scores
+
+    def counted(*arrays):
+        counts.append(arrays[4].shape[1])
+        return own(*arrays)
+
+    monkeypatch.setattr(bank.arcs, "add_scores", counted)
+    sentences, _ = potentials_of(fitted, grammar[1])
+    likely = sum(mask_of(x)[:, 1:].sum() - len(x) for x in sentences)
+    assert sum(counts) == likely < sum(len(x) ** 2 for x in sentences)
+
+
+def test_a_set_of_templates_is_a_quick_first_parser(grammar):
+    train, _ = grammar
+    quick = parser(first="small", likely=0.9, single_root=False, random_state=4).fit(train[:60])
+    settings = {"C": 1.0, "epochs": 3, "labeled": False, "single_root": False, "random_state": 4, "memory": 20}
+    given = parser(first=omkl.DependencyParser("small", **settings), likely=0.9, single_root=False, random_state=4)
+    assert np.array_equal(given.fit(train[:60]).parse(train).heads, quick.parse(train).heads)
+    assert quick.first_.get_params() == given.first_.get_params()

@@ -1,0 +1,172 @@
+"""Templates that fit a treebank: what stands in for columns that are empty, what is merged, what is left out."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.data import Sentence, Treebank, stream_conllu, synthetic_treebank, write_treebank
+from omkl.exceptions import DataWarning, InputError
+from omkl.groups import TemplateSet
+from omkl.groups.templates.language import NAMED_SETS
+from omkl.parsing.template_selection import suited
+
+TEMPLATES = (
+    "h.upos m.upos direction",
+    "h.xpos m.xpos direction",
+    "m.xpos distance",
+    "h.lemma m.lemma",
+    "h.feats m.form",
+)
+
+
+@pytest.fixture(scope="module")
+def treebank():
+    return synthetic_treebank(120, vocabulary=10, random_state=1)
+
+
+def without(treebank, *columns):
+    """The same sentences with ``_`` in some columns."""
+    return replace(treebank, **{name: np.zeros_like(getattr(treebank, name)) for name in columns})
+
+
+def xpos_is_upos(treebank):
+    strings = {**treebank.strings, "xpos": treebank.strings["upos"]}
+    return replace(treebank, xpos=treebank.upos, strings=strings)
+
+
+def parser(templates=TEMPLATES, **settings):
+    return omkl.DependencyParser(templates, **{"epochs": 2, "memory": 20, "random_state": 0, **settings})
+
+
+def silently(call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return call()
+
+
+@pytest.mark.parametrize("name", NAMED_SETS)
+def test_all_of_a_named_set_stays_where_every_column_is_there(treebank, name):
+    rich = without(treebank)
+    attributes = "Case=Nom|Number=Sing|Gender=Fem|Person=1|VerbForm=Fin"
+    strings = {**rich.strings, "feats": omkl.data.Strings([attributes])}
+    rich = replace(rich, feats=np.ones_like(rich.feats), strings=strings)
+    templates = TemplateSet.resolve(name)
+    assert suited(templates, rich) == (templates, "")
+    assert len({template.identity for template in templates}) == len(templates)
+
+
+@pytest.mark.parametrize("name", NAMED_SETS)
+def test_a_set_without_xpos_is_the_set_whose_views_read_upos(treebank, name):
+    """Compared with a rewriting of the text of the templates."""
+    chosen, change = suited(TemplateSet.resolve(name), without(treebank, "xpos"), whole=False)
+    expected = {}
+    for template in TemplateSet.resolve(name):
+        atoms = template.atoms.replace("xpos", "upos").split()
+        expected[frozenset(atoms)] = None
+    assert {frozenset(template.atoms.split()) for template in chosen} == set(expected)
+    assert len(chosen) == len(expected)
+    assert ("UPOS takes the place of XPOS" in change) == ("xpos" in TemplateSet.resolve(name).fields)
+    assert len(change) <= 150
+    assert "\n" not in change
+
+
+def test_templates_that_become_equal_are_merged_and_keep_the_name_of_the_first(treebank):
+    templates = TemplateSet(["h.upos m.xpos", "own = h.xpos m.upos", "fine = h.form m.xpos m.upos", "h.form m.upos"])
+    chosen, change = suited(templates, without(treebank, "xpos"))
+    assert list(map(str, chosen)) == ["h.upos m.upos", "fine = h.form m.upos"]
+    assert "2 equal ones merged; 2 of 4 remain" in change
+
+
+def test_fields_of_relatives_are_replaced_and_left_out_alike(treebank):
+    templates = TemplateSet(["m.parent_xpos h.xpos", "m.parent_parent_upos", "m.parent_lemma", "kinship"])
+    chosen, _ = suited(templates, without(treebank, "xpos", "lemmas"))
+    assert chosen.names == ["h.upos m.parent_upos", "m.parent_parent_upos", "kinship"]
+    few = replace(treebank, xpos=treebank.xpos * (np.arange(treebank.n_words) % 50 == 0))
+    assert suited(templates[:1], few)[0].names == chosen.names[:1]
+
+
+def test_tags_of_one_kind_serve_for_both(treebank):
+    swapped, _ = suited(TemplateSet(TEMPLATES[:2]), without(treebank, "upos"))
+    assert swapped.names == ["h.xpos m.xpos direction"]
+    with pytest.raises(InputError, match=r"a field that the data lacks: UPOS, XPOS\."):
+        suited(TemplateSet(TEMPLATES[:2]), without(treebank, "upos", "xpos"))
+    copied, _ = suited(TemplateSet(TEMPLATES), xpos_is_upos(treebank))
+    assert copied.names == ["h.upos m.upos direction", "m.upos distance", "h.lemma m.lemma", "h.feats m.form"]
+
+
+def test_a_column_of_tags_that_few_words_have_counts_as_empty(treebank):
+    few = treebank.xpos * (np.arange(treebank.n_words) % 50 == 0)
+    chosen, _ = suited(TemplateSet(TEMPLATES[:2]), replace(treebank, xpos=few))
+    assert chosen.names == ["h.upos m.upos direction"]
+
+
+def test_attributes_that_no_word_has_are_left_out_only_of_what_is_whole(treebank):
+    templates = TemplateSet(["h.upos", "h.Case m.Case", "h.Nonsense m.upos"])
+    chosen, change = suited(templates, treebank)
+    assert chosen.names == ["h.upos", "h.Case m.Case"]
+    assert "no Nonsense: 1 left out (h.Nonsense m.upos)" in change
+    assert suited(templates, treebank, whole=False) == (templates, "")
+
+
+def test_a_parser_without_xpos_is_that_of_upos_in_its_place(treebank):
+    test = treebank[100:]
+    with pytest.warns(DataWarning, match="UPOS takes the place of XPOS") as caught:
+        model = parser().fit(without(treebank[:100], "xpos"))
+    assert len(caught) == 1
+    twin = parser(["h.upos m.upos direction", "m.upos distance", "h.lemma m.lemma", "h.feats m.form"])
+    twin = silently(lambda: twin.fit(without(treebank[:100], "xpos")))
+    assert model.templates_ == twin.templates_
+    assert "xpos" not in model.model_.codec.relations.templates.fields
+    for input_ in (test, without(test, "xpos")):  # tags that were not there in training are not looked at
+        parsed = silently(lambda input_=input_: model.parse(input_))
+        assert np.array_equal(parsed.heads, twin.parse(input_).heads)
+        assert np.array_equal(parsed.deprels, twin.parse(input_).deprels)
+
+
+def test_auto_is_the_default_and_speaks_if_asked(treebank, capsys):
+    model = parser("auto", epochs=1)
+    assert omkl.DependencyParser().templates == "auto"
+    silently(lambda: model.fit(without(treebank, "xpos", "lemmas")))
+    assert not {"xpos", "lemma"} & set(model.templates_.fields)
+    assert {"upos", "suffix3", "feats"} <= set(model.templates_.fields)
+    assert capsys.readouterr() == ("", "")
+    silently(lambda: model.set_params(verbose=True).fit(without(treebank, "xpos", "lemmas")))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "Templates" in line]
+    assert "no LEMMA" in line
+    assert len(line) <= 160
+
+
+def test_what_a_model_needs_and_the_input_lacks_is_one_warning(treebank, tmp_path):
+    train, test = treebank[:100], treebank[100:]
+    model = parser().fit(train)
+    model.save(tmp_path / "m.npz")
+    for candidate in (model, omkl.load(tmp_path / "m.npz"), model.prune(4)):
+        silently(lambda candidate=candidate: candidate.parse(test))
+        with pytest.warns(DataWarning, match="The input has no UPOS, XPOS"):
+            candidate.group_report(without(test, "upos", "xpos"))
+        with pytest.warns(DataWarning, match="The input has no UPOS, XPOS") as caught:
+            candidate.parse(without(test, "upos", "xpos"))
+        assert len(caught) == 1
+    # what some words have in training may be missing from a short sentence by chance
+    some = train.feats * (np.arange(train.n_words) % 2)
+    sometimes = parser().fit(replace(train, feats=some))
+    silently(lambda: sometimes.parse([Sentence(forms=["a"], lemmas=["a"], upos=["NOUN"], xpos=["X01"])]))
+    with pytest.warns(DataWarning, match="no FEATS"):
+        sometimes.parse(without(test, "feats"))
+
+
+def test_the_first_sentences_of_a_stream_decide(treebank, tmp_path):
+    path = tmp_path / "t.conllu"
+    write_treebank(path, Treebank.from_sentences([*without(treebank[:50], "xpos"), *treebank[50:]]))
+    with pytest.warns(DataWarning, match="for the first 50 sentences: UPOS takes the place of XPOS") as caught:
+        model = parser("auto", epochs=1).fit(stream_conllu(path, block_size=50))
+    assert len(caught) == 1
+    assert "xpos" not in model.templates_.fields + model.model_.codec.relations.templates.fields
+    with pytest.warns(DataWarning, match="for the first 10 sentences") as caught:
+        model = parser().partial_fit(without(treebank[:10], "xpos"))
+    assert len(caught) == 1
+    silently(lambda: model.partial_fit(treebank[10:30]))
+    assert model.templates_.names[1] == "m.upos distance"
