@@ -1,50 +1,44 @@
-"""The reference of the command line in Markdown, from the argument parsers themselves."""
+"""The reference of the command line in Markdown, from the commands themselves."""
 
-import argparse
 import textwrap
 from collections.abc import Iterator
 
-
-def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """The parsers that have no commands below them, in their order."""
-    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not below:
-        yield parser
-    for action in below:
-        for own in action.choices.values():
-            yield from commands(own)
+import click
 
 
-def reference(parser: argparse.ArgumentParser) -> str:
-    """A section for each command: what it does, what it takes, examples."""
-    return "\n".join(line for own in commands(parser) for line in section(own))
+def commands(group: click.Command, path: str = "omkl") -> Iterator[tuple[str, click.Command]]:
+    """All commands that are no groups, and what is typed to call them."""
+    if not isinstance(group, click.Group):
+        yield path, group
+        return
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        own = group.get_command(context, name)
+        if own is not None:
+            yield from commands(own, f"{path} {name}")
 
 
-def section(parser: argparse.ArgumentParser) -> Iterator[str]:
+def reference(group: click.Group) -> str:
+    """A section for each command: help, options, examples."""
+    return "\n".join(line for path, command in commands(group) for line in section(path, command))
+
+
+def section(path: str, command: click.Command) -> Iterator[str]:
     """The lines of one command."""
-    places = [action for action in parser._actions if not action.option_strings]
-    yield f"## {parser.prog}\n"
-    yield f"{plain(parser.description)}\n"
-    yield f"```text\n{parser.prog} [OPTIONS] {' '.join(str(place.metavar or place.dest) for place in places)}\n```\n"
-    for action in places + [action for action in parser._actions if action.option_strings]:
-        if action.help is not argparse.SUPPRESS and not isinstance(action, argparse._HelpAction):
-            yield f"{spelled(action)}\n: {plain(action.help % dict(vars(action), prog=parser.prog))}\n"
-    if parser.epilog:
-        yield f"```text\n{textwrap.dedent(parser.epilog.removeprefix('examples:').strip(chr(10)))}\n```\n"
+    context = click.Context(command, info_name=path, show_default=True)
+    yield f"## {path}\n"
+    for part in textwrap.dedent(command.help or "").split("\n\n"):
+        yield f"{plain(part)}\n"
+    yield f"```text\n{path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record is not None and record[1]:
+            yield f"`{record[0]}`\n: {plain(record[1])}\n"
+    lines = (command.epilog or "").split("\n")[2:]
+    yield "```text\n" + textwrap.dedent("\n".join(lines)) + "\n```\n"
 
 
-def spelled(action: argparse.Action) -> str:
-    """An option as it is written, with what it takes."""
-    if not action.option_strings:
-        return f"`{action.metavar or action.dest}`"
-    choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
-    value = "" if action.nargs == 0 else f" {action.metavar or choices}{' ...' if action.nargs in ('+', '*') else ''}"
-    return ", ".join(f"`{option}{value}`" for option in action.option_strings)
-
-
-def plain(text: str | None) -> str:
+def plain(text: str) -> str:
     """Text whose signs mean nothing in Markdown; options in it keep their hyphens."""
-    escaped = "".join(f"\\{sign}" if sign in "*_<>[]`" else sign for sign in " ".join((text or "").split()))
-    return " ".join(
-        f"`{word}`" if word.startswith("--") and word.isprintable() else word for word in escaped.split(" ")
-    )
+    escaped = "".join(f"\\{sign}" if sign in "*_<>[]`" else sign for sign in " ".join(text.split()))
+    return " ".join(f"`{word}`" if word.startswith("--") and word.isprintable() else word for word in escaped.split())

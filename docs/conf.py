@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import omkl
-from omkl.cli.commands import build_parser
+from omkl.cli.options import omkl as command
 
 sys.path.insert(0, str(Path(__file__).parent))
 from command_reference import reference
@@ -47,7 +47,7 @@ html_sidebars = {"api/**": [], "index": [], "getting_started": [], "choosing": [
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 8,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -77,7 +77,7 @@ def from_elsewhere(app, what, name, member, skip, options):
 
 
 def write_command_reference(app):
-    Path(app.srcdir, "_command_reference.inc").write_text(reference(build_parser()), encoding="utf-8")
+    Path(app.srcdir, "_command_reference.inc").write_text(reference(command), encoding="utf-8")
 
 
 def setup(app):

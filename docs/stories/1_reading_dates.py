@@ -1,6 +1,6 @@
 """
-Reading handwriting: which kernels see the digit?
-=================================================
+Read handwriting, and find the kernels that see the digit
+=========================================================
 
 Somebody wrote dates by hand, eight digits each, and we want to read them. A date is a *sequence*: what stands at one
 place depends on its neighbours, since no month begins with a 5. We have several ideas of how to compare two digits, and
@@ -40,7 +40,7 @@ rng = np.random.default_rng(0)
 
 
 def look(dates):
-    """Each date as a list of eight dicts of views."""
+    """Return each date as a list of eight dicts of views."""
     sequences = []
     for images in dates:
         views = digit_views(images)

@@ -1,6 +1,6 @@
 """
-A parser: which of its templates does a language need?
-======================================================
+Find the feature templates that a parser needs
+==============================================
 
 A dependency parser finds, for every word of a sentence, the word that it depends on. It looks at pairs of words through
 *feature templates*, such as "the lemma of the head with the tag of the modifier", and nobody knows beforehand which of
@@ -54,4 +54,4 @@ print(f"the best three, anew   {100 * small.score(test):.1f}%:", "; ".join(small
 # %%
 # ``DependencyParser(keep="auto")`` finds by itself how many to keep. A treebank of yours is a path:
 # ``parser.fit("train.conllu")``. The same from a shell: ``omkl train parser train.conllu -o parser.npz --keep auto``,
-# ``omkl inspect parser.npz``, and ``omkl demo parser`` for a longer version of this story.
+# ``omkl inspect parser.npz``.

@@ -1,6 +1,6 @@
 """
-A table with named columns: which measurements tell tumours apart?
-==================================================================
+Select the columns of a table with batch MKL
+============================================
 
 Thirty measurements of cell nuclei, 569 samples, benign or malignant. One kernel for each column and batch MKL with a sparse
 regularizer answer two questions at once: how well can they be told apart, and by which measurements?

@@ -1,6 +1,6 @@
 """
-A stream that drifts: weights that follow
-=========================================
+Learn from a stream that drifts
+===============================
 
 Examples arrive one after the other, each is seen once, and half-way the world changes: another source of evidence begins to
 tell the classes apart. The model has to notice, within a memory that does not grow.

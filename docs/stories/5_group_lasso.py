@@ -1,6 +1,6 @@
 """
-Group lasso: columns that come and go together
-==============================================
+Select groups of columns with the group lasso
+=============================================
 
 Categories of a table become several columns, a spline of a number becomes several columns, a gene has several measurements:
 such columns should be in a model together, or not at all. The group lasso does that, and says how far from the best it is.

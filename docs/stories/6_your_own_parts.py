@@ -1,6 +1,6 @@
 """
-Your own kernel, and why a prediction is what it is
-===================================================
+Write your own kernel, and explain a prediction
+===============================================
 
 A kernel of your own is a function of two arrays. Here it compares words of DNA by the short pieces that they share, beside
 kernels that look at their composition only; the weights say which view carries the signal, and ``explain`` says what spoke

@@ -1,6 +1,6 @@
 """
-Your own structure: which star is which?
-========================================
+Write your own structure: match the stars of two photographs
+============================================================
 
 A structure says what an output is, and how to find the best one. omkl comes with sequences, trees and classes; here we add
 *matchings*: two photographs of the same stars, taken a year apart, and the question which star of the one is which of the
@@ -48,7 +48,7 @@ def photographs(n):
 
 
 class Matching(PartStructure):
-    """An output is an array: the partner of each star."""
+    """Matchings: an output is an array with the partner of each star."""
 
     def zeros(self, size):
         return UnaryPotentials(np.zeros((size, 1)))

@@ -1,6 +1,6 @@
 """
-Your own loss and regularizer: too little costs more than too much
-==================================================================
+Write your own loss and regularizer
+===================================
 
 A power station has to be ready for tomorrow's demand. To provide a megawatt too little costs nine times as much as one too
 much, so the squared error, which has no sides, asks the wrong question. We ask the right one by a loss of our own, choose
@@ -49,7 +49,7 @@ kernels = {name: f"gaussian:on={column}:{column + 1},sigma2=0.5" for column, nam
 
 
 class Expectile(PointwiseLoss):
-    """Squared error, weighed by ``tau`` where the prediction is too low, and by ``1 - tau`` where it is too high."""
+    """Squared error with weight ``tau`` for predictions that are too low, ``1 - tau`` for those too high."""
 
     aliases: ClassVar = {"expectile": {}}
 

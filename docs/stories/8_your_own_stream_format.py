@@ -1,6 +1,6 @@
 """
-Your own stream format: learn from ARFF files of any size
-=========================================================
+Write your own stream format: ARFF files of any size
+====================================================
 
 omkl streams svmlight, CSV, Parquet, Arrow, npz, JSON lines, treebanks and more. Yours is another? Here we teach it ARFF, the
 format of Weka, which many data sets of OpenML have, in forty lines. From then on every estimator learns from such files
@@ -53,7 +53,7 @@ print("\n".join([*header, *rows[:3], "..."]))
 
 
 class ARFF(StreamFormat):
-    """Dense ARFF files: numbers, and the class in the last column or in the one that ``target`` names."""
+    """Dense ARFF files: numbers, and the class in the last column or in the column ``target``."""
 
     aliases: ClassVar = {"arff": {}}
     suffixes = (".arff",)
@@ -86,7 +86,7 @@ class ARFF(StreamFormat):
         return Stream(one_pass, block_size, feature_names=others)
 
     def rows(self, path, header_only=False):
-        """``(name, type)`` of every column, or ``(line, cells)`` of every row."""
+        """Yield ``(name, type)`` of every column, or ``(line, cells)`` of every row."""
         in_header = True
         for number, line in enumerate(lines(path), 1):
             text = line.decode().strip()

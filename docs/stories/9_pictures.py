@@ -1,6 +1,6 @@
 """
-Pictures of models, one of each kind
-====================================
+Plots of models, one of each kind
+=================================
 
 Every picture of :mod:`omkl.reports` takes what estimators, paths, histories and searches give, draws on axes of yours
 (``ax=``) or on a new figure, and returns the axes: ``plot_weights(model).figure`` is the figure, which a notebook shows and
@@ -28,7 +28,6 @@ from omkl.reports import (
     plot_gap,
     plot_group_weights,
     plot_history,
-    plot_mistakes,
     plot_path,
     plot_pruning,
     plot_search,
@@ -40,7 +39,7 @@ from omkl.reports import (
 
 
 class Show:
-    """A picture as SVG in this page, where text has the colour of the page's text."""
+    """Show axes as SVG in this page, with text in the color of the page."""
 
     def __init__(self, axes):
         self.svg = axes if isinstance(axes, str) else to_svg(axes)
@@ -53,7 +52,7 @@ dates = handwritten_dates(n_train=80, n_test=100, random_state=0)
 
 
 def tokens(images):
-    """Dates as lists of dicts of views."""
+    """Return dates as lists of dicts of views."""
     views = [digit_views(date) for date in images]
     return [[dict(zip(each, rows)) for rows in zip(*each.values())] for each in views]
 
@@ -86,16 +85,11 @@ Show(plot_history({f"seed {seed}": reader for seed, reader in enumerate(readers)
 # %%
 # What is taken for what
 # ----------------------
-# :func:`~omkl.reports.plot_confusion`: labels that were confused; :func:`~omkl.reports.plot_mistakes` shows the images behind
-# the numbers, a row for each confusion; :func:`~omkl.reports.plot_word` one sequence with what was read in it.
+# :func:`~omkl.reports.plot_confusion`: labels that were confused; :func:`~omkl.reports.plot_word` shows the images of
+# one sequence and what was read in them.
 
 read = reader.predict(X_test)
 Show(plot_confusion(dates.test_digits, read))
-
-# %%
-
-figure, axis = plt.subplots(figsize=(4.5, 2.2), layout="constrained")
-plot_mistakes(dates.test_images, dates.test_digits, read, n=4, examples=8, ax=axis)
 
 # %%
 
