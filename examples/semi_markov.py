@@ -7,12 +7,12 @@ import numpy as np
 
 from omkl import StructuredPredictor
 from omkl.groups import ExplicitBank, Features, Tokens
-from omkl.structures import PartStructure, UnaryPotentials
+from omkl.structures import Structure, UnaryPotentials
 
 LONGEST, LABELS, COLUMNS = 4, 2, 3  # labels 0 and 1; columns of a token: two that tell its label, and one of noise
 
 
-class SemiMarkov(PartStructure):
+class SemiMarkov(Structure):
     """Segmentations: rows ``(stop, length, label)``; potential ``t * LONGEST + l`` is of l + 1 tokens up to t."""
 
     def zeros(self, size):

@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 import omkl
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.reports import plot_weights
-from omkl.structures import PartStructure, UnaryPotentials
+from omkl.structures import Structure, UnaryPotentials
 
 rng = np.random.default_rng(0)
 N_STARS = 15
@@ -42,12 +42,12 @@ def photographs(n):
 # The structure
 # -------------
 # Potentials are what the model says of the *parts* of an output: here a number for each pair (star, partner). An output's
-# score is the sum over its parts. A :class:`~omkl.structures.PartStructure` needs four methods: potentials that are all
+# score is the sum over its parts. A :class:`~omkl.structures.Structure` needs four methods: potentials that are all
 # zero, the output of the highest score, which parts an output has, and what a mistake costs, part by part. The best
 # matching of all ``15!`` is found by scipy in microseconds.
 
 
-class Matching(PartStructure):
+class Matching(Structure):
     """Matchings: an output is an array with the partner of each star."""
 
     def zeros(self, size):
@@ -131,5 +131,5 @@ axis.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2, frameon=False)
 # %%
 # What else a structure can have
 # ------------------------------
-# With ``marginals`` it can be trained by ``loss="crf"``. :class:`omkl.structures.Structure` has the whole protocol, and
+# With ``marginals`` it can be trained by ``loss="crf"``. :class:`omkl.structures.Structure` lists all methods, and
 # ``examples/semi_markov.py`` a segmenter of sequences, whose decoder is a dynamic program, in eighty lines.

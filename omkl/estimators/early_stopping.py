@@ -11,7 +11,6 @@ from omkl.data.blocks import as_rows, is_frame, join, n_rows
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import check_sample_weight
 from omkl.exceptions import InputError
-from omkl.losses import is_partial
 from omkl.online import EarlyStopping, OnlineModel, Predictor
 
 
@@ -20,7 +19,7 @@ def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
     right = total = 0
     for x, y, _ in examples:
         right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
-        total += int(np.count_nonzero(y >= 0)) if is_partial(predictor.structure, y) else len(x)
+        total += int(np.count_nonzero(y >= 0)) if predictor.structure.is_partial(y) else len(x)
     if not total:
         raise InputError("The examples for early stopping must have a known label.")
     return right / total

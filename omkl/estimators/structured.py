@@ -28,7 +28,7 @@ class StructuredPredictor(OnlineEstimator):
     Parameters
     ----------
     structure : Structure
-        See :class:`omkl.structures.Structure`, and :class:`omkl.structures.PartStructure`, which needs less.
+        See :class:`omkl.structures.Structure`.
     groups : list of GroupBank
         Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, batch_size, l2, radius, shuffle, \

@@ -19,7 +19,6 @@ from omkl.losses.structured import (
     StructuredHinge,
     StructuredLoss,
     completed,
-    is_partial,
 )
 
 __all__ = [
@@ -39,5 +38,4 @@ __all__ = [
     "StructuredHinge",
     "StructuredLoss",
     "completed",
-    "is_partial",
 ]

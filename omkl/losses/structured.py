@@ -20,20 +20,9 @@ def completed(structure: Any, potentials: Any, gold: Any) -> Any:
     potentials : Potentials
     gold : Output
     """
-    if not is_partial(structure, gold):
+    if not structure.is_partial(gold):
         return gold
     return structure.decode(structure.agreeing(potentials, gold))
-
-
-def is_partial(structure: Any, gold: Any) -> bool:
-    """Return True if parts of a gold output are not known.
-
-    Parameters
-    ----------
-    structure : Structure
-    gold : Output
-    """
-    return hasattr(structure, "is_partial") and structure.is_partial(gold)
 
 
 class StructuredLoss(Component):
@@ -109,7 +98,7 @@ class CRF(StructuredLoss):
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         log_partition, gradient = structure.marginals(potentials)
-        if is_partial(structure, gold):
+        if structure.is_partial(gold):
             agreeing, expected = structure.marginals(structure.agreeing(potentials, gold))
             for array, own in zip(gradient, expected):
                 array -= own

@@ -201,7 +201,7 @@ class ProgressiveValidation(Every):
         batch = isinstance(step.potentials, list)
         for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
             self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
-            self._size += getattr(trainer.structure, "n_known", np.size)(gold)
+            self._size += trainer.structure.n_known(gold)
         return self._take_in(trainer, step)
 
     def _tell(self, trainer: Any, record: dict[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """Structures: what an output is. They see potentials, never features or parameters."""
 
-from omkl.structures.base import Output, PartStructure, Potentials, Structure
+from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials, TrigramPotentials
 from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
 from omkl.structures.transitions import AllowedTransitions, allowed_transitions
@@ -14,7 +14,6 @@ __all__ = [
     "Multiclass",
     "NonProjectiveTree",
     "Output",
-    "PartStructure",
     "Potentials",
     "ProjectiveTree",
     "Scalar",

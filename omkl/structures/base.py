@@ -1,10 +1,10 @@
 """Structures: outputs of structured prediction, and how to decode, compare and sum over them."""
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from omkl._components import Component
+from omkl.exceptions import InputError
 
 #: A named tuple of arrays with a score for every part of an output, such as ``ChainPotentials``.
 Potentials: TypeAlias = Any
@@ -12,156 +12,67 @@ Potentials: TypeAlias = Any
 Output: TypeAlias = Any
 
 
-class Structure(Protocol):
+class Structure:
     """The outputs of a structured predictor: how to decode, compare and sum over them.
 
-    A structure of your own needs ``zeros``, ``loss_augmented``, ``difference`` and ``cost`` for the hinge,
-    ``decode`` to predict, and ``marginals`` with ``subtract_indicator`` for the CRF loss, ``cost_augmented`` for the
-    softmax margin. The trainer, the groups and the losses then work with it as they are.
+    A structure of your own derives from this class and defines ``zeros``, ``decode``, ``indicator`` and
+    ``cost_potentials``, if its score and its cost are sums over the parts of an output. All that the hinge and the
+    perceptron need follows. The CRF loss needs ``marginals`` as well, learning from partial outputs ``is_partial`` and
+    ``agreeing``. The trainer, the groups and the losses then work with it as they are.
     """
 
     def zeros(self, size: int) -> Potentials:
-        """Potentials of an input of this size, all zero.
+        """Return potentials of an input of this size, all zero.
 
         Parameters
         ----------
         size : int
             Size of the input, such as its number of positions.
         """
+        raise self._undefined("zeros")
 
     def decode(self, potentials: Potentials) -> Output:
-        """The output of the highest score. Ties break towards lower labels.
+        """Return the output of the highest score. Ties break towards lower labels.
 
         Parameters
         ----------
         potentials : Potentials
             Scores of the parts of an output.
         """
+        raise self._undefined("decode")
 
-    def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
-        """The output of the highest score plus ``cost_weight`` times its cost.
-
-        Parameters
-        ----------
-        potentials : Potentials
-            Scores of the parts of an output.
-        gold : Output
-            The right output.
-        cost_weight : float >= 0
-            Factor of the cost.
-        """
-
-    def cost_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Potentials:
-        """Potentials by which outputs score ``cost_weight`` times their cost more, up to a constant.
+    def decode_many(self, potentials: Potentials, offsets: np.ndarray) -> np.ndarray:
+        """Return the outputs of several inputs at once, concatenated.
 
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
-        gold : Output
-            The right output.
-        cost_weight : float >= 0
-            Factor of the cost.
+            Concatenated.
+        offsets : int array of shape (number of inputs + 1,)
+            Input ``s`` has the positions ``offsets[s] : offsets[s + 1]``.
         """
+        raise self._undefined("decode_many")
 
-    def difference(self, potentials: Potentials, predicted: Output, gold: Output) -> tuple[float, Potentials]:
-        """Score of ``predicted`` minus that of ``gold``, and ``indicator(predicted) - indicator(gold)``.
+    def part(self, potentials: Potentials, low: int, high: int) -> Potentials:
+        """Return the potentials of one input among concatenated ones.
 
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
-        predicted : Output
-            The output to compare with ``gold``.
-        gold : Output
-            The right output.
+            Concatenated.
+        low, high : int
+            The input has the positions ``low : high``.
         """
-
-    def marginals(self, potentials: Potentials) -> tuple[float, Potentials]:
-        """Log-partition function and the expected indicator under the Gibbs distribution of the potentials.
-
-        Parameters
-        ----------
-        potentials : Potentials
-            Scores of the parts of an output.
-        """
-
-    def subtract_indicator(self, potentials: Potentials, output: Output) -> None:
-        """Subtract the indicator of ``output`` in place.
-
-        Parameters
-        ----------
-        potentials : Potentials
-            Scores of the parts of an output.
-        output : Output
-        """
+        raise self._undefined("part")
 
     def indicator(self, output: Output) -> Potentials:
-        """Return the count of each part in the output, shaped like its potentials.
+        """Return the count of each part in an output, shaped like its potentials.
 
         Parameters
         ----------
         output : Output
         """
-
-    def score(self, potentials: Potentials, output: Output) -> float:
-        """Sum of the potentials of the parts of ``output``.
-
-        Parameters
-        ----------
-        potentials : Potentials
-            Scores of the parts of an output.
-        output : Output
-        """
-
-    def cost(self, gold: Output, predicted: Output) -> float:
-        """Cost of predicting ``predicted`` where ``gold`` is right; 0 when they agree.
-
-        Parameters
-        ----------
-        gold : Output
-            The right output.
-        predicted : Output
-            The output to compare with ``gold``.
-        """
-
-
-class PartStructure(Component):
-    """Base of structures whose score and cost are sums over the parts of an output.
-
-    A subclass has ``zeros(size)``, ``decode(potentials)``, ``indicator(output)`` and ``cost_potentials(gold)``; all
-    that the hinge and the perceptron need follows. For the CRF loss it has ``marginals(potentials)`` as well. See
-    :class:`Structure` for what they return.
-    """
-
-    def zeros(self, size: int) -> Potentials:
-        """Potentials of an input of this size, all zero: a named tuple of arrays.
-
-        Parameters
-        ----------
-        size : int
-            Size of the input, such as its number of positions.
-        """
-        raise self.undefined("zeros")
-
-    def decode(self, potentials: Potentials) -> Output:
-        """The output of the highest score.
-
-        Parameters
-        ----------
-        potentials : Potentials
-            Scores of the parts of an output.
-        """
-        raise self.undefined("decode")
-
-    def indicator(self, output: Output) -> Potentials:
-        """Return the count of each part in the output, shaped like its potentials.
-
-        Parameters
-        ----------
-        output : Output
-        """
-        raise self.undefined("indicator")
+        raise self._undefined("indicator")
 
     def cost_potentials(self, gold: Output) -> Potentials:
         """Return the cost of each part where ``gold`` is right, shaped like its potentials; 0 for its own parts.
@@ -171,10 +82,25 @@ class PartStructure(Component):
         gold : Output
             The right output.
         """
-        raise self.undefined("cost_potentials")
+        raise self._undefined("cost_potentials")
+
+    def marginals(self, potentials: Potentials) -> tuple[float, Potentials]:
+        """Return the log-partition function, and the probability of each part under the Gibbs distribution.
+
+        Parameters
+        ----------
+        potentials : Potentials
+            Scores of the parts of an output.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If no output is allowed.
+        """
+        raise self._undefined("marginals")
 
     def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
-        """The output of the highest score plus ``cost_weight`` times its cost.
+        """Return the output of the highest score plus ``cost_weight`` times its cost.
 
         Parameters
         ----------
@@ -188,7 +114,7 @@ class PartStructure(Component):
         return self.decode(self.cost_augmented(potentials, gold, cost_weight))
 
     def cost_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Potentials:
-        """Potentials by which outputs score ``cost_weight`` times their cost more.
+        """Return potentials by which outputs score ``cost_weight`` times their cost more, up to a constant.
 
         Parameters
         ----------
@@ -202,7 +128,7 @@ class PartStructure(Component):
         return _combined(potentials, self.cost_potentials(gold), cost_weight)
 
     def difference(self, potentials: Potentials, predicted: Output, gold: Output) -> tuple[float, Potentials]:
-        """Score of ``predicted`` minus that of ``gold``, and ``indicator(predicted) - indicator(gold)``.
+        """Return the score of ``predicted`` minus that of ``gold``, and the difference of their indicators.
 
         Parameters
         ----------
@@ -216,8 +142,20 @@ class PartStructure(Component):
         gradient = _combined(self.indicator(predicted), self.indicator(gold), -1.0)
         return _product(potentials, gradient), gradient
 
+    def subtract_indicator(self, potentials: Potentials, output: Output) -> None:
+        """Subtract the indicator of an output in place.
+
+        Parameters
+        ----------
+        potentials : Potentials
+            Scores of the parts of an output.
+        output : Output
+        """
+        for array, own in zip(potentials, self.indicator(output)):
+            array -= own
+
     def score(self, potentials: Potentials, output: Output) -> float:
-        """Sum of the potentials of the parts of ``output``.
+        """Return the sum of the potentials of the parts of an output.
 
         Parameters
         ----------
@@ -228,7 +166,7 @@ class PartStructure(Component):
         return _product(potentials, self.indicator(output))
 
     def cost(self, gold: Output, predicted: Output) -> float:
-        """Cost of predicting ``predicted`` where ``gold`` is right.
+        """Return the cost of predicting ``predicted`` where ``gold`` is right; 0 when they agree.
 
         Parameters
         ----------
@@ -239,17 +177,53 @@ class PartStructure(Component):
         """
         return _product(self.cost_potentials(gold), self.indicator(predicted))
 
-    def subtract_indicator(self, potentials: Potentials, output: Output) -> None:
-        """Subtract the indicator of ``output`` in place.
+    def is_partial(self, gold: Output) -> bool:
+        """Return True if parts of a gold output are not known.
+
+        Parameters
+        ----------
+        gold : Output
+            The right output, -1 where it is not known.
+        """
+        return False
+
+    def n_known(self, gold: Output) -> int:
+        """Return the number of known labels or heads of a gold output.
+
+        Parameters
+        ----------
+        gold : Output
+            The right output, -1 where it is not known.
+        """
+        return np.size(gold)
+
+    def agreeing(self, potentials: Potentials, gold: Output) -> Potentials:
+        """Return potentials that forbid what disagrees with the known parts of ``gold``.
 
         Parameters
         ----------
         potentials : Potentials
             Scores of the parts of an output.
-        output : Output
+        gold : Output
+            The right output, -1 where it is not known.
         """
-        for array, own in zip(potentials, self.indicator(output)):
-            array -= own
+        raise self._undefined("agreeing")
+
+    def known_marginals(self, potentials: Potentials, gold: Output) -> np.ndarray:
+        """Return the probability of each known label or head of ``gold``.
+
+        Parameters
+        ----------
+        potentials : Potentials
+            Scores of the parts of an output.
+        gold : Output
+            The right output, -1 where it is not known.
+        """
+        raise self._undefined("known_marginals")
+
+    def _undefined(self, method: str) -> InputError:
+        name = type(self).__name__
+        return InputError(f"{name} does not define {method}(), and what it is used for needs it: add it to the class.")
 
 
 def _combined(first: Any, second: Any, weight: float) -> Any:

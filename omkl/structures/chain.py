@@ -9,6 +9,7 @@ from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
 from omkl.structures import _jit_trigrams
 from omkl.structures._jit_n_best import n_best_labellings
+from omkl.structures.base import Structure
 from omkl.structures.transitions import AllowedTransitions
 
 
@@ -41,7 +42,7 @@ AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike
 MOST_LABELS = 400
 
 
-class Chain:
+class Chain(Structure):
     """A chain over K labels, of any length n >= 1 and of first or second order.
 
     Decoding and marginals take O(n K^2), or O(n K) without transitions, or O(n K^3) where trigrams are scored
@@ -108,7 +109,6 @@ class Chain:
         return jit if self.order == 1 else _jit_trigrams
 
     def zeros(self, size: int) -> Any:
-        """Potentials of ``size`` positions, all zero."""
         edges = (max(size - 1, 1) if self.by_position else 1) if self.linked else 0
         K = self.n_labels
         unary, pairwise = np.zeros((size, K)), np.zeros((edges, K, K))
@@ -117,26 +117,28 @@ class Chain:
         return TrigramPotentials(unary, pairwise, np.zeros((K, K, K)))
 
     def part(self, potentials: Any, low: int, high: int) -> Any:
-        """The potentials of the sequence at ``low : high`` of concatenated ones."""
         pairwise = potentials.pairwise[low : max(high - 1, low + 1)] if self.by_position else potentials.pairwise
         return potentials._replace(unary=potentials.unary[low:high], pairwise=pairwise)
 
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
-        """Labels of the highest score, (n,); ties break towards lower labels."""
         own = self._within_allowed(self._checked(potentials))
         labels = np.empty(len(own.unary), np.int64)
         self._programs.viterbi(*own, self.costs, labels, 0.0, labels)
         return labels
 
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
-        """Decode the sequences ``offsets[s] : offsets[s+1]`` of concatenated potentials at once."""
         own = self._within_allowed(self._checked(potentials), offsets)
         labels = np.empty(len(own.unary), np.int64)
         self._programs.viterbi_many(*own, offsets, self.costs, labels)
         return labels
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
-        """The ``n_best`` labellings of the highest scores, best first, fewer where there are not so many.
+        """Return the ``n_best`` labellings of the highest scores, best first; fewer where there are not so many.
+
+        Parameters
+        ----------
+        potentials : ChainPotentials
+        n_best : int
 
         Returns
         -------
@@ -156,28 +158,23 @@ class Chain:
         return labels[:found], scores[:found]
 
     def loss_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
-        """Labels of the highest score plus ``cost_weight`` times their cost, (n,)."""
         own = self._within_allowed(self._checked(potentials))
         labels = np.empty(len(own.unary), np.int64)
         self._programs.viterbi(*own, self.costs, gold, cost_weight, labels)
         return labels
 
     def cost_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> Any:
-        """Potentials by which labellings score ``cost_weight`` times their cost more."""
         own = self._checked(potentials)
         costs = np.where(np.asarray(gold)[:, None] >= 0, self.costs[gold], 0.0)
         return own._replace(unary=own.unary + cost_weight * costs)
 
     def is_partial(self, gold: np.ndarray) -> bool:
-        """Return True if the label of a position is not known."""
         return jit.is_partial(gold)
 
     def n_known(self, gold: np.ndarray) -> int:
-        """Return the number of positions whose label is known."""
         return int(np.count_nonzero(gold >= 0))
 
     def known_marginals(self, potentials: AnyPotentials, gold: np.ndarray) -> np.ndarray:
-        """Return the probability of each label of ``gold`` that is known."""
         known = np.flatnonzero(gold >= 0)
         return self.marginals(potentials)[1].unary[known, gold[known]]
 
@@ -198,20 +195,12 @@ class Chain:
         return own._replace(unary=unary)
 
     def difference(self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
-        """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         own = self._checked(potentials)
         gradient = type(own)(*(np.zeros(array.shape) for array in own))
         gap = self._programs.difference(*own, predicted, gold, *gradient)
         return gap, _shaped_like(potentials, gradient)
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
-        """Log-partition function, and the probability of every label and pair, or triple, of labels.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If no labelling is allowed.
-        """
         given = self._checked(potentials)
         own = self._within_allowed(given)
         expected = type(own)(*(np.empty(array.shape) for array in own))
@@ -253,22 +242,18 @@ class Chain:
         return ChainPotentials(*arrays) if self.order == 1 else TrigramPotentials(*arrays)
 
     def subtract_indicator(self, potentials: AnyPotentials, output: np.ndarray) -> None:
-        """Subtract the labelling's :meth:`indicator` in place."""
         self._programs.add_indicator(*self._checked(potentials), output, -1.0)
 
     def indicator(self, output: ArrayLike) -> Any:
-        """Return the count of each label and pair, or triple, of labels."""
         labels = np.asarray(output, dtype=np.int64)
         counts = self.zeros(len(labels))
         self._programs.add_indicator(*counts, labels, 1.0)
         return counts
 
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
-        """Sum of the potentials of the labelling."""
         return self._programs.score_labels(*self._checked(potentials), np.asarray(output, dtype=np.int64))
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
-        """Sum over positions of what it costs to predict the one label where the other is right."""
         return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
 
 

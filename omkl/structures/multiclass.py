@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures._jit_multiclass import best_label, softmax
+from omkl.structures.base import Structure
 from omkl.structures.chain import check_costs
 
 
@@ -19,7 +20,7 @@ class UnaryPotentials(NamedTuple):
 AnyPotentials: TypeAlias = UnaryPotentials | ArrayLike
 
 
-class Multiclass:
+class Multiclass(Structure):
     """One of K labels. Potentials: an array of K scores, or :class:`UnaryPotentials`.
 
     Parameters
@@ -42,31 +43,24 @@ class Multiclass:
         self.costs = check_costs(cost, self.n_labels)
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
-        """Potentials of ``size`` inputs, all zero."""
         return UnaryPotentials(np.zeros((size, self.n_labels)))
 
     def part(self, potentials: UnaryPotentials, low: int, high: int) -> UnaryPotentials:
-        """The potentials of the input at ``low`` of several ones."""
         return UnaryPotentials(potentials.unary[low:high])
 
     def decode(self, potentials: AnyPotentials) -> int:
-        """The label of the highest score, the lowest of equals."""
         return best_label(_scores(potentials), self.costs, 0, 0.0)
 
     def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
-        """The labels of several inputs at once."""
         return potentials.unary.argmax(axis=1)
 
     def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
-        """The label of the highest score plus ``cost_weight`` times its cost."""
         return best_label(_scores(potentials), self.costs, gold, cost_weight)
 
     def cost_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> UnaryPotentials:
-        """Potentials by which labels score ``cost_weight`` times their cost more."""
         return UnaryPotentials((_scores(potentials) + cost_weight * self.costs[gold])[None])
 
     def difference(self, potentials: AnyPotentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
-        """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         scores = _scores(potentials)
         gradient = self.zeros()
         if predicted != gold:
@@ -75,30 +69,25 @@ class Multiclass:
         return scores[predicted] - scores[gold], gradient
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
-        """Log-partition function and the expected indicator."""
         expected = self.zeros()
         return softmax(_scores(potentials), expected.unary[0]), expected
 
     def subtract_indicator(self, potentials: UnaryPotentials, output: int) -> None:
-        """Subtract the label's :meth:`indicator` in place."""
         potentials.unary[0, output] -= 1.0
 
     def indicator(self, output: int) -> UnaryPotentials:
-        """Potentials whose product with others is the score of the label: 1 for the label itself."""
         counts = self.zeros()
         counts.unary[0, output] = 1.0
         return counts
 
     def score(self, potentials: AnyPotentials, output: int) -> float:
-        """Score of one label."""
         return float(_scores(potentials)[output])
 
     def cost(self, gold: int, predicted: int) -> float:
-        """Return the cost of predicting ``predicted`` where ``gold`` is right."""
         return float(self.costs[gold, predicted])
 
 
-class Binary:
+class Binary(Structure):
     """Two labels, 0 and 1, and one scalar potential z: an output y in {-1, +1} scores ``y z / 2``.
 
     With it the structured hinge (Martins et al. 2011, Eq. 4) is the hinge ``max(0, 1 - y z)``, and the CRF loss (Eq. 3)
@@ -111,56 +100,45 @@ class Binary:
     n_labels = 2
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
-        """Potentials of ``size`` inputs, all zero."""
         return UnaryPotentials(np.zeros((size, 1)))
 
     def decode(self, potentials: AnyPotentials) -> int:
-        """1 where z > 0, else 0."""
         return int(_number(potentials) > 0.0)
 
     def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
-        """The labels of several inputs at once."""
         return (potentials.unary[:, 0] > 0.0).astype(np.int64)
 
     def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
-        """The label of the highest score plus ``cost_weight`` times its cost."""
         z = _number(potentials)
         # the other label wins if its score exceeds the gold one's minus the cost, that is y z < cost
         margin = z if gold else -z
         return int(gold) if margin >= cost_weight else 1 - int(gold)
 
     def cost_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> UnaryPotentials:
-        """The potential by which the other label scores ``cost_weight`` more, up to a constant."""
         return UnaryPotentials(np.array([[_number(potentials) + (-cost_weight if gold else cost_weight)]]))
 
     def difference(self, potentials: AnyPotentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
-        """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         sign = float(predicted) - float(gold)
         return sign * _number(potentials), UnaryPotentials(np.array([[sign]]))
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
-        """Log-partition function and the expected indicator."""
         z = _number(potentials)
         return float(np.logaddexp(0.5 * z, -0.5 * z)), UnaryPotentials(np.array([[0.5 * np.tanh(0.5 * z)]]))
 
     def subtract_indicator(self, potentials: UnaryPotentials, output: int) -> None:
-        """Subtract the label's :meth:`indicator` in place."""
         potentials.unary[0, 0] -= output - 0.5
 
     def indicator(self, output: int) -> UnaryPotentials:
-        """Potentials whose product with others is the score of the label: 1/2 or -1/2."""
         return UnaryPotentials(np.array([[output - 0.5]]))
 
     def score(self, potentials: AnyPotentials, output: int) -> float:
-        """Score of one label."""
         return float((output - 0.5) * _number(potentials))
 
     def cost(self, gold: int, predicted: int) -> float:
-        """1 where the label is wrong, else 0."""
         return float(gold != predicted)
 
 
-class Scalar:
+class Scalar(Structure):
     """A real number, which is the potential itself. Potentials: :class:`UnaryPotentials`, (1, 1).
 
     There is nothing to search for and nothing to sum over: it serves losses that look at the number alone, the
@@ -173,27 +151,33 @@ class Scalar:
     """
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
-        """Potentials of ``size`` inputs, all zero."""
         return UnaryPotentials(np.zeros((size, 1)))
 
     def decode(self, potentials: UnaryPotentials) -> float:
-        """The number itself."""
         return float(potentials.unary[0, 0])
 
     def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
-        """The numbers of several inputs at once."""
         return potentials.unary[:, 0]
 
     def prediction(self, potentials: UnaryPotentials) -> np.ndarray:
-        """The number as losses take it, an array of shape (1,)."""
+        """Return the number as losses take it, an array of shape (1,).
+
+        Parameters
+        ----------
+        potentials : UnaryPotentials
+        """
         return potentials.unary[:, 0]
 
     def as_potentials(self, slope: np.ndarray) -> UnaryPotentials:
-        """The gradient in potentials of a loss with this derivative, an array of shape (1,)."""
+        """Return the gradient in potentials of a loss with this derivative.
+
+        Parameters
+        ----------
+        slope : array of shape (1,)
+        """
         return UnaryPotentials(slope[:, None])
 
     def cost(self, gold: float, predicted: float) -> float:
-        """Squared error."""
         return float((gold - predicted) ** 2)
 
 

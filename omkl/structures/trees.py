@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective
 from omkl.structures import _jit_tree as jit
+from omkl.structures.base import Structure
 from omkl.structures.best_trees import best_trees
 
 
@@ -35,7 +36,7 @@ AnyPotentials: TypeAlias = TreePotentials | ArrayLike
 Gold: TypeAlias = WeightedHeads | ArrayLike
 
 
-class ArcFactored:
+class ArcFactored(Structure):
     """Dependency trees over n >= 1 tokens, scored arc by arc: the base of the tree structures.
 
     Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
@@ -69,15 +70,18 @@ class ArcFactored:
         return f"{type(self).__name__}(single_root={self.single_root}{f', cost={cost!r}' if cost else ''})"
 
     def zeros(self, size: int) -> TreePotentials:
-        """Return potentials of a sentence of ``size`` tokens, all zero."""
         return TreePotentials(np.zeros((size + 1, size + 1)))
 
     def size_of(self, potentials: AnyPotentials) -> int:
-        """Return the number of tokens that potentials are of."""
+        """Return the number of tokens.
+
+        Parameters
+        ----------
+        potentials : TreePotentials or array of shape (n + 1, n + 1)
+        """
         return len(as_scores(potentials)) - 1
 
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
-        """Return the heads of the tree with the highest score, (n,)."""
         scores = as_scores(potentials)
         heads = np.empty(len(scores) - 1, np.int64)
         if not self._find(scores, heads):
@@ -108,33 +112,32 @@ class ArcFactored:
         """Return the heads of the tree with the most right heads in expectation, (n,).
 
         That is minimum-risk decoding (Smith and Smith 2007): the marginals of the tree's arcs have the largest sum.
+
+        Parameters
+        ----------
+        potentials : TreePotentials or array of shape (n + 1, n + 1)
         """
         scores = as_scores(potentials)
         expected = self.arc_probabilities(scores)
         return self.decode(np.where(scores > -np.inf, expected, -np.inf))
 
     def is_possible(self, potentials: AnyPotentials) -> bool:
-        """Return whether there is a tree without forbidden arcs."""
-        scores = as_scores(potentials)
-        return bool(self._find(scores, np.empty(len(scores) - 1, np.int64)))
-
-    def is_partial(self, gold: Gold) -> bool:
-        """Return whether the head of a token is not known."""
-        return jit.is_partial(gold_heads(gold))
-
-    def n_known(self, gold: Gold) -> int:
-        """Return the number of tokens whose head is known."""
-        return int(np.count_nonzero(gold_heads(gold) >= 0))
-
-    def agreeing(self, potentials: AnyPotentials, gold: Gold) -> TreePotentials:
-        """Return potentials that forbid what disagrees with the known heads of ``gold``.
+        """Return True if there is a tree without forbidden arcs.
 
         Parameters
         ----------
         potentials : TreePotentials or array of shape (n + 1, n + 1)
-        gold : int array of shape (n,)
-            -1 where a head is not known.
         """
+        scores = as_scores(potentials)
+        return bool(self._find(scores, np.empty(len(scores) - 1, np.int64)))
+
+    def is_partial(self, gold: Gold) -> bool:
+        return jit.is_partial(gold_heads(gold))
+
+    def n_known(self, gold: Gold) -> int:
+        return int(np.count_nonzero(gold_heads(gold) >= 0))
+
+    def agreeing(self, potentials: AnyPotentials, gold: Gold) -> TreePotentials:
         scores, heads = as_scores(potentials), gold_heads(gold)
         known = np.flatnonzero(heads >= 0)
         kept = scores.copy()
@@ -143,14 +146,19 @@ class ArcFactored:
         return TreePotentials(kept)
 
     def forbidding(self, potentials: AnyPotentials, arcs: Iterable[tuple[int, int]]) -> TreePotentials:
-        """Return potentials that forbid some arcs ``(head, modifier)`` as well."""
+        """Return potentials that forbid some arcs as well.
+
+        Parameters
+        ----------
+        potentials : TreePotentials or array of shape (n + 1, n + 1)
+        arcs : iterable of (head, modifier)
+        """
         scores = as_scores(potentials).copy()
         for head, modifier in arcs:
             scores[head, modifier] = -np.inf
         return TreePotentials(scores)
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, TreePotentials]:
-        """Return the log-partition function, and the probability of every arc, shaped like the potentials."""
         scores = as_scores(potentials)
         expected = np.zeros(scores.shape)
         log_partition = self._sum(scores, expected)
@@ -159,11 +167,15 @@ class ArcFactored:
         return log_partition, TreePotentials(expected)
 
     def arc_probabilities(self, potentials: AnyPotentials) -> np.ndarray:
-        """Return the probability of every arc, (n + 1, n + 1)."""
+        """Return the probability of every arc, (n + 1, n + 1).
+
+        Parameters
+        ----------
+        potentials : TreePotentials or array of shape (n + 1, n + 1)
+        """
         return self.marginals(potentials)[1].arcs
 
     def known_marginals(self, potentials: AnyPotentials, gold: Gold) -> np.ndarray:
-        """Return the probability of each head of ``gold`` that is known."""
         heads = gold_heads(gold)
         known = np.flatnonzero(heads >= 0)
         return self.arc_probabilities(potentials)[heads[known], known + 1]
@@ -176,12 +188,7 @@ class ArcFactored:
         """Write the probabilities of arcs; return the log-partition function, not finite where there is no tree."""
         raise NotImplementedError
 
-    def loss_augmented(self, potentials: AnyPotentials, gold: Gold, cost_weight: float = 1.0) -> np.ndarray:
-        """Return the heads of the tree with the highest score plus ``cost_weight`` times its cost."""
-        return self.decode(self.cost_augmented(potentials, gold, cost_weight))
-
     def cost_augmented(self, potentials: AnyPotentials, gold: Gold, cost_weight: float = 1.0) -> TreePotentials:
-        """Return potentials by which trees score ``cost_weight`` times their cost more, up to a constant."""
         scores = as_scores(potentials)
         heads = as_heads(gold_heads(gold), len(scores) - 1, partial=True)
         if not self._counts_wrong_heads(gold):
@@ -194,7 +201,13 @@ class ArcFactored:
         return self._arc_costs is None and self._costs_by_distance is None and not isinstance(gold, WeightedHeads)
 
     def arc_costs(self, gold: Gold) -> np.ndarray:
-        """Return the cost of every arc where these n heads are right, (n + 1, n + 1)."""
+        """Return the cost of every arc, (n + 1, n + 1).
+
+        Parameters
+        ----------
+        gold : int array of shape (n,), or WeightedHeads
+            The right heads.
+        """
         heads = gold_heads(gold)
         n, known = len(heads), np.flatnonzero(heads >= 0)
         if self._arc_costs is not None:
@@ -214,7 +227,6 @@ class ArcFactored:
         return costs
 
     def difference(self, potentials: AnyPotentials, predicted: ArrayLike, gold: Gold) -> tuple[float, TreePotentials]:
-        """Return the score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         scores = as_scores(potentials)
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
@@ -222,24 +234,20 @@ class ArcFactored:
         return gap, TreePotentials(gradient)
 
     def subtract_indicator(self, potentials: TreePotentials, output: Gold) -> None:
-        """Subtract 1 from every arc of the tree in place."""
         scores = as_scores(potentials)
         jit.add_indicator(scores, as_heads(gold_heads(output), len(scores) - 1), -1.0)
 
     def indicator(self, output: Gold) -> TreePotentials:
-        """Return 1 for each arc of the tree, 0 for all others."""
         heads = gold_heads(output)
         counts = self.zeros(len(heads))
         jit.add_indicator(counts.arcs, as_heads(heads, len(heads)), 1.0)
         return counts
 
     def score(self, potentials: AnyPotentials, output: Gold) -> float:
-        """Return the sum of the scores of the tree's arcs."""
         scores = as_scores(potentials)
         return jit.score(scores, as_heads(gold_heads(output), len(scores) - 1))
 
     def cost(self, gold: Gold, predicted: ArrayLike) -> float:
-        """Return the cost of these heads where ``gold`` is right: the number of wrong ones by default."""
         right = as_heads(gold_heads(gold), len(gold_heads(gold)), partial=True)
         heads = as_heads(predicted, len(right))
         if self._counts_wrong_heads(gold):
