@@ -17,7 +17,6 @@ from omkl.online.group_selection import left_out_groups
 from omkl.online.methods import METHODS
 from omkl.online.model import OnlineModel, OnlineSettings, condensed_state
 from omkl.online.progress import TrainingProgress, thinned, to_frame, values_of
-from omkl.online.regret import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.rounds import Example, Step, below
 from omkl.online.schedules import (
     Constant,
@@ -57,7 +56,6 @@ __all__ = [
     "Predictor",
     "ProgressBar",
     "ProgressiveValidation",
-    "RegretMonitor",
     "Schedule",
     "Step",
     "TrainingLoop",
@@ -71,11 +69,7 @@ __all__ = [
     "hooks",
     "in_threads",
     "left_out_groups",
-    "lipschitz_constant",
-    "optimal_eta0",
-    "regret_bound",
     "serial_pass",
-    "solution_radius",
     "thinned",
     "to_frame",
     "values_of",

@@ -32,13 +32,12 @@ from omkl.online import (
     MeanPolyak,
     OnlineTrainer,
     PolynomialAverage,
-    RegretMonitor,
     UniformAverage,
 )
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 from omkl.structures import Binary, Chain
 
-from ..passes import fit
+from ..passes import Kill, fit
 
 K, D = 3, 4
 KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-free": Polynomial(2, coef0=0.0)}
@@ -419,8 +418,8 @@ def test_callbacks_are_told_of_blocks_in_place_of_rounds():
 def test_callbacks_that_need_every_round_are_refused(n_shards):
     data = Sequences(explicit=True)
     trainer = make_trainer(True, SETTINGS["mkl"], None)
-    with pytest.raises(InputError, match="RegretMonitor looks at single rounds, which shards make elsewhere"):
-        fit(trainer, data, callbacks=[RegretMonitor()], make_pass=ParameterMixing(n_shards))
+    with pytest.raises(InputError, match="Kill looks at single rounds, which shards make elsewhere"):
+        fit(trainer, data, callbacks=[Kill(9)], make_pass=ParameterMixing(n_shards))
 
 
 def test_bad_input_is_refused():

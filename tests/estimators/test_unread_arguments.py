@@ -18,7 +18,6 @@ from omkl.data import Sentence, Stream
 from omkl.estimators.targets import class_weights
 from omkl.exceptions import InputError
 from omkl.online import Constant
-from omkl.online.regret import RegretMonitor
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
@@ -128,18 +127,6 @@ def test_kernel_weights_come_in_the_order_of_the_kernels():
     model = OnlineMKLClassifier(kernels, epochs=2, random_state=0).fit(X, Y)
     assert list(model.kernel_weights_) == list(kernels)
     assert [key for key in model.history_[-1] if key.startswith("weight:")] == [f"weight:{name}" for name in kernels]
-
-
-@pytest.mark.parametrize("options", [{}, {"batch_size": 5}, {"l2": 0.3}], ids=str)
-def test_measured_regret_is_of_a_unit_of_weight(options):
-    """Weights of one half at twice the rates, and of the same lambda, are the same rounds."""
-    found = []
-    for scale, weight in ((1.0, None), (2.0, np.full(60, 0.5))):
-        parameters = {"epochs": 3, "shuffle": False, "schedule": "sqrt", "eta0": 0.4 * scale, "C": 0.1 * scale}
-        model = classifier(callbacks=[RegretMonitor()], weighting="norms", **parameters, **options).fit(X, Y, weight)
-        assert all(0 < record["regret"] <= record["regret_bound"] for record in model.history_)
-        found.append([[record["regret"], record["regret_bound"]] for record in model.history_])
-    assert_allclose(*found, rtol=1e-9)
 
 
 def test_rates_of_dual_averaging_rest_where_there_is_no_gradient():

@@ -208,10 +208,3 @@ def test_a_weighting_that_is_none_is_refused():
     X, y = interaction(40)
     with pytest.raises(InputError, match="`weighting` must be"):
         omkl.OnlineMKLClassifier([USEFUL], weighting="guess").fit(X, y)
-
-
-@pytest.mark.parametrize("options", [{"weighting": "out-of-sample"}, {"method": "rda"}])
-def test_regret_is_bounded_only_where_the_bound_holds(options):
-    X, y = interaction(40)
-    with pytest.raises(InputError, match="RegretMonitor bounds"):
-        omkl.OnlineMKLClassifier([USEFUL], callbacks=[omkl.online.RegretMonitor()], **options).fit(X, y)

@@ -21,9 +21,7 @@ from omkl.online import (
     MeanPolyak,
     OnlineTrainer,
     PolynomialAverage,
-    RegretMonitor,
     UniformAverage,
-    regret_bound,
     values_of,
 )
 from omkl.regularizers import (
@@ -302,55 +300,6 @@ def test_weights_scale_the_gradient(data):
     once.update(x, y, weight=3.0)
     thrice.update(x, y)
     assert_allclose(once.banks[0].averaged_table(), thrice.banks[0].averaged_table())
-
-
-@pytest.mark.parametrize(
-    "schedule", [Constant(0.05), InverseSqrt(0.3), InverseTime(2.0), DistanceOverGradients()], ids=repr
-)
-@pytest.mark.parametrize("regularizer", [SquaredL21(), Ridge()], ids=repr)
-def test_measured_regret_stays_below_its_bound(data, schedule, regularizer):
-    trainer = data.trainer(regularizer, 0.05, schedule)
-    history = fit(trainer, data.examples, epochs=8, rng=np.random.default_rng(0), callbacks=[RegretMonitor()])
-    for record in history:
-        assert record["regret"] <= record["regret_bound"]
-    assert history[-1]["regret_bound"] < history[0]["regret_bound"]
-
-
-@pytest.mark.parametrize("schedule", [Constant(0.05), InverseSqrt(0.3)], ids=repr)
-def test_measured_regret_stays_below_the_closed_bound(data, schedule):
-    trainer = data.trainer(SquaredL21(), 0.05, schedule, radius=3.0)
-    monitor = RegretMonitor()
-    history = fit(trainer, data.examples, epochs=8, rng=np.random.default_rng(0), callbacks=[monitor])
-    lipschitz = np.linalg.norm(data.X, axis=1).max()
-    for record in history:
-        rounds = record["round"]
-        norm = np.sqrt(sum(v**2 for v in values_of(record, "norm").values()))
-        distance = norm if isinstance(schedule, Constant) else 2 * 3.0
-        assert record["regret"] * rounds <= regret_bound(schedule, rounds, lipschitz, distance=distance)
-
-
-@pytest.mark.parametrize("regularizer", [None, SquaredL21()], ids=repr)
-def test_regret_under_rates_of_one_over_sigma_t_stays_below_the_logarithm(data, regularizer):
-    """Prop. 5.3 of Martins et al. (2011), with the gradients of Prop. 8.4: no longer than G + sigma gamma."""
-    sigma, lambda_ = 0.2, 0.0 if regularizer is None else 0.05
-    radius = np.sqrt(2 / sigma)  # holds the minimum: the mean loss is 1 where the model is zero
-    trainer = data.trainer(regularizer, lambda_, InverseTime(1 / sigma), l2=sigma, radius=radius)
-    history = fit(trainer, data.examples, epochs=20, rng=np.random.default_rng(0), callbacks=[RegretMonitor()])
-    lipschitz = np.linalg.norm(data.X, axis=1).max() + sigma * radius
-    regrets = [record["regret"] * record["round"] for record in history]
-    for record, regret in zip(history, regrets):
-        assert regret <= regret_bound(InverseTime(1 / sigma), record["round"], lipschitz)
-    # the regret grows as the logarithm: twenty times the rounds add no more than the bound says they may
-    assert regrets[-1] - regrets[0] <= lipschitz**2 / (2 * sigma) * np.log(20)
-    assert regrets[-1] > 0
-
-
-def test_regret_bounds_are_those_of_the_papers():
-    assert regret_bound(Constant(0.1), 100, 2.0, distance=3.0) == pytest.approx(0.1 * 100 * 4 / 2 + 9 / 0.2)
-    assert regret_bound(InverseSqrt(0.5), 100, 2.0, distance=3.0) == pytest.approx((9 / 1.0 + 4 * 0.5) * 10)
-    assert regret_bound(InverseTime(0.25), 100, 2.0, distance=3.0) == pytest.approx(4 * (1 + np.log(100)) / (2 * 4))
-    with pytest.raises(InputError, match="closed bound"):
-        regret_bound(DistanceOverGradients(), 10, 1.0, distance=1.0)
 
 
 def test_a_chain_and_a_multiclass_share_the_trainer(data):

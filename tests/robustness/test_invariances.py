@@ -18,13 +18,6 @@ from omkl import (
 )
 from omkl.data import Stream, synthetic_treebank
 from omkl.kernels import Gaussian, Linear, Polynomial
-from omkl.online import (
-    Constant,
-    DistanceOverGradients,
-    InverseSqrt,
-    RegretMonitor,
-    regret_bound,
-)
 
 N = 8
 LABELS = np.array([0, 0, 0, 1, 1, 2, 2, 2])
@@ -286,38 +279,3 @@ def test_a_weight_of_k_is_k_copies(name):
     weighted, copied = clone(model).fit(X, y, sample_weight=weights), clone(model).fit(*copies)
     for found, expected in zip(answers(weighted, X), answers(copied, X)):
         assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-
-
-class Adversary:
-    """Rows whose labels are what the model at hand does not predict: no model does well on all of them."""
-
-    def __init__(self, rng, n):
-        self.rows = rng.normal(size=(n, 3))
-        self.labels = np.zeros(n, dtype=int)
-
-    def against(self, make):
-        """The labels, chosen one after the other against a model that learns them."""
-        model = make()
-        for i, x in enumerate(self.rows):
-            self.labels[i] = i % 2 if i < 2 else 1 - int(model.predict([x])[0])
-            model.partial_fit([x], self.labels[i : i + 1], classes=[0, 1])
-        return self.rows, self.labels
-
-
-@pytest.mark.parametrize("schedule", [Constant(0.05), InverseSqrt(0.3), DistanceOverGradients()], ids=repr)
-@pytest.mark.parametrize("regularizer", ["mkl", "l2", "group-lasso"])
-def test_regret_stays_below_its_bound_against_an_adversary(schedule, regularizer):
-    make = lambda **more: OnlineMKLClassifier(  # noqa: E731
-        [Gaussian(4.0), Linear()], regularizer=regularizer, schedule=schedule, average="last", n_examples=60, epochs=1,
-        shuffle=False, weighting="norms", random_state=0, **more,
-    )  # fmt: skip
-    X, y = Adversary(np.random.default_rng(3), 60).against(make)
-    model = make(callbacks=[RegretMonitor()]).set_params(epochs=4).fit(X, y)
-    for record in model.history_:
-        assert record["regret"] <= record["regret_bound"]
-    assert model.history_[0]["loss"] > 0.5  # no round was easy
-    if not isinstance(schedule, DistanceOverGradients):
-        lipschitz = np.sqrt(2 * (1 + (X**2).sum(axis=1).max()))
-        rounds, distance = len(y), 2 * max(np.hypot(*(record[f"norm:{name}"] for name in model.kernel_weights_))
-                                           for record in model.history_)  # fmt: skip
-        assert model.history_[0]["regret"] * rounds <= regret_bound(schedule, rounds, lipschitz, distance=distance)

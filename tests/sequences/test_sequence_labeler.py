@@ -10,7 +10,7 @@ import omkl
 from omkl.data import read_sequences, write_sequences
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels import Average, Gaussian, Polynomial
-from omkl.online import Constant, RegretMonitor, values_of
+from omkl.online import Constant, values_of
 from omkl.regularizers import L1, L21, SparseGroup
 
 
@@ -338,11 +338,6 @@ def test_coordinate_regularizers_on_explicit_groups(data):
         zeros = [np.mean(model.predictor_.banks[0].table == 0) for model in (dense, sparse)]
         assert zeros[1] > zeros[0] + 0.2
         assert sparse.score(X, y) > 0.8
-
-
-def test_regret_is_in_the_history_when_asked(data):
-    labeler = omkl.SequenceLabeler("linear", callbacks=[RegretMonitor()], weighting="norms", epochs=3).fit(*data)
-    assert all(record["regret"] <= record["regret_bound"] for record in labeler.history_)
 
 
 def test_average_of_kernels_is_one_group(data):
