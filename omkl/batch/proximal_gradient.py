@@ -261,9 +261,10 @@ class _Search:
             if self.rule == "spectral":
                 accepted = primal <= max(self.objectives) - DECREASE * square / step + ROUNDING * abs(primal)
             else:
-                # how far the loss rises above its tangent
-                rise = float(np.sum(after - losses + rho * (ends - outputs)))
-                accepted = rise <= square / (2.0 * step) + ROUNDING * abs(primal)
+                # how far the loss rises above its tangent; of a short move the change of the gradient is more exact
+                bound, move = square / (2.0 * step), ends - outputs
+                rise = float(np.sum(after - losses + rho * move))
+                accepted = rise <= bound or float((rho - problem.dual_point(ends)) @ move) <= bound
             if accepted:
                 return moved, ends, primal, step
             step *= 0.5

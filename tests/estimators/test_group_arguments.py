@@ -137,7 +137,7 @@ def test_sums_with_the_sparse_group_lasso_have_weights(term):
     [
         (WeightedSquaredL21({"c": 3.0, "a": 1.0, "b": 2.0}), WeightedSquaredL21([1.0, 2.0, 3.0])),
         (OverlappingGroups([["a", "b"], ["b", "c"]], exact=True), OverlappingGroups([[0, 1], [1, 2]], exact=True)),
-        (TreeGroups([["a", "b"], ["a"]]), TreeGroups([[0, 1], [0]])),
+        (TreeGroups([["a", "b", "c"], ["a"]]), TreeGroups([[0, 1, 2], [0]])),
     ],
 )
 @pytest.mark.parametrize("groups", [{"a": [0], "b": [1], "c": [2]}, ["a", "b", "c"]])
