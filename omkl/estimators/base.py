@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,13 +29,36 @@ from omkl.online import (
 from omkl.persistence import Packer, Unpacker
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OnlineEstimator(SavedEstimator):
     """An estimator that trains an :class:`~omkl.online.OnlineModel`, its ``model_``.
 
-    Subclasses store parameters in ``__init__``, and define :meth:`_codec`, :meth:`_read_known`, ``fit``,
-    ``partial_fit`` and ``predict``. Parameters that all of them share are described at
-    :class:`~omkl.SequenceLabeler`.
+    Its fields are the parameters that online estimators share, described at :class:`~omkl.SequenceLabeler`. Subclasses
+    are dataclasses with more fields, and define :meth:`_codec`, :meth:`_read_known`, ``fit``, ``partial_fit`` and
+    ``predict``.
     """
+
+    loss: Any = "hinge"
+    regularizer: Any = "mkl"
+    weighting: str = "auto"
+    C: float = 1.0
+    epochs: int = 20
+    method: str = "fobos"
+    eta0: float | str = "auto"
+    schedule: Any = None
+    average: Any = "quadratic"
+    radius: float | str | None = None
+    shuffle: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 5
+    n_examples: float | None = None
+    batch_size: int = 1
+    l2: float = 0.0
+    n_jobs: int | None = None
+    callbacks: Any = None
+    verbose: bool = False
+    random_state: Any = None
 
     #: Valid values of parameters; those that a subclass does not have are left out.
     _constraints: ClassVar[dict[str, Constraint]] = {
@@ -48,24 +72,15 @@ class OnlineEstimator(SavedEstimator):
         "n_iter_no_change": Number(above=0, integer=True),
     }
     #: Whether examples for early stopping must be encoded with those of training, as cached kernels need.
-    _stops_by_inputs = True
+    _stops_by_inputs: ClassVar[bool] = True
     #: The base class of what ``loss`` may be.
-    _losses: type = StructuredLoss
-    _plain_attributes: tuple[str, ...] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
+    _losses: ClassVar[type] = StructuredLoss
+    _plain_attributes: ClassVar[tuple[str, ...]] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
     _rounded = ("/table", "/coefficients")
 
-    callbacks: Any
-    early_stopping: bool
-    epochs: int
-    history_: list[dict[str, Any]]
-    n_iter_: int
-    fit_seconds_: float
-    loss: Any
-    n_iter_no_change: int
-    random_state: Any
-    shuffle: bool
-    validation_fraction: float
-    verbose: bool
+    history_: list[dict[str, Any]] = field(init=False)
+    n_iter_: int = field(init=False)
+    fit_seconds_: float = field(init=False)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -86,7 +101,7 @@ class OnlineEstimator(SavedEstimator):
         """Check the parameters, and return those of the trainer as objects."""
         check_parameters(self, self._constraints)
         check_callbacks(self.callbacks)
-        check_n_jobs(getattr(self, "n_jobs", None))
+        check_n_jobs(self.n_jobs)
         return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
 
     def _train(self, task: Task, data: TrainingBlock, validation: Any, options: RunOptions) -> Any | None:

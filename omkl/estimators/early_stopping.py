@@ -36,7 +36,7 @@ def held_out_part(n: int, fraction: float, rng: np.random.Generator) -> tuple[np
 
 def check_validation(estimator: Any, validation: Any) -> TrainingBlock:
     """Check the pair of examples for early stopping."""
-    if not getattr(estimator, "early_stopping", False):
+    if not estimator.early_stopping:
         raise InputError("validation= needs early_stopping=True.")
     try:
         X, y = validation

@@ -3,7 +3,7 @@
 from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -66,11 +66,11 @@ class SavedEstimator(BaseEstimator):
     """Base class of all estimators, which :meth:`save` writes to a file, and :func:`omkl.load` reads from it."""
 
     #: Learned attributes that a model file holds as they are, where they are set.
-    _plain_attributes: tuple[str, ...] = ()
+    _plain_attributes: ClassVar[tuple[str, ...]] = ()
     #: The entry of every record of ``history_`` that counts epochs or iterations.
-    _progress = "epoch"
+    _progress: ClassVar[str] = "epoch"
     #: Ends of the names of arrays that ``dtype=`` of :meth:`save` rounds.
-    _rounded: tuple[str, ...] = ()
+    _rounded: ClassVar[tuple[str, ...]] = ()
 
     def save(self, path: str | PathLike, training: bool = True, *, dtype: Any = None) -> None:
         """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.

@@ -47,6 +47,7 @@ class Trainable(Protocol):
     n_iter_: int
     fit_seconds_: float
     n_iter_no_change: int
+    n_jobs: int | None
     random_state: Any
     shuffle: bool
     validation_fraction: float
@@ -235,7 +236,7 @@ def train(estimator: Trainable, task: Task, data: TrainingBlock, validation: Any
     model = OnlineModel(task.codec, estimator._settings())
     given = None if validation is None else check_validation(estimator, validation)
     parameters = {} if options.get("checkpoint") is None else estimator._saved_parameters()
-    name, n_jobs = type(estimator).__name__, getattr(estimator, "n_jobs", None)
+    name, n_jobs = type(estimator).__name__, estimator.n_jobs
     with Run(name, parameters, estimator.random_state, estimator.verbose, n_jobs=n_jobs, **options) as run:
         if stream is None:
             plan = _plan_arrays(estimator, task, model, data, run, given)
@@ -292,7 +293,7 @@ def _plan_arrays(
 
 def _plan_stream(estimator: Trainable, task: Task, model: OnlineModel, stream: Stream, run: Run, given: Any) -> _Plan:
     """Start the model with the first block of a stream, or from a checkpoint."""
-    if getattr(estimator, "early_stopping", False) and given is None:
+    if estimator.early_stopping and given is None:
         raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream, which holds nothing out.")
     if stream.once and estimator.epochs > 1:
         raise InputError(f"epochs must be 1 with an iterator, which can be read only once, got {estimator.epochs}.")
@@ -331,7 +332,7 @@ def train_more(estimator: Trainable, task: Task | None, data: TrainingBlock, cla
     classes : optional
         Labels that the user declares.
     """
-    if getattr(estimator, "early_stopping", False):
+    if estimator.early_stopping:
         raise InputError("early_stopping must be False for partial_fit, which holds nothing out.")
     stream, model = as_stream(*data), vars(estimator).get("model_")
     started = model is not None

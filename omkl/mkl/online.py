@@ -1,6 +1,7 @@
 """OnlineMKLClassifier and OnlineMKLRegressor: a class or a number for each row, learned online."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self, Unpack
 
@@ -27,6 +28,7 @@ from omkl.losses import PointwiseLoss
 from omkl.online import Predictor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator):
     """Classifier that learns a combination of kernels online; binary and multiclass.
 
@@ -78,66 +80,15 @@ callbacks, verbose, random_state
 
     _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS}
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        loss: Any = "hinge",
-        regularizer: Any = "mkl",
-        weighting: str = "auto",
-        C: float = 1.0,
-        epochs: int = 20,
-        method: str = "fobos",
-        eta0: float | str = "auto",
-        schedule: Any = None,
-        average: Any = "quadratic",
-        class_weight: Any = None,
-        fit_intercept: bool = True,
-        cost: Any = None,
-        radius: float | str | None = None,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        n_examples: float | None = None,
-        batch_size: int = 1,
-        l2: float = 0.0,
-        budget: int | None = None,
-        cache_size: float = 4000,
-        dtype: Any = "auto",
-        n_jobs: int | None = None,
-        callbacks: Any = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.loss = loss
-        self.regularizer = regularizer
-        self.weighting = weighting
-        self.C = C
-        self.epochs = epochs
-        self.method = method
-        self.eta0 = eta0
-        self.schedule = schedule
-        self.average = average
-        self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.cost = cost
-        self.radius = radius
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_examples = n_examples
-        self.batch_size = batch_size
-        self.l2 = l2
-        self.budget = budget
-        self.cache_size = cache_size
-        self.dtype = dtype
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.random_state = random_state
+    kernels: Any = field(default=None, kw_only=False)
+    class_weight: Any = None
+    cost: Any = None
+    fit_intercept: bool = True
+    budget: int | None = None
+    cache_size: float = 4000
+    dtype: Any = "auto"
+
+    classes_: np.ndarray = field(init=False)
 
     def fit(
         self,
@@ -295,6 +246,7 @@ callbacks, verbose, random_state
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     r"""Regression that learns a combination of kernels online.
 
@@ -352,62 +304,14 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 
     _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS}
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        loss: Any = "squared",
-        regularizer: Any = "mkl",
-        weighting: str = "auto",
-        C: float = 1.0,
-        epochs: int = 20,
-        method: str = "fobos",
-        eta0: float | str = "auto",
-        schedule: Any = None,
-        average: Any = "quadratic",
-        fit_intercept: bool = True,
-        radius: float | str | None = None,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        n_examples: float | None = None,
-        batch_size: int = 1,
-        l2: float = 0.0,
-        budget: int | None = None,
-        cache_size: float = 4000,
-        dtype: Any = "auto",
-        n_jobs: int | None = None,
-        callbacks: Any = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.loss = loss
-        self.regularizer = regularizer
-        self.weighting = weighting
-        self.C = C
-        self.epochs = epochs
-        self.method = method
-        self.eta0 = eta0
-        self.schedule = schedule
-        self.average = average
-        self.fit_intercept = fit_intercept
-        self.radius = radius
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_examples = n_examples
-        self.batch_size = batch_size
-        self.l2 = l2
-        self.budget = budget
-        self.cache_size = cache_size
-        self.dtype = dtype
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.random_state = random_state
+    kernels: Any = field(default=None, kw_only=False)
+    loss: Any = "squared"
+    fit_intercept: bool = True
+    budget: int | None = None
+    cache_size: float = 4000
+    dtype: Any = "auto"
+
+    level_: float = field(init=False)
 
     def fit(
         self,

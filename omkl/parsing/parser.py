@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,6 +45,7 @@ from omkl.parsing.template_selection import best_templates, check_keep, kept_tem
 from omkl.persistence import Unpacker
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DependencyParser(OnlineEstimator):
     r"""Arc-factored dependency parser that learns which feature templates it needs.
 
@@ -156,87 +158,30 @@ class DependencyParser(OnlineEstimator):
     [2, 0]
     """
 
-    _stops_by_inputs = False  # no kernels
+    _stops_by_inputs: ClassVar[bool] = False  # no kernels
     _automatic_schedule = staticmethod(tree_rates)
 
-    temperature_: float | None = None
-    relation_temperature_: float | None = None
-    templates_: TemplateSet
+    templates: Any = field(default="auto", kw_only=False)
+    lexicons: Any = None
+    keep: Any = None
+    C: float = 10.0
+    epochs: int = 10
+    projective: bool = False
+    single_root: bool = True
+    labeled: bool = True
+    ignore: Rule = None
+    memory: float = 140.0
+    exact: bool = False
+    dtype: Any = "float32"
+    first: Any = None
+    folds: int = 3
+    likely: float | None = None
+    decode: str = "map"
 
-    def __init__(
-        self,
-        templates: Any = "auto",
-        *,
-        lexicons: Any = None,
-        keep: Any = None,
-        loss: Any = "hinge",
-        regularizer: Any = "mkl",
-        weighting: str = "auto",
-        C: float = 10.0,
-        epochs: int = 10,
-        method: str = "fobos",
-        eta0: float | str = "auto",
-        schedule: Any = None,
-        average: Any = "quadratic",
-        projective: bool = False,
-        single_root: bool = True,
-        labeled: bool = True,
-        ignore: Rule = None,
-        memory: float = 140.0,
-        exact: bool = False,
-        dtype: Any = "float32",
-        radius: float | str | None = None,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        n_examples: float | None = None,
-        batch_size: int = 1,
-        l2: float = 0.0,
-        n_jobs: int | None = None,
-        callbacks: Any = None,
-        verbose: bool = False,
-        first: Any = None,
-        folds: int = 3,
-        likely: float | None = None,
-        decode: str = "map",
-        random_state: Any = None,
-    ) -> None:
-        self.templates = templates
-        self.lexicons = lexicons
-        self.keep = keep
-        self.loss = loss
-        self.regularizer = regularizer
-        self.weighting = weighting
-        self.C = C
-        self.epochs = epochs
-        self.method = method
-        self.eta0 = eta0
-        self.schedule = schedule
-        self.average = average
-        self.projective = projective
-        self.single_root = single_root
-        self.labeled = labeled
-        self.ignore = ignore
-        self.memory = memory
-        self.exact = exact
-        self.dtype = dtype
-        self.radius = radius
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_examples = n_examples
-        self.batch_size = batch_size
-        self.l2 = l2
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.first = first
-        self.folds = folds
-        self.likely = likely
-        self.decode = decode
-        self.random_state = random_state
+    templates_: TemplateSet = field(init=False)
+    first_: "DependencyParser" = field(init=False)
+    temperature_: float | None = field(init=False, default=None)
+    relation_temperature_: float | None = field(init=False, default=None)
 
     # ---- training -----------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
 
@@ -31,8 +32,10 @@ from omkl.sequences.evaluation import label_scores
 from omkl.sequences.explain import explain_labels
 from omkl.sequences.labels import ChainOutputs
 from omkl.sequences.reading import labeled_sequences, read_labeled
+from omkl.structures import Chain
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SequenceLabeler(OnlineEstimator):
     """Chain labeler whose combination of kernels or feature templates is learned online.
 
@@ -177,53 +180,20 @@ class SequenceLabeler(OnlineEstimator):
     }
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
 
-    classes_: np.ndarray
-    temperature_: float | None
+    kernels: Any = field(default=None, kw_only=False)
+    class_weight: Any = None
+    transitions: str | None = "free"
+    allowed_transitions: Any = None
+    transitions_by_position: bool = False
+    order: int = 1
+    cost: Any = None
+    budget: int | None = None
+    cache_size: float = 4000
+    dtype: Any = "auto"
 
-    def __init__(
-        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl",
-        weighting: str = "auto", C: float = 1.0, epochs: int = 20,
-        method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
-        class_weight: Any = None, transitions: str | None = "free", allowed_transitions: Any = None,
-        transitions_by_position: bool = False, order: int = 1,
-        cost: Any = None, radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
-        validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
-        batch_size: int = 1, l2: float = 0.0,
-        budget: int | None = None, cache_size: float = 4000,
-        dtype: Any = "auto", n_jobs: int | None = None, callbacks: Any = None, verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:  # fmt: skip
-        self.kernels = kernels
-        self.loss = loss
-        self.regularizer = regularizer
-        self.weighting = weighting
-        self.C = C
-        self.epochs = epochs
-        self.method = method
-        self.eta0 = eta0
-        self.schedule = schedule
-        self.average = average
-        self.class_weight = class_weight
-        self.transitions = transitions
-        self.allowed_transitions = allowed_transitions
-        self.transitions_by_position = transitions_by_position
-        self.order = order
-        self.cost = cost
-        self.radius = radius
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_examples = n_examples
-        self.batch_size = batch_size
-        self.l2 = l2
-        self.budget = budget
-        self.cache_size = cache_size
-        self.dtype = dtype
-        self.n_jobs = n_jobs
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.random_state = random_state
+    classes_: np.ndarray = field(init=False)
+    structure_: Chain = field(init=False)
+    temperature_: float | None = field(init=False, default=None)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -367,7 +337,7 @@ class SequenceLabeler(OnlineEstimator):
         X : list of sequences, or stream
         n : int > 0
         """
-        return self._labelings(X, n, None, getattr(self, "temperature_", None) or 1.0)
+        return self._labelings(X, n, None, self.temperature_ or 1.0)
 
     def _labelings(self, X: Any, n: int, labels: Any, temperature: float | None = None) -> list[list[Labeling]]:
         found = best_labelings(self.model_, self._potentials(X, labels), n, temperature)
@@ -401,7 +371,7 @@ class SequenceLabeler(OnlineEstimator):
         labels : list of sequences, optional
             As for :meth:`predict`: probabilities are then conditional on them.
         """
-        return label_marginals(self.model_, self._potentials(X, labels), getattr(self, "temperature_", None))
+        return label_marginals(self.model_, self._potentials(X, labels), self.temperature_)
 
     def _potentials(self, X: Any, labels: Any = None) -> Any:
         return sequence_potentials(self.model_, X, self._column_names, labels)
