@@ -5,7 +5,8 @@ Follow training in TensorBoard or MLflow
     pip install tensorboardX tensorboard
     python examples/monitoring.py runs && tensorboard --logdir runs
 
-A record holds what ``history_`` does: loss, objective, the norm and the weight of every group. The same few lines write
+A record holds what ``history_`` does: loss, objective, the norm and the weight of every group, and the error
+on examples before they are learned. The same few lines write
 to MLflow, or to whatever else takes numbers: see the function to_mlflow, which was tried with mlflow 3. Later versions
 of that refuse to write into a folder (``mlruns``) unless the environment says ``MLFLOW_ALLOW_FILE_STORE=true``.
 """
@@ -15,7 +16,7 @@ import sys
 from sklearn.datasets import load_digits
 
 import omkl
-from omkl.online import CSVLog, Every
+from omkl.online import ProgressiveValidation, RecordLog
 
 
 def to_tensorboard(folder):
@@ -43,7 +44,7 @@ def to_mlflow(trainer, record):
 def main(folder="runs"):
     """Train on digits for one pass, and write a record after every 200 examples."""
     X, y = load_digits(return_X_y=True)
-    follow = Every(200, to_tensorboard(folder), CSVLog(f"{folder}/history.csv"))
+    follow = ProgressiveValidation(200, to_tensorboard(folder), RecordLog(f"{folder}/history.jsonl"))
     classifier = omkl.OnlineMKLClassifier(epochs=1, callbacks=[follow], random_state=0).fit(X / 16, y)
     print(f"{classifier.score(X / 16, y):.1%} of the digits are read; records are in {folder}.")
     return classifier

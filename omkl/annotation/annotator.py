@@ -186,19 +186,12 @@ class Annotator(SavedEstimator):
         configuration = {**self._saved_parameters()}
         if checkpoint is not None:
             configuration |= _nested_parameters("tagger", labeler) | _nested_parameters("parser", parser)
-        with Run(
-            type(self).__name__,
-            configuration,
-            seed,
-            False,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-        ) as run:
-            trainings = TrainingSequence(callbacks, run, seed, checkpoint_every)
-            labeler.set_params(random_state=trainings.seed)
-            _seed_parser(parser, trainings.seed, self.verbose)
-            return self._learn(X, trainings, labeler, parser)
+        options = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        run = Run(type(self).__name__, configuration, seed, False, **options)
+        trainings = TrainingSequence(callbacks, run, seed, checkpoint_every)
+        labeler.set_params(random_state=trainings.seed)
+        _seed_parser(parser, trainings.seed, self.verbose)
+        return self._learn(X, trainings, labeler, parser)
 
     def _learn(
         self, X: Sentences, trainings: TrainingSequence, labeler: SequenceLabeler, parser: DependencyParser

@@ -19,7 +19,7 @@ from omkl.estimators.sources import fingerprint
 from omkl.estimators.training import Run
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
 from omkl.online import OnlineTrainer, below, check_callbacks, hooks
-from omkl.online.checkpointing import load_states, states_of
+from omkl.online.callbacks import load_states, states_of
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import strings_of, with_strings
 from omkl.persistence import Packer, Unpacker
@@ -64,8 +64,6 @@ class SharedCallbacks:
 
     def on_epoch(self, trainer: OnlineTrainer, record: dict) -> bool:
         """Pass on an epoch, also to plain functions."""
-        plain = [tell for tell in self.callbacks if callable(tell) and not hasattr(tell, "on_epoch")]
-        self.ended |= any([tell(trainer, record) for tell in plain])
         return self._call("on_epoch", trainer, record)
 
     def on_end(self, trainer: OnlineTrainer) -> None:

@@ -130,7 +130,7 @@ def group_lines(records: list[dict[str, Any]], n: int) -> Iterator[str]:
     first = "loss_increase" if measured else "weight"
     ranked = sorted(records, key=lambda r: (-np.inf if r[first] is None else r[first], r["norm"]), reverse=True)
     header = ["group", "weight", "norm", "bytes"]
-    header += ["time", "loss without", "increase", "std. error"] if measured else []
+    header += ["loss without", "increase", "std. error"] if measured else []
     yield "\nGroups"
     yield from table([_cells(record, measured) for record in ranked[:n]], header)
     yield from _rest(len(ranked) - n)
@@ -142,8 +142,8 @@ def group_lines(records: list[dict[str, Any]], n: int) -> Iterator[str]:
         idle = [r for r in alive if r["loss_increase"] <= MEASURABLE * (r["standard_error"] or 0.0)]
         yield (
             f"{len(idle)} of {len(alive)} others do not help measurably ({MEASURABLE:g} standard errors), with "
-            f"{sum(r['bytes_share'] for r in idle):.0%} of the bytes and {sum(r['time_share'] for r in idle):.0%} of "
-            "the time. Each is measured beside all others: of two alike, only one can go."
+            f"{sum(r['bytes_share'] for r in idle):.0%} of the bytes. Each is measured beside all others: of two "
+            "alike, only one can go."
         )
 
 
@@ -154,7 +154,7 @@ def _cells(record: dict[str, Any], measured: bool) -> list[str]:
     row = [name, "-" if weight is None else f"{weight:.1%}", f"{record['norm']:.3g}", f"{record['bytes_share']:.2%}"]
     if measured:
         error = record["standard_error"]
-        row += [f"{record['time_share']:.2%}", f"{record['loss_without']:.4g}", f"{record['loss_increase']:+.2g}"]
+        row += [f"{record['loss_without']:.4g}", f"{record['loss_increase']:+.2g}"]
         row.append("-" if error is None else f"{error:.1g}")
     return row
 

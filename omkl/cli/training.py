@@ -65,8 +65,8 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1
         option("--early-stopping", is_flag=True, help="Keep the best epoch, on --dev or a held-out tenth."),
         option("--stream", is_flag=True, help="Never hold the file whole: read it once an epoch, through a buffer."),
         *(SEED, JOBS, CHECKPOINTS),
-        option("--log", type=WRITE, metavar="FILE", help="Write a row of CSV for every epoch while training."),
-        option("--log-every", type=int, metavar="N", help="With --log: a row for every N examples instead."),
+        option("--log", type=WRITE, metavar="FILE", help="Write a line of JSON for every epoch while training."),
+        option("--log-every", type=int, metavar="N", help="With --log: a line for every N examples instead."),
         option("--predict-only", is_flag=True, help="Save only what predicts: a much smaller file, not to go on from."),
         option("--precision", type=CHOICE(["float32", "float16"]), help="With --predict-only: round the weights."),
         option("--workers", type=int, metavar="N", help="Train in shards on N processes here (needs omkl[dask])."),
@@ -104,10 +104,10 @@ def _logs(options: Options) -> list[Any]:
     if options.log is None:
         refuse("goes with --log FILE", "log_every")
         return []
-    from omkl.online import CSVLog, Every
+    from omkl.online import ProgressiveValidation, RecordLog
 
-    log: Any = CSVLog(destination(options.log))
-    return [log if options.log_every is None else Every(options.log_every, log)]
+    log = RecordLog(destination(options.log))
+    return [log if options.log_every is None else ProgressiveValidation(options.log_every, log)]
 
 
 @contextmanager

@@ -218,10 +218,10 @@ class OnlineEstimator(SavedEstimator):
         list of dict
             A flat record for each group, in the order of ``kernel_weights_``, those that are not regularized at the
             end: ``group``, ``norm`` and ``weight`` in the averaged model (None for a group that is not regularized),
-            ``bytes`` of its parameters, ``bytes_share`` and ``time_share`` (of the seconds that scoring ``X`` takes,
-            each group by itself) in [0, 1]; ``loss_without``, the mean training loss of an example of ``X`` without
-            the group; ``loss_increase``, by how much it exceeds that of the whole model, and the ``standard_error`` of
-            this over the examples (None for a single one). A group at zero is not computed, and helps 0.
+            ``bytes`` of its parameters and ``bytes_share`` in [0, 1]; ``loss_without``, the mean training loss of an
+            example of ``X`` without the group; ``loss_increase``, by how much it exceeds that of the whole model, and
+            the ``standard_error`` of this over the examples (None for a single one). A group at zero is not computed,
+            and helps 0.
 
         Raises
         ------

@@ -156,20 +156,9 @@ class Run:
         if checkpoint is not None:
             configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
             checkpoints = Checkpoints(checkpoint, checkpoint_every)
-            try:
-                self.checkpointer = Checkpointer(checkpoints, configuration, self.rng, resume)
-            except BaseException:
-                checkpoints.close()
-                raise
+            self.checkpointer = Checkpointer(checkpoints, configuration, self.rng, resume)
         elif checkpoint_every != "60s" or resume:
             raise InputError("checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY (--checkpoint).")
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.checkpointer is not None:
-            self.checkpointer.checkpoints.close()
 
     def loop(
         self, stage: str, trainer: OnlineTrainer, source: Any, epochs: int, callbacks: Sequence = ()
@@ -237,13 +226,13 @@ def train(estimator: Trainable, task: Task, data: TrainingBlock, validation: Any
     given = None if validation is None else check_validation(estimator, validation)
     parameters = {} if options.get("checkpoint") is None else estimator._saved_parameters()
     name, n_jobs = type(estimator).__name__, estimator.n_jobs
-    with Run(name, parameters, estimator.random_state, estimator.verbose, n_jobs=n_jobs, **options) as run:
-        if stream is None:
-            plan = _plan_arrays(estimator, task, model, data, run, given)
-        else:
-            plan = _plan_stream(estimator, task, model, stream, run, given)
-        history = run.loop("model", model.trainer, plan.source, estimator.epochs, plan.callbacks).run(estimator.epochs)
-        records = plan.conclude(history)
+    run = Run(name, parameters, estimator.random_state, estimator.verbose, n_jobs=n_jobs, **options)
+    if stream is None:
+        plan = _plan_arrays(estimator, task, model, data, run, given)
+    else:
+        plan = _plan_stream(estimator, task, model, stream, run, given)
+    history = run.loop("model", model.trainer, plan.source, estimator.epochs, plan.callbacks).run(estimator.epochs)
+    records = plan.conclude(history)
     estimator._adopt(model)
     estimator._keep_parameters()
     estimator.n_iter_, estimator.history_ = len(history), records

@@ -3,11 +3,10 @@
 from omkl._threads import in_threads
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
 from omkl.online.callbacks import (
-    CSVLog,
     EarlyStopping,
-    Every,
     ProgressBar,
     ProgressiveValidation,
+    RecordLog,
     check_callbacks,
     hooks,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "METHODS",
     "ArraySource",
     "Average",
-    "CSVLog",
     "Checkpointer",
     "Checkpoints",
     "Constant",
@@ -42,7 +40,6 @@ __all__ = [
     "DecayedAverage",
     "DistanceOverGradients",
     "EarlyStopping",
-    "Every",
     "Example",
     "InverseSqrt",
     "InverseTime",
@@ -56,6 +53,7 @@ __all__ = [
     "Predictor",
     "ProgressBar",
     "ProgressiveValidation",
+    "RecordLog",
     "Schedule",
     "Step",
     "TrainingLoop",

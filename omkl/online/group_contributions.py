@@ -1,7 +1,6 @@
 """Contributions of groups to a margin, and to the loss on held-out examples."""
 
 import copy
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,12 +11,12 @@ from omkl.groups import ArcTemplateBank, ExplicitBank, GroupState, Span, Transit
 from omkl.online.averaging import BLOCK, Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
-from omkl.structures import Potentials
+from omkl.structures import Potentials, Structure
 
-#: Relative tolerance for the sum of the groups' potentials.
-PARTS_TOLERANCE = 1e-3
-#: Number of blocks on which scoring is timed, and repetitions, of which the fastest counts.
-TIMED_BLOCKS, TIMED_REPEATS = 20, 3
+#: Name of the contribution of potentials that come with the input from another model.
+GIVEN = "first model"
+#: The potentials of one example among those of a block, None for all of them, and its output.
+Share = tuple[slice | None, object]
 
 
 def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = None) -> list[dict[str, Any]]:
@@ -36,18 +35,18 @@ def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = No
     -------
     list of dict
         ``group``, ``norm``, ``weight`` (None for a group that is not regularized), ``bytes`` and ``bytes_share`` of its
-        parameters. With examples also ``time_share`` of the scoring time, ``loss_without`` the group (mean),
-        ``loss_increase`` over the loss of the whole model, and its ``standard_error`` (None for a single example),
+        parameters. With examples also ``loss_without`` the group (mean), ``loss_increase`` over the loss of the whole
+        model, and its ``standard_error`` (None for a single example),
         :math:`\sqrt{\sum_i (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If there are no examples, or the groups' potentials do not sum to the model's.
+        If there are no examples.
     """
     predictor, weights = trainer.predictor(), trainer.kernel_weights()
     names, nbytes = predictor.group_names, predictor.group_nbytes
-    columns: dict[str, Any] = {"norm": predictor.norms, "bytes": nbytes, "bytes_share": _shares(nbytes)}
+    columns: dict[str, Any] = {"norm": predictor.norms, "bytes": nbytes, "bytes_share": nbytes / max(nbytes.sum(), 1.0)}
     if examples is not None:
         columns.update(_measured(trainer, predictor, examples))
     records = {
@@ -61,135 +60,73 @@ def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = No
     return [records[name] for name in dict.fromkeys([*trainer.order, *names])]
 
 
-def _measured(trainer: OnlineTrainer, predictor: Predictor, examples: Iterable[Example]) -> dict[str, Any]:
+def _measured(
+    trainer: OnlineTrainer, predictor: Predictor, examples: Iterable[Example]
+) -> dict[str, np.ndarray | None]:
     """Columns of the report that need examples, (p,) each."""
-    parts, structure, loss = _TimedParts(predictor), predictor.structure, trainer.loss
+    structure, loss, alive = predictor.structure, trainer.loss, predictor.norms > 0
 
-    def losses(potentials: Potentials, slices: list[tuple[slice | None, Any]]) -> np.ndarray:
-        cut = (potentials if s is None else structure.part(potentials, s.start, s.stop) for s, _ in slices)
-        return np.array([loss.value_and_gradient(structure, own, y)[0] for own, (_, y) in zip(cut, slices)])
+    def losses(potentials: Potentials, shares: list[Share]) -> np.ndarray:
+        own = (potentials if s is None else structure.part(potentials, s.start, s.stop) for s, _ in shares)
+        return np.array([loss.value_and_gradient(structure, one, y)[0] for one, (_, y) in zip(own, shares)])
 
-    p = len(predictor.group_names)
-    n, total_loss, sums, squares = 0, 0.0, np.zeros(p), np.zeros(p)
-    for x, slices in _blocks(structure, examples):
+    n, total_loss, sums, squares = 0, 0.0, np.zeros(len(alive)), np.zeros(len(alive))
+    banks = _separable(predictor)
+    for x, shares in _blocks(structure, examples):
         potentials = predictor.potentials(x)
-        whole = losses(potentials, slices)
-        n, total_loss, left = n + len(slices), total_loss + float(whole.sum()), potentials
-        for k, part in parts.of(x):
-            if not any(array.any() for array in part):
-                continue
-            differences = losses(_minus(potentials, part), slices) - whole
-            sums[k] += differences.sum()
-            squares[k] += differences @ differences
-            left = _minus(left, part)
-        _check_parts(left, potentials, initial_potentials(structure, x))
+        whole = losses(potentials, shares)
+        n, total_loss = n + len(shares), total_loss + float(whole.sum())
+        first = 0
+        for bank in banks:
+            for k, part in _parts(bank, structure, x, alive[first : first + len(bank.names)]):
+                if any(array.any() for array in part):
+                    without = type(potentials)(*(a - b for a, b in zip(potentials, part)))
+                    differences = losses(without, shares) - whole
+                    sums[first + k] += differences.sum()
+                    squares[first + k] += differences @ differences
+            first += len(bank.names)
     if n == 0:
         raise InputError("There are no examples to measure the groups on: give at least one.")
     means = sums / n
     errors = np.sqrt(np.maximum(squares - n * means**2, 0.0) / (n * (n - 1))) if n > 1 else None
-    return {
-        "time_share": _shares(parts.seconds),
-        "loss_without": total_loss / n + means,
-        "loss_increase": means,
-        "standard_error": errors,
-    }
+    return {"loss_without": total_loss / n + means, "loss_increase": means, "standard_error": errors}
 
 
-def group_potentials(bank: Any, structure: Any, x: Any, groups: Iterable[int]) -> Iterator[tuple[int, Potentials]]:
-    """``(k, potentials)`` of some groups of a bank whose scales are all 0."""
-    for k in groups:
-        bank.group_state.scales[k] = 1.0
-        own = structure.zeros(len(x))
-        bank.add_potentials(x, own)
-        yield k, own
-        bank.group_state.scales[k] = 0.0
-
-
-def separable_banks(predictor: Predictor) -> list[Any]:
+def _separable(predictor: Predictor) -> list[Any]:
     """Copies of the banks of a model that share its parameters; all scales are 0."""
     banks = [copy.copy(bank) for bank in predictor.banks]
     GroupState(banks)
     return banks
 
 
-class _TimedParts:
-    """Potentials of each group of a model, and the seconds they take on the first blocks."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        self._structure, self._banks = predictor.structure, separable_banks(predictor)
-        self._alive = predictor.norms > 0
-        self.seconds, self._n_blocks = np.zeros(len(self._alive)), 0
-
-    def of(self, x: Any) -> Iterator[tuple[int, Potentials]]:
-        """``(k, potentials)`` of each group that is not zero."""
-        first, is_timed = 0, self._n_blocks < TIMED_BLOCKS
-        self._n_blocks += 1
-        for bank in self._banks:
-            alive = np.flatnonzero(self._alive[first : first + len(bank.names)]).tolist()
-            # The time of a bank with no group in use counts for none.
-            idle = self._time(bank, x) if alive and is_timed else 0.0
-            for k, part in group_potentials(bank, self._structure, x, alive):
-                if is_timed:
-                    self.seconds[first + k] += max(self._time(bank, x) - idle, 0.0)
-                yield first + k, part
-            first += len(bank.names)
-
-    def _time(self, bank: Any, x: Any) -> float:
-        seconds = []
-        for _ in range(TIMED_REPEATS):
-            potentials, started = self._structure.zeros(len(x)), time.perf_counter()
-            bank.add_potentials(x, potentials)
-            seconds.append(time.perf_counter() - started)
-        return min(seconds)
+def _parts(bank: Any, structure: Structure, x: Any, alive: np.ndarray) -> Iterator[tuple[int, Potentials]]:
+    """Index and potentials of each group of a separable bank that is alive."""
+    for k in np.flatnonzero(alive).tolist():
+        bank.group_state.scales[k] = 1.0
+        own = structure.zeros(len(x))
+        bank.add_potentials(x, own)
+        bank.group_state.scales[k] = 0.0
+        yield k, own
 
 
-def _blocks(structure: Any, examples: Iterable[Example]) -> Iterator[tuple[Any, list[tuple[slice | None, Any]]]]:
-    """Blocks of inputs to score at once, each with ``(slice of its potentials, output)`` of its examples.
-
-    Consecutive sequences of the same tokens share a block; other inputs are blocks of their own, with None as slice.
-    """
-    limit = max(1, BLOCK // sum(array[:1].size for array in structure.zeros(2))) if hasattr(structure, "part") else 0
-    run: list[tuple[Any, Any]] = []
-    x: Any
+def _blocks(structure: Structure, examples: Iterable[Example]) -> Iterator[tuple[object, list[Share]]]:
+    """Blocks of inputs to score at once: consecutive sequences of the same tokens share one, others have their own."""
+    has_parts = type(structure).part is not Structure.part
+    limit = max(1, BLOCK // sum(array[:1].size for array in structure.zeros(2))) if has_parts else 0
+    first, last, shares = None, None, []
     for x, y, _ in examples:
-        is_next = run and isinstance(x, Span) and x.tokens is run[-1][0].tokens and x.low == run[-1][0].high
-        if run and not (is_next and x.high - run[0][0].low <= limit):
-            yield _block(run)
-            run = []
-        if limit and isinstance(x, Span):
-            run.append((x, y))
+        is_span = isinstance(x, Span) and has_parts
+        follows = is_span and last is not None and x.tokens is last.tokens and x.low == last.high
+        if first is not None and not (follows and x.high - first.low <= limit):
+            yield Span(first.tokens, first.low, last.high), shares
+            first, last, shares = None, None, []
+        if is_span:
+            first, last = first or x, x
+            shares.append((slice(x.low - first.low, x.high - first.low), y))
         else:
             yield x, [(None, y)]
-    if run:
-        yield _block(run)
-
-
-def _block(run: list[tuple[Span, Any]]) -> tuple[Span, list[tuple[slice | None, Any]]]:
-    low = run[0][0].low
-    return Span(run[0][0].tokens, low, run[-1][0].high), [(slice(x.low - low, x.high - low), y) for x, y in run]
-
-
-def _minus(total: Potentials, part: Potentials) -> Potentials:
-    return type(total)(*(a - b for a, b in zip(total, part)))
-
-
-def _check_parts(left: Potentials, potentials: Potentials, initial: Potentials) -> None:
-    """Raise unless the potentials minus those of all groups are the initial potentials."""
-    for rest, own, first in zip(left, potentials, initial):
-        largest = np.abs(own).max(initial=0.0, where=np.isfinite(own))
-        if not np.allclose(rest, first, rtol=0.0, atol=PARTS_TOLERANCE * (1.0 + largest)):
-            raise InputError(
-                "The potentials of single groups do not add up to the model's: a bank must skip groups of scale 0."
-            )
-
-
-def _shares(values: np.ndarray) -> np.ndarray:
-    total = values.sum()
-    return values / total if total > 0 else np.zeros(len(values))
-
-
-#: Name of the contribution of potentials that come with the input from another model.
-GIVEN = "first model"
+    if first is not None:
+        yield Span(first.tokens, first.low, last.high), shares
 
 
 class Piece(NamedTuple):
@@ -246,49 +183,19 @@ def contributions(predictor: Predictor, x: Any, direction: Potentials) -> Contri
     -------
     Contributions
     """
-    groups: dict[str, float] = {}
-    pieces: list[Piece] = []
     given = initial_potentials(predictor.structure, x)
-    if any(array.any() for array in given):
-        groups[GIVEN] = _product(given, direction)
-    for bank in separable_banks(predictor):
-        groups.update(_of_bank(bank, predictor.structure, x, direction, pieces))
+    groups = {GIVEN: _product(given, direction)} if any(array.any() for array in given) else {}
+    pieces: list[Piece] = []
+    for bank in _separable(predictor):
+        explain = _of_features if isinstance(bank, ExplicitBank) else _of_potentials
+        own = explain(bank, predictor.structure, x, direction)
+        groups.update(own.groups)
+        pieces += own.pieces
     return Contributions(groups, pieces)
 
 
-def _of_bank(
-    bank: Any, structure: Any, x: Any, direction: Potentials, pieces: list[Piece]
-) -> Iterator[tuple[str, float]]:
-    """``(group, contribution)`` of a bank's groups; their pieces are appended to ``pieces``."""
-    if isinstance(bank, ExplicitBank):
-        yield from _of_features(bank, x, direction, pieces)
-        return
-    for k, own in group_potentials(bank, structure, x, range(len(bank.names))):
-        name = bank.names[k]
-        yield name, _product(own, direction)
-        if isinstance(bank, TransitionBank):
-            pieces += _of_pairs(name, own.pairwise, direction.pairwise)
-        elif isinstance(bank, TrigramBank):
-            added = own.triples * direction.triples
-            pieces += [Piece("labels", name, tuple(key), None, float(added[tuple(key)])) for key in _nonzero(added)]
-        elif isinstance(bank, ArcTemplateBank):
-            added = own.arcs * direction.arcs
-            pieces += [Piece("arc", name, (h, m), m, float(added[h, m])) for h, m in _nonzero(added)]
-    if hasattr(bank, "products_of_parts"):
-        for name, token, values in bank.products_of_parts(x, direction):
-            there = np.flatnonzero(values)
-            told = zip(there.tolist(), values[there].tolist())
-            pieces += [Piece("part", name, i, token, value) for i, value in told]
-    if hasattr(bank, "products_of_supports"):
-        for name, values in bank.products_of_supports(x, direction):
-            there = np.flatnonzero(values)
-            indices = bank.support_indices[there].tolist()
-            own_values = values[there].tolist()
-            pieces += [Piece("support", name, i, None, value) for i, value in zip(indices, own_values)]
-
-
-def _of_features(bank: ExplicitBank, x: Any, direction: Any, pieces: list[Piece]) -> Iterator[tuple[str, float]]:
-    """``(group, contribution)`` of explicit features; their pieces are appended to ``pieces``."""
+def _of_features(bank: ExplicitBank, structure: Structure, x: Any, direction: Any) -> Contributions:
+    """Contributions of explicit features."""
     if x.tokens.features is None:
         raise InputError(f"The tokens have no features, which the group {bank.names[0]!r} reads.")
     starts, ids, values = x.tokens.features
@@ -299,21 +206,45 @@ def _of_features(bank: ExplicitBank, x: Any, direction: Any, pieces: list[Piece]
     tokens, own = tokens[moving], own[moving]
     added = values[entries][moving] * np.einsum("ij,ij->i", bank.table[own], direction.unary[tokens])
     sums = np.bincount(bank.groups[own], added, len(bank.names))
-    there = np.flatnonzero(added)
-    records = zip(own[there].tolist(), tokens[there].tolist(), added[there].tolist())
-    pieces += [Piece("feature", bank.names[bank.groups[i]], i, t, value) for i, t, value in records]
-    yield from zip(bank.names, sums.tolist())
+    records = zip(own.tolist(), tokens.tolist(), added.tolist())
+    pieces = [Piece("feature", bank.names[bank.groups[i]], i, t, value) for i, t, value in records if value]
+    return Contributions(dict(zip(bank.names, sums.tolist())), pieces)
 
 
-def _of_pairs(name: str, own: np.ndarray, direction: np.ndarray) -> Iterator[Piece]:
-    """Contributions of label pairs; ``at`` is the second label's position, where positions have own transitions."""
-    added = own * direction
-    for edge, *pair in _nonzero(added):
-        yield Piece("labels", name, tuple(pair), edge + 1 if len(own) > 1 else None, float(added[edge, *pair]))
+def _of_potentials(bank: Any, structure: Structure, x: Any, direction: Any) -> Contributions:
+    """Contributions of any other bank, whose pieces are parts of the output or of features, or support vectors."""
+    groups, pieces = {}, []
+    for k, own in _parts(bank, structure, x, np.ones(len(bank.names), dtype=bool)):
+        groups[bank.names[k]] = _product(own, direction)
+        pieces += _of_output(bank, bank.names[k], own, direction)
+    if hasattr(bank, "products_of_parts"):
+        for name, token, values in bank.products_of_parts(x, direction):
+            pieces += [Piece("part", name, i, token, value) for i, value in enumerate(values.tolist()) if value]
+    if hasattr(bank, "products_of_supports"):
+        indices = bank.support_indices.tolist()
+        for name, values in bank.products_of_supports(x, direction):
+            pieces += [Piece("support", name, i, None, value) for i, value in zip(indices, values.tolist()) if value]
+    return Contributions(groups, pieces)
 
 
-def _nonzero(array: np.ndarray) -> list[list[int]]:
-    return np.argwhere(array != 0).tolist()
+def _of_output(bank: object, name: str, own: Any, direction: Any) -> list[Piece]:
+    """Contributions of pairs and triples of labels, and of arcs."""
+    if isinstance(bank, ArcTemplateBank):
+        return [Piece("arc", name, (h, m), m, value) for (h, m), value in _nonzero(own.arcs * direction.arcs)]
+    if isinstance(bank, TrigramBank):
+        added = own.triples * direction.triples
+        return [Piece("labels", name, key, None, value) for key, value in _nonzero(added)]
+    if isinstance(bank, TransitionBank):
+        # where positions have transitions of their own, the place is that of the second label
+        places = range(1, len(own.pairwise) + 1) if len(own.pairwise) > 1 else [None]
+        added = own.pairwise * direction.pairwise
+        return [Piece("labels", name, tuple(pair), places[edge], value) for (edge, *pair), value in _nonzero(added)]
+    return []
+
+
+def _nonzero(array: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
+    """Indices and values of the entries that are not zero."""
+    return [(tuple(index), float(array[tuple(index)])) for index in np.argwhere(array != 0).tolist()]
 
 
 def _product(potentials: Potentials, direction: Potentials) -> float:

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 from omkl.exceptions import InputError
 from omkl.groups import GroupBank, Testable, check_ability, initial_potentials
 from omkl.losses import CRF
+from omkl.structures import Structure
 
 LIKELIHOOD = CRF()
 #: Weight of the groups left out after the first epoch above which the others are trained anew.
@@ -72,7 +73,7 @@ class Evidence:
         penalized, reference = trainer.penalized_banks, initial_potentials(trainer.structure, x)
         for bank in trainer.banks[len(penalized) :]:
             bank.add_potentials(x, reference)
-        loss = LIKELIHOOD if hasattr(trainer.structure, "marginals") else trainer.loss
+        loss = LIKELIHOOD if type(trainer.structure).marginals is not Structure.marginals else trainer.loss
         gradient = loss.value_and_gradient(trainer.structure, reference, y)[1]
         self.n_examples += 1.0
         if gradient is None:

@@ -1,15 +1,25 @@
 """Progress of a training loop, and its records."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omkl.exceptions import MissingDependencyError
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from omkl.online.trainer import OnlineTrainer
+
 #: Records that ``partial_fit`` and streams keep; where there are twice as many, neighbours are merged.
 RECORDS = 1000
-_MEANS = ("loss", "error")
+#: Entries that are means over the examples of a record.
+MEANS = ("loss", "error")
+#: A flat record of an epoch, or of some examples; see :func:`flat_record`.
+Record: TypeAlias = dict[str, Any]
 
 
 @dataclass
@@ -44,7 +54,7 @@ class TrainingProgress:
     loss: float = 0.0
     weight: float = 0.0
     seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Record] = field(default_factory=list)
     finished: bool = False
 
     def __post_init__(self) -> None:
@@ -59,7 +69,14 @@ class TrainingProgress:
         return time.perf_counter() - self._began
 
     def add(self, n_examples: int, loss: float, weight: float) -> None:
-        """Count learned examples, the sum of their weighted losses, and that of their weights."""
+        """Count learned examples.
+
+        Parameters
+        ----------
+        n_examples : int
+        loss, weight : float
+            Sums of their weighted losses and of their weights.
+        """
         self.block_examples += n_examples
         self.block_loss += loss
         self.block_weight += weight
@@ -87,7 +104,7 @@ class TrainingProgress:
         self.start_clock()
 
 
-def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds: float) -> dict[str, Any]:
+def flat_record(trainer: OnlineTrainer, *, epoch: int, examples: int, loss: float, seconds: float) -> Record:
     """Record the state of a trainer and its latest rounds.
 
     Parameters
@@ -123,34 +140,46 @@ def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds
     }
 
 
-def values_of(record: dict[str, Any], kind: str) -> dict[str, float]:
+def values_of(record: Record, kind: str) -> dict[str, float]:
     """The ``kind:NAME`` entries of a record by NAME.
 
+    Parameters
+    ----------
+    record : dict
+    kind : {"norm", "weight"}
+
+    Examples
+    --------
     >>> values_of({"epoch": 1, "norm:a": 0.5, "norm:b:on=x": 0.0}, "norm")
     {'a': 0.5, 'b:on=x': 0.0}
     """
     return {key.removeprefix(f"{kind}:"): value for key, value in record.items() if key.startswith(f"{kind}:")}
 
 
-def thinned(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same records where there are few, else half as many, each of two neighbours."""
+def thinned(records: list[Record]) -> list[Record]:
+    """Merge neighbouring records if there are 2,000 or more.
+
+    Parameters
+    ----------
+    records : list of dict
+    """
     if len(records) < 2 * RECORDS:
         return records
     return [_merged(*pair) for pair in zip(records[::2], records[1::2])] + records[len(records) // 2 * 2 :]
 
 
-def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def _merged(first: Record, second: Record) -> Record:
     """One record of two neighbours: means over the examples of both, and how things stood after the second."""
     n = first["examples"] + second["examples"]
     means = {
         name: (first["examples"] * first[name] + second["examples"] * second[name]) / n
-        for name in _MEANS
+        for name in MEANS
         if name in first and name in second
     }
     return {**second, **means, "examples": n, "seconds": first.get("seconds", 0.0) + second.get("seconds", 0.0)}
 
 
-def to_frame(history: Sequence[dict[str, Any]]) -> Any:
+def to_frame(history: Sequence[Record]) -> DataFrame:
     """A history as a pandas data frame with a row for every record, and a column for every entry.
 
     Parameters

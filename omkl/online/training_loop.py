@@ -154,7 +154,7 @@ class TrainingLoop:
         self.concludes = concludes
         self._on_round = hooks(self.callbacks, "on_round")
         self._on_block = hooks(self.callbacks, "on_block")
-        self._on_epoch = [getattr(c, "on_epoch", c) for c in self.callbacks if hasattr(c, "on_epoch") or callable(c)]
+        self._on_epoch = hooks(self.callbacks, "on_epoch")
         self._of_shards: dict[str, Any] = {}
         self._write_waits = False
 

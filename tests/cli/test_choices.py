@@ -68,8 +68,8 @@ def test_without_a_dev_file_it_is_cross_validation(files, tmp_path):
 @pytest.mark.parametrize("kind", ["labeler", "parser", "classifier", "regressor"])
 def test_training_stops_by_the_dev_file(kind, stream, files, tmp_path):
     options = ["--early-stopping", "--dev", "{dev}", "--epochs", "12", "--weighting", "norms", *stream]
-    model, metrics = train(kind, files, tmp_path / "m.npz", *options, "--log", str(tmp_path / "log.csv"))
-    noted = np.genfromtxt(tmp_path / "log.csv", delimiter=",", names=True)["validation_score"]
+    model, metrics = train(kind, files, tmp_path / "m.npz", *options, "--log", str(tmp_path / "log.jsonl"))
+    noted = np.array([json.loads(line)["validation_score"] for line in (tmp_path / "log.jsonl").open()])
     assert len(noted) == model.n_iter_ == metrics["epochs"]
     if kind == "parser":
         assert metrics["dev"]["all"]["uas"] == pytest.approx(noted.max())

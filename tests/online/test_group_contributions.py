@@ -171,8 +171,6 @@ def test_a_group_helps_by_what_the_loss_is_larger_without_its_parameters(kind):
         assert record["weight"] == model.kernel_weights_.get(record["group"])
     assert any(record["loss_increase"] > 2 * record["standard_error"] > 0 for record in records)
     assert sum(record["bytes_share"] for record in records) == pytest.approx(1.0)
-    assert sum(record["time_share"] for record in records) == pytest.approx(1.0)
-    assert all(record["time_share"] >= 0 for record in records)
     without_data = [{key: record[key] for key in model.group_report_[0]} for record in records]
     assert without_data == model.group_report_
     json.dumps(records, allow_nan=False)
@@ -201,7 +199,7 @@ def test_groups_at_zero_cost_no_time_and_help_nothing():
     X, y = rows(60)
     model = classifier({"linear": "linear", "dead": "gaussian:on=5:6"}, C=0.05, method="rda").fit(X, y)
     dead = without(model, "dead").group_report(X, y)[1]
-    assert (dead["norm"], dead["weight"], dead["time_share"], dead["loss_increase"]) == (0.0, 0.0, 0.0, 0.0)
+    assert (dead["norm"], dead["weight"], dead["loss_increase"]) == (0.0, 0.0, 0.0)
     assert dead["standard_error"] == 0.0
 
 
@@ -225,26 +223,6 @@ def test_data_that_cannot_be_measured_is_an_error(y, message):
         classifier().fit(*rows(60)).group_report(rows(2)[0], y)
     with pytest.raises(InputError, match="no examples"):
         classifier().fit(*rows(60)).group_report(iter([]))
-
-
-def test_a_bank_that_cannot_leave_groups_out_is_found_out():
-    class Stubborn(ExplicitBank):
-        def averaged(self):
-            frozen = super().averaged()
-            frozen.__class__ = Stubborn
-            return frozen
-
-        def add_potentials(self, x, potentials):
-            scales = self.group_state.scales.copy()
-            self.group_state.scales[:] = 1.0
-            super().add_potentials(x, potentials)
-            self.group_state.scales[:] = scales
-
-    X, y = dicts(40)
-    model = classifier(["linear:on=x"]).fit(X, y)
-    model.model_.trainer.banks[0].__class__ = Stubborn
-    with pytest.raises(InputError, match="do not add up"):
-        model.group_report(X, y)
 
 
 def test_inputs_of_a_kind_of_their_own_are_measured_one_by_one():
@@ -279,7 +257,7 @@ def test_the_table_of_507_templates_is_readable():
     names = TemplateSet.resolve("martins507").names
     records = [
         {"group": name, "weight": 1 / 507, "norm": float(k > 9), "bytes": 1.0, "bytes_share": 1 / 507,
-         "time_share": 1 / 507, "loss_without": 1.0, "loss_increase": k / 507 - 0.1, "standard_error": 0.1}
+         "loss_without": 1.0, "loss_increase": k / 507 - 0.1, "standard_error": 0.1}
         for k, name in enumerate(names)
     ]  # fmt: skip
     lines = list(group_lines(records, 30))
