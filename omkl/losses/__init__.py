@@ -1,4 +1,4 @@
-"""Losses. Structured ones meet a structure through its potentials; pointwise ones see one number a sample."""
+"""Losses: structured ones are functions of potentials, pointwise ones of one number a sample."""
 
 from omkl.losses.counts import Poisson
 from omkl.losses.pointwise import (

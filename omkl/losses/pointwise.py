@@ -1,8 +1,8 @@
-r"""Losses of one number a sample, met from both sides: as a function of the prediction, and through the conjugate.
+r"""Losses of one number a sample, as functions of the prediction and through their conjugates.
 
 A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (Suzuki and Tomioka 2011).
-The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of shape (N,). Online,
-a loss meets one sample at a time, as the trainer has it meet a structure.
+The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of shape (N,). The
+online trainer calls ``value_and_gradient`` with one sample at a time.
 """
 
 from typing import Any, ClassVar
@@ -24,26 +24,26 @@ class PointwiseLoss(Component):
     and :meth:`domain`.
     """
 
-    #: Whether targets are -1 and +1; they are any finite numbers otherwise.
+    #: True if targets are -1 and +1; else they are any finite numbers.
     classifies: bool = False
-    #: Whether the loss has a kink in z, so that its conjugate is linear between the ends of its domain.
+    #: True if the loss has a kink in z, so that its conjugate is linear between the ends of its domain.
     has_kink: ClassVar[bool] = False
-    #: Whether predictions of a whole interval are best, so that the conjugate has a kink at 0 inside its domain.
+    #: True if an interval of predictions is optimal, so that the conjugate has a kink at 0 inside its domain.
     has_dead_zone: bool = False
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
     curvature: float = np.inf
-    #: Whether second derivatives in z are 1 everywhere.
+    #: True if the second derivative in z is 1 everywhere.
     is_quadratic: ClassVar[bool] = False
-    #: Whether what is predicted is a function of z, :meth:`mean`, and not z itself.
+    #: True if the prediction is a function of z, :meth:`mean`, and not z itself.
     has_link: ClassVar[bool] = False
 
     @property
     def has_bounded_slope(self) -> bool:
-        """True if the derivative in z is bounded, so that the domain of the conjugate is."""
+        """Return True if the derivative in z is bounded, so that the domain of the conjugate is."""
         return all(np.isfinite(end).all() for end in self.domain(np.ones(1)))
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """The loss of each sample.
+        """Return the loss of each sample.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class PointwiseLoss(Component):
         raise self.undefined("value")
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """Derivative in z, a subgradient at a kink.
+        """Return the derivative in z, a subgradient at a kink.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class PointwiseLoss(Component):
         raise self.undefined("conjugate", BATCH)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, inside the domain; :math:`-z` at the optimum.
+        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, inside the domain; :math:`-z` at the optimum.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class PointwiseLoss(Component):
         raise self.undefined("conjugate_gradient", BATCH)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear.
+        r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class PointwiseLoss(Component):
         raise self.undefined("conjugate_curvature", BATCH)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r"""Lowest and highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between.
+        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class PointwiseLoss(Component):
         raise self.undefined("domain", BATCH)
 
     def mean(self, z: np.ndarray) -> np.ndarray:
-        """The target that is expected at a prediction z: z itself, but for losses with a link.
+        """Return the expected target at a prediction z: z itself, except for losses with a link.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class PointwiseLoss(Component):
         """
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
-        """The constant that added to z minimises the weighted loss, where a formula gives it; else None.
+        """Return the constant to add to z that minimizes the weighted loss, or None without a formula.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class PointwiseLoss(Component):
         return None
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: float) -> tuple[float, Any]:
-        """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for an output that is a number.
+        """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for a number as output.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class Squared(PointwiseLoss):
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
         total = weights.sum()
         shift = weights @ (y - z) / total
-        return float(shift + weights @ (y - z - shift) / total)  # rounding of the first mean leaves no residual
+        return float(shift + weights @ (y - z - shift) / total)  # a second mean removes the rounding error of the first
 
 
 class EpsilonInsensitive(PointwiseLoss):
@@ -326,7 +326,7 @@ class EpsilonInsensitive(PointwiseLoss):
     Parameters
     ----------
     epsilon : float >= 0
-        Half the width of the tube in which nothing is lost, in units of y.
+        Half the width of the tube without loss, in units of y.
     """
 
     aliases = {"epsilon-insensitive": {}, "eps-insensitive": {}}
@@ -362,7 +362,7 @@ class EpsilonInsensitive(PointwiseLoss):
 
 
 class Quantile(PointwiseLoss):
-    r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`: its minimiser is a quantile (Koenker, Bassett 1978).
+    r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`: its minimizer is a quantile (Koenker, Bassett 1978).
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ class Huber(PointwiseLoss):
 
 
 def _half_squares(errors: np.ndarray) -> np.ndarray:
-    """Half the squares; inf where no float holds them, which whoever learns refuses to go on from."""
+    """Return half the squares, inf on overflow; callers refuse to learn from infinite losses."""
     with np.errstate(over="ignore"):
         return 0.5 * errors**2
 
@@ -454,7 +454,7 @@ def _lowest_point(kinks: np.ndarray, rises: np.ndarray, slope: float) -> float:
     Parameters
     ----------
     kinks, rises : arrays of shape (K,)
-        Where the slope rises, and by how much.
+        Positions where the slope rises, and by how much.
     slope : float <= 0
         Before the first kink.
     """

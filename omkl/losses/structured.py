@@ -1,4 +1,4 @@
-"""Losses of structured prediction: a structure and its potentials in, a value and a gradient in potentials out."""
+"""Losses of structured prediction: functions of potentials, with gradients in potentials."""
 
 from typing import Any, ClassVar
 
@@ -26,27 +26,29 @@ def completed(structure: Any, potentials: Any, gold: Any) -> Any:
 
 
 class StructuredLoss(Component):
-    """A convex function of the potentials, given the gold output; a difference of two where that is partial.
+    """Base of structured losses: convex functions of the potentials, given the gold output.
+
+    For partial outputs they are differences of two convex functions.
 
     ``value_and_gradient`` returns the value and the gradient ``D`` in potentials (potentials go up, potential
     gradients come down), or ``None`` where the gradient is zero, so that a trainer can skip the step.
     """
 
-    #: Whether it depends on the cost of outputs.
+    #: True if the loss depends on the cost of outputs.
     uses_cost: ClassVar[bool] = True
-    #: Whether potentials that make it small are log-probabilities, so that there are marginals.
+    #: True if trained potentials are log-probabilities, so that marginals need no calibration.
     is_likelihood: ClassVar[bool] = False
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
-        """Value and gradient of the loss at these potentials.
+        """Return value and gradient of the loss at these potentials.
 
         Parameters
         ----------
         structure : omkl.structures.Structure
         potentials : Potentials
         gold : Output
-            Parts of it may be unknown where the structure has ``is_partial`` and ``agreeing``: the loss is then that
-            of the best (for the CRF, of all) outputs that agree with the known parts, and unknown parts cost nothing.
+            Parts may be unknown, if the structure defines ``is_partial`` and ``agreeing``. The loss then compares with
+            the best output (for the CRF, with all outputs) that agrees with the known parts; unknown parts cost nothing.
 
         Returns
         -------
@@ -109,12 +111,12 @@ class CRF(StructuredLoss):
 
 
 class SoftmaxMargin(CRF):
-    r"""The likelihood of a conditional random field in which wrong outputs begin ahead by their cost.
+    r"""Likelihood of a conditional random field in which the cost of wrong outputs is added to their scores.
 
     .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y) + \ell(y, y')), \qquad D = E_{f + \ell}[1[y']] - 1[y]
 
-    (Gimpel and Smith 2010, Softmax-margin CRFs). It is above the structured hinge as well as the likelihood.
-    Potentials are no log-probabilities: marginals are calibrated on held-out data, as for the hinge.
+    (Gimpel and Smith 2010, Softmax-margin CRFs). It bounds the structured hinge and the likelihood from above.
+    Potentials are not log-probabilities: marginals are calibrated on held-out data, as for the hinge.
 
     Parameters
     ----------
@@ -135,7 +137,7 @@ class SoftmaxMargin(CRF):
                 f"{type(structure).__name__} has no cost_augmented(potentials, gold, cost_weight), which {self!r} "
                 "needs: add it, or choose the CRF."
             )
-        # the right output costs nothing, or what both terms of the difference have
+        # the gold output costs nothing, or the same in both terms of the difference
         return super().value_and_gradient(structure, structure.cost_augmented(potentials, gold, self.cost_weight), gold)
 
 

@@ -15,9 +15,9 @@ LEAST_OVERLAP = 1e-200
 
 @compiled
 def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
-    """Best labels into ``labels``; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
+    """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
 
-    Returns the score of the best labelling (costs included). Ties break towards the lower label.
+    Return the score of the best labelling, costs included. Ties break towards the lower label.
     """
     n, n_labels = unary.shape
     augmented = cost_weight != 0.0
@@ -46,7 +46,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
             transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
             arriving[:] = -np.inf
             i = 0
-            while i + 4 <= n_labels:  # four rows at a time: what arrives is read and written less often
+            while i + 4 <= n_labels:  # four rows at a time, to read and write the messages less often
                 a, b, c, d = best[t - 1, i], best[t - 1, i + 1], best[t - 1, i + 2], best[t - 1, i + 3]
                 for j in range(n_labels):
                     first, second = a + transition[i, j], b + transition[i + 1, j]
@@ -72,7 +72,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
         if best[n - 1, j] > best[n - 1, final]:
             final = j
     labels[n - 1] = final
-    # the same sums again, of one label a position: cheaper than to note all predecessors on the way
+    # repeat the sums of the chosen labels: cheaper than to store all predecessors on the way
     for t in range(n - 1, 0, -1):
         transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
         highest = -np.inf
@@ -87,7 +87,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
 
 @compiled
 def viterbi_many(unary, pairwise, offsets, costs, labels):
-    """:func:`viterbi` for each of the sequences ``offsets[s] : offsets[s + 1]``, into ``labels``.
+    """Write the best labels of each sequence ``offsets[s] : offsets[s + 1]``, see :func:`viterbi`.
 
     ``pairwise`` is (0, K, K), (1, K, K), or (N, K, K) with the transitions that follow each token.
     """
@@ -100,7 +100,7 @@ def viterbi_many(unary, pairwise, offsets, costs, labels):
 
 @compiled
 def score_labels(unary, pairwise, labels):
-    """Score of one labelling."""
+    """Return the score of a labelling."""
     total = 0.0
     for t in range(labels.shape[0]):
         total += unary[t, labels[t]]
@@ -120,7 +120,7 @@ def add_indicator(unary, pairwise, labels, amount):
 
 @compiled
 def difference(unary, pairwise, predicted, gold, unary_gradient, pairwise_gradient):
-    """Indicator of ``predicted`` minus that of ``gold`` into zero gradients; returns their score difference."""
+    """Write the indicator of ``predicted`` minus that of ``gold``; return the difference of their scores."""
     gap = 0.0
     for t in range(gold.shape[0]):
         wrong = predicted[t] != gold[t]
@@ -138,7 +138,7 @@ def difference(unary, pairwise, predicted, gold, unary_gradient, pairwise_gradie
 
 @compiled
 def total_cost(costs, gold, predicted):
-    """Sum of ``costs[gold, predicted]`` over positions whose gold label is known."""
+    """Return the sum of ``costs[gold, predicted]`` over positions whose gold label is known."""
     total = 0.0
     for t in range(gold.shape[0]):
         if gold[t] >= 0:
@@ -167,7 +167,7 @@ def is_partial(gold):
 
 @compiled
 def largest(scores):
-    """The largest of a vector of scores."""
+    """Return the largest of a vector of scores."""
     highest = -np.inf
     for score in scores:
         highest = score if score > highest else highest
@@ -176,7 +176,7 @@ def largest(scores):
 
 @compiled
 def softmax(unary, marginals):
-    """Marginals where positions have nothing to do with one another; returns log Z."""
+    """Write the marginals of independent positions; return log Z."""
     log_partition = 0.0
     for t in range(unary.shape[0]):
         highest = largest(unary[t])
@@ -192,11 +192,11 @@ def softmax(unary, marginals):
 
 @compiled
 def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
-    """Marginals by recursions scaled to sum to one at every position; returns log Z.
+    """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
-    Exponentials are taken once of each potential, not once an edge. What underflows is below 1e-308 of the largest
-    message; it matters only if forward and backward messages hardly overlap, and then nan is returned and
-    :func:`forward_backward_in_logs` must be called instead.
+    Each potential is exponentiated once, not once an edge. Numbers below 1e-308 of the largest message underflow. That
+    matters only if forward and backward messages hardly overlap: then return nan, and the caller calls
+    :func:`forward_backward_in_logs`.
     """
     n, n_labels = unary.shape
     shared = pairwise.shape[0] == 1
@@ -313,7 +313,7 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
 
 @compiled
 def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals):
-    """The same in log space: slower, and right at any magnitude of the potentials.
+    """Do the same in log space: slower, and right at any magnitude of the potentials.
 
     log Z is -inf where no labelling is allowed.
     """
@@ -353,7 +353,7 @@ def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginal
     log_partition = highest + np.log(np.exp(forward[n - 1] - highest).sum())
     pairwise_marginals[:] = 0.0
     for t in range(n):
-        # each position is normalised by itself: at large magnitudes the difference to log Z has lost its last digits
+        # normalise each position by itself: at large magnitudes the difference to log Z loses digits
         here = forward[t] + backward[t]
         normalizer = here.max() + np.log(np.exp(here - here.max()).sum())
         unary_marginals[t] = np.exp(here - normalizer)

@@ -22,16 +22,16 @@ import numpy as np
 
 from omkl._compilation import compiled
 
-# What underflows is below 1e-300 of what it is added to; above this share of its bound, that is nothing to Z.
+# Numbers that underflow are below 1e-300 of their sum, and change nothing while Z is above this share of its bound.
 LEAST_LOG_SHARE = -460.0
 
 
 @compiled
 def marginals(scores, single_root, expected):
-    """Arc marginals into the zero array ``expected``; returns log Z.
+    """Write arc marginals into the zero array ``expected``; return log Z.
 
-    Returns +inf if a score is nan or +inf, and nan where numbers may have underflowed: then call
-    :func:`omkl.structures._jit_matrix_tree_logs.marginals`, which knows whether there is a tree at all.
+    Return +inf if a score is nan or +inf, and nan where numbers may have underflowed. The caller then calls
+    :func:`omkl.structures._jit_matrix_tree_logs.marginals`, which finds out if there is a tree at all.
     """
     n = scores.shape[0] - 1
     n_levels = 1
@@ -44,7 +44,7 @@ def marginals(scores, single_root, expected):
     incoming = blocks[0].T.copy()
     passing = np.empty((n, n))  # passing[i, k]: probability that the walk goes from k to i, when k is eliminated
     escape = np.empty((2, n))  # probability of going to the root: directly, and ever
-    order = np.empty((n, 3), np.int64)  # the k eliminated, and the range that was left with it
+    order = np.empty((n, 3), np.int64)  # the eliminated tokens, and the ranges before
     tasks = np.empty((2 * n_levels + 2, 5), np.int64)
     tasks[0] = 0, n, 0, n, 0
     n_tasks, log_pivots = 1, 0.0
@@ -69,7 +69,7 @@ def marginals(scores, single_root, expected):
             n_tasks += 2
             continue
         total = escaping(low, incoming[low], passing, escape, order, expected)
-        if low == 0:  # the first to come here
+        if low == 0:  # first visit of this level
             log_pivots += np.log(total)
         if not log_pivots - log_bound > LEAST_LOG_SHARE or np.isnan(total):
             return np.nan
@@ -78,7 +78,7 @@ def marginals(scores, single_root, expected):
 
 @compiled
 def exponentiate(scores, single_root, graph):
-    """Weights ``exp(score - shift of the column)`` into ``graph``; returns the sum of the shifts, and a bound on log Z.
+    """Write ``exp(score - shift of the column)`` into ``graph``; return the sum of the shifts, and a bound on log Z.
 
     Every tree has one arc a column, and with a single root one arc from the root, which then has a shift of its own.
     """
@@ -122,9 +122,9 @@ def exponentiate(scores, single_root, graph):
 
 @compiled
 def eliminate(graph, low, high, from_low, from_high, single_root, passing, direct, order):
-    """Eliminate from the tokens ``from_low : from_high`` all but ``low : high``, at either end; returns log prod p_k.
+    """Eliminate from the tokens ``from_low : from_high`` all but ``low : high``, at either end; return log prod p_k.
 
-    What is left is a range at any time, so all loops run along rows.
+    The remaining tokens always form a range, so all loops run along rows.
     """
     n = direct.shape[0]
     downwards = low == from_low
@@ -156,7 +156,7 @@ def eliminate(graph, low, high, from_low, from_high, single_root, passing, direc
 
 @compiled
 def escaping(m, incoming, passing, escape, order, expected):
-    """Marginals of the arcs into ``m``, all other tokens eliminated; returns its pivot, nan for 0."""
+    """Write the marginals of the arcs into ``m`` once all others are eliminated; return its pivot, nan for 0."""
     n = escape.shape[1]
     ever = escape[1]
     ever[:] = escape[0]

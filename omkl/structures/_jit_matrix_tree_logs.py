@@ -16,7 +16,7 @@ NEGLIGIBLE = -40.0
 
 @compiled
 def plus(a, b):
-    """log(exp(a) + exp(b))."""
+    """Return log(exp(a) + exp(b))."""
     high, low = (a, b) if a > b else (b, a)
     if not low - high > NEGLIGIBLE:  # also where both are -inf
         return high
@@ -25,7 +25,7 @@ def plus(a, b):
 
 @compiled
 def marginals(scores, single_root, expected):
-    """Arc marginals into the zero array ``expected``; returns log Z, -inf if there is no tree."""
+    """Write arc marginals into the zero array ``expected``; return log Z, -inf if there is no tree."""
     n = scores.shape[0] - 1
     n_levels = 1
     while 2 ** (n_levels - 1) < n:
@@ -58,7 +58,7 @@ def marginals(scores, single_root, expected):
             n_tasks += 2
             continue
         log_pivot, rare = escaping(low, blocks[0], passing, direct, order, expected)
-        if low == 0:  # the first to come here
+        if low == 0:  # first visit of this level
             log_pivots += log_pivot
             if log_pivots == -np.inf or n_rare + rare > 1:
                 return -np.inf
@@ -67,7 +67,7 @@ def marginals(scores, single_root, expected):
 
 @compiled
 def fill(scores, single_root, graph):
-    """Scores less the highest of each column; returns the sum of what was subtracted."""
+    """Subtract from the scores the highest of each column; return the sum of these."""
     n = scores.shape[0] - 1
     shift = 0.0
     for m in range(n):
@@ -86,7 +86,7 @@ def fill(scores, single_root, graph):
 
 @compiled
 def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
-    """Eliminate from ``from_low : from_high`` all but ``low : high``; returns log prod p_k, and how many were rare."""
+    """Eliminate from ``from_low : from_high`` all but ``low : high``; return log prod p_k, and how many were rare."""
     n = direct.shape[1]
     downwards = low == from_low
     n_done = n - (from_high - from_low)
@@ -119,7 +119,7 @@ def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
 
 @compiled
 def pass_on(graph, row, share, k, first, last):
-    """Add to ``row`` what reaches tokens through ``k``."""
+    """Add to ``row`` the weights of the paths through ``k``."""
     if share > -np.inf:
         for j in range(first, last):
             graph[row, j] = plus(graph[row, j], share + graph[k + 2, j])
@@ -127,7 +127,7 @@ def pass_on(graph, row, share, k, first, last):
 
 @compiled
 def escaping(m, graph, passing, direct, order, expected):
-    """Marginals of the arcs into ``m``, all other tokens eliminated; returns log of its pivot, and if it was rare."""
+    """Write the marginals of the arcs into ``m``, others eliminated; return log of its pivot, and if it was rare."""
     n = direct.shape[1]
     arriving = np.empty(n + 1)
     ever = np.empty(n)

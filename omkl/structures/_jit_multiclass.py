@@ -7,7 +7,7 @@ from omkl._compilation import compiled
 
 @compiled
 def best_label(scores, costs, gold, cost_weight):
-    """Index of the highest ``scores + cost_weight * costs[gold]``; the first of equals."""
+    """Return the index of the highest ``scores + cost_weight * costs[gold]``; the first of equals."""
     best = 0
     highest = -np.inf
     for k in range(scores.shape[0]):
@@ -22,7 +22,7 @@ def best_label(scores, costs, gold, cost_weight):
 
 @compiled
 def softmax(scores, probabilities):
-    """Probabilities into the second array; returns the log-partition."""
+    """Write probabilities into the second array; return the log-partition function."""
     highest = scores.max()
     total = 0.0
     for k in range(scores.shape[0]):

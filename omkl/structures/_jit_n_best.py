@@ -7,10 +7,10 @@ from omkl._compilation import compiled
 
 @compiled
 def n_best_labellings(unary, pairwise, labels, scores):
-    """The best labellings into ``labels`` (n_best, n) with their ``scores`` (n_best,); returns how many there are.
+    """Write the best labellings (n_best, n) and their ``scores`` (n_best,); return how many there are.
 
-    A labelling is found as a deviation from one found before: it shares its labels from position ``t`` on, has the
-    predecessor of the next lower rank there, and the best labels before that (Lawler's partition over the lists of
+    Each labelling deviates from an earlier one: it shares its labels from position ``t`` on, has the predecessor of
+    the next lower rank there, and the best labels before that (Lawler's partition over the lists of
     Viterbi predecessors). Each labelling has one such description, and O(n) deviations of its own. O(n K^2) for the
     first, O(n K log K) for each other one.
     """
@@ -24,7 +24,7 @@ def n_best_labellings(unary, pairwise, labels, scores):
             for i in range(n_labels):
                 highest = max(highest, best[t - 1, i] + _edge(pairwise, t, i, j))
             best[t, j] = highest + unary[t, j]
-    # candidates: score, labelling that they deviate from (-1: none), position, rank of the predecessor there
+    # a candidate: score, the labelling that it deviates from (-1: none), position, rank of the predecessor there
     most = n_best * (n + 1) + 1
     totals = np.empty(most)
     described = np.empty((most, 3), np.int64)
@@ -49,7 +49,7 @@ def n_best_labellings(unary, pairwise, labels, scores):
             order = np.argsort(-values, kind="mergesort")
             at = rank if position == t else 0
             own[position - 1] = order[at]
-            # the next lower rank here is a labelling of its own, and so are all that deviate before
+            # each lower rank at this position is another candidate, and so is each deviation at an earlier position
             if at + 1 < n_labels and values[order[at + 1]] > -np.inf:
                 totals[n_candidates] = total + (values[order[at + 1]] - values[order[at]])
                 described[n_candidates, 0], described[n_candidates, 1] = found, position
@@ -62,7 +62,7 @@ def n_best_labellings(unary, pairwise, labels, scores):
 
 @compiled
 def _edge(pairwise, t, i, j):
-    """Score of label ``i`` before ``j`` at position ``t``."""
+    """Return the score of label ``i`` before ``j`` at position ``t``."""
     if pairwise.shape[0] == 0:
         return 0.0
     return pairwise[t - 1 if pairwise.shape[0] > 1 else 0, i, j]
@@ -70,7 +70,7 @@ def _edge(pairwise, t, i, j):
 
 @compiled
 def _arriving(unary, pairwise, best, t, j, values):
-    """Scores of the best labellings up to label ``j`` at position ``t``, by the label before it; at n, by the last."""
+    """Return the scores of the best labellings up to label ``j`` at ``t``, by the label before; at n, by the last."""
     n = unary.shape[0]
     for i in range(unary.shape[1]):
         values[i] = best[t - 1, i] + (_edge(pairwise, t, i, j) + unary[t, j] if t < n else 0.0)

@@ -29,17 +29,17 @@ from omkl._compilation import compiled
 
 #: Log of the smallest normal number; log of the growth of the number of trees with each token (27 / 4).
 SMALLEST, GROWTH = -708.0, 1.91
-#: Log of the relative error that what is left out may make up.
+#: Log of the relative error that spans left out may cause.
 NEGLIGIBLE = -42.0
 RIGHT, LEFT, RIGHTWARD, LEFTWARD, RIGHT_BY_END, LEFT_BY_END = 0, 1, 2, 3, 4, 5
 UNDER, AFTER = 4, 5
-#: Columns that are looked at side by side; rows of a chart have as many to spare.
+#: Columns that are processed together; rows of a chart have as many to spare.
 WIDTH = 8
 
 
 @compiled
 def decode(scores, single_root, heads):
-    """Heads of the best projective tree into ``heads``; False if there is none, or if some score is nan or +inf."""
+    """Write the heads of the best projective tree; return False if there is none, or a score is nan or +inf."""
     if not are_scores(scores):
         return False
     n = heads.shape[0]
@@ -53,7 +53,7 @@ def decode(scores, single_root, heads):
 
 @compiled
 def find_highest(chart, scores, single_root):
-    """Best score of every span into a chart of -inf."""
+    """Write the best score of every span into a chart of -inf."""
     n = scores.shape[0] - 1
     right, left, leftward, after = chart[RIGHT], chart[LEFT], chart[LEFTWARD], chart[AFTER]
     rightward, under = chart[RIGHTWARD], chart[UNDER]
@@ -82,7 +82,7 @@ def find_highest(chart, scores, single_root):
 @compiled
 def raise_row(target, i, column, numbers, k, rows, first, last):
     """Raise row i to ``numbers[k, t]`` plus ``rows[t]``, t in ``first : last``: eight columns from ``column`` on."""
-    i, k = np.uintp(i), np.uintp(k)  # of indices that cannot be negative, several are read at once
+    i, k = np.uintp(i), np.uintp(k)  # unsigned indices let the compiler read several entries at once
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]
         for j in range(np.uintp(column), np.uintp(column + WIDTH)):
@@ -121,7 +121,7 @@ def trace(chart, heads):
 
 @compiled
 def split(spans, others, i, j, first, last, score):
-    """The first k, at most ``last``, where the two spans that meet there have this score."""
+    """Return the first k, at most ``last``, where the two spans that meet there have this score."""
     for k in range(first, last):
         if spans[i, k] + others[k, j] == score:
             return k
@@ -140,7 +140,7 @@ def are_scores(scores):
 
 @compiled
 def fill(chart, scores, single_root):
-    """Log of the summed weight of every span."""
+    """Write the log of the summed weight of every span."""
     n = scores.shape[0] - 1
     for i in range(n + 1):
         chart[:, i, i] = 0.0
@@ -162,7 +162,7 @@ def fill(chart, scores, single_root):
 
 @compiled
 def combined(spans, i, others, j, first, last, gap):
-    """Log of the sum of exponentials of ``spans[i, k] + others[j, k + gap]``, k in ``first : last``."""
+    """Return the log of the sum of exponentials of ``spans[i, k] + others[j, k + gap]``, k in ``first : last``."""
     highest = -np.inf
     for k in range(first, last):
         score = spans[i, k] + others[j, k + gap]
@@ -177,10 +177,10 @@ def combined(spans, i, others, j, first, last, gap):
 
 @compiled
 def marginals(scores, single_root, expected):
-    """Arc marginals into the zero array ``expected``; returns log Z, -inf if there is no tree, and +inf for bad scores.
+    """Write arc marginals into the zero array ``expected``; return log Z, -inf without a tree, +inf for bad scores.
 
-    The way down hands the probability of each span to the two that make it up, in proportion to what they add to it
-    (the reverse of differentiation by Eisner 2016): all of them are probabilities, at any scale of scores.
+    On the way down each span hands its probability to the two spans that make it up, in proportion to what they add to
+    it (Eisner 2016). All these numbers are probabilities, so scores may have any scale.
     """
     if not are_scores(scores):
         return np.inf
@@ -205,7 +205,7 @@ def marginals(scores, single_root, expected):
 
 @compiled
 def descend(chart, single_root, expected):
-    """Probabilities of all spans from the chart of their log weights, the widest first; arcs into ``expected``."""
+    """Compute the probabilities of all spans from their log weights, the widest first; write those of arcs."""
     n = expected.shape[0] - 1
     likely = np.zeros(chart.shape)
     likely[RIGHT, 0, n] = 1.0
@@ -245,9 +245,9 @@ def hand_down(whole, chart, likely, kind, i, other, j, first, last, gap, weights
 
 @compiled
 def marginals_by_sums(scores, single_root, expected):
-    """Arc marginals into the zero array ``expected``; returns log Z, -inf if there is no tree, +inf for bad scores.
+    """Write arc marginals into the zero array ``expected``; return log Z, -inf without a tree, +inf for bad scores.
 
-    NaN, and nothing in ``expected``, where weights are too far apart for numbers.
+    Return nan, and write nothing, where weights are too far apart for floating-point numbers.
     """
     n = scores.shape[0] - 1
     weights = np.zeros(scores.shape)
@@ -276,7 +276,7 @@ def marginals_by_sums(scores, single_root, expected):
 
 @compiled
 def add_up(chart, weights, single_root):
-    """Sums of the weights of all spans."""
+    """Write the sums of the weights of all spans."""
     n = weights.shape[0] - 1
     right, left, leftward, after = chart[RIGHT], chart[LEFT], chart[LEFTWARD], chart[AFTER]
     rightward, under = chart[RIGHTWARD], chart[UNDER]
@@ -284,7 +284,7 @@ def add_up(chart, weights, single_root):
         right[i, i] = left[i, i] = 1.0
         one_child = single_root and i == 0
         for first in range(i + 1, n + 1, WIDTH):
-            # of a root with one child, no span is complete but the whole sentence, which is the last of the row
+            # a root with one child has one complete span, the whole sentence, which is the last of the row
             add_rows(under, i, first, right, i, after, i, i + 1 if one_child else first)
             add_rows(right, i, first, rightward, i, right, i + 1, first)
             add_rows(left, i, first, left, i, leftward, i + 1, first)
@@ -345,7 +345,7 @@ def descend_sums(chart, weights, single_root, expected):
 @compiled
 def add_rows(target, i, column, numbers, k, rows, first, last):
     """Add ``numbers[k, t]`` times ``rows[t]``, t in ``first : last``, to row i: eight columns from ``column`` on."""
-    i, k = np.uintp(i), np.uintp(k)  # of indices that cannot be negative, several are read at once
+    i, k = np.uintp(i), np.uintp(k)  # unsigned indices let the compiler read several entries at once
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]
         for j in range(np.uintp(column), np.uintp(column + WIDTH)):

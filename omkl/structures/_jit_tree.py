@@ -18,7 +18,7 @@ UNSEEN, DONE = -2, -1
 
 @compiled
 def decode(scores, single_root, heads):
-    """Heads of the best tree into ``heads``; returns FOUND, or why there is none."""
+    """Write the heads of the best tree; return FOUND, or why there is none."""
     n = heads.shape[0]
     best = np.empty(n + 1)
     source = np.empty(n + 1, np.int64)
@@ -31,7 +31,7 @@ def decode(scores, single_root, heads):
             heads[m - 1] = 0
         else:
             return NO_TREE
-    if is_tree(heads, single_root):  # nothing beats the best head of every token
+    if is_tree(heads, single_root):  # if these form a tree, no tree is better
         return FOUND
     if not single_root:
         for m in range(1, n + 1):
@@ -41,7 +41,7 @@ def decode(scores, single_root, heads):
 
 @compiled
 def best_token_heads(scores, best, source):
-    """Score and index of each token's best head among the other tokens; False if some score is nan or +inf."""
+    """Write score and index of each token's best head among the tokens; return False if a score is nan or +inf."""
     n = scores.shape[0] - 1
     unfit = False
     for m in range(1, n + 1):
@@ -82,14 +82,14 @@ def is_tree(heads, single_root):
 
 @compiled
 def contract(scores, single_root, source, heads):
-    """Best tree by contraction; ``source[m]`` is the best head of token m (among tokens, for a single root).
+    """Find the best tree by contraction; ``source[m]`` is the best head of token m (among tokens, for a single root).
 
     A single root child is exact without any large constant: arcs are compared by (is it not from the root?, score),
     and the first key never changes under contraction, as no cycle has the root in it. So the arc from the root is
     taken only by a node that no other arc enters, and only once.
     """
     n = heads.shape[0]
-    # incoming[v, u]: best arc from token u into the node v, less what its cycles spend
+    # incoming[v, u]: best arc from token u into the node v, less the arcs of its cycles
     incoming = np.empty((2 * n, n + 1))
     incoming[1 : n + 1] = scores[:, 1:].T
     chosen = np.empty(2 * n, np.int64)
@@ -123,7 +123,7 @@ def contract(scores, single_root, source, heads):
 def grow(start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position):
     """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a token that is done.
 
-    Returns the node that the last arc enters, which scores -inf if there is no such arc, and the number of nodes.
+    Return the node that the last arc enters, which scores -inf if there is no such arc, and the number of nodes.
     """
     n = position.shape[0] - 1
     depth = 0
@@ -152,7 +152,7 @@ def grow(start, single_root, incoming, chosen, spent, children, first_child, n_n
 
 @compiled
 def best_head(row, first):
-    """Index of the largest entry from ``first`` on, the lowest of equals; 0 if all of them are -inf."""
+    """Return the index of the largest entry from ``first`` on, the lowest of equals; 0 if all of them are -inf."""
     best, where = -np.inf, 0
     for u in range(first, row.shape[0]):
         if row[u] > best:
@@ -229,7 +229,7 @@ def is_partial(heads):
 
 @compiled
 def difference(scores, predicted, gold, gradient):
-    """Indicator of ``predicted`` minus that of ``gold`` into the zero ``gradient``; returns their score difference."""
+    """Write the indicator of ``predicted`` minus that of ``gold``; return the difference of their scores."""
     gap = 0.0
     for i in range(gold.shape[0]):
         if predicted[i] != gold[i]:

@@ -15,9 +15,9 @@ LEAST_SUM = 1e-200
 
 @compiled
 def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
-    """Best labels into ``labels``; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
+    """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
 
-    Returns the score of the best labelling (costs included). The last label is the lowest among the best, then the one
+    Return the score of the best labelling, costs included. The last label is the lowest among the best, then the one
     before it, and so on.
     """
     n, n_labels = unary.shape
@@ -65,7 +65,7 @@ def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
 
 @compiled
 def viterbi_many(unary, pairwise, triples, offsets, costs, labels):
-    """:func:`viterbi` for each of the sequences ``offsets[s] : offsets[s + 1]``, into ``labels``."""
+    """Write the best labels of each sequence ``offsets[s] : offsets[s + 1]``, see :func:`viterbi`."""
     for s in range(offsets.shape[0] - 1):
         low, high = offsets[s], offsets[s + 1]
         if high > low:
@@ -74,7 +74,7 @@ def viterbi_many(unary, pairwise, triples, offsets, costs, labels):
 
 @compiled
 def score_labels(unary, pairwise, triples, labels):
-    """Score of one labelling."""
+    """Return the score of a labelling."""
     total = 0.0
     for t in range(labels.shape[0]):
         total += unary[t, labels[t]]
@@ -98,7 +98,7 @@ def add_indicator(unary, pairwise, triples, labels, amount):
 
 @compiled
 def difference(unary, pairwise, triples, predicted, gold, unary_gradient, pairwise_gradient, triple_gradient):
-    """Indicator of ``predicted`` minus that of ``gold`` into zero gradients; returns their score difference."""
+    """Write the indicator of ``predicted`` minus that of ``gold``; return the difference of their scores."""
     add_indicator(unary_gradient, pairwise_gradient, triple_gradient, predicted, 1.0)
     add_indicator(unary_gradient, pairwise_gradient, triple_gradient, gold, -1.0)
     gap = 0.0
@@ -117,11 +117,10 @@ def difference(unary, pairwise, triples, predicted, gold, unary_gradient, pairwi
 
 @compiled
 def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
-    """Marginals by recursions on logarithms of messages; returns log Z.
+    """Write marginals by recursions on logarithms of messages; return log Z.
 
-    Exponentials are taken once of each trigram, and of each message: what arrives at a pair is scaled by its largest
-    message. Where a sum is below 1e-200 of that scale, nan is returned, and :func:`forward_backward_in_logs` must be
-    called instead.
+    Each trigram and each message is exponentiated once: the messages to a pair are scaled by the largest of them.
+    Return nan where a sum is below 1e-200 of that scale; the caller then calls :func:`forward_backward_in_logs`.
     """
     n, n_labels = unary.shape
     if n == 1:
@@ -197,7 +196,7 @@ def _softmax(scores, marginals):
 
 @compiled
 def _exponentials_by_column(logs, scaled):
-    """Exponentials of a matrix of logarithms, each column relative to its largest, and these largest."""
+    """Return exponentials of a matrix, each column relative to its largest entry, and these largest entries."""
     largest = np.empty(logs.shape[1])
     for j in range(logs.shape[1]):
         largest[j] = logs[:, j].max()
@@ -208,9 +207,9 @@ def _exponentials_by_column(logs, scaled):
 
 @compiled
 def _take_logs(sums, largest, highest, local, out):
-    """Logarithms of sums whose row j is relative to ``largest[j]`` and all to ``highest``; False where one is not
-    exact. A row of nothing but zeros where its largest is -inf is exact; so is a zero of trigrams none of which is
-    allowed, which costs a call of the function in logs where it occurs."""
+    """Take logarithms of sums whose row j is relative to ``largest[j]`` and all to ``highest``.
+
+    Return False where a logarithm is not exact. A row of zeros whose largest message is -inf is exact."""
     for j in range(sums.shape[0]):
         for k in range(sums.shape[1]):
             if largest[j] == -np.inf:
@@ -224,7 +223,7 @@ def _take_logs(sums, largest, highest, local, out):
 
 @compiled
 def _add_pairs(logs, t, unary_marginals, pairwise_marginals):
-    """Probabilities of the pairs that end at position t, from their logarithms up to a constant."""
+    """Add the probabilities of the pairs that end at position t, from their logarithms up to a constant."""
     pairs = np.exp(logs - logs.max())
     pairs /= pairs.sum()
     pairwise_marginals[0] += pairs
@@ -235,7 +234,7 @@ def _add_pairs(logs, t, unary_marginals, pairwise_marginals):
 
 @compiled
 def forward_backward_in_logs(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
-    """The same in log space throughout: slower, and right at any magnitude of the potentials.
+    """Do the same in log space: slower, and right at any magnitude of the potentials.
 
     log Z is -inf where no labelling is allowed.
     """

@@ -1,4 +1,4 @@
-"""The best trees of a dense score matrix, in order."""
+"""The n best trees of a dense score matrix."""
 
 from collections.abc import Callable
 from itertools import count
@@ -7,16 +7,16 @@ import numpy as np
 
 
 def best_trees(find: Callable[[np.ndarray, np.ndarray], bool], scores: np.ndarray, n_best: int) -> list[np.ndarray]:
-    """The trees of the highest scores, best first, by Lawler's (1972) partition.
+    """Return the trees of the highest scores, best first, by Lawler's (1972) partition.
 
-    All trees but the best one are divided by the first token whose head is another than in that: token by token, the
-    heads before it are required, and its own is forbidden. The best tree of each part is found like the best of all,
-    and parts are divided further as their best trees come up. That takes n decodings for each tree.
+    All other trees are divided by the first token whose head differs from that in the best tree: the heads before that
+    token are required, and its own is forbidden. The best tree of each part is decoded. A part is divided further when
+    its best tree is the next one. That takes n decodings for each tree.
 
     Parameters
     ----------
     find : callable
-        ``find(scores, heads)`` writes the heads of the best tree into an array, and returns whether there is one.
+        ``find(scores, heads)`` writes the heads of the best tree, and returns False if there is none.
     scores : array of shape (n + 1, n + 1)
     n_best : int
 
@@ -27,7 +27,7 @@ def best_trees(find: Callable[[np.ndarray, np.ndarray], bool], scores: np.ndarra
     """
     n = len(scores) - 1
     tokens = np.arange(1, n + 1)
-    met = count()  # trees that are as good come in the order in which they are met
+    met = count()  # equal trees come in the order in which they are found
     waiting: dict[tuple, tuple] = {}
     found: list[np.ndarray] = []
 
@@ -36,7 +36,7 @@ def best_trees(find: Callable[[np.ndarray, np.ndarray], bool], scores: np.ndarra
         if not find(allowed, heads):
             return
         rank = -scores[heads, tokens].sum(), next(met)
-        if len(waiting) >= n_best - len(found):  # the worst of them never comes up
+        if len(waiting) >= n_best - len(found):  # the worst of them is not among the n best
             if rank > max(waiting):
                 return
             del waiting[max(waiting)]

@@ -58,19 +58,19 @@ class Chain(Structure):
         ``cost[gold, predicted] >= 0`` of one position, with a zero diagonal. The Hamming cost (1 for every wrong
         label) by default.
     by_position : bool
-        Whether ``zeros`` makes room for transitions of each position's own.
+        Give each position transitions of its own.
     linked : bool
-        Whether ``zeros`` makes room for transitions.
+        Score transitions.
     allowed : AllowedTransitions, optional
         Other labellings are never decoded, and have no probability.
     order : {1, 2}
-        Whether labels are scored with the one before, or with the two before as well.
+        Score a label with the one before it, or with the two before.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If there is no label, a cost is no matrix of costs, or a second-order chain is to have transitions of each
-        position's own, none at all, or too many labels.
+        If there are no labels, ``cost`` is not a matrix of costs, or a second-order chain has transitions by position,
+        no transitions, or too many labels.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Chain(Structure):
 
     @property
     def _programs(self) -> Any:
-        """The dynamic programs of its order; no attribute, for modules cannot be copied or sent."""
+        """Return the module of dynamic programs of this order; not stored, as modules cannot be copied."""
         return jit if self.order == 1 else _jit_trigrams
 
     def zeros(self, size: int) -> Any:
@@ -151,7 +151,7 @@ class Chain(Structure):
             If the chain is of second order.
         """
         if self.order != 1:
-            raise InputError("The n best labellings are those of a first-order chain: train with order=1.")
+            raise InputError("The n best labellings need a first-order chain: train with order=1.")
         unary, pairwise = self._within_allowed(self._checked(potentials))
         labels, scores = np.empty((n_best, len(unary)), np.int64), np.empty(n_best)
         found = n_best_labellings(unary, pairwise, labels, scores)
@@ -216,7 +216,7 @@ class Chain(Structure):
         return log_partition, _shaped_like(potentials, expected)
 
     def _within_allowed(self, potentials: Any, offsets: np.ndarray | None = None) -> Any:
-        """Potentials of one sequence, or of those at ``offsets``, that forbid what transitions do not allow."""
+        """Forbid transitions that are not allowed, in one sequence or in those at ``offsets``."""
         if self.allowed is None or not len(potentials.unary):
             return potentials
         unary, pairwise = potentials.unary.copy(), potentials.pairwise
@@ -227,7 +227,7 @@ class Chain(Structure):
         return potentials._replace(unary=unary, pairwise=pairwise)
 
     def _checked(self, potentials: AnyPotentials) -> Any:
-        """Arrays of floats, the transitions in three dimensions."""
+        """Return arrays of floats, the transitions in three dimensions."""
         if len(potentials) != 1 + self.order:
             names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
             raise InputError(
@@ -258,7 +258,7 @@ class Chain(Structure):
 
 
 def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
-    """A validated (K, K) cost matrix; the Hamming cost for ``None``."""
+    """Return a validated (K, K) cost matrix; the Hamming cost for ``None``."""
     if cost is None:
         return 1.0 - np.eye(n_labels)
     try:
@@ -273,14 +273,14 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
 
 
 def _ends(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the first and of the last token of each sequence that has any."""
+    """Return the positions of the first and of the last token of each sequence that has tokens."""
     some = np.diff(offsets) > 0
     return offsets[:-1][some], offsets[1:][some] - 1
 
 
 def _check_second_order(n_labels: int, by_position: bool, linked: bool) -> None:
     if by_position:
-        raise InputError("Transitions of each position's own are for first-order chains: set order=1.")
+        raise InputError("order=2 needs transitions that all positions share.")
     if not linked:
         raise InputError("order=2 adds trigrams to transitions, which are None: set one of them.")
     if n_labels > MOST_LABELS:
@@ -288,5 +288,5 @@ def _check_second_order(n_labels: int, by_position: bool, linked: bool) -> None:
 
 
 def _shaped_like(potentials: AnyPotentials, result: Any) -> Any:
-    """The result with two-dimensional transitions where the potentials had such."""
+    """Return the result with two-dimensional transitions if the potentials have such."""
     return result if np.ndim(potentials[1]) == 3 else result._replace(pairwise=result.pairwise[0])

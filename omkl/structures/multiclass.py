@@ -1,4 +1,4 @@
-"""One label, or one number, for one input: the structures that make the trainer serve classification and regression."""
+"""One label or one number for one input: the structures of classification and regression."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -110,7 +110,7 @@ class Binary(Structure):
 
     def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
         z = _number(potentials)
-        # the other label wins if its score exceeds the gold one's minus the cost, that is y z < cost
+        # the other label wins if its score plus the cost exceeds the gold one's, that is y z < cost
         margin = z if gold else -z
         return int(gold) if margin >= cost_weight else 1 - int(gold)
 
@@ -141,8 +141,7 @@ class Binary(Structure):
 class Scalar(Structure):
     """A real number, which is the potential itself. Potentials: :class:`UnaryPotentials`, (1, 1).
 
-    There is nothing to search for and nothing to sum over: it serves losses that look at the number alone, the
-    :class:`~omkl.losses.PointwiseLoss` of regression.
+    It serves the losses of regression, :class:`~omkl.losses.PointwiseLoss`, which need only the number.
 
     Examples
     --------
@@ -182,7 +181,7 @@ class Scalar(Structure):
 
 
 def _scores(potentials: AnyPotentials) -> np.ndarray:
-    """The vector of scores in :class:`UnaryPotentials` or in a plain array."""
+    """Return the vector of scores in :class:`UnaryPotentials` or in a plain array."""
     if type(potentials) is UnaryPotentials:
         return potentials.unary[0]
     if type(potentials) is np.ndarray:
@@ -191,5 +190,5 @@ def _scores(potentials: AnyPotentials) -> np.ndarray:
 
 
 def _number(potentials: AnyPotentials) -> float:
-    """The one score of a binary structure, as a float: much faster to reckon with than an entry of an array."""
+    """Return the score of a binary structure as a float, which is much faster than an entry of an array."""
     return potentials.unary.item(0) if type(potentials) is UnaryPotentials else float(_scores(potentials)[0])

@@ -1,4 +1,4 @@
-"""Transitions that labels may make: schemes of chunks, or as users give them."""
+"""Allowed transitions of labels: from a chunking scheme such as BIO, or given by users."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,14 +7,14 @@ import numpy as np
 
 from omkl.exceptions import InputError
 
-#: For each scheme of chunks: the kinds of labels that may begin a sequence, those that may end one, and for each kind
-#: those that may follow it. Kinds in lower case are those of the same chunk.
+#: For each chunking scheme: the kinds of labels that may begin a sequence, those that may end one, and those that may
+#: follow each kind. A kind in lower case must be of the same chunk.
 SCHEMES = {
     "BIO": ("OB", "OBI", {"O": "OB", "B": "OBi", "I": "OBi"}),
     "BIOES": ("OBS", "OES", {"O": "OBS", "B": "ie", "I": "ie", "E": "OBS", "S": "OBS"}),
 }
 ALIASES = {"IOB2": "BIO", "IOBES": "BIOES", "BILOU": "BIOES"}
-#: What BILOU calls the ends of chunks.
+#: Names of BILOU for the ends of chunks.
 SYNONYMS = {"L": "E", "U": "S"}
 
 
@@ -24,9 +24,9 @@ class AllowedTransitions(NamedTuple):
     Attributes
     ----------
     following : bool array of shape (K, K)
-        Whether label ``i`` may be followed by ``j``.
+        True where label ``j`` may follow ``i``.
     first, last : bool arrays of shape (K,)
-        Whether a sequence may begin, or end, with a label.
+        True where a sequence may begin, or end, with a label.
     """
 
     following: np.ndarray
@@ -58,15 +58,15 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
     Parameters
     ----------
     spec : str, dict or bool array of shape (K, K)
-        The name of a scheme of chunks, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on; for a
-        label those that may follow it, and for None those that may begin a sequence, where what is no key may be
-        followed by any; or a row for each label, in the order of ``labels``.
+        The name of a chunking scheme, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on. Or a dict
+        from a label to those that may follow it, and from None to those that may begin a sequence; any label may follow
+        one that is not a key. Or a matrix with a row for each label, in the order of ``labels``.
     labels : sequence of K labels
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the scheme is unknown, a label is none of it, or labels are named that there are not.
+        If the scheme is unknown, a label does not fit it, or the dict names unknown labels.
     """
     if isinstance(spec, str):
         return _of_scheme(spec, labels)
@@ -101,7 +101,7 @@ def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
 
 
 def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str]) -> tuple[str, str]:
-    """``("B", "PER")`` of ``B-PER``."""
+    """Split ``B-PER`` into ``("B", "PER")``."""
     kind, _, chunk = label.partition("-") if isinstance(label, str) else ("", "", "")
     kind = SYNONYMS.get(kind, kind) if name.upper() == "BILOU" else kind
     if kind not in kinds or (kind == "O") != (chunk == ""):

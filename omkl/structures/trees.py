@@ -46,7 +46,7 @@ class ArcFactored(Structure):
     Parameters
     ----------
     single_root : bool
-        Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+        True: the root has exactly one child, as Universal Dependencies demand. False: any number.
     cost : sequence of float, or callable, optional
         Cost of wrong heads, a sum over tokens; 1 each by default. Element d of a sequence is the cost of a head d
         tokens away from the right one, its last element that of all farther ones; the first is 0. A callable takes the
@@ -181,7 +181,7 @@ class ArcFactored(Structure):
         return self.arc_probabilities(potentials)[heads[known], known + 1]
 
     def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
-        """Write the heads of the best tree; return whether there is one."""
+        """Write the heads of the best tree; return False if there is none."""
         raise NotImplementedError
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
@@ -193,7 +193,7 @@ class ArcFactored(Structure):
         heads = as_heads(gold_heads(gold), len(scores) - 1, partial=True)
         if not self._counts_wrong_heads(gold):
             return TreePotentials(scores + cost_weight * self.arc_costs(gold))
-        augmented = scores.copy()  # a right arc less is as good as each wrong one more
+        augmented = scores.copy()  # a lower score of the right arcs is the same as a higher one of all others
         jit.add_indicator(augmented, heads, -float(cost_weight))
         return TreePotentials(augmented)
 
@@ -278,7 +278,7 @@ class NonProjectiveTree(ArcFactored):
     Parameters
     ----------
     single_root : bool
-        Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+        True: the root has exactly one child, as Universal Dependencies demand. False: any number.
     cost : sequence of float, or callable, optional
         Cost of wrong heads, 1 each by default; see :class:`ArcFactored`.
 
@@ -315,7 +315,7 @@ class ProjectiveTree(ArcFactored):
     Parameters
     ----------
     single_root : bool
-        Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+        True: the root has exactly one child, as Universal Dependencies demand. False: any number.
     cost : sequence of float, or callable, optional
         Cost of wrong heads, 1 each by default; see :class:`ArcFactored`.
 

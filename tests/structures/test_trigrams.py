@@ -181,7 +181,7 @@ def test_zero_trigrams_leave_a_first_order_chain():
     ("settings", "sentence"),
     [
         ({"order": 3}, "order must be 1 or 2"),
-        ({"order": 2, "by_position": True}, "each position's own"),
+        ({"order": 2, "by_position": True}, "all positions share"),
         ({"order": 2, "linked": False}, "which are None"),
         ({"order": 2, "n_labels": 1000}, "for 400 labels at most"),
     ],
