@@ -79,7 +79,7 @@ class PointwiseLoss(Component):
         raise self.undefined("conjugate", BATCH)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, inside the domain; :math:`-z` at the optimum.
+        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain; :math:`-z` at the optimum.
 
         Parameters
         ----------

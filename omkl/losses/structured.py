@@ -48,7 +48,7 @@ class StructuredLoss(Component):
         potentials : Potentials
         gold : Output
             Parts may be unknown, if the structure defines ``is_partial`` and ``agreeing``. The loss then compares with
-            the best output (for the CRF, with all outputs) that agrees with the known parts; unknown parts cost nothing.
+            the best output (CRF: all outputs) that agrees with the known parts; unknown parts cost nothing.
 
         Returns
         -------
