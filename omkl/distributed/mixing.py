@@ -1,14 +1,13 @@
 r"""Iterative parameter mixing: one model from shards that are trained side by side.
 
-Every epoch, all shards start from the same training state, make one online pass each, and send back what changed; the
+Every epoch, all shards start from the same training state, make one online pass each, and send back their state; the
 mix is the average of their parameters, in a fixed order, weighted by the sums of the weights of their examples.
 Averaging revives every group that is alive in any shard, so a proximal step follows, and restores group sparsity.
 
-How counters are mixed. A *round* is one step of every shard side by side: S shards of N examples make ``N / S`` rounds
-an epoch, and the horizon of rates that end with the last round is ``epochs * N / S``. The mean of S shards has gone
-along the mean of S gradients at each of these rounds, as a mini-batch of S examples would: what rates decay with is how
-often the model moved, not how many examples it saw. Dual averaging needs it so, too: the mean of the shards' sums of
-gradients is a sum over as many rounds. How the state of a schedule is mixed is told by its ``mix``.
+Counters are mixed as follows. A *round* is one step of every shard side by side: S shards of N examples make ``N / S``
+rounds an epoch, and the horizon of rates that end with the last round is ``epochs * N / S``. The mean of S shards has
+gone along the mean of S gradients at each of these rounds, as a mini-batch of S examples would. Dual averaging needs
+this, too: the mean of the shards' sums of gradients is a sum over as many rounds. A schedule mixes its own state.
 
 Regularizers on coordinates (l1, trees) shrink in the shards' passes only: a coordinate of the mix is zero where it is
 zero in every shard.
@@ -31,10 +30,8 @@ import numpy as np
 from omkl.distributed.cluster import workers_of
 from omkl.distributed.executors import DaskExecutor, SerialExecutor
 from omkl.exceptions import InputError
-from omkl.groups import Mixable, check_ability
+from omkl.groups import check_ability
 from omkl.online import OnlineTrainer, Step, below, serial_pass
-
-WEIGHTINGS = ("size", "uniform")
 
 
 class MixedPass(NamedTuple):
@@ -44,11 +41,8 @@ class MixedPass(NamedTuple):
     n_examples: int
     weight: float
     record: dict[str, Any]
-
-    @property
-    def in_shards(self) -> bool:
-        """True: ``on_round`` was not called."""
-        return True
+    #: ``on_round`` was not called.
+    in_shards: bool = True
 
 
 class ParameterMixing:
@@ -60,31 +54,31 @@ class ParameterMixing:
     executor : callable
         Makes, from the list of shards, what runs a pass over each: :class:`~omkl.distributed.SerialExecutor` or
         a :class:`~omkl.distributed.DaskExecutor` with a client.
-    weighting : {"size", "uniform"}
-        Whether a shard counts by its examples, each as much as its sample weight says, or all count the same.
     """
 
-    def __init__(
-        self,
-        n_shards: int,
-        executor: Callable[[list], Any] = SerialExecutor,
-        weighting: str = "size",
-    ) -> None:
+    def __init__(self, n_shards: int, executor: Callable[[list], SerialExecutor | DaskExecutor] = SerialExecutor):
         if not isinstance(n_shards, (int, np.integer)) or n_shards < 1:
             raise InputError(f"`shards` must be an integer > 0, got {n_shards!r}.")
-        if weighting not in WEIGHTINGS:
-            raise InputError(f"`weighting` must be one of 'size', 'uniform', got {weighting!r}.")
         self.n_shards = int(n_shards)
         self.executor = executor
-        self.weighting = weighting
         self._examples: Any = None  # those that the executor holds
 
     @classmethod
     def over(cls, client: Any = None, shards: int | None = None, n_jobs: int | None = None) -> ParameterMixing | None:
         """Mixing for ``fit(..., client=client, shards=shards)`` of an estimator; None for plain training.
 
-        With a Dask client there are as many shards as workers by default; shards alone are trained here, on so many
-        threads, one after the other by default.
+        Parameters
+        ----------
+        client : dask.distributed.Client, optional
+            Without one, shards are trained in this process.
+        shards : int, optional
+            By default one for each worker of the client.
+        n_jobs : int, optional
+            Threads that train shards in this process.
+
+        Returns
+        -------
+        ParameterMixing or None
         """
         if client is None:
             here = partial(SerialExecutor, n_jobs=n_jobs)
@@ -105,13 +99,17 @@ class ParameterMixing:
         ----------
         trainer : OnlineTrainer
         examples : sequence of Example
-            With ``part(indices)``, which makes a sequence of its own of some of them.
+            Its method ``part(indices)`` makes a sequence of some of them.
         orders : callable
             ``orders(sizes)`` gives an order of each shard.
         done : int
             0, but for examples that are learned here.
         report : callable
             ``report(n_examples, loss)`` is told now and then how far all shards together have come.
+
+        Yields
+        ------
+        MixedPass or Step
         """
         if len(examples) < self.n_shards:
             yield from serial_pass(trainer, examples, orders, done, report)
@@ -120,18 +118,28 @@ class ParameterMixing:
         if self._examples is not examples:
             parts = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
             self._examples, self._sizes, self._executor = examples, list(map(len, parts)), self.executor(parts)
-        sizes, reports = self._sizes, _Reports(report)
-        task, state = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1), trainer.state()
-        changes = self._executor.run(task, state, orders(sizes), reports)
+        task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
+        states = self._executor.run(task, trainer.state(), orders(self._sizes), _Reports(report))
         passed = time.perf_counter()
-        losses, learned = np.array([change["loss_and_weight"] for change in changes]).T
-        self._mix(trainer, changes, learned)
+        losses, weights = np.array([state["loss_and_weight"] for state in states]).T
+        if self.n_shards == 1:
+            trainer.load_state(states[0])
+            trainer.recompute_norms()
+        elif weights.any():
+            mix(trainer, states, weights / weights.sum())
         now = time.perf_counter()
-        record = _record(changes, losses, learned, now - started, now - passed)
-        yield MixedPass(float(losses.sum()), sum(sizes), float(learned.sum()), record)
+        record = _record(states, losses, weights, now - started, now - passed)
+        yield MixedPass(float(losses.sum()), sum(self._sizes), float(weights.sum()), record)
 
     def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
-        """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds."""
+        """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds.
+
+        Parameters
+        ----------
+        trainer : OnlineTrainer
+        source : ArraySource or the like
+        callbacks : sequence
+        """
         for callback in callbacks:
             if hasattr(callback, "on_round") and not hasattr(callback, "on_block"):
                 raise InputError(
@@ -140,33 +148,13 @@ class ParameterMixing:
                 )
         if source.n_examples is not None and self.n_shards > source.n_examples:
             raise InputError(f"{source.n_examples} examples do not make {self.n_shards} shards: ask for fewer.")
-        check_ability(
-            trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
-        )
-        if getattr(trainer.average, "period", None):
+        check_ability(trainer.banks, "mix", "Shards mix parameters", "leave budget=, client= and shards= out")
+        if trainer.average is not None and trainer.average.period:
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
-
-    def _mix(self, trainer: OnlineTrainer, changes: list[dict[str, np.ndarray]], learned: np.ndarray) -> None:
-        """Mix shards that have learned examples of these total weights."""
-        if self.n_shards == 1:
-            trainer.load_state(changes[0])
-            trainer.recompute_norms()
-        elif learned.any():
-            weights = learned if self.weighting == "size" else np.ones(self.n_shards)
-            mix(trainer, changes, weights / weights.sum())
 
 
 def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
-    """Return a small, picklable function that makes an untrained trainer like this one.
-
-    Parameters
-    ----------
-    trainer : OnlineTrainer
-
-    Returns
-    -------
-    callable
-    """
+    """A small, picklable function that makes an untrained trainer like this one."""
     banks = [bank.blueprint() for bank in trainer.banks]
     n = len(trainer.penalized_banks)
     return partial(
@@ -176,7 +164,7 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
         trainer.structure,
         trainer.loss,
         trainer.regularizer,
-        trainer.schedule.fresh(),
+        schedule=trainer.schedule.fresh(),
         lambda_=trainer.lambda_,
         method=trainer.method.name,
         radius=trainer.radius,
@@ -189,18 +177,10 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
     )
 
 
-def _built(
-    banks: list[Callable],
-    unpenalized: list[Callable],
-    structure: Any,
-    loss: Any,
-    regularizer: Any,
-    schedule: Any,
-    **settings: Any,
-) -> OnlineTrainer:
+def _built(banks: list[Callable], unpenalized: list[Callable], *parts: Any, schedule: Any, **settings: Any):
     own, others = [make() for make in banks], [make() for make in unpenalized]
-    # one of its own: passes may run side by side
-    return OnlineTrainer(own, structure, loss, regularizer, schedule=schedule.fresh(), unpenalized=others, **settings)
+    # passes may run side by side: each needs its own schedule
+    return OnlineTrainer(own, *parts, schedule=schedule.fresh(), unpenalized=others, **settings)
 
 
 def pass_over_shard(
@@ -211,26 +191,9 @@ def pass_over_shard(
     order: np.ndarray,
     report: Callable,
 ) -> dict[str, np.ndarray]:
-    """One online pass over a shard, a pure function: what it returns depends on its arguments alone.
+    """One online pass over a shard, a pure function: returns the new state, and figures of the pass.
 
-    Parameters
-    ----------
-    make_trainer : callable
-        See :func:`blueprint`.
-    alone : bool
-        Whether there is no other shard.
-    state : dict of str to array
-        What all shards start from; see :meth:`omkl.online.OnlineTrainer.state`.
-    shard : sequence of Example
-    order : int array
-    report : callable
-        Told, every so often, how many examples are done and the sum of their losses.
-
-    Returns
-    -------
-    dict of str to array
-        What changed, or all of the state where the shard is alone; with the sums of the losses and of the weights, and
-        the seconds that passed and those of CPU.
+    The sums of losses and weights, the seconds that passed and those of CPU, and the reductions by proximal steps.
     """
     started, cpu_started = time.perf_counter(), time.thread_time()
     trainer = make_trainer()
@@ -241,67 +204,45 @@ def pass_over_shard(
     for step in serial_pass(trainer, shard, lambda sizes: [order], 0, report):
         count, loss, weight = count + step.n_examples, loss + step.loss, weight + step.weight
         report(count, loss)
-    changes = trainer.state() if alone else changes_since(trainer, state)
-    seconds = time.perf_counter() - started, time.thread_time() - cpu_started
-    return {**changes, "loss_and_weight": np.array([loss, weight]), "seconds": np.array(seconds)}
+    return {
+        **trainer.state(),
+        "loss_and_weight": np.array([loss, weight]),
+        "seconds": np.array([time.perf_counter() - started, time.thread_time() - cpu_started]),
+        "shrinkage": np.append(trainer.group_state.total_shrinkage, trainer.shrinkage),
+    }
 
 
-def changes_since(trainer: OnlineTrainer, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the changes of a trainer since it loaded a state, for :func:`mix`.
-
-    Parameters
-    ----------
-    trainer : OnlineTrainer
-        New when it loaded the state.
-    since : dict of str to array
-
-    Returns
-    -------
-    dict of str to array
-    """
-    arrays = {f"groups/{key}": value for key, value in trainer.group_state.changes().items()}
-    for index, bank in enumerate(trainer.banks):
-        own = bank.changes(below(since, f"bank{index}/"))
-        arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
-    if trainer.evidence is not None:
-        arrays.update({f"evidence/{key}": value for key, value in trainer.evidence.state().items()})
-    counters = [trainer.round, trainer.presented, trainer.coordinate_step, trainer.shrinkage, *trainer.schedule.state()]
-    return {**arrays, "counters": np.array(counters, dtype=np.float64)}
-
-
-def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
-    """Mix the changes of shards into the trainer whose state they started from (McDonald et al. 2010).
+def mix(trainer: OnlineTrainer, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
+    """Mix the states of shards into the trainer whose state they started from (McDonald et al. 2010).
 
     One proximal step follows, which restores group sparsity.
 
     Parameters
     ----------
     trainer : OnlineTrainer
-    changes : sequence of dict
-        Of each shard, from :func:`changes_since`.
+    states : sequence of dict
+        Of each shard, from a pass over it.
     weights : array of shape (S,)
         Weights of the shards; they sum to one.
     """
     group_state, method, n = trainer.group_state, trainer.method, trainer.n_penalized
-    parts = method.mixed_part(np.array([change["groups/scales"] for change in changes]))
-    mixture = group_state.mix([below(change, "groups/") for change in changes], weights, parts)
+    parts = method.mixed_part(np.array([state["groups/scales"] for state in states]))
+    mixture = group_state.mix([below(state, "groups/") for state in states], weights, parts)
     for index, bank in enumerate(trainer.banks):
-        bank.mix([below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
+        bank.mix([below(state, f"bank{index}/") for state in states], mixture.of(bank.group_state.groups))
 
-    counters = np.array([change["counters"] for change in changes])
-    coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
-    trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1], coordinate_step)
+    counters = np.array([state["counters"] for state in states])
+    trainer.go_on(counters[:, 0].max(), *(weights @ counters[:, 1:3]))
     trainer.schedule.mix(counters[:, 4:], weights)
-
     if trainer.evidence is not None:
-        trainer.evidence.mix([below(change, "evidence/") for change in changes])
+        trainer.evidence.mix([below(state, "evidence/") for state in states])
 
     rate = trainer.schedule(trainer.round - trainer.began)
-    shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
-    step, returned = method.open_mix(group_state, rate, trainer.presented, trainer.current_lambda, taken, shrinkage)
+    *shrinkage, taken = weights @ [state["shrinkage"] for state in states]
+    current = trainer.current_lambda
+    step, returned = method.open_mix(group_state, rate, trainer.presented, current, taken, np.array(shrinkage))
     before = group_state.measure()[:n]
-    norms = np.where(before > 0, before + returned[:n], 0.0)
-    norms = trainer.prox(norms, step)
+    norms = trainer.prox(np.where(before > 0, before + returned[:n], 0.0), step)
     events, _ = group_state.rescale(np.minimum(norms, before), trainer.radius, method.forgets)
     if events:
         for bank in trainer.banks:
@@ -309,15 +250,15 @@ def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weight
 
 
 def _record(
-    changes: list[dict[str, np.ndarray]], losses: np.ndarray, learned: np.ndarray, seconds: float, mixing_seconds: float
+    states: list[dict[str, np.ndarray]], losses: np.ndarray, weights: np.ndarray, seconds: float, mixing_seconds: float
 ) -> dict[str, Any]:
     """Entries of an epoch's record about its mix; losses are weighted means."""
-    record: dict[str, Any] = {"shards": len(changes)}
-    for j, (change, loss, weight) in enumerate(zip(changes, losses.tolist(), learned.tolist()), 1):
-        passed, cpu = change["seconds"].tolist()
+    record: dict[str, Any] = {"shards": len(states)}
+    for j, (state, loss, weight) in enumerate(zip(states, losses.tolist(), weights.tolist()), 1):
+        passed, cpu = state["seconds"].tolist()
         mean = loss / weight if weight else 0.0
         record |= {f"loss:shard{j}": mean, f"seconds:shard{j}": passed, f"cpu_seconds:shard{j}": cpu}
-    sent = sum(array.nbytes for change in changes for array in change.values())
+    sent = sum(array.nbytes for state in states for array in state.values())
     return {**record, "pass_seconds": seconds, "mixing_seconds": mixing_seconds, "bytes": sent}
 
 

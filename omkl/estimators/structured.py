@@ -29,7 +29,7 @@ class StructuredPredictor(OnlineEstimator):
     ----------
     structure : Structure
         See :class:`omkl.structures.Structure`.
-    groups : list of GroupBank
+    groups : list of Bank
         Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, batch_size, l2, radius, shuffle, \
 n_examples, callbacks, verbose, random_state
@@ -283,7 +283,7 @@ class PlainCodec:
 
 def _packable(bank: Any) -> dict[str, Any]:
     """The constructor call of an untrained bank, as values that a model file can hold."""
-    make = bank.blueprint() if hasattr(bank, "blueprint") else None
+    make = bank.blueprint() if "mix" in bank.abilities else None
     name = getattr(getattr(make, "func", None), "__name__", None)
     if not isinstance(make, partial) or name not in omkl.groups.__all__:
         raise ModelFileError(f"The group {bank.names[0]!r} is a {type(bank).__name__}, which no model file can hold.")

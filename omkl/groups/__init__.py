@@ -1,16 +1,6 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
-from omkl.groups.base import (
-    Bank,
-    Condensable,
-    GroupBank,
-    Growable,
-    HasCoordinates,
-    Mixable,
-    Testable,
-    check_ability,
-    initial_potentials,
-)
+from omkl.groups.base import Bank, check_ability, initial_potentials
 from omkl.groups.expansions.budget import BudgetedExpansion
 from omkl.groups.expansions.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion
@@ -30,23 +20,17 @@ __all__ = [
     "Bank",
     "BudgetedExpansion",
     "CachedKernelBank",
-    "Condensable",
     "ExplicitBank",
     "FeatureMapBank",
     "Features",
-    "GroupBank",
     "GroupState",
-    "Growable",
-    "HasCoordinates",
     "InterceptBank",
     "KernelBank",
     "KernelExpansion",
-    "Mixable",
     "Span",
     "SparseCachedBank",
     "Template",
     "TemplateSet",
-    "Testable",
     "Tokens",
     "TransitionBank",
     "TrigramBank",

@@ -24,12 +24,14 @@ def add_scores(features, starts, table, scales, unary):
 
 
 @compiled
-def step(features, starts, gradient, table, sums, averaging, touched, rates, averages, square_norms, square_gradients):
+def step(features, starts, gradient, table, sums, touched, arrays):
     """``v_kj -= rate_k g_kj`` with ``g_kj = sum_i D_ij z_ik``, norms and averages with it; only labels with a gradient.
 
     Norms follow ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
     n, n_labels = gradient.shape
+    rates, averages, averaging = arrays.rates, arrays.averages, sums.shape[0] > 0
+    square_norms, square_gradients = arrays.square_norms, arrays.square_gradients
     square_gradients[:] = 0.0
     whole = np.empty(table.shape[1])
     for j in range(n_labels):
@@ -66,7 +68,7 @@ def step(features, starts, gradient, table, sums, averaging, touched, rates, ave
 
 
 @compiled
-def scale_group(group, factor, starts, table, sums, averaging, touched, average):
+def scale_group(group, factor, starts, table, sums, touched, average):
     """Multiply the touched rows of a group, after what they gave to the average is added to its sums.
 
     A factor of 0 empties the group: its rows are zero from now on.
@@ -75,7 +77,7 @@ def scale_group(group, factor, starts, table, sums, averaging, touched, average)
         if not touched[group, j]:
             continue
         for f in range(starts[group], starts[group + 1]):
-            if averaging:
+            if sums.shape[0] > 0:
                 sums[j, f] += average * table[j, f]
             table[j, f] *= factor
         touched[group, j] = factor != 0.0

@@ -14,9 +14,10 @@ END = -1
 
 
 @compiled
-def add_scores(starts, ids, values, low, high, table, groups, scales, unary):
+def add_scores(features, low, high, table, groups, scales, unary):
     """``unary[i, :] += sum_f x_if s_group(f) v[f, :]`` for the tokens ``low .. high - 1``."""
     n_labels = unary.shape[1]
+    starts, ids, values = features
     for i in range(low, high):
         row = unary[i - low]
         for q in range(starts[i], starts[i + 1]):
@@ -30,8 +31,9 @@ def add_scores(starts, ids, values, low, high, table, groups, scales, unary):
 
 
 @compiled
-def inner_products(starts, ids, values, low, gradient, table, groups, products, totals):
+def inner_products(features, low, gradient, table, groups, products, totals):
     """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; adds the potentials to ``totals[k]``."""
+    starts, ids, values = features
     for i in range(gradient.shape[0]):
         for q in range(starts[low + i], starts[low + i + 1]):
             weights, group = table[ids[q]], groups[ids[q]]
@@ -42,29 +44,15 @@ def inner_products(starts, ids, values, low, gradient, table, groups, products, 
 
 
 @compiled
-def step_features(
-    starts,
-    ids,
-    values,
-    low,
-    gradient,
-    table,
-    sums,
-    averaging,
-    groups,
-    links,
-    heads,
-    rates,
-    averages,
-    square_norms,
-    square_gradients,
-):
+def step_features(features, low, gradient, table, sums, groups, links, heads, step):
     """``v[f, :] -= rate_group(f) x_if D[i, :]``, norms and averages with it; only labels with a gradient move.
 
     The norm of the gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is right also
     where tokens share features.
     """
     n, n_labels = gradient.shape
+    starts, ids, values = features
+    rates, averages, averaging = step.rates, step.averages, sums.shape[0] > 0
     inner = np.zeros(rates.shape[0])
     moved = np.zeros(rates.shape[0])
     moving = np.empty((n, n_labels), np.int64)
@@ -100,19 +88,19 @@ def step_features(
                 if averaging:
                     sums[feature, j] -= averages[group] * change
     for k in range(rates.shape[0]):
-        square_norms[k] += moved[k]
-        square_gradients[k] = max(moved[k] + 2.0 * rates[k] * inner[k], 0.0) / rates[k] ** 2
+        step.square_norms[k] += moved[k]
+        step.square_gradients[k] = max(moved[k] + 2.0 * rates[k] * inner[k], 0.0) / rates[k] ** 2
 
 
 @compiled
-def scale_group(group, factor, table, sums, averaging, links, heads, average):
+def scale_group(group, factor, table, sums, links, heads, average):
     """Multiply the touched rows of a group, after what they gave to the average is added to its sums.
 
     A factor of 0 empties the group: its rows read as zero from now on.
     """
     feature = heads[group]
     while feature != END:
-        if averaging:
+        if sums.shape[0] > 0:
             for j in range(table.shape[1]):
                 sums[feature, j] += average * table[feature, j]
         for j in range(table.shape[1]):
@@ -175,8 +163,9 @@ def add_constants(table, scale, unary):
 
 
 @compiled
-def step_dense(gradient, table, sums, averaging, rates, averages, square_norms, square_gradients):
+def step_dense(gradient, table, sums, step):
     """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last one of the table."""
+    rate, average, averaging = step.rates[0], step.averages[0], sums.shape[0] > 0
     inner = 0.0
     moved = 0.0
     for t in range(gradient.shape[0]):
@@ -189,10 +178,10 @@ def step_dense(gradient, table, sums, averaging, rates, averages, square_norms, 
         for i in range(table.shape[1]):
             for j in range(table.shape[2]):
                 if gradient[t, i, j] != 0.0:
-                    change = -rates[0] * gradient[t, i, j]
+                    change = -rate * gradient[t, i, j]
                     moved += change * (2.0 * table[position, i, j] + change)
                     table[position, i, j] += change
                     if averaging:
-                        sums[position, i, j] -= averages[0] * change
-    square_norms[0] += moved
-    square_gradients[0] = max(moved + 2.0 * rates[0] * inner, 0.0) / rates[0] ** 2
+                        sums[position, i, j] -= average * change
+    step.square_norms[0] += moved
+    step.square_gradients[0] = max(moved + 2.0 * rate * inner, 0.0) / rate**2

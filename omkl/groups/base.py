@@ -1,140 +1,14 @@
 """The bank protocol: banks hold the parameters of groups."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups.group_state import GroupStateView
+from omkl.groups.group_state import GroupStateView, Mixture
 from omkl.structures import Potentials
-
-
-class GroupBank(Protocol):
-    """Several groups that share one representation: 20 feature templates are one bank, three kernels are another.
-
-    A bank stores directions ``v_k``; the parameters are ``theta_k = scale_k v_k``, with scales in its slice of the
-    :class:`~omkl.groups.GroupState`. A bank adds its potentials and moves ``v`` along a gradient. Meanwhile it keeps
-    ``||v_k||^2`` in the group state exact, and sets ``||g_k||^2``. It knows no learning rate, regularizer or structure.
-    :class:`Bank` is a base class. Optional abilities are the protocols :class:`Mixable`, :class:`Growable`,
-    :class:`HasCoordinates`, :class:`Testable` and :class:`Condensable`.
-    """
-
-    names: list[str]
-    #: The slice of the group state that belongs to this bank's groups; the group state sets it.
-    group_state: GroupStateView
-
-    def add_potentials(self, x: Any, potentials: Potentials) -> None:
-        """Add the potentials of this bank's groups on ``x``."""
-
-    def step(self, x: Any, gradient: Potentials) -> None:
-        r"""Move ``v_k -= rates[k] g_k``, ``g_k`` the group's gradient, with the group state's rates.
-
-        The step of an empty group may be postponed: the bank sets its squared norm to ``||rates[k] g_k||^2``, and moves
-        it in :meth:`apply_events` if it comes alive. So a dead group costs no more than the norm of its gradient.
-        """
-
-    def apply_events(self, x: Any, gradient: Potentials | None) -> None:
-        """Apply the activations, deactivations and scale folds that follow a proximal step.
-
-        ``x`` and ``gradient`` are None if no step was postponed.
-        """
-
-    def recompute_norms(self) -> None:
-        """Recompute ``||v_k||^2``, as the recursion drifts by rounding."""
-
-    def discount(self, factor: float) -> None:
-        """Multiply the running sums of the average."""
-
-    def averaged(self) -> "GroupBank":
-        """Return a bank of the averaged parameters that can add potentials and recompute its norms."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Return all arrays for model files and checkpoints."""
-
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
-
-
-@runtime_checkable
-class Mixable(Protocol):
-    """A bank that can be trained in shards; see :mod:`omkl.groups.mixing`."""
-
-    def blueprint(self) -> "Callable[[], GroupBank]":
-        """Return a small, picklable function that makes an untrained bank of the same shape."""
-
-    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the changes since an earlier state, for :meth:`mix`.
-
-        The group state was new when the bank had that state.
-        """
-
-    def mix(self, changes: list[dict[str, np.ndarray]], mixture: Any) -> None:
-        """Mix the changes of shards since they had this bank's state, and recompute the norms.
-
-        ``mixture`` is a :class:`~omkl.groups.mixing.Mixture` of this bank's groups.
-        """
-
-
-@runtime_checkable
-class Growable(Protocol):
-    """A bank that can gain labels."""
-
-    def grow_outputs(self, n_outputs: int) -> None:
-        """Add labels with weights of zero."""
-
-
-@runtime_checkable
-class HasCoordinates(Protocol):
-    """A bank whose parameters are vectors, for regularizers on coordinates."""
-
-    def coordinates(self) -> np.ndarray:
-        """Parameters that may be non-zero, before the proximal step, as one vector."""
-
-    def set_coordinates(self, values: np.ndarray) -> None:
-        """Replace what :meth:`coordinates` gave, and recompute the norms."""
-
-
-@runtime_checkable
-class Testable(Protocol):
-    """A bank whose groups can be tested on new examples, and begin anew without those that do not help."""
-
-    def inner_products(self, x: Any, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        """``<v_k, g_k>`` of each group, (p,), for a gradient in the potentials of ``x``.
-
-        Where labels have unary potentials, adds the sums of those that each ``v_k`` gives to ``totals``, (p, K).
-        """
-
-    def restart(self) -> None:
-        """Make every ``v_k`` zero and forget the average; the group state has been set to that."""
-
-
-@runtime_checkable
-class Condensable(Protocol):
-    """A bank that can be saved without what only training needs."""
-
-    def condensed(self) -> dict[str, np.ndarray]:
-        """The :meth:`GroupBank.state` of an untrained bank of the same shape that keeps no average, whose parameters,
-        at a scale of 1, are the averaged ones of this bank."""
-
-
-def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remedy: str) -> None:
-    """Raise an InputError unless all banks have an ability.
-
-    Parameters
-    ----------
-    banks : iterable of GroupBank
-    ability : type
-        A protocol such as :class:`Mixable`.
-    purpose, remedy : str
-        First and last part of the message: the use of the ability, and the way out.
-    """
-    for bank in banks:
-        if not isinstance(bank, ability):
-            raise InputError(
-                f"{purpose}, and the group {bank.names[0]!r} cannot: {type(bank).__name__} is not "
-                f"{ability.__name__}; {remedy}."
-            )
 
 
 class GuidedInput:
@@ -148,7 +22,17 @@ class GuidedInput:
 
 
 def initial_potentials(structure: Any, x: Any) -> Potentials:
-    """Potentials of an input before any group adds to them: zeros, or those of another model for a guided input."""
+    """Potentials of an input before any group adds to them: zeros, or those of another model for a guided input.
+
+    Parameters
+    ----------
+    structure : Structure
+    x : Span, ArcSentence or the like
+
+    Returns
+    -------
+    Potentials
+    """
     potentials = structure.zeros(len(x))
     if isinstance(x, GuidedInput):
         x.apply_guide(potentials)
@@ -166,54 +50,180 @@ class FrozenGroups:
         return self.group_state is None or self.group_state.scales[k] != 0.0
 
 
-class Bank:
-    r"""Base class of banks: the lazy scale, the running average, and folding of scales.
+class Bank(ABC):
+    r"""Several groups that share one representation: 20 feature templates are one bank, three kernels are another.
 
-    With ``a_k`` the sum of ``w_t s_k`` over the rounds and running sums ``u_k`` of what the bank keeps of each group,
-    the averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. When ``v_k`` is multiplied, because its group
-    reached zero or its scale left the range of good precision, ``a_k v_k`` moves into ``u_k`` first, and ``a_k`` starts
-    at 0 again: were it divided by the factor instead, it would grow with every fold, and swamp the digits of what is
-    added later.
+    A bank stores directions :math:`v_k`; the parameters are :math:`\theta_k = s_k v_k`, with scales in its slice of the
+    :class:`~omkl.groups.GroupState`. It adds its potentials, moves :math:`v_k` along a gradient, and keeps
+    :math:`\|v_k\|^2` in the group state exact. It knows no learning rate, regularizer or structure.
 
-    A bank sets ``names``, ``averaging`` (whether running sums are kept; else the average is the current model) and
-    ``_sums``, the array of all ``u_k``, and says in :meth:`_scale_group` how a group is multiplied.
+    Running average: with :math:`a_k` the sum of :math:`w_t s_k` over the rounds and a running sum :math:`u_k`, the
+    averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. When :math:`v_k` is multiplied, because its group
+    reached zero or its scale left the range of good precision, :math:`a_k v_k` moves into :math:`u_k` first, and
+    :math:`a_k` starts at 0 again, so that it cannot grow without bound.
+
+    A subclass sets ``names``, ``averaging`` and ``_sums`` (the array of all :math:`u_k`), and implements the abstract
+    methods. It declares in ``abilities`` which of the optional methods it has.
     """
 
+    #: Optional methods: "mix" (:meth:`mix` and :meth:`blueprint`), "grow" (:meth:`grow_outputs`), "coordinates"
+    #: (:meth:`coordinates` and :meth:`set_coordinates`), "condense" (:meth:`condensed`).
+    abilities: ClassVar[frozenset[str]] = frozenset()
     names: list[str]
+    #: Whether running sums are kept; else the average is the current model.
     averaging: bool
+    #: The slice of the group state that belongs to this bank's groups; the group state sets it.
     group_state: GroupStateView
-    _sums: np.ndarray
     #: Whether the bank was loaded from a file for prediction only.
     frozen = False
+    _sums: np.ndarray
+
+    @abstractmethod
+    def add_potentials(self, x: Any, potentials: Potentials) -> None:
+        """Add the potentials of this bank's groups.
+
+        Parameters
+        ----------
+        x : Span, ArcSentence or the like
+            The input.
+        potentials : Potentials
+            Changed in place.
+        """
+
+    @abstractmethod
+    def step(self, x: Any, gradient: Potentials) -> None:
+        r"""Take a gradient step, :math:`v_k \leftarrow v_k - \eta_k g_k`, with the group state's rates.
+
+        It sets :math:`\|v_k\|^2` and :math:`\|g_k\|^2` in the group state. For an empty group it may leave :math:`v_k`
+        as it is, and move it in :meth:`apply_events` if the group comes alive.
+
+        Parameters
+        ----------
+        x : Span, ArcSentence or the like
+        gradient : Potentials
+            Gradient of the loss in the potentials of ``x``.
+        """
+
+    def apply_events(self, x: Any, gradient: Potentials | None) -> None:
+        """Apply the activations, deactivations and scale folds that follow a proximal step.
+
+        Parameters
+        ----------
+        x : Span, ArcSentence or the like, or None
+        gradient : Potentials or None
+            Of the latest step; both are None if no step was postponed.
+        """
+        group_state = self.group_state
+        for k in np.flatnonzero(group_state.deactivated).tolist():
+            self._fold(k, 0.0)
+        if gradient is not None and group_state.activated.any():
+            self._activate(x, gradient)
+        for k in group_state.outside_range().tolist():
+            self._fold(k, group_state.unit_scale(k))
+
+    @abstractmethod
+    def recompute_norms(self) -> None:
+        """Recompute ``||v_k||^2``, as the recursion drifts by rounding."""
 
     def discount(self, factor: float) -> None:
+        """Multiply the running sums of the average.
+
+        Parameters
+        ----------
+        factor : float
+        """
         self._sums *= factor
 
     def restart(self) -> None:
+        """Set all parameters to zero and forget the average."""
         for k in range(len(self.names)):
             self._scale_group(k, 0.0)
         self.discount(0.0)
 
-    def apply_events(self, x: Any, gradient: Potentials | None) -> None:
-        group_state = self.group_state
-        for k in np.flatnonzero(group_state.deactivated).tolist():
-            self._scale_group(k, 0.0)
-            group_state.note_scaled(k, 0.0)
-        if group_state.activated.any():
-            self._activate(x, gradient)
-        for k in group_state.outside_range().tolist():
-            factor = group_state.unit_scale(k)
-            self._scale_group(k, factor)
-            group_state.note_scaled(k, factor)
+    @abstractmethod
+    def averaged(self) -> Any:
+        """Return a copy with the averaged parameters that can add potentials and recompute its norms."""
 
-    def recompute_norms(self) -> None:
+    @abstractmethod
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays for model files and checkpoints, by name."""
+
+    @abstractmethod
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Load the arrays of :meth:`state`.
+
+        Parameters
+        ----------
+        state : dict of str to array
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the arrays do not fit this bank.
+        """
+
+    def condensed(self) -> dict[str, np.ndarray]:
+        """Return the :meth:`state` of a bank whose parameters, at scale 1, are the averaged ones, without an average.
+
+        Ability "condense".
+        """
         raise NotImplementedError
 
-    def add_potentials(self, x: Any, potentials: Potentials) -> None:
+    def blueprint(self) -> "Callable[[], Bank]":
+        """Return a small, picklable function that makes an untrained bank of the same shape. Ability "mix"."""
+        raise NotImplementedError
+
+    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
+        r"""Take the mixed parameters of shards that all started from the state of this bank. Ability "mix".
+
+        The group state has set the scales to 1. The squared norms are recomputed.
+
+        Parameters
+        ----------
+        states : sequence of dict
+            The :meth:`state` of the bank of each shard.
+        mixture : Mixture
+            Weights of the shards, for the groups of this bank.
+        """
+        raise NotImplementedError
+
+    def grow_outputs(self, n_outputs: int) -> None:
+        """Add labels with weights of zero. Ability "grow".
+
+        Parameters
+        ----------
+        n_outputs : int
+            The new number of labels.
+        """
+        raise NotImplementedError
+
+    def coordinates(self) -> np.ndarray:
+        """Return the parameters that may be non-zero, before the proximal step, as a vector. Ability "coordinates"."""
+        raise NotImplementedError
+
+    def set_coordinates(self, values: np.ndarray) -> None:
+        """Replace the parameters of :meth:`coordinates` and recompute the norms. Ability "coordinates".
+
+        Parameters
+        ----------
+        values : array
+        """
         raise NotImplementedError
 
     def inner_products(self, x: Any, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        # one group after the other; banks of many do better
+        """Inner products of each group's potentials, for ``v_k``, with a gradient.
+
+        Parameters
+        ----------
+        x : Span, ArcSentence or the like
+        gradient : Potentials
+        totals : array of shape (p, K), optional
+            The unary potentials of each group, summed over the tokens, are added to it.
+
+        Returns
+        -------
+        array of shape (p,)
+        """
         scales, products = self.group_state.scales.copy(), np.zeros(len(self.names))
         for k in range(len(products)):
             self.group_state.scales[:] = 0.0
@@ -226,9 +236,33 @@ class Bank:
         self.group_state.scales[:] = scales
         return products
 
+    def _fold(self, k: int, factor: float) -> None:
+        """Multiply ``v_k``, and let the weights of group k in the average start afresh."""
+        self._scale_group(k, factor)
+        self.group_state.averages[k] = 0.0
+
+    @abstractmethod
     def _scale_group(self, k: int, factor: float) -> None:
         """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties it."""
-        raise NotImplementedError
 
-    def _activate(self, x: Any, gradient: Any) -> None:
+    def _activate(self, x: Any, gradient: Any) -> None:  # noqa: B027
         """Move the groups that were empty and come alive, where the step has postponed that."""
+
+
+def check_ability(banks: Iterable[Bank], ability: str, purpose: str, remedy: str) -> None:
+    """Raise an InputError unless all banks have an ability.
+
+    Parameters
+    ----------
+    banks : iterable of Bank
+    ability : str
+        See :attr:`Bank.abilities`.
+    purpose, remedy : str
+        First and last part of the message: the use of the ability, and the way out.
+    """
+    for bank in banks:
+        if ability not in bank.abilities:
+            raise InputError(
+                f"{purpose}, and the group {bank.names[0]!r} cannot: {type(bank).__name__} does not have the ability "
+                f"{ability!r}; {remedy}."
+            )

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
 from omkl.groups.base import FrozenGroups
-from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span, Tokens, products_of
 from omkl.kernels import Kernel
@@ -92,24 +91,12 @@ class FeatureMapBank(TableBank):
         return products
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        group_state = self.group_state
-        jit.step(
-            self._features(x),
-            self._starts,
-            gradient.unary,
-            self.table,
-            self._sums,
-            self.averaging,
-            self._touched,
-            group_state.rates,
-            group_state.averages,
-            group_state.square_norms,
-            group_state.square_gradients,
-        )
+        features = self._features(x)
+        jit.step(features, self._starts, gradient.unary, self.table, self._sums, self._touched, self.group_state.step)
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]
-        jit.scale_group(k, factor, self._starts, self.table, self._sums, self.averaging, self._touched, average)
+        jit.scale_group(k, factor, self._starts, self.table, self._sums, self._touched, average)
 
     def _features(self, x: Span) -> np.ndarray:
         """Features of the tokens of ``x``, all groups side by side: (n, D)."""
@@ -152,10 +139,6 @@ class FeatureMapBank(TableBank):
         return partial(
             FeatureMapBank, self.names, self.kernels, self.views, self.sizes, len(self.table), self.averaging
         )
-
-    def _layout(self) -> TableLayout:
-        n_labels, n_groups = len(self.table), len(self.names)
-        return TableLayout(np.zeros(n_labels, dtype=np.int64), np.arange(n_groups)[None], self._starts)
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         table, sums = state["table"], state["sums"]

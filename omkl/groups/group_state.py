@@ -2,19 +2,50 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_group_state as jit
-from omkl.groups.mixing import Mixture
 
 #: Scales are folded into v when they leave this range (float64 parameters).
 SCALE_RANGE = (1e-6, 1e6)
-#: What a checkpoint has of the group state, and what shards send back.
+#: Arrays of the group state in checkpoints.
 _SAVED = ("scales", "square_norms", "averages", "empty", "left_out")
-_CHANGED = ("scales", "residual_scale", "averaged_in", "averages", "total_shrinkage")
+
+
+class StepArrays(NamedTuple):
+    """Arrays of some groups that a gradient step reads or sets, as compiled loops take them."""
+
+    rates: np.ndarray
+    averages: np.ndarray
+    empty: np.ndarray
+    square_norms: np.ndarray
+    square_gradients: np.ndarray
+
+
+class Mixture(NamedTuple):
+    r"""Weights of the parameters of S shards in their mix, for p groups.
+
+    The mixed parameters are :math:`\sum_j p_{jk} v^{(j)}_k`, and the running sums of their average
+    :math:`\sum_j (a_{jk} v^{(j)}_k + w_j u^{(j)}_k)`.
+
+    Attributes
+    ----------
+    weights : array of shape (S,)
+        Weights :math:`w` of the shards; they sum to one.
+    points, averages : arrays of shape (S, p)
+        Weights :math:`p` and :math:`a` of the shards' directions.
+    """
+
+    weights: np.ndarray
+    points: np.ndarray
+    averages: np.ndarray
+
+    def of(self, groups: slice) -> "Mixture":
+        """Select a slice of the groups."""
+        return Mixture(self.weights, self.points[:, groups], self.averages[:, groups])
 
 
 class OwnsGroups(Protocol):
@@ -46,13 +77,10 @@ class GroupState:
         Groups whose ``v_k`` is zero. Only forward-backward splitting empties groups.
     activated, deactivated : bool arrays of shape (p,)
         Groups that left zero, or reached it, in the last proximal step.
-    residual_scale, averaged_in : arrays of shape (p,)
-        What folds and deactivations have made of the ``v_k`` that there was at first: ``residual_scale_k v_k`` of it is
-        left in today's directions, and ``averaged_in_k v_k`` has gone into the running sums of the average.
     left_out : bool array of shape (p,)
         Groups that are no part of the model any more, nor of its average.
     total_shrinkage : array of shape (p,)
-        How much proximal steps have taken from each norm, all rounds together.
+        Sum of the reductions of each norm by proximal steps.
     """
 
     def __init__(self, banks: "Sequence[OwnsGroups]") -> None:
@@ -72,8 +100,6 @@ class GroupState:
         self.activated = np.zeros(p, dtype=bool)
         self.deactivated = np.zeros(p, dtype=bool)
         self.left_out = np.zeros(p, dtype=bool)
-        self.residual_scale = np.ones(p)
-        self.averaged_in = np.zeros(p)
         self.total_shrinkage = np.zeros(p)
         self.total_weight = 0.0
         self.pending_weight = 0.0
@@ -142,9 +168,9 @@ class GroupState:
 
     def restart(self) -> None:
         """Every group at zero, and nothing in the average; groups that are left out stay so."""
-        for array in (self.scales, self.square_norms, self.averages, self.averaged_in, self.total_shrinkage):
+        for array in (self.scales, self.square_norms, self.averages, self.total_shrinkage):
             array[:] = 0.0
-        self.bases[:], self.residual_scale[:], self.empty[:] = 1.0, 1.0, True
+        self.bases[:], self.empty[:] = 1.0, True
         self.total_weight = self.pending_weight = 0.0
 
     def discount(self, factor: float) -> None:
@@ -153,24 +179,28 @@ class GroupState:
         self.total_weight *= factor
         self.pending_weight *= factor
 
-    def changes(self) -> dict[str, np.ndarray]:
-        """Return the changes since the group state was new, for :meth:`mix`; no round may follow."""
-        self.averages += self.pending_weight * self.scales
-        self.pending_weight = 0.0
-        return {**{name: getattr(self, name) for name in _CHANGED}, "weight": np.array(self.total_weight)}
+    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray, scales: np.ndarray) -> Mixture:
+        """Take the mix of the states of S shards; its groups have a scale of 1.
 
-    def mix(self, changes: list[dict[str, np.ndarray]], weights: np.ndarray, scales: np.ndarray) -> Mixture:
-        """Take the mixed scales and averages of shards; returns how the banks must mix, a :class:`Mixture`.
+        Parameters
+        ----------
+        states : sequence of dict
+            See :meth:`state`.
+        weights : array of shape (S,)
+        scales : array of shape (S, p)
+            Factors from each shard's ``v_k`` to what is mixed.
 
-        ``changes`` are those of each of S shards, with their ``weights`` (S,); ``scales`` (S, p) turn each shard's
-        ``v_k`` into what is mixed.
+        Returns
+        -------
+        Mixture
+            See :meth:`Bank.mix`.
         """
-        scaled, averaged_in, averages = (np.array([change[name] for change in changes]) for name in _CHANGED[1:4])
-        mixture = Mixture(weights, scales, scaled, averaged_in, averages, SCALE_RANGE)
-        self.scales[:], self.averages[:] = mixture.scales, mixture.averages
-        self.total_weight = sum(float(w * change["weight"]) for w, change in zip(weights, changes))
-        self.pending_weight = 0.0
-        return mixture
+        totals, pending = np.array([state["weights"] for state in states]).T
+        averages, own_scales = (np.array([state[name] for state in states]) for name in ("averages", "scales"))
+        self.scales[:], self.averages[:] = 1.0, 0.0
+        self.total_weight, self.pending_weight = float(weights @ totals), 0.0
+        column = weights[:, None]
+        return Mixture(weights, column * scales, column * (averages + pending[:, None] * own_scales))
 
     def average_weights(self) -> tuple[np.ndarray, float]:
         """``(a_k, W)`` with the current model counted in: the average is ``(a_k v_k + u_k) / W``."""
@@ -203,14 +233,13 @@ class GroupStateView:
     activated: np.ndarray
     deactivated: np.ndarray
     left_out: np.ndarray
-    residual_scale: np.ndarray
-    averaged_in: np.ndarray
 
     def __init__(self, whole: GroupState, first: int, last: int) -> None:
         self._whole = whole
         self.groups = slice(first, last)
         for name in GroupStateView.__annotations__:
             setattr(self, name, getattr(whole, name)[self.groups])
+        self.step = StepArrays(self.rates, self.averages, self.empty, self.square_norms, self.square_gradients)
 
     def __reduce__(self) -> tuple:
         # views of the group state must be views again in a copy
@@ -255,9 +284,3 @@ class GroupStateView:
         if sums.size:
             sums += self.averages[k] * values
         values *= factor
-
-    def note_scaled(self, k: int, factor: float) -> None:
-        """Take in that ``v_k`` was multiplied, after ``a_k v_k`` went into the running sums of the average."""
-        self.averaged_in[k] += self.averages[k] * self.residual_scale[k]
-        self.residual_scale[k] *= factor
-        self.averages[k] = 0.0

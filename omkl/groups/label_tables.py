@@ -1,21 +1,22 @@
 """Groups of dense weights between labels: transitions, trigrams and intercepts."""
 
+from abc import abstractmethod
 from collections.abc import Callable
+from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
-from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span
 from omkl.structures import Potentials
 
 
 class DenseBank(TableBank):
-    """One group with a small dense table of weights; what potentials they add to is up to the subclass.
+    """Base class of one group with a small dense table of weights.
 
     Parameters
     ----------
@@ -27,27 +28,20 @@ class DenseBank(TableBank):
         Whether the averaged parameters are kept.
     """
 
+    #: Axes of the table that grow with the number of labels.
+    _label_axes: ClassVar[tuple[int, ...]] = (2,)
+
     def __init__(self, name: str, shape: tuple[int, int, int], averaging: bool = False) -> None:
         self.names, self.averaging = [name], bool(averaging)
         self.table = np.zeros(shape)
         self._sums = np.zeros(shape if averaging else (0, *shape[1:]))
 
+    @abstractmethod
     def _own(self, gradient: Potentials) -> np.ndarray:
         """The gradient in the shape of the table."""
-        raise NotImplementedError
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        group_state = self.group_state
-        jit.step_dense(
-            self._own(gradient),
-            self.table,
-            self._sums,
-            self.averaging,
-            group_state.rates,
-            group_state.averages,
-            group_state.square_norms,
-            group_state.square_gradients,
-        )
+        jit.step_dense(self._own(gradient), self.table, self._sums, self.group_state.step)
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self.table, self._sums)
@@ -59,17 +53,9 @@ class DenseBank(TableBank):
         return values[0]
 
     def averaged(self) -> "DenseBank":
-        frozen = object.__new__(type(self))
-        DenseBank.__init__(frozen, self.names[0], self.table.shape)
-        frozen.table[:] = self.averaged_table().reshape(self.table.shape)
+        frozen = copy(self)
+        frozen.table, frozen._sums, frozen.averaging = self.averaged_table(), self._sums[:0], False
         return frozen
-
-    def _cells(self, array: np.ndarray) -> np.ndarray:
-        return array.reshape(len(array), self.table[0].size)
-
-    def _layout(self) -> TableLayout:
-        n_rows, n_columns = len(self.table), self.table[0].size
-        return TableLayout(np.zeros(n_rows, np.int64), np.zeros((1, 1), np.int64), np.array([0, n_columns]))
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         if state["table"].shape[1:] != self.table.shape[1:] or len(state["sums"]) not in (0, len(state["table"])):
@@ -78,8 +64,11 @@ class DenseBank(TableBank):
         self._sums = np.array(state["sums"])
         self.averaging = len(self._sums) > 0
 
-    def _pad(self, more: tuple) -> None:
-        self.table, self._sums = np.pad(self.table, more), np.pad(self._sums, more)
+    def grow_outputs(self, n_outputs: int) -> None:
+        more = n_outputs - self.table.shape[2]
+        padding = [(0, more if axis in self._label_axes else 0) for axis in range(3)]
+        self.table = np.pad(self.table, padding)
+        self._sums = np.pad(self._sums, padding) if self.averaging else np.zeros((0, *self.table.shape[1:]))
 
 
 class TransitionBank(DenseBank):
@@ -93,7 +82,10 @@ class TransitionBank(DenseBank):
         serve all positions from there on. 1 shares the transitions.
     averaging : bool
         Whether the averaged parameters are kept.
+    name : str
     """
+
+    _label_axes = (1, 2)
 
     def __init__(self, n_labels: int, positions: int = 1, averaging: bool = False, name: str = "transitions") -> None:
         super().__init__(name, (positions, n_labels, n_labels), averaging)
@@ -110,13 +102,19 @@ class TransitionBank(DenseBank):
     def _own(self, gradient: Potentials) -> np.ndarray:
         return gradient.pairwise
 
-    def grow_outputs(self, n_outputs: int) -> None:
-        more = (0, n_outputs - self.table.shape[2])
-        self._pad(((0, 0), more, more))
-
 
 class TrigramBank(DenseBank):
-    """The indicators of triples of neighbouring labels, in a second-order chain; adds to ``potentials.triples``."""
+    """The indicators of triples of neighbouring labels, in a second-order chain; adds to ``potentials.triples``.
+
+    Parameters
+    ----------
+    n_labels : int
+    averaging : bool
+        Whether the averaged parameters are kept.
+    name : str
+    """
+
+    _label_axes = (0, 1, 2)
 
     def __init__(self, n_labels: int, averaging: bool = False, name: str = "trigrams") -> None:
         super().__init__(name, (n_labels, n_labels, n_labels), averaging)
@@ -132,21 +130,21 @@ class TrigramBank(DenseBank):
     def _own(self, gradient: Potentials) -> np.ndarray:
         return gradient.triples
 
-    def grow_outputs(self, n_outputs: int) -> None:
-        more = (0, n_outputs - len(self.table))
-        sums = self._sums
-        self.table = np.pad(self.table, (more, more, more))
-        self._sums = np.pad(sums, (more, more, more)) if len(sums) else np.zeros((0, n_outputs, n_outputs))
-
 
 class InterceptBank(DenseBank):
-    """A constant for every label; adds to ``potentials.unary``."""
+    """A constant for every label; adds to ``potentials.unary``.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Labels K (1 for a binary structure).
+    averaging : bool
+        Whether the averaged parameters are kept.
+    name : str
+    """
 
     def __init__(self, n_outputs: int, averaging: bool = False, name: str = "intercept") -> None:
         super().__init__(name, (1, 1, n_outputs), averaging)
-
-    def grow_outputs(self, n_outputs: int) -> None:
-        self._pad(((0, 0), (0, 0), (0, n_outputs - self.table.shape[2])))
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_constants(self.table, self.group_state.scales[0], potentials.unary)

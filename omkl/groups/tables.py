@@ -1,6 +1,6 @@
 """Groups of explicit weights in a table, and the bank of explicit features."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -11,11 +11,11 @@ from numpy.typing import DTypeLike
 from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
 from omkl.groups.base import Bank
-from omkl.groups.mixing import TableLayout, mix_table, table_changes
+from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Features, Span
 from omkl.structures import Potentials
 
-#: Rows that are averaged at a time.
+#: Rows that are averaged or mixed at a time: all at once would take several times the memory of the table.
 TOGETHER = 2**12
 
 
@@ -25,6 +25,7 @@ class TableBank(Bank):
     A subclass says with :meth:`_spread` which weights are of which group.
     """
 
+    abilities = frozenset({"mix", "grow", "coordinates", "condense"})
     table: np.ndarray
 
     @property
@@ -33,7 +34,7 @@ class TableBank(Bank):
         return self.table.nbytes + self._sums.nbytes
 
     def _spread(self, values: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
-        """Numbers a group in a shape that multiplies these rows of the table."""
+        """Broadcast one number per group to the shape of these rows of the table."""
         raise NotImplementedError
 
     def _rows(self) -> Any:
@@ -41,12 +42,10 @@ class TableBank(Bank):
         return slice(None)
 
     def coordinates(self) -> np.ndarray:
-        """Parameters that may be non-zero, before the proximal step, as one vector."""
         rows = self._rows()
         return (self._spread(self.group_state.bases, rows) * self.table[rows]).ravel()
 
     def set_coordinates(self, values: np.ndarray) -> None:
-        """Replace what :meth:`coordinates` gave, and recompute the norms."""
         rows = self._rows()
         before = self.table[rows]
         moved = values.reshape(before.shape) / self._spread(self.group_state.bases, rows)
@@ -57,25 +56,20 @@ class TableBank(Bank):
 
     def averaged_table(self) -> np.ndarray:
         """Averaged weights in the shape of the table; the current ones where no average is kept."""
-        return self.group_state.average(self._cells(self.table), self._cells(self._sums), self._spread)
-
-    def _layout(self) -> TableLayout:
-        """Return the groups of the cells."""
-        raise NotImplementedError
-
-    def _cells(self, array: np.ndarray) -> np.ndarray:
-        """The cells in use of an array like the table, (rows, columns)."""
-        return array
+        return self.group_state.average(self.table, self._sums, self._spread)
 
     def _find_nonzero(self) -> None:
         """Set from the table what the bank knows of where it is not zero."""
 
-    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        table, sums, before, before_sums = map(self._cells, (self.table, self._sums, since["table"], since["sums"]))
-        return table_changes(self._layout(), table, sums, before, before_sums, self.group_state)
-
-    def mix(self, changes: list[dict[str, np.ndarray]], mixture: Any) -> None:
-        mix_table(self._layout(), self._cells(self.table), self._cells(self._sums), changes, mixture)
+    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
+        n = len(states[0]["table"])
+        for low in range(0, n, TOGETHER):
+            rows = slice(low, min(low + TOGETHER, n))
+            tables = [state["table"][rows] for state in states]
+            if self.averaging:
+                parts = zip(mixture.averages, tables, mixture.weights, states)
+                self._sums[rows] = sum(self._spread(a, rows) * t + w * s["sums"][rows] for a, t, w, s in parts)
+            self.table[rows] = sum(self._spread(point, rows) * t for point, t in zip(mixture.points, tables))
         self._find_nonzero()
         self.recompute_norms()
 
@@ -84,7 +78,7 @@ class TableBank(Bank):
 
     def condensed(self) -> dict[str, np.ndarray]:
         state = self.state()
-        return {**state, "table": self.averaged_table().reshape(state["table"].shape), "sums": state["sums"][:0]}
+        return {**state, "table": self.averaged_table(), "sums": state["sums"][:0]}
 
 
 class ExplicitBank(TableBank):
@@ -141,12 +135,23 @@ class ExplicitBank(TableBank):
         return sum(a.nbytes for a in (self.table, self._sums, self._links, self._heads, self.groups))
 
     def add_groups(self, names: list[str]) -> None:
-        """Append groups that have no features yet; the group state must be rebuilt for them."""
+        """Append groups that have no features yet; the group state must be rebuilt for them.
+
+        Parameters
+        ----------
+        names : list of str
+        """
         self.names += names
         self._heads = np.concatenate([self._heads, np.full(len(names), jit.END, dtype=np.int32)])
 
     def grow(self, groups: np.ndarray | list[int]) -> None:
-        """Append features that belong to these groups, with weights of zero. Amortised O(1) a feature."""
+        """Append features with weights of zero, in amortised O(1) per feature.
+
+        Parameters
+        ----------
+        groups : int array
+            The group of each new feature.
+        """
         first, self.n_features = self.n_features, self.n_features + len(groups)
         capacity = len(self.table)
         if self.n_features > capacity:
@@ -169,71 +174,39 @@ class ExplicitBank(TableBank):
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         if x.tokens.n_features > self.n_features:
             raise InputError(f"Feature {x.tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
-        starts, ids, values = self._features(x)
-        jit.add_scores(
-            starts, ids, values, x.low, x.high, self.table, self.groups, self.group_state.scales, potentials.unary
-        )
+        scales = self.group_state.scales
+        jit.add_scores(self._features(x), x.low, x.high, self.table, self.groups, scales, potentials.unary)
 
     def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        """Add what :meth:`averaged` adds, bit for bit, from the averages of the rows that ``x`` needs."""
+        """Add the potentials of :meth:`averaged`, bit for bit, from the averages of the rows that ``x`` needs.
+
+        Parameters
+        ----------
+        x : Span
+        potentials : Potentials
+            Changed in place.
+        """
         starts, ids, values = self._features(x)
         starts = starts[x.low : x.high + 1]
         entries = slice(starts[0], starts[-1])
         rows, places = np.unique(ids[entries], return_inverse=True)
-        table = self._averaged_rows(rows)
-        owners, scales = np.zeros(len(rows), dtype=np.int32), np.ones(1)
-        jit.add_scores(
-            starts - starts[0],
-            places.astype(np.int32),
-            values[entries],
-            0,
-            len(x),
-            table,
-            owners,
-            scales,
-            potentials.unary,
-        )
+        features = Features(starts - starts[0], places.astype(np.int32), values[entries])
+        owners, table = np.zeros(len(rows), dtype=np.int32), self._averaged_rows(rows)
+        jit.add_scores(features, 0, len(x), table, owners, np.ones(1), potentials.unary)
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        features, products = self._features(x), np.zeros(len(self.names))
+        products = np.zeros(len(self.names))
         totals = np.zeros((len(self.names), self.table.shape[1])) if totals is None else totals
-        jit.inner_products(
-            features.starts,
-            features.ids,
-            features.values,
-            x.low,
-            gradient.unary,
-            self.table,
-            self.groups,
-            products,
-            totals,
-        )
+        jit.inner_products(self._features(x), x.low, gradient.unary, self.table, self.groups, products, totals)
         return products
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        group_state = self.group_state
-        starts, ids, values = self._features(x)
-        jit.step_features(
-            starts,
-            ids,
-            values,
-            x.low,
-            gradient.unary,
-            self.table,
-            self._sums,
-            self.averaging,
-            self.groups,
-            self._links,
-            self._heads,
-            group_state.rates,
-            group_state.averages,
-            group_state.square_norms,
-            group_state.square_gradients,
-        )
+        arrays = self.table, self._sums, self.groups, self._links, self._heads
+        jit.step_features(self._features(x), x.low, gradient.unary, *arrays, self.group_state.step)
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]
-        jit.scale_group(k, factor, self.table, self._sums, self.averaging, self._links, self._heads, average)
+        jit.scale_group(k, factor, self.table, self._sums, self._links, self._heads, average)
 
     def _rows(self) -> np.ndarray:
         # a function of the table alone, so that a resumed run sums the same numbers in the same order
@@ -249,11 +222,14 @@ class ExplicitBank(TableBank):
         """Bytes of the weights of each group, (p,)."""
         return np.bincount(self.groups, minlength=len(self.names)) * float(self.table[:1].nbytes)
 
+    def averaged_table(self) -> np.ndarray:
+        return self._averaged_rows(slice(0, self.n_features))
+
     def averaged(self) -> "ExplicitBank":
         if self.frozen:
             return copy(self)
         frozen = ExplicitBank(self.names, self.groups, self.n_outputs, dtype=self._dtype)
-        for low in range(0, self.n_features, TOGETHER):  # all at once would take twice as much memory as the table
+        for low in range(0, self.n_features, TOGETHER):
             rows = slice(low, min(low + TOGETHER, self.n_features))
             frozen.table[rows] = self._averaged_rows(rows)
         return frozen
@@ -265,17 +241,12 @@ class ExplicitBank(TableBank):
     def blueprint(self) -> "Callable[[], ExplicitBank]":
         return partial(ExplicitBank, self.names, [], self.n_outputs, self.averaging, self._dtype)
 
-    def _cells(self, array: np.ndarray) -> np.ndarray:
-        return array[: self.n_features]
-
     def _find_nonzero(self) -> None:
         jit.link_rows(self.table, self.groups, self._links, self._heads)
 
-    def _layout(self) -> TableLayout:
-        return TableLayout(self.groups, np.arange(len(self.names))[:, None], np.array([0, self.n_outputs]))
-
     def state(self) -> dict[str, np.ndarray]:
-        return {"groups": self.groups, "table": self._cells(self.table), "sums": self._cells(self._sums)}
+        n = self.n_features
+        return {"groups": self.groups, "table": self.table[:n], "sums": self._sums[:n]}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         n = len(state["groups"])

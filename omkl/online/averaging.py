@@ -101,7 +101,7 @@ class Predictor:
 
     Parameters
     ----------
-    banks : sequence of GroupBank
+    banks : sequence of Bank
         Banks of a trainer; their averaged parameters are taken now, later training does not change them.
     structure : Structure
         A chain, multiclass or binary structure.

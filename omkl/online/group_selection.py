@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from omkl.exceptions import InputError
-from omkl.groups import GroupBank, Testable, check_ability, initial_potentials
+from omkl.groups import Bank, initial_potentials
 from omkl.losses import CRF
 from omkl.structures import Structure
 
@@ -164,18 +164,12 @@ class Evidence:
         self._met, self.open = int(met), bool(state["open"])
 
 
-def evidence_for(weighting: str, banks: Sequence[GroupBank]) -> Evidence | None:
+def evidence_for(weighting: str, banks: Sequence[Bank]) -> Evidence | None:
     """The test of the groups of these banks that ``weighting`` asks for: none where groups go by their norms."""
     if weighting not in ("norms", "out-of-sample"):
         raise InputError(f"`weighting` must be one of 'norms', 'out-of-sample', got {weighting!r}.")
     if weighting == "norms":
         return None
-    check_ability(
-        banks,
-        Testable,
-        "Groups are tested on new examples",
-        'derive it from omkl.groups.Bank, or set weighting="norms"',
-    )
     return Evidence(sum(len(bank.names) for bank in banks))
 
 

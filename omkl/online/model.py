@@ -9,7 +9,7 @@ import numpy as np
 
 from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
-from omkl.groups import Condensable, Tokens, check_ability
+from omkl.groups import Tokens, check_ability
 from omkl.online.averaging import Average, Predictor, averaged_potentials
 from omkl.online.methods import as_method
 from omkl.online.schedules import GrowingHorizon, InverseTime, Schedule
@@ -310,7 +310,7 @@ def condensed_state(trainer: Any) -> dict[str, np.ndarray]:
         If a bank cannot leave out what only training needs.
     """
     purpose, remedy = "A file that only predicts has averaged weights alone", "save it with training=True"
-    check_ability(trainer.banks, Condensable, purpose, remedy)
+    check_ability(trainer.banks, "condense", purpose, remedy)
     norms, before = trainer.predictor().norms, trainer.group_state.state()
     groups = {
         "scales": np.where(before["left_out"], 0.0, 1.0),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability, initial_potentials
+from omkl.groups import Bank, GroupState, check_ability, initial_potentials
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.group_selection import evidence_for
@@ -29,7 +29,7 @@ class OnlineTrainer:
 
     Parameters
     ----------
-    banks : sequence of GroupBank
+    banks : sequence of Bank
         Banks whose groups are regularized.
     structure : Structure
     loss : StructuredLoss
@@ -44,7 +44,7 @@ class OnlineTrainer:
         Radius of the ball that every iterate is projected onto; infinite by default.
     average : Average or None
         Weights of the averaged model; None returns the last iterate. The banks must have been made for averaging.
-    unpenalized : sequence of GroupBank
+    unpenalized : sequence of Bank
         Banks whose groups the regularizer does not see.
     coordinates_every : int
         Regularizers on coordinates (l1) step every so many rounds, as that costs a pass; Algorithm 1 has 1.
@@ -65,7 +65,7 @@ class OnlineTrainer:
 
     def __init__(
         self,
-        banks: Sequence[GroupBank],
+        banks: Sequence[Bank],
         structure: Structure,
         loss: StructuredLoss,
         regularizer: Regularizer | None,
@@ -75,7 +75,7 @@ class OnlineTrainer:
         method: str = "fobos",
         radius: float = math.inf,
         average: Average | None = None,
-        unpenalized: Sequence[GroupBank] = (),
+        unpenalized: Sequence[Bank] = (),
         coordinates_every: int = 1,
         batch_size: int = 1,
         l2: float = 0.0,
@@ -112,7 +112,7 @@ class OnlineTrainer:
         if self.coordinate_terms:
             check_ability(
                 self.penalized_banks,
-                HasCoordinates,
+                "coordinates",
                 f"{self.regularizer!r} shrinks single coordinates",
                 "hold kernels as explicit features, or choose a regularizer on group norms",
             )
@@ -284,9 +284,7 @@ class OnlineTrainer:
     def grow_outputs(self, structure: Any) -> None:
         """Go on with a structure that has more labels; their weights are zero."""
         self._predictor = None
-        check_ability(
-            self.banks, Growable, "There are labels that were not known before", "declare all labels at first"
-        )
+        check_ability(self.banks, "grow", "There are labels that were not known before", "declare all labels at first")
         self.structure = structure
         for bank in self.banks:
             bank.grow_outputs(structure.n_labels)

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from omkl.distributed import ParameterMixing, mixing
-from omkl.distributed.mixing import blueprint, pass_over_shard
+from omkl.distributed.mixing import blueprint
 from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,
@@ -182,10 +182,10 @@ def check_against_naive(trainer, naive, data, tolerance=1e-8):
 @settings(max_examples=6)
 @given(
     n_shards=st.integers(2, 4), seed=st.integers(0, 99), average=st.sampled_from([None, PolynomialAverage(2.0)]),
-    weighting=st.sampled_from(["size", "uniform"]), narrow=st.booleans(), weighted=st.booleans(),
+    narrow=st.booleans(), weighted=st.booleans(),
 )  # fmt: skip
 def test_mixing_is_the_dense_average_with_one_proximal_step(
-    naive_model, explicit, setting, n_shards, seed, average, weighting, narrow, weighted
+    naive_model, explicit, setting, n_shards, seed, average, narrow, weighted
 ):
     """Potentials, norms and averages, through folds (of a narrow range of scales), deaths and rebirths."""
     options, data = SETTINGS[setting], Sequences(explicit, seed, weighted=weighted)
@@ -198,27 +198,13 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
             trainer.method.name, trainer.radius, average, options.get("free", False),
         )  # fmt: skip
         sizes = np.array([data.weights[j::n_shards].sum() for j in range(n_shards)])
-        weights = sizes / sizes.sum() if weighting == "size" else np.full(n_shards, 1 / n_shards)
+        weights = sizes / sizes.sum()
         for _ in range(3):
-            fit(trainer, data, make_pass=ParameterMixing(n_shards, weighting=weighting))
+            fit(trainer, data, make_pass=ParameterMixing(n_shards))
             naive = naive_epoch(naive, data, n_shards, weights, options)
             check_against_naive(trainer, naive, data)
             assert trainer.round == naive.round
             assert_allclose(trainer.presented, naive.presented)
-
-
-def test_what_travels_survives_folds_deaths_and_rebirths(monkeypatch):
-    """All three happen in the passes that the dense average is compared with."""
-    monkeypatch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
-    data = Sequences(explicit=True)
-    trainer = make_trainer(True, SETTINGS["sparse mkl: groups die and come back"], UniformAverage())
-    fit(trainer, data, epochs=2, make_pass=ParameterMixing(2))
-    alive = ~trainer.group_state.empty
-    state = trainer.state()
-    change = pass_over_shard(blueprint(trainer), False, state, data, np.arange(11), lambda *_: None)
-    deactivated = change["groups/residual_scale"] == 0
-    assert (deactivated & alive & (change["groups/scales"] > 0)).any()
-    assert (~deactivated & (change["groups/residual_scale"] != 1)).any()
 
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak, LinearDecay, InverseSqrt])
@@ -335,21 +321,6 @@ def test_dual_averaging_keeps_the_same_groups_in_shards():
     assert 0 < alive[0].sum() < 5
 
 
-def test_what_no_shard_moves_does_not_travel():
-    n = 10_000
-    rows = sparse.random_array((20, n), density=0.001, rng=np.random.default_rng(0), format="csr")
-    features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
-    data = Classification(20)
-    data.tokens = Tokens(np.arange(21), features)
-    bank = ExplicitBank(["all"], np.zeros(n), 1, averaging=True)
-    trainer = OnlineTrainer(
-        [bank], Binary(), StructuredHinge(), Ridge(), lambda_=0.1, schedule=InverseSqrt(), average=UniformAverage()
-    )
-    history = fit(trainer, data, epochs=3, make_pass=ParameterMixing(2))
-    touched = len(np.unique(rows.indices))
-    assert history[-1]["bytes"] < 2 * (n / 8 + 16 * touched + 1000)
-
-
 def test_adaptive_schedules_take_in_all_shards():
     start, copies = [2.0, 4.0, 0.5], [[3.0, 6.0, 1.0], [2.0, 10.0, 0.5]]
     distance = DistanceOverGradients()
@@ -426,8 +397,6 @@ def test_bad_input_is_refused():
     data = Sequences(explicit=True)
     with pytest.raises(InputError, match="integer > 0"):
         ParameterMixing(0)
-    with pytest.raises(InputError, match="weighting"):
-        ParameterMixing(2, weighting="errors")
     with pytest.raises(InputError, match="11 examples do not make 12 shards"):
         fit(make_trainer(True, SETTINGS["mkl"], None), data, make_pass=ParameterMixing(12))
     bank = CachedKernelBank(["linear"], [KERNELS["linear"]], ["x"], data.tokens, K)

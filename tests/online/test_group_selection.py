@@ -8,7 +8,7 @@ import omkl
 from omkl.groups.base import Bank
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.losses import CRF
-from omkl.online.group_selection import MEMORY, Evidence, evidence_for
+from omkl.online.group_selection import MEMORY, Evidence
 
 USEFUL = "gaussian:on=0:3"
 JUNK = [f"gaussian:on={low}:{low + 4}" for low in range(3, 43, 4)]
@@ -258,11 +258,3 @@ def test_of_many_examples_fewer_and_fewer_are_looked_at():
     model.fit(X, X[:, 0])
     assert 1024 + 3 * 512 + 100 < model.model_.trainer.evidence.n_examples < 1024 + 3 * 512 + 150
     assert model.kernel_weights_["linear:on=0"] > 0.98
-
-
-def test_a_bank_that_cannot_be_tested_is_refused_by_name():
-    class Plain:
-        names = ["plain"]
-
-    with pytest.raises(omkl.exceptions.InputError, match=r"'plain' cannot: Plain is not Testable.*weighting=\"norms\""):
-        evidence_for("out-of-sample", [Plain()])

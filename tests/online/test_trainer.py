@@ -208,7 +208,7 @@ def test_coordinates_every_n_rounds_shrinks_by_the_accumulated_weight(data):
 
 def test_l1_refuses_kernels_and_dual_averaging(data):
     bank = KernelExpansion(["gaussian"], [Gaussian(1.0)], ["x"], 1)
-    with pytest.raises(InputError, match=r"'gaussian' cannot.*HasCoordinates"):
+    with pytest.raises(InputError, match=r"'gaussian' cannot.*'coordinates'"):
         OnlineTrainer([bank], Binary(), StructuredHinge(), L1(), lambda_=0.1, schedule=InverseSqrt(1.0))
     with pytest.raises(InputError, match="dual averaging does not support"):
         data.trainer(L1(), method="rda")

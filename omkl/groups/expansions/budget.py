@@ -50,6 +50,8 @@ class BudgetedExpansion(KernelBank):
     *Breaking the curse of kernelization* (2012), section 4.2.
     """
 
+    abilities = frozenset({"grow", "condense"})
+
     def __init__(
         self,
         names: list[str],

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank, FrozenGroups
 from omkl.groups.expansions._jit_kernel import gradient_norm, has_gradient
-from omkl.groups.mixing import Mixture
+from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Span, products_of
 from omkl.kernels import Kernel, Pair
 from omkl.kernels.inputs import Reference, in_precision, row_blocks
@@ -87,16 +87,10 @@ class KernelExpansion(KernelBank):
         See :class:`KernelBank`.
     """
 
-    def __init__(
-        self,
-        names: list[str],
-        kernels: list[Kernel],
-        views: list[str],
-        n_outputs: int,
-        averaging: bool = False,
-        dtype: DTypeLike = np.float64,
-    ) -> None:
-        super().__init__(names, kernels, views, n_outputs, averaging, dtype)
+    abilities = frozenset({"mix", "grow", "condense"})
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         self.n_support = 0
         self._supports: dict[str, np.ndarray] = {}
         self._coefficients = np.zeros((len(self.names), 0, self.n_outputs))
@@ -237,33 +231,23 @@ class KernelExpansion(KernelBank):
             KernelExpansion, self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
         )
 
-    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        # a support vector that was there has only been scaled with its group
-        new = slice(since["coefficients"].shape[1], self.n_support)
-        coefficients, sums = self.coefficients[:, new], self.sums[:, new]
-        used = coefficients.any(axis=(0, 2))
+    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
+        # mixed coefficients of the support that there was, then what each shard has added
+        n, column = self.n_support, (slice(None), None, None)
+        parts = [self.supports, *({view: X[n:] for view, X in _supports(state).items()} for state in states)]
+        views = dict.fromkeys(view for part in parts for view in part)  # a shard without support has no arrays
+        weighted = [point[column] * state["coefficients"] for point, state in zip(mixture.points, states)]
+        arrays = [weighted]
         if self.averaging:
-            used |= sums.any(axis=(0, 2))
-        used = np.flatnonzero(used)
-        supports = {f"support:{view}": support[new][used] for view, support in self.supports.items()}
-        return {"coefficients": coefficients[:, used], "sums": sums[:, used if self.averaging else []], **supports}
-
-    def mix(self, changes: list[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        # what there was, then what each shard has added; a shard without support has no array for it
-        parts = [self.supports, *map(_supports, changes)]
-        views = dict.fromkeys(view for part in parts for view in part)
-        supports = {view: np.concatenate([part[view] for part in parts if view in part]) for view in views}
-        column = (slice(None), None, None)
-        coefficients, sums = [mixture.factors[column] * self.coefficients], []
-        if self.averaging:
-            sums.append(self.sums + mixture.shifts[column] * self.coefficients)
-        for j, change in enumerate(changes):
-            coefficients.append((mixture.points[j] / mixture.scales)[column] * change["coefficients"])
-            if self.averaging:
-                total = mixture.pasts[j][column] * change["coefficients"] + mixture.weights[j] * change["sums"]
-                sums.append(total - mixture.averages[column] * coefficients[-1])
-        empty = np.zeros((len(self.names), 0, self.n_outputs))
-        self.set_support(supports, np.concatenate(coefficients, axis=1), np.concatenate([empty, *sums], axis=1))
+            shards = zip(mixture.averages, mixture.weights, states)
+            arrays.append([a[column] * state["coefficients"] + w * state["sums"] for a, w, state in shards])
+        arrays = [
+            np.concatenate([sum(own[:, :n] for own in shards), *(own[:, n:] for own in shards)], axis=1)
+            for shards in arrays
+        ]
+        used = np.flatnonzero(np.any([array.any(axis=(0, 2)) for array in arrays], axis=0))
+        supports = {view: np.concatenate([part[view] for part in parts if view in part])[used] for view in views}
+        self.set_support(supports, arrays[0][:, used], arrays[-1][:, used if self.averaging else []])
         self.recompute_norms()
 
     def state(self) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank
-from omkl.groups.mixing import Mixture, TableLayout, mix_table, table_changes, with_rows_moved
+from omkl.groups.group_state import Mixture
 from omkl.groups.templates import _jit_arc_scores as all_arcs
 from omkl.groups.templates import _jit_arcs as arcs
 from omkl.groups.templates import _jit_templates as jit
@@ -50,6 +50,8 @@ class ArcTemplateBank(Bank):
         for every key that is met; by default features that meet in a bucket share its weight.
     """
 
+    abilities = frozenset({"mix", "condense"})
+
     def __init__(
         self,
         templates: TemplateSet,
@@ -67,6 +69,7 @@ class ArcTemplateBank(Bank):
             sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype, exact))
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self._bases = np.concatenate([[0], np.cumsum(self.sizes)])
+        self._lines = [slice(low, high) for low, high in zip(self._bases.tolist(), self._bases[1:].tolist())]
         self.table = _aligned(int(self._bases[-1]), self._dtype)
         self._sums = _aligned(int(self._bases[-1]) if self.averaging else 0, self._dtype)
         self.exact = bool(exact)
@@ -333,35 +336,40 @@ class ArcTemplateBank(Bank):
     def blueprint(self) -> "Callable[[], ArcTemplateBank]":
         return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes, exact=self.exact)
 
-    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        changes = table_changes(
-            self._table_layout(), self.table, self._sums, since["table"], since["sums"], self.group_state
-        )
-        claimed = np.flatnonzero(self._keys != since["keys"])
-        return {**changes, "stored": self._stored, "claimed": claimed, "keys": self._keys[claimed]}
-
-    def mix(self, changes: list[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        stored = np.any([change["stored"] for change in changes], axis=0)
+    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         if self.exact:
-            changes = [self._with_common_lines(change) for change in changes]
-        mix_table(self._table_layout(), self.table, self._sums, changes, mixture)
+            start = self._keys.copy()
+            states = [self._with_common_lines(state, start) for state in states]
+        for p, rows in enumerate(self._lines):
+            if self.averaging:
+                parts = zip(mixture.averages, mixture.weights, states)
+                self._sums[rows] = sum(self._spread(a, p) * s["table"][rows] + w * s["sums"][rows] for a, w, s in parts)
+            self.table[rows] = sum(
+                self._spread(point, p) * s["table"][rows] for point, s in zip(mixture.points, states)
+            )
         self.recompute_norms()
-        self._stored[:] = stored & (self.group_state.square_norms > 0)
+        self._stored[:] = self.group_state.square_norms > 0
 
-    def _with_common_lines(self, change):
-        """Changes of a shard, with its new keys moved to the lines that all shards use for them."""
-        claimed = change["claimed"]
+    def _with_common_lines(self, state, start):
+        """The state of a shard, with its new keys moved to the lines that all shards use for them."""
+        claimed = np.flatnonzero(state["keys"] != start)
         lines = np.empty(len(claimed), dtype=np.int64)
         pairs = np.searchsorted(self._bases, claimed, side="right") - 1
         try:
-            jit.claim_lines(self._bases, self._keys, pairs, change["keys"], lines)
+            jit.claim_lines(self._bases, self._keys, pairs, state["keys"][claimed], lines)
         except OverflowError:
             raise InputError(FULL) from None
-        return with_rows_moved(change, len(self.table), claimed, lines)
+        moved = {name: state[name].copy() for name in ("table", "sums")}
+        for name, array in moved.items():
+            if len(array):
+                array[claimed] = 0.0
+                array[lines] = state[name][claimed]
+        return moved
 
-    def _table_layout(self):
-        owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        return TableLayout(owners, self._layout.groups, EDGES)
+    def _spread(self, values, p):
+        """Broadcast one number per group to the buckets of a line of a pair of views."""
+        groups = self._layout.groups[p]
+        return np.repeat(np.where(groups >= 0, values[groups], 0.0), np.diff(EDGES)).astype(self._dtype)
 
     def state(self) -> dict[str, np.ndarray]:
         return {
