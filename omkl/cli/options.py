@@ -328,7 +328,6 @@ def _version(context: click.Context, parameter: click.Parameter, value: bool) ->
         "predict": ("predict:predict", "Label sequences, parse sentences, or predict for rows."),
         "evaluate": ("evaluate:evaluate", "Score a model on labelled sequences, trees or rows."),
         "inspect": ("inspect:inspect", "Show what a model has learned."),
-        "plot": ("plot:plot", "Draw what a model has learned, or how good it is."),
         "report": ("report:report", "Write a page about a model, and how good it is on data."),
         "prune": ("prune:prune", "Keep the best templates of a parser."),
         "convert": ("convert:convert", "Write a data file in another format."),

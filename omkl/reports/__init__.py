@@ -1,4 +1,4 @@
-"""Pictures of what was learned."""
+"""Pictures of models, and reports as HTML."""
 
 import lazy_loader
 

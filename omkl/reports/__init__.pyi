@@ -3,18 +3,15 @@ from .plots import (
     plot_calibration,
     plot_confusion,
     plot_curves,
-    plot_gap,
     plot_group_weights,
     plot_history,
     plot_panels,
     plot_path,
-    plot_pruning,
     plot_search,
     plot_weights,
     plot_word,
     to_svg,
 )
-from .pruning import pruning_curve
 from .report import make_report
 from .trees import draw_tree
 
@@ -24,16 +21,13 @@ __all__ = [
     "plot_calibration",
     "plot_confusion",
     "plot_curves",
-    "plot_gap",
     "plot_group_weights",
     "plot_history",
     "plot_panels",
     "plot_path",
-    "plot_pruning",
     "plot_search",
     "plot_weights",
     "plot_word",
     "plots",
-    "pruning_curve",
     "to_svg",
 ]

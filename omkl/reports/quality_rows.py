@@ -1,36 +1,40 @@
 """Quality of a classifier or a regressor on rows, and its worst mistakes."""
 
+from __future__ import annotations
+
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from omkl.exceptions import InputError
-from omkl.reports import plots
-from omkl.reports.markup import Cell, html, number, percent, signed_cell, table
-from omkl.reports.quality import Quality, calibration_part, confusion_parts, drawn, reasons, score_table
+from omkl.reports.markup import drawn, html, number, percent, score_table, table
+from omkl.reports.quality import Quality, calibration_parts, confusion_parts, reasons
 from omkl.sequences.evaluation import evaluate_labels, records
 
-#: Columns of a row that may be an image.
-PIXELS = 64
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from omkl.linear.base import SparseLinear
+    from omkl.mkl.base import BatchMKL
+    from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
+
+    Model: TypeAlias = OnlineMKLClassifier | OnlineMKLRegressor | BatchMKL | SparseLinear
+
 #: Points of a picture, and entries of a row that are shown.
 POINTS, ENTRIES = 2000, 12
-#: Ranges of targets, with as many rows in each.
-RANGES = 10
 R2 = "R\N{SUPERSCRIPT TWO}"
 
 
-def row_quality(model: Any, X: Any, y: Any, n_worst: int) -> Quality:
-    """Quality of a model on rows whose outputs are known."""
+def row_quality(model: Model, X: Any, y: Any, n_worst: int) -> Quality:
+    """Measure a model on rows whose outputs are known."""
     y = np.asarray(y)
-    if y.ndim not in (1, 2) or not len(y):
-        raise InputError("y must be an array (n,), or (n, K) for K targets or labels, of one row at least.")
     predicted = np.asarray(model.predict(X))
     if predicted.shape != y.shape:
-        raise InputError(f"y has shape {y.shape}, but predictions {predicted.shape}: give what the model predicts.")
+        raise InputError(f"y has shape {y.shape}, but predictions {predicted.shape}: give outputs of all rows.")
     if y.ndim == 2:
-        return _several(model, X, y, predicted, n_worst)
+        return _several(model, y, predicted)
     return (_classes if hasattr(model, "classes_") else _numbers)(model, X, y, predicted, n_worst)
 
 
@@ -40,7 +44,7 @@ def _classes(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: 
     parts = [html.heading("By class"), score_table(found["labels"], "label"), *confusion_parts(gold, other)]
     has_probabilities, sure = hasattr(model, "predict_proba"), _confidence(model, X)
     if has_probabilities:
-        parts += [html.heading("Calibration"), calibration_part(y == predicted, sure)]
+        parts += calibration_parts("Calibration", y == predicted, sure)
     wrong = np.flatnonzero(y != predicted)
     known = set(model.classes_.tolist())
     worst = []
@@ -53,18 +57,15 @@ def _classes(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: 
     return Quality(tiles, parts, worst)
 
 
-def _confidence(model: Any, X: Any) -> np.ndarray:
-    """Probabilities of predictions, else their leads over the next class."""
+def _confidence(model: Model, X: Any) -> np.ndarray:
+    """Return probabilities of predictions, else their leads over the next class."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X)).max(axis=1)
     scores = np.asarray(model.decision_function(X))
-    if scores.ndim == 1:
-        return np.abs(scores)
-    ranked = np.sort(scores, axis=1)
-    return ranked[:, -1] - ranked[:, -2]
+    return np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
 
 
-def _numbers(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+def _numbers(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
     errors = np.abs(y - predicted)
     tiles = {
         R2: number(r2_score(y, predicted) if len(y) > 1 else None, 3),
@@ -72,62 +73,40 @@ def _numbers(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: 
         "mean absolute error": number(mean_absolute_error(y, predicted)),
         "rows": number(len(y)),
     }
-    rows = []
-    for own in np.array_split(np.argsort(y, kind="stable"), min(RANGES, len(y))):
-        low, high = float(y[own].min()), float(y[own].max())
-        bias = signed_cell(float(np.mean(predicted[own] - y[own])), 4)
-        rows.append([Cell(f"{low:.4g} to {high:.4g}", low), len(own), float(errors[own].mean()), bias])
-    chosen = np.unique(np.linspace(0, len(y) - 1, min(POINTS, len(y))).astype(int))
-    parts = [
-        drawn(_scatter, y[chosen], predicted[chosen], caption="Predictions against targets; on the line they agree."),
-        html.heading("By target"),
-        table(["targets", "rows", "mean absolute error", "mean of prediction less target"], rows),
-    ]
+    parts = [drawn(_scatter, y[:POINTS], predicted[:POINTS], caption="Predictions against targets.")]
     worst = []
     for i in np.argsort(-errors, kind="stable")[:n_worst].tolist():
         title = f"Row {i + 1}: {number(float(predicted[i]))} instead of {number(float(y[i]))}"
-        if errors[i] > 0:
-            worst.append(html.example(title, _entries(model, X, i), reasons(partial(model.explain, _row(X, i)))))
+        worst.append(html.example(title, _entries(model, X, i), reasons(partial(model.explain, _row(X, i)))))
     return Quality(tiles, parts, worst)
 
 
-def _several(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
-    """Several targets of a regressor, or labels that a row has or has not."""
-    tiles: dict[str, Any] = {"rows": number(len(y)), "outputs": number(y.shape[1])}
+def _several(model: Model, y: np.ndarray, predicted: np.ndarray) -> Quality:
+    """Measure several targets of a regressor, or labels that a row has or has not."""
     if hasattr(model, "classes_"):
         counts = zip((y != 0).sum(axis=0), (predicted != 0).sum(axis=0), ((y != 0) & (predicted != 0)).sum(axis=0))
         shown = score_table(records("label", dict(enumerate(counts))), "label")
-        wrong = (y != predicted).astype(np.float64)
-        tiles["rows all right"] = percent(float(np.mean(~wrong.any(axis=1))))
+        tiles = {"rows all right": percent(float(np.mean((y == predicted).all(axis=1))))}
     else:
-        wrong = np.abs(y - predicted) / np.maximum(y.std(axis=0), 1e-300)
-        scores = r2_score(y, predicted, multioutput="raw_values").tolist()
-        errors = np.abs(y - predicted).mean(axis=0).tolist()
-        shown = table(
-            ["target", R2, "mean absolute error"], [[str(k), *row] for k, row in enumerate(zip(scores, errors))]
-        )
-        tiles[f"{R2}, mean"] = number(float(np.mean(scores)), 3)
-    order = np.argsort(-wrong.sum(axis=1), kind="stable")[:n_worst]
-    worst = []
-    for i in order[wrong[order].any(axis=1)].tolist():
-        k = int(wrong[i].argmax())
-        title = f"Row {i + 1}: output {k} is {number(predicted[i, k].item())} instead of {number(y[i, k].item())}"
-        why = reasons(partial(model.explain, _row(X, i), target=k))
-        worst.append(html.example(title, _entries(model, X, i), why))
-    return Quality(tiles, [html.heading("By output"), shown], worst)
+        scores = r2_score(y, predicted, multioutput="raw_values")
+        errors = np.abs(y - predicted).mean(axis=0)
+        rows = zip(map(str, range(len(scores))), scores.tolist(), errors.tolist())
+        shown = table(["target", R2, "mean absolute error"], rows)
+        tiles = {f"{R2}, mean": number(float(np.mean(scores)), 3)}
+    return Quality({**tiles, "rows": number(len(y))}, [html.heading("By output"), shown])
 
 
-def _scatter(y: np.ndarray, predicted: np.ndarray) -> Any:
+def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
     from sklearn.metrics import PredictionErrorDisplay
 
     from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress
 
     ax = axes_for(None)
     look = {"s": 6, "color": COLOURS[0], "alpha": 0.7, "linewidths": 0}
-    PredictionErrorDisplay(y_true=predicted, y_pred=y).plot(
+    PredictionErrorDisplay(y_true=y, y_pred=predicted).plot(
         ax, kind="actual_vs_predicted", scatter_kwargs=look, line_kwargs={"color": GREY, "linewidth": 0.8}
     )
-    return dress(ax, "", "target", "prediction")
+    return dress(ax, "", "prediction", "target")
 
 
 def _row(X: Any, i: int) -> Any:
@@ -136,13 +115,9 @@ def _row(X: Any, i: int) -> Any:
     return X[[i]] if hasattr(X, "tocsr") else X[i]
 
 
-def _entries(model: Any, X: Any, i: int) -> str:
-    """An image, where a row is like one; or its first entries, those that are not 0 where there are many."""
+def _entries(model: Model, X: Any, i: int) -> str:
+    """Show the first entries of a row, those that are not 0 where there are many."""
     row, names = _row(X, i), getattr(model, "feature_names_in_", None)
-    if isinstance(row, np.ndarray) and len(row) >= PIXELS and row.min() >= 0 and names is None:
-        picture = drawn(plots.plot_word, row[None], [""], width=1.1, paper=True)
-        if picture:
-            return picture
     if isinstance(row, dict):
         named = list(row.items())
     else:
@@ -151,10 +126,5 @@ def _entries(model: Any, X: Any, i: int) -> str:
         named = list(zip(names, values.tolist()))
     if len(named) > ENTRIES:
         named = [(name, value) for name, value in named if not isinstance(value, (int, float)) or value != 0]
-    return html.entries([(name, _short(value)) for name, value in named[:ENTRIES]], len(named) - ENTRIES)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, (int, float)):
-        return number(value)
-    return f"{value!r:.40}" if isinstance(value, str) else f"{type(value).__name__} of {np.size(value)}"
+    shown = [(name, number(v) if isinstance(v, (int, float)) else f"{v!r:.40}") for name, v in named[:ENTRIES]]
+    return html.entries(shown, len(named) - ENTRIES)

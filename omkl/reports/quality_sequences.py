@@ -9,28 +9,17 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.reports import plots
-from omkl.reports.markup import html, number, percent
-from omkl.reports.quality import (
-    Quality,
-    calibration_part,
-    confusion_parts,
-    drawn,
-    length_table,
-    marked_tokens,
-    reasons,
-    score_table,
-    worst_first,
-)
+from omkl.reports.markup import drawn, html, number, percent, score_table
+from omkl.reports.quality import Quality, calibration_parts, confusion_parts, marked_tokens, reasons, worst_first
 from omkl.sequences.evaluation import evaluate_labels
+from omkl.sequences.labeler import SequenceLabeler
 
-#: Entries of dicts that name a token, the first that there is.
-NAMES = ("word", "form", "token", "text", "w", "lower")
 #: Tokens of an example that are shown at most, and letters of the name of one.
 TOKENS, NAME = 120, 24
 
 
-def sequence_quality(labeler: Any, X: Sequence[Any], y: Sequence[Any], n_worst: int) -> Quality:
-    """Quality of a labeler on sequences; those with a label None are left out."""
+def sequence_quality(labeler: SequenceLabeler, X: Sequence, y: Sequence, n_worst: int) -> Quality:
+    """Measure a labeler on sequences; those with a label None are left out."""
     kept = [i for i, labels in enumerate(y) if not any(label is None for label in labels)]
     X, gold = [X[i] for i in kept], [np.asarray(y[i], dtype=object).tolist() for i in kept]
     if not X:
@@ -40,36 +29,33 @@ def sequence_quality(labeler: Any, X: Sequence[Any], y: Sequence[Any], n_worst: 
     lengths = np.array(list(map(len, gold)))
     wrong = np.array([sum(own != other for own, other in zip(*pair)) for pair in zip(gold, predicted)])
     flat = list(chain.from_iterable(gold)), list(chain.from_iterable(predicted))
-    tiles: dict[str, Any] = {"right labels": percent(found["accuracy"])}
-    tiles["sequences all right"] = percent(found["sequence_accuracy"])
+    tiles = {"right labels": percent(found["accuracy"]), "sequences all right": percent(found["sequence_accuracy"])}
     parts = [html.heading("By label"), score_table(found["labels"], "label")]
     if found["entities"] is not None:
         tiles["F1 of entities"] = percent(found["entity_f1"])
         parts += [html.heading("By type of entity"), score_table(found["entities"], "type")]
     tiles |= {"sequences": number(found["sequences"]), "tokens": number(found["tokens"])}
     parts += confusion_parts(*flat)
-    parts += [html.heading("By length"), length_table(lengths, lengths - wrong, "sequences")]
     if hasattr(labeler, "predict_marginals"):
         right = np.array([own == other for own, other in zip(*flat)])
-        parts += [html.heading("Calibration"), calibration_part(right, _confidence(labeler, X, predicted))]
+        parts += calibration_parts("Calibration", right, _confidence(labeler, X, predicted))
     worst = [_example(labeler, kept[i], X[i], gold[i], predicted[i]) for i in worst_first(wrong, lengths, n_worst)]
     return Quality(tiles, parts, worst)
 
 
-def _confidence(labeler: Any, X: Sequence[Any], predicted: Sequence[list[Any]]) -> np.ndarray:
-    """The probability of each predicted label."""
+def _confidence(labeler: SequenceLabeler, X: Sequence, predicted: Sequence[list]) -> np.ndarray:
+    """Return the probability of each predicted label."""
     column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
     pairs = zip(labeler.predict_marginals(X), predicted)
     return np.concatenate([own[np.arange(len(labels)), [column[label] for label in labels]] for own, labels in pairs])
 
 
-def _example(labeler: Any, index: int, x: Any, gold: list[Any], predicted: list[Any]) -> str:
-    """A sequence with mistakes: its images, or its tokens with their labels."""
+def _example(labeler: SequenceLabeler, index: int, x: Any, gold: list, predicted: list) -> str:
+    """Show a sequence with mistakes: its images, or its tokens with their labels."""
     n_wrong = sum(own != other for own, other in zip(gold, predicted))
     shown = ""
-    if not isinstance(x[0], (str, dict)) and np.ndim(x[0]) == 1 and len(x[0]) and not isinstance(x[0][0], str):
-        images = np.asarray(x[:TOKENS])
-        shown = drawn(plots.plot_word, images, predicted[:TOKENS], gold[:TOKENS], paper=True)
+    if isinstance(x[0], np.ndarray):
+        shown = drawn(plots.plot_word, np.asarray(x[:TOKENS]), predicted[:TOKENS], gold[:TOKENS], paper=True)
     shown = shown or marked_tokens([_name_of(i, token) for i, token in enumerate(x[:TOKENS])], (gold, predicted))
     more = html.paragraph(f"and {len(gold) - TOKENS} more tokens.", soft=True) if len(gold) > TOKENS else ""
     why = partial(labeler.explain, x, labels=predicted, against=gold)
@@ -77,11 +63,7 @@ def _example(labeler: Any, index: int, x: Any, gold: list[Any], predicted: list[
 
 
 def _name_of(i: int, token: Any) -> str:
-    """The word of a token, or its number."""
-    if isinstance(token, dict):
-        strings = {name: value for name, value in token.items() if isinstance(value, str)}
-        token = next((strings[name] for name in (*NAMES, *strings) if name in strings), None)
-    elif isinstance(token, (list, tuple)) and token:
-        token = token[0]
-    name = token if isinstance(token, str) else str(i + 1)
+    """Return the word of a token: itself, its first entry that is a string, or its number."""
+    entries = [token] if isinstance(token, str) else token.values() if isinstance(token, dict) else token
+    name = next((entry for entry in entries if isinstance(entry, str)), str(i + 1))
     return name if len(name) <= NAME else name[: NAME - 1] + "…"

@@ -1,6 +1,6 @@
 """The report on a model: one HTML page."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from omkl._components import check_number
@@ -11,14 +11,13 @@ from omkl.estimators.structured import StructuredPredictor
 from omkl.estimators.validation import check_is_fitted
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.parsing.parser import DependencyParser
-from omkl.reports.learned import learned_parts
-from omkl.reports.markup import Section, html, page
+from omkl.reports.markup import ENVIRONMENT, html
+from omkl.reports.model import learned_parts, size_of, training_parts
 from omkl.reports.plots.canvas import figure_for
 from omkl.reports.quality import Quality
 from omkl.reports.quality_rows import row_quality
 from omkl.reports.quality_sequences import sequence_quality
 from omkl.reports.quality_trees import annotation_quality, tree_quality
-from omkl.reports.training import size_of, training_parts
 from omkl.sequences.labeler import SequenceLabeler
 
 #: Purposes of models by their classes.
@@ -34,7 +33,6 @@ PURPOSES = {
     "SparseLogisticRegression": "gives a row a class by the columns or groups of columns that it has selected",
     "StructuredPredictor": "predicts outputs with a structure of its own",
 }
-NO_PICTURES = "It has no pictures, since matplotlib was not there: install it with 'pip install omkl[plot]'."
 #: Examples to measure groups on; product of sentences and templates of parsers, and fewest sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 
@@ -91,65 +89,56 @@ def make_report(
     """
     check_is_fitted(model)
     check_number("n_worst", n_worst, above=-1, integer=True)
-    kind = type(model).__name__
     if y is not None and (X is None or isinstance(X, Treebank)):
         raise InputError("y are the outputs of X, and a treebank has its own: give X beside y, or leave y out.")
-    quality = Quality({}) if X is None else _quality_of(model, X, y)(model, X, y, n_worst)
-    measured = None if X is None else _measured(model, X, y)
-    purpose = PURPOSES.get(kind.removesuffix("CV"), "predicts")
-    lead = [
-        html.paragraph(f"This is a model of the class {kind} of omkl: it {purpose}."),
-        html.tiles({**quality.tiles, **size_of(model)}),
-    ]
-    worst = quality.worst
-    if worst:
-        how = "Of the data that this page is about, those with the most or the surest mistakes."
-        if any("<del>" in part for part in worst):
-            how += " What is struck out is predicted, what stands beside it is right."
-        worst = [html.paragraph(how), *worst]
-    sections = [
-        Section("learned", "What it learned", learned_parts(model, measured)),
-        Section("quality", "How good it is", quality.parts),
-        Section("worst", "What it gets most wrong", worst),
-        Section("training", "How it was trained", training_parts(model, files or {})),
-    ]
-    foot = "Made by omkl report. This page is complete in itself: it asks for nothing from the network."
-    return page(title or kind, lead, sections, foot if _can_draw() else f"{foot} {NO_PICTURES}")
+    quality = Quality({}) if X is None else _quality(model, X, y, n_worst)
+    kind = type(model).__name__
+    about = f"This is a model of the class {kind} of omkl: it {PURPOSES.get(kind.removesuffix('CV'), 'predicts')}."
+    how = html.paragraph("The examples with the most or the surest mistakes. Wrong predictions are struck out.")
+    return ENVIRONMENT.get_template("page.html").render(
+        title=title or kind,
+        lead=[html.paragraph(about), html.tiles({**quality.tiles, **size_of(model)})],
+        sections={
+            "What it learned": learned_parts(model, None if X is None else _measured(model, X, y)),
+            "How good it is": quality.parts,
+            "What it gets most wrong": [how, *quality.worst] if quality.worst else [],
+            "How it was trained": training_parts(model, files or {}),
+        },
+        foot=_foot(),
+    )
 
 
-def _can_draw() -> bool:
+def _foot() -> str:
+    """Say that the page needs nothing else, and why it has no pictures."""
+    foot = "Made by omkl report. This page loads nothing from the network."
     try:
         figure_for(1.0, 1.0)
     except MissingDependencyError:
-        return False
-    return True
+        return f"{foot} It has no pictures, since matplotlib is missing: install it with 'pip install omkl[plot]'."
+    return foot
 
 
-def _quality_of(model: Any, X: Any, y: Any) -> Callable[[Any, Any, Any, int], Quality]:
-    """The function that measures a model on data of this kind."""
+def _quality(model: Any, X: Any, y: Any, n_worst: int) -> Quality:
+    """Measure a model on data of its kind."""
     if isinstance(model, (DependencyParser, Annotator)):
         if not isinstance(X, Treebank):
             raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
         own = tree_quality if isinstance(model, DependencyParser) else annotation_quality
-        return lambda model, X, y, n_worst: own(model, X, n_worst)
-    if isinstance(model, StructuredPredictor):
-        raise InputError("A report on a StructuredPredictor has no part about data: make it without X.")
-    if y is None:
-        raise InputError("There are no outputs y: give them beside X.")
-    return sequence_quality if isinstance(model, SequenceLabeler) else row_quality
+        return own(model, X, n_worst)
+    if isinstance(model, StructuredPredictor) or y is None:
+        raise InputError("There are no outputs y, or the model is a StructuredPredictor: leave X out.")
+    return (sequence_quality if isinstance(model, SequenceLabeler) else row_quality)(model, X, y, n_worst)
 
 
 def _measured(model: Any, X: Any, y: Any) -> list[dict[str, Any]] | None:
-    """The report on groups on some of the data, where the model has one."""
+    """Return the report on groups on some of the data, where the model has one and knows all labels."""
     if not hasattr(model, "group_report"):
         return None
     n = MEASURED
     if isinstance(X, Treebank):
         n = MEASURED_TEMPLATES // max(len(model.templates_), 1)
-        if n < FEWEST:
-            return None
-        return model.group_report(X[: min(n, len(X))])
+        return model.group_report(X[: min(n, len(X))]) if n >= FEWEST else None
     try:
         return model.group_report(X[:n], y[:n])
-    except InputError:  # labels that the model does not know
+    except InputError:
         return None

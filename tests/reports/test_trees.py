@@ -65,20 +65,20 @@ def test_arcs_join_heads_and_words_at_heights_of_their_own(sentence):
 
 @st.composite
 def parses(draw):
-    """A sentence, and another tree for its words with probabilities."""
+    """Return a sentence, and another tree for its words."""
     gold = draw(sentences())
     n = len(gold)
     order, heads = draw(st.permutations(range(1, n + 1))), [0] * n
     for k, word in enumerate(order[1:]):
         heads[word - 1] = draw(st.sampled_from(order[: k + 1]))
     deprels = draw(st.lists(st.sampled_from(["det", "nsubj:pass", "_"]), min_size=n, max_size=n))
-    return gold, Sentence(forms=gold.forms, heads=heads, deprels=deprels), draw(st.none() | st.just([0.5] * n))
+    return gold, Sentence(forms=gold.forms, heads=heads, deprels=deprels)
 
 
 @given(both=parses())
 def test_gold_arcs_are_above_the_words_and_predicted_ones_below(both):
-    gold, predicted, confidence = both
-    drawn = ElementTree.fromstring(draw_tree(gold, predicted, confidence=confidence))
+    gold, predicted = both
+    drawn = ElementTree.fromstring(draw_tree(gold, predicted))
     forms = [t for t in drawn.iter(SVG + "text") if t.get("class") == "form"]
     words = float(forms[0].get("y"))
     arcs = list(drawn.iter(SVG + "path"))
@@ -88,8 +88,6 @@ def test_gold_arcs_are_above_the_words_and_predicted_ones_below(both):
     wrong = [g for g in drawn.iter(SVG + "g") if g.get("class") == "wrong"]
     differ = [a != b or c != d for a, b, c, d in zip(gold.heads, predicted.heads, gold.deprels, predicted.deprels)]
     assert len(wrong) == sum(differ)
-    coloured = [g.get("color") for g in drawn.iter(SVG + "g") if g.get("color")]
-    assert len(coloured) == (len(gold) if confidence else sum(differ))
     boxes = [box(t, 11) for t in drawn.iter(SVG + "text") if t.get("class") == "relation"]
     width, height = float(drawn.get("width")), float(drawn.get("height"))
     assert all(left >= 0 and right <= width and top >= 0 and bottom <= height for left, right, bottom, top in boxes)
@@ -97,17 +95,9 @@ def test_gold_arcs_are_above_the_words_and_predicted_ones_below(both):
         assert one[1] < other[0] or other[1] < one[0] or one[2] < other[3] or other[2] < one[3]
 
 
-def test_arcs_are_coloured_by_what_misc_notes():
-    noted = Sentence(forms=["a", "b"], heads=[2, 0], misc=["HeadConf=1|RelConf=0.5", "SpaceAfter=No|HeadConf=0.000"])
-    colours = [g.get("color") for g in ElementTree.fromstring(draw_tree(noted)).iter(SVG + "g") if g.get("color")]
-    assert colours == ["#0063D6", "#CF7F00"]
-    assert "100.0%" in draw_tree(noted)
-
-
 def test_another_sentence_is_refused():
-    for options in ({"predicted": Sentence(forms=["b"])}, {"confidence": [0.5, 0.5]}):
-        with pytest.raises(InputError, match=r"^[A-Z].*\.$"):
-            draw_tree(Sentence(forms=["a"]), **options)
+    with pytest.raises(InputError):
+        draw_tree(Sentence(forms=["a"]), Sentence(forms=["b"]))
 
 
 def test_sentences_without_heads_and_without_words():

@@ -14,11 +14,3 @@ for (const button of document.querySelectorAll("thead button")) {
     body.append(...rows);
   });
 }
-// on paper nothing can be opened: all of it is, but for tables of several pages
-const longest = 60;
-let closed = [];
-addEventListener("beforeprint", () => {
-  closed = [...document.querySelectorAll("details:not([open])")].filter((own) => own.querySelectorAll("tr").length <= longest);
-  for (const own of closed) own.open = true;
-});
-addEventListener("afterprint", () => { for (const own of closed) own.open = false; });

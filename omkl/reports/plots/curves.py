@@ -1,4 +1,4 @@
-"""Named curves, alone and in grids."""
+"""Curves: any named ones, numbers recorded in training, and scores along C or alpha."""
 
 from __future__ import annotations
 
@@ -10,12 +10,23 @@ import numpy as np
 
 from omkl._files import PathLike
 from omkl.exceptions import InputError
-from omkl.reports.plots.canvas import GREY, STYLES, axes_for, dress, figure_for, style
-from omkl.reports.plots.names import label_ends
+from omkl.reports.plots.canvas import COLOURS, GREY, MARK, axes_for, dress, figure_for, legend, shortened, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from omkl.estimators.base import OnlineEstimator
+    from omkl.linear.cross_validation import GroupLassoCV, SparseLogisticRegressionCV
+    from omkl.mkl.cross_validation import MKLClassifierCV, MKLRegressorCV
+
+Records = Sequence[dict[str, Any]]
+#: Entries that show progress, the first that all records have and that grows, with labels.
+PROGRESS = {"epoch": "epoch", "seconds": "seconds", "iteration": "iteration", "round": "rounds"}
+#: Entries to draw by default, the first that there is, with labels.
+LOSSES = {"loss": "mean loss before each update", "objective": "objective", "primal": "primal objective"}
+#: Smallest number on a logarithmic axis.
+LEAST = 1e-16
 
 
 def plot_curves(
@@ -27,9 +38,8 @@ def plot_curves(
     log: str = "",
     *,
     ax: Axes | None = None,
-    width: float | None = None,
 ) -> Axes:
-    """Draw named curves, their names beside them.
+    """Draw named curves, with a legend if there are several.
 
     Parameters
     ----------
@@ -42,8 +52,6 @@ def plot_curves(
         Axes on a logarithmic scale.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
-    width : float, optional
-        Inches of a new figure: 3.3 is a column of a paper.
 
     Returns
     -------
@@ -56,26 +64,23 @@ def plot_curves(
     """
     if not curves:
         raise InputError("There is nothing to draw: give at least one curve.")
-    ax = axes_for(ax, width)
-    styles = {name: style(k) if k < STYLES else {"color": GREY, "alpha": 0.5} for k, name in enumerate(curves)}
-    _draw(ax, styles, curves, title, xlabel, ylabel, log)
+    ax = axes_for(ax)
+    _draw(ax, {name: style(k) for k, name in enumerate(curves)}, curves, title, xlabel, ylabel, log)
     if len(curves) > 1:
-        named = list(curves)[:STYLES]
-        ends = [(np.asarray(curves[name][0])[-1], np.asarray(curves[name][1])[-1]) for name in named]
-        label_ends(ax, ends, named, [styles[name] for name in named])
+        legend(ax)
     if path is not None:
         ax.figure.savefig(path, dpi=150)
     return ax
 
 
-def plot_panels(rows: Sequence[Sequence[dict[str, Any]]], path: PathLike | None = None) -> Figure:
+def plot_panels(rows: Sequence[Sequence[Mapping[str, Any]]], path: PathLike | None = None) -> Figure:
     """Draw several sets of named curves in a grid; equal names have equal colours.
 
     Parameters
     ----------
     rows : list of list of dict
-        A list of panels for each row, all of one length. A panel is what :func:`plot_curves` takes but for the path:
-        ``curves``, ``title``, ``xlabel``, ``ylabel``, ``log``.
+        A list of panels for each row, all of one length. A panel holds arguments of :func:`plot_curves`: ``curves``,
+        ``title``, ``xlabel``, ``ylabel``, ``log``.
     path : path-like, optional
         Save the figure here.
 
@@ -87,10 +92,7 @@ def plot_panels(rows: Sequence[Sequence[dict[str, Any]]], path: PathLike | None 
     figure = figure_for(4.0 * len(rows[0]) + 0.6, 3.0 * len(rows) + 0.4)
     grid = figure.subplots(len(rows), len(rows[0]), squeeze=False)
     names = dict.fromkeys(name for row in rows for panel in row for name in panel["curves"])
-    styles = {
-        name: {**style(k), "marker": "osvD^xP*"[k % 8], "markersize": 3.5} if k < STYLES else {"color": GREY}
-        for k, name in enumerate(names)
-    }
+    styles = {name: {**style(k), "marker": "osvD^xP*"[k % 8], "markersize": 3.5} for k, name in enumerate(names)}
     for ax, panel in zip(grid.flat, chain.from_iterable(rows)):
         _draw(ax, styles, **panel)
     handles = {name: handle for ax in grid.flat for handle, name in zip(*ax.get_legend_handles_labels())}
@@ -104,11 +106,144 @@ def plot_panels(rows: Sequence[Sequence[dict[str, Any]]], path: PathLike | None 
     return figure
 
 
-def _draw(ax, styles, curves, title="", xlabel="", ylabel="", log=""):
+def _draw(
+    ax: Axes,
+    styles: Mapping[str, Mapping[str, Any]],
+    curves: Mapping[str, Sequence],
+    title: str = "",
+    xlabel: str = "",
+    ylabel: str = "",
+    log: str = "",
+) -> None:
+    """Draw curves with these styles."""
     dress(ax, title, xlabel, ylabel)
     ax.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
-    for name, (x, y, *band) in curves.items():
-        ax.plot(x, y, label=name, linewidth=1.3, markevery=max(1, len(x) // 15), **styles[name])
+    for label, (name, (x, y, *band)) in zip(shortened(curves), curves.items()):
+        ax.plot(x, y, label=label, linewidth=1.3, markevery=max(1, len(x) // 15), **styles[name])
         if band:
             ax.fill_between(x, *band, color=styles[name]["color"], alpha=0.18, linewidth=0)
     ax.margins(x=0.02)
+
+
+def plot_history(
+    source: OnlineEstimator | Records | Mapping[str, Any],
+    of: str | None = None,
+    along: str | None = None,
+    *,
+    ax: Axes | None = None,
+    title: str = "",
+) -> Axes:
+    """Draw a number that training records, such as the loss or the duality gap, along epochs, time or iterations.
+
+    Parameters
+    ----------
+    source : estimator, list of dict, callback, or dict of these
+        A fitted estimator, its ``history_``, or a callback that keeps records. A dict compares several, by name.
+    of : str, optional
+        Entry of the records: ``"loss"`` by default, or ``"objective"``, ``"gap"`` (on a logarithmic axis, with a curve
+        for each of several problems), ``"error"``, ``"validation_score"``, ``"active"``, ``"rate"``, ...
+    along : {"epoch", "seconds", "iteration", "round"}, optional
+        By default the first of these that the records have.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    title : str
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there are no records, or none has this entry.
+
+    Examples
+    --------
+    >>> ax = plot_history([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.2}])
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('epoch', 'mean loss before each update')
+    """
+    named = source if isinstance(source, Mapping) else {"": source}
+    runs = {
+        f"{name} {problem}".strip(): own
+        for name, each in named.items()
+        for problem, own in _by_problem(records_of(each)).items()
+    }
+    if of is None:
+        of = next((name for name in LOSSES if runs and all(name in own[0] for own in runs.values())), "loss")
+    curves, xlabel = {}, ""
+    for name, records in runs.items():
+        x, xlabel = progress_of(records, along)
+        known = [k for k, record in enumerate(records) if record.get(of) is not None]
+        if not known:
+            numbers = [key for key, value in records[0].items() if isinstance(value, (int, float)) and ":" not in key]
+            raise InputError(f"No record has an entry {of!r}, only {', '.join(numbers)}.")
+        y = np.array([records[k][of] for k in known], dtype=np.float64)
+        curves[name] = x[known], np.maximum(y, LEAST) if of == "gap" else y
+    label = "relative duality gap" if of == "gap" else LOSSES.get(of, of.replace("_", " "))
+    return plot_curves(curves, None, title, xlabel, label, "y" if of == "gap" else "", ax=ax)
+
+
+def _by_problem(records: Records) -> dict[str, list[dict[str, Any]]]:
+    """Split the history of a batch solver into those of its problems; online histories are one problem."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        found.setdefault(f"problem {record['problem']}" if "problem" in record else "", []).append(record)
+    return found
+
+
+def records_of(source: object) -> Records:
+    """Return the records of an estimator or a callback, or the given list of them."""
+    for name in ("history_", "records", "history"):
+        source = getattr(source, name, source)
+    if isinstance(source, Sequence) and source and all(isinstance(record, Mapping) for record in source):
+        return source
+    raise InputError(
+        f"There are no records in this {type(source).__name__}: give a fitted estimator that was not saved with "
+        "training=False, its history_, or a path."
+    )
+
+
+def progress_of(records: Records, along: str | None = None) -> tuple[np.ndarray, str]:
+    """Return the progress of training at each record, and the label of its axis."""
+    if along is None and "examples" in records[0] and len({record.get("epoch") for record in records}) < len(records):
+        return np.cumsum([record["examples"] for record in records]), "examples learned from"
+    along = along or next((name for name in PROGRESS if all(name in record for record in records)), "record")
+    if along == "record":
+        return np.arange(1, len(records) + 1), along
+    if not all(along in record for record in records):
+        raise InputError(f"The records have no entry {along!r}.")
+    return np.array([record[along] for record in records]), PROGRESS.get(along, along)
+
+
+def plot_search(
+    model: MKLClassifierCV | MKLRegressorCV | GroupLassoCV | SparseLogisticRegressionCV,
+    *,
+    ax: Axes | None = None,
+    title: str = "",
+) -> Axes:
+    """Draw the scores of cross-validation along C or alpha: each fold, their mean, and the best value.
+
+    Parameters
+    ----------
+    model : MKLClassifierCV, MKLRegressorCV, GroupLassoCV or SparseLogisticRegressionCV
+        Fitted. The penalty gets weaker from left to right.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    title : str
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes_for(ax)
+    name = "C" if hasattr(model, "Cs_") else "alpha"
+    values, chosen = getattr(model, f"{name}s_"), getattr(model, f"{name}_")
+    dress(ax, title, f"{name}; chosen: {chosen:.3g}", f"score of {len(model.scores_)} folds and their mean")
+    ax.set_xscale("log")
+    ax.plot(values, model.scores_.T, color=GREY, linewidth=0.7, alpha=0.6)
+    ax.plot(values, model.scores_.mean(axis=0), color=COLOURS[0], linewidth=1.6)
+    ax.axvline(chosen, **{**MARK, "color": COLOURS[1]})
+    if len(values) > 1:
+        ax.set_xlim(values[0], values[-1])
+    return ax

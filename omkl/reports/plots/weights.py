@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from omkl.batch.group_lasso.blocks import column_labels
+from omkl.estimators.column_groups import by_position, called
 from omkl.exceptions import InputError
-from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, inches, ink, letters, style, whole_numbers
-from omkl.reports.plots.names import label_ends, name_rows, share, width_for
-from omkl.reports.plots.sources import Curves, Weights, curves_of, weights_of
+from omkl.online.progress import values_of
+from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, legend, shortened, style
+from omkl.reports.plots.curves import Records, progress_of, records_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Bars by default, and the height of each in heights of letters.
-BARS, STEP = 30, 1.6
-#: Groups that are never heavier than this share of the heaviest get no curve of their own.
-FAINT = 0.02
-#: So many groups get bars even where they are zero.
-FEW = 12
+    from omkl.estimators.base import OnlineEstimator
+    from omkl.linear.base import SparseLinear
+    from omkl.linear.group_lasso import Groups
+    from omkl.mkl.base import BatchMKL
+
+    Source: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear | Mapping[str, float] | Records
+
+NORM = "norm of the coefficients"
 
 
-def plot_weights(
-    source: Any, *, ax: Axes | None = None, n: int | None = None, title: str = "", width: float | None = None
-) -> Axes:
-    """Draw the weights of groups as bars, the heaviest first, with intervals where the source has several values.
-
-    The last row summarizes the groups after the first n.
+def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: str = "") -> Axes:
+    """Draw the weights of groups as bars, the heaviest first.
 
     Parameters
     ----------
-    source : estimator, dict, list or StabilitySelection
-        A fitted estimator: its kernel or template weights, or the norms of its groups of columns. Numbers by name. A
-        list of these, from several seeds or folds: means and ranges. The result of ``group_report``: with data, the
-        increase of the loss without each group, plus or minus two standard errors. A result of
-        ``stability_selection``.
+    source : estimator, dict or list of dict
+        A fitted estimator: its kernel or template weights, or the norms of its groups of columns. A dict: numbers by
+        name. The result of ``group_report`` with data: the increase of the loss without each group, plus or minus two
+        standard errors.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
-    n : int, optional
-        Bars at most; 30 by default, and in axes that are given as many as there is room for.
+    n : int
+        Number of bars at most.
     title : str
-    width : float, optional
-        Inches of a new figure: 3.3 is a column of a paper.
 
     Returns
     -------
@@ -59,116 +57,84 @@ def plot_weights(
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['pixels', 'profiles', 'noise']
     """
-    weights = weights_of(source)
-    names, values = list(weights.values), np.array(list(weights.values.values()))
-    order = np.argsort(-values, kind="stable")
-    order = order[values[order] != 0] if len(names) > FEW and values.any() else order
-    n = BARS if n is None and ax is None else n
-    rows = min(len(order), n or BARS) + (len(order) < len(names))
-    width = width_for([names[k] for k in order[: n or BARS]]) if width is None else width
-    height = 0.75 + 0.25 * bool(title) + rows * STEP * (8.5 if width > 4 else 7) / 72.0
-    ax = axes_for(ax, width, height)
-    room = max(2, int(inches(ax)[1] * 72.0 / (1.15 * letters(ax))) if n is None else n)
-    shown, rest = (order[:room], order[room:]) if len(order) <= room else (order[: room - 1], order[room - 1 :])
-    _bars(ax, weights, values, shown)
-    others = len(names) - len(shown)
-    labels = [names[k] for k in shown]
-    if others:
-        _rest_of_bars(ax, weights, values[rest], len(shown), others)
-        labels.append(f"{others} others" if others > 1 else "1 other")
-    name_rows(ax, range(len(labels)), labels)
-    ax.set_ylim(len(labels) - 0.4, -0.6)
-    dress(ax, title, weights.label)
-    ax.tick_params(axis="y", length=0)
-    if weights.add_up:
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:.3g}" if value == 0 else f"{100 * value:.3g}%")
-    if weights.mark is not None:
-        ax.axvline(weights.mark, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
-    return ax
-
-
-def _bars(ax: Axes, weights: Weights, values: np.ndarray, shown: np.ndarray) -> None:
-    """The bars, their intervals, and the numbers right of them."""
-    places = np.arange(len(shown))
-    ax.barh(places, values[shown], height=0.68, color=COLOURS[0], linewidth=0)
-    ends = np.maximum(values[shown], 0.0)
-    if weights.low is not None and weights.high is not None:
-        low, high = weights.low[shown], weights.high[shown]
-        errors = np.maximum([values[shown] - low, high - values[shown]], 0.0)
-        ax.errorbar(
-            values[shown], places, xerr=errors, fmt="none", ecolor=ink(ax), elinewidth=0.9, capsize=2, capthick=0.9
-        )
-        ends = np.maximum(ends, high)
-    for place, value, end in zip(places.tolist(), values[shown].tolist(), ends.tolist()):
-        _number(ax, place, end, _written(value, weights.add_up))
-    ax.axvline(0.0, color=ink(ax), linewidth=0.6)
-    lows = values[shown] if weights.low is None else weights.low[shown]
-    left, right = min(lows.min(), 0.0), max(ends.max(), weights.mark or 0.0)
-    span = (right - left) or 1.0
-    ax.set_xlim(left - 0.03 * span * (left < 0), right + 0.17 * span)
-
-
-def _rest_of_bars(ax: Axes, weights: Weights, rest: np.ndarray, place: int, others: int) -> None:
-    """One row for all other groups: the heaviest of them, and their sum."""
-    if not len(rest):
-        _number(ax, place, 0.0, "all zero")
-        return
-    ax.barh(place, rest.max(), height=0.68, color=GREY, linewidth=0)
-    text = f"each ≤ {_written(rest.max(), weights.add_up)}"
-    if weights.add_up:
-        text += f", {rest.sum():.1%} in sum"
-    if others > len(rest):
-        text += f", {others - len(rest)} zero"
-    _number(ax, place, max(rest.max(), 0.0), text)
-
-
-def _number(ax: Axes, place: float, end: float, text: str) -> None:
-    ax.annotate(
-        text,
-        (end, place),
-        xytext=(3, 0),
-        textcoords="offset points",
-        va="center_baseline",
-        fontsize=0.85 * letters(ax),
-        color=ink(ax),
-        annotation_clip=False,
+    weights, label = weights_of(source)
+    values = np.array(list(weights.values()), dtype=np.float64)
+    if not len(values) or not np.isfinite(values).all():
+        raise InputError("Weights must be finite numbers, at least one.")
+    order = np.argsort(-values, kind="stable")[:n]
+    errors = _errors(source)
+    ax = axes_for(ax, height=0.8 + 0.18 * len(order))
+    bars = ax.barh(
+        range(len(order)),
+        values[order],
+        xerr=None if errors is None else errors[order],
+        color=COLOURS[0],
+        error_kw={"elinewidth": 0.9, "capsize": 2},
     )
+    ax.bar_label(bars, fmt="{:.3g}", padding=3, fontsize="small")
+    ax.set_yticks(range(len(order)), shortened(np.array(list(weights), object)[order]))
+    ax.set_ylim(len(order) - 0.4, -0.6)
+    ax.margins(x=0.15)
+    left_out = len(values) - len(order)
+    return dress(ax, title, f"{label}\n({left_out} smaller ones are not shown)" if left_out else label)
 
 
-def _written(value: float, is_share: bool) -> str:
-    return "zero" if value == 0 else share(value) if is_share else f"{value:.3g}"
+def weights_of(source: Source) -> tuple[dict[str, float], str]:
+    """Return a number for each group, and what it is."""
+    if isinstance(source, Mapping):
+        try:
+            return {str(name): float(value) for name, value in source.items()}, "weight"
+        except (TypeError, ValueError):
+            raise InputError("Weights must be a number for each name.") from None
+    if isinstance(source, Sequence) and source and isinstance(source[0], Mapping) and "group" in source[0]:
+        if "loss_increase" in source[0]:
+            return {r["group"]: r["loss_increase"] for r in source}, "increase of the loss without it"
+        return {r["group"]: r["weight"] for r in source if r["weight"] is not None}, "weight"
+    if hasattr(source, "kernel_weights_"):
+        return weights_of(source.kernel_weights_)
+    if hasattr(source, "coef_"):
+        norms = group_norms(
+            np.atleast_2d(source.coef_)[None],
+            getattr(source, "groups", None),
+            getattr(source, "feature_names_in_", None),
+        )
+        return {name: float(own[0]) for name, own in norms.items()}, NORM
+    raise InputError(f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict.")
+
+
+def _errors(source: Source) -> np.ndarray | None:
+    """Two standard errors of each group of a report with data."""
+    if not isinstance(source, Sequence) or "loss_increase" not in source[0]:
+        return None
+    return np.array([2 * (record["standard_error"] or 0.0) for record in source])
+
+
+def group_norms(coefficients: np.ndarray, groups: Groups, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """Return the norm of the coefficients (n, K, d) of each group of columns, as arrays (n,) by name."""
+    squares = np.square(coefficients).sum(axis=1)
+    members = column_labels(by_position(groups, names), squares.shape[1])
+    if members is not None:
+        squares = np.array([np.bincount(members, row) for row in squares])
+    return dict(zip(called(groups, names, squares.shape[1]), np.sqrt(squares).T, strict=True))
 
 
 def plot_group_weights(
-    source: Any,
-    *,
-    ax: Axes | None = None,
-    n: int = 10,
-    title: str = "",
-    groups: Any = None,
-    names: Any = None,
-    width: float | None = None,
+    source: OnlineEstimator | Records, *, ax: Axes | None = None, n: int = 10, title: str = ""
 ) -> Axes:
-    """Draw the weights of groups as curves along epochs or examples (Martins et al. 2011, Figure 1), or along a path.
+    """Draw the weights of groups along training (Martins et al. 2011, Figure 1).
 
-    The n heaviest groups at the end have curves with their names beside them; all others are one grey band.
+    The groups that are heaviest at the end have curves; all others are one grey band.
 
     Parameters
     ----------
-    source : estimator, list of dict, callback or StabilitySelection
-        An online estimator, its ``history_``, or a callback that keeps records, as ``ProgressiveValidation``; the
-        ``path`` of a batch estimator, as for :func:`plot_path`.
+    source : estimator, list of dict or callback
+        A fitted online estimator, its ``history_``, or a callback that keeps records, such as
+        ``ProgressiveValidation``.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     n : int
-        Curves at most; fewer where there is no room for so many names.
+        Number of curves at most.
     title : str
-    groups : array or list of lists, optional
-        For the path of a group lasso: its groups, whose norms are drawn; columns by default.
-    names : list of str, optional
-        For a path: names of the kernels or columns.
-    width : float, optional
-        Inches of a new figure: 3.3 is a column of a paper.
 
     Returns
     -------
@@ -186,33 +152,41 @@ def plot_group_weights(
     >>> ax.get_xlabel(), [float(y) for y in ax.lines[0].get_ydata()]
     ('epoch', [0.5, 0.9])
     """
-    curves = curves_of(source, groups, names)
-    return _draw_curves(axes_for(ax, width), curves, n, title)
+    records = records_of(source)
+    kind = next((kind for kind in ("weight", "norm") if values_of(records[-1], kind)), None)
+    if kind is None:
+        raise InputError("These records hold no weights of groups: plot_path draws paths, plot_history gaps.")
+    weights = [values_of(record, kind) for record in records]
+    names = dict.fromkeys(name for each in weights for name in each)
+    curves = {name: np.array([each.get(name, 0.0) for each in weights], dtype=np.float64) for name in names}
+    x, xlabel = progress_of(records)
+    return dress(_heaviest(axes_for(ax), x, curves, n), title, xlabel, kind)
 
 
 def plot_path(
-    source: Any,
+    path: Sequence[Mapping[str, Any]],
     *,
     ax: Axes | None = None,
     n: int = 10,
     title: str = "",
-    groups: Any = None,
-    names: Any = None,
-    chosen: float | None = None,
-    width: float | None = None,
+    groups: Groups = None,
+    names: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw a regularization path: the weight or norm of each group, for closer fits from left to right.
-
-    The axis above gives the number of groups in the model.
+    """Draw a regularization path: the weight or norm of each group, with a weaker penalty from left to right.
 
     Parameters
     ----------
-    source : list of dict, or StabilitySelection
-        The ``path`` of a batch estimator; or the frequencies of kernels on halves of the data.
-    ax, n, title, groups, names, width
-        As for :func:`plot_group_weights`.
-    chosen : float, optional
-        A value of C, or alpha, to mark.
+    path : list of dict
+        The result of the method ``path`` of a batch estimator.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    n : int
+        Number of curves at most; all others are one grey band.
+    title : str
+    groups : array or list of lists, optional
+        For the path of a group lasso: its groups, whose norms are drawn; columns by default.
+    names : list of str, optional
+        Names of the columns.
 
     Returns
     -------
@@ -221,64 +195,36 @@ def plot_path(
     Raises
     ------
     omkl.exceptions.InputError
-        If the source is no path.
+        If this is no path.
     """
-    curves = curves_of(source, groups, names)
-    if curves.counts is None:
+    records = records_of(path)
+    if "kernel_weights" in records[0]:
+        of, label = "C", "weight"
+        table = np.array([record["kernel_weights"] for record in records])
+        curves = dict(zip(records[0]["model"].kernel_weights_, table.T))
+    elif "coef" in records[0]:
+        of, label = "alpha", NORM
+        curves = group_norms(np.stack([np.atleast_2d(record["coef"]) for record in records]), groups, names)
+    else:
         raise InputError("This is no path: plot_group_weights draws the history of a training.")
-    ax = _draw_curves(axes_for(ax, width), curves, n, title)
-    if chosen is not None:
-        ax.axvline(chosen, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
-    above, size = ax.secondary_xaxis("top"), 0.85 * letters(ax)
-    some = np.unique(np.linspace(0, len(curves.x) - 1, max(2, int(inches(ax)[0] / 0.6))).round().astype(int))
-    above.set_xticks(curves.x[some], [f"{curves.counts[k]:.3g}" for k in some], minor=False)
-    above.set_xticks([], minor=True)
-    above.tick_params(labelsize=size, length=2)
-    above.set_xlabel("groups in the model", fontsize=size)
-    above.spines["top"].set_visible(False)
-    return ax
+    x = np.array([record[of] for record in records])
+    ax = _heaviest(axes_for(ax), x, curves, n)
+    ax.set_xscale("log")
+    if len(x) > 1:
+        ax.set_xlim(x[0], x[-1])
+    return dress(ax, title, of, label)
 
 
-def _draw_curves(ax: Axes, curves: Curves, n: int, title: str) -> Axes:
-    """Curves with their names, and the rest as a band."""
-    dress(ax, title, curves.xlabel, curves.ylabel)
-    ax.set_xscale("log" if curves.is_log else "linear")
-    if curves.is_whole:
-        whole_numbers(ax)
-    names = list(curves.values)
-    table = np.array([curves.values[name] for name in names])
-    room = int(inches(ax)[1] * 72.0 / (1.3 * letters(ax)))
-    peaks = table.max(axis=1)
-    order = np.lexsort((-peaks, -table[:, -1], peaks <= FAINT * peaks.max()))
-    seen = int(np.count_nonzero(peaks > FAINT * peaks.max()))
-    n = max(1, min(n, room - 1, seen if len(order) - seen > 1 else n))
+def _heaviest(ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], n: int) -> Axes:
+    """Draw the n curves that end highest, and all others as a band."""
+    table = np.array(list(curves.values()))
+    order = np.argsort(-table[:, -1], kind="stable")
     shown, rest = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
-    ends, labels, styles = [], [], []
+    for k, (member, name) in enumerate(zip(shown, shortened(np.array(list(curves), object)[shown]))):
+        ax.plot(x, table[member], label=name, linewidth=1.3, marker="o" if len(x) <= 12 else "", ms=2.5, **style(k))
     if len(rest):
         low, high = table[rest].min(axis=0), table[rest].max(axis=0)
-        ax.fill_between(curves.x, low, high, color=GREY, alpha=0.3, linewidth=0, zorder=1)
-        ends.append((curves.x[-1], float(low[-1] + high[-1]) / 2))
-        labels.append(f"{len(rest)} others" + ", all zero" * (not table[rest].any()))
-        styles.append({"color": GREY, "linestyle": "solid"})
-    look: dict[str, Any] = {"linewidth": 1.3, "zorder": 2.5, "clip_on": False}
-    look |= {"marker": "o", "markersize": 2.5} if len(curves.x) <= 12 else {}
-    for k, member in enumerate(shown):
-        ax.plot(curves.x, table[member], label=names[member], **style(k), **look)
-        ends.append((curves.x[-1], table[member, -1]))
-        labels.append(names[member])
-        styles.append(style(k))
-    if curves.mark is not None:
-        ax.axhline(curves.mark, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
-    _limit(ax, curves, table)
-    label_ends(ax, ends, labels, styles)
-    return ax
-
-
-def _limit(ax: Axes, curves: Curves, table: np.ndarray) -> None:
-    """Axes that begin at zero, and end where the curves do."""
-    if len(curves.x) > 1:
-        first, last = (curves.x.max(), curves.x.min()) if curves.is_reversed else (curves.x.min(), curves.x.max())
-        ax.set_xlim(first, last)
+        ax.fill_between(x, low, high, color=GREY, alpha=0.3, linewidth=0, label=f"{len(rest)} others")
     ax.set_ylim(min(0.0, table.min()), 1.04 * table.max() or 1.0)
-    if curves.ylabel == "weight":
-        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+    legend(ax)
+    return ax

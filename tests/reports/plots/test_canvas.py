@@ -1,4 +1,4 @@
-"""Colours that anyone can tell apart, on light pages and on dark ones, and figures that need nothing global."""
+"""Colours are distinct for everyone, on light pages and on dark ones."""
 
 import sys
 from itertools import combinations
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from omkl.exceptions import MissingDependencyError
-from omkl.reports import plot_group_weights, plot_weights
+from omkl.reports import plot_weights
 from omkl.reports.plots.canvas import COLOURS, GREY
 
 #: Linear RGB as people see it who lack one kind of cone: Machado, Oliveira, Fernandes (2009), table 1, severity 1.
@@ -42,23 +42,6 @@ def test_colours_stand_out_from_light_and_dark_pages(colour):
     luminance = TO_XYZ[1] @ linear(colour)
     assert 1.05 / (luminance + 0.05) > 3  # the contrast of WCAG 2, beside white
     assert (luminance + 0.05) / (TO_XYZ[1] @ linear("#121212") + 0.05) > 3
-
-
-def test_given_axes_keep_what_is_drawn_on_the_page():
-    from matplotlib.figure import Figure
-
-    whole = Figure(figsize=(7, 3))
-    parts = Figure(figsize=(9, 3)).subfigures(1, 2)
-    names = {f"a kernel of a rather long name {k}": k / 10 for k in range(5)}
-    history = [{"epoch": t, **{f"weight:{name}": w for name, w in names.items()}} for t in (1, 2)]
-    for figure, draw in ((whole, plot_group_weights), (parts[0], plot_weights)):
-        own = history if draw is plot_group_weights else names
-        boxes = [draw(own, ax=ax).get_tightbbox for ax in figure.subplots(1, 2)]
-        page = figure.figure
-        page.draw_without_rendering()
-        first, second = (box() for box in boxes)
-        assert first.x1 <= second.x0
-        assert second.x1 <= page.get_window_extent().x1
 
 
 def test_without_matplotlib_a_sentence_says_what_to_install(monkeypatch):

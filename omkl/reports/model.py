@@ -1,0 +1,170 @@
+"""Sections of a report about the model itself: what it learned, and how it was trained."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from omkl._files import PathLike
+from omkl._messages import shown
+from omkl.annotation.annotator import Annotator
+from omkl.reports import plots
+from omkl.reports.markup import Cell, details, drawn, html, number, percent, shares, table
+
+if TYPE_CHECKING:
+    from omkl.estimators.base import OnlineEstimator
+    from omkl.linear.base import SparseLinear
+    from omkl.mkl.base import BatchMKL
+
+    Model: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear
+
+#: Features of a label, labels, and strongest features that these are chosen from.
+FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
+#: Features of a model without labels.
+MOST = 40
+#: Packages whose versions are noted.
+PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
+
+
+def learned_parts(model: Model | Annotator, measured: list[dict[str, Any]] | None) -> list[str]:
+    """Show weights of groups, and the strongest features; ``measured`` is the ``group_report`` on data, or None."""
+    if isinstance(model, Annotator):
+        return [part for name, own in model.models().items() for part in _of_part(name, own)]
+    parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
+    if getattr(model, "left_out_", []):
+        parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
+    if measured:
+        caption = "Growth of the loss without each group, plus or minus two standard errors."
+        parts += [html.heading("What each group is worth"), drawn(plots.plot_weights, measured, caption=caption)]
+    if hasattr(model, "group_report_"):
+        parts.append(_group_table(measured or model.group_report_))
+    elif hasattr(model, "kernel_weights_"):
+        parts.append(details("All weights", _weight_table(model.kernel_weights_)))
+    if hasattr(model, "coef_"):
+        parts.append(_coefficients(model))
+    if hasattr(model, "top_features"):
+        parts.append(_features(model))
+    return parts
+
+
+def _of_part(name: str, model: OnlineEstimator) -> list[str]:
+    """Show the groups of a part of an annotator: of lemmas of single tags only as a table."""
+    weights = details("All groups" if " of " not in name else name, _weight_table(model.kernel_weights_))
+    if " of " in name:
+        return [weights]
+    picture = drawn(plots.plot_weights, model.kernel_weights_)
+    return [html.heading(f"Weights of {name}"), picture, weights, _features(model)]
+
+
+def _weight_table(weights: Mapping[str, float]) -> str:
+    ranked = sorted(weights.items(), key=lambda pair: -pair[1])
+    return table(["group", "weight"], [[group, Cell(percent(weight), weight)] for group, weight in ranked])
+
+
+def _group_table(records: Sequence[dict[str, Any]]) -> str:
+    names = ["group", "weight", "norm", "bytes_share"]
+    if "loss_increase" in records[0]:
+        names += ["loss_without", "loss_increase", "standard_error"]
+    ranked = sorted(records, key=lambda record: -(record["weight"] or 0.0))
+    header = [name.replace("_share", "").replace("_", " ") for name in names]
+    return details("All groups", table(header, shares(ranked, names, ("weight", "bytes_share")), limit=1000))
+
+
+def _features(model: OnlineEstimator) -> str:
+    """Show the strongest features: of each label, where there are labels."""
+    found = model.top_features(CHOSEN_FROM if hasattr(model, "classes_") else MOST)
+    if not found:
+        return ""
+    if "label" not in found[0]:
+        rows = [[f["feature"], f["group"], Cell(f"{f['weight']:+.3g}", f["weight"])] for f in found[:MOST]]
+        return html.heading("Strongest features") + table(["feature", "group", "weight"], rows)
+    by_label = defaultdict(list)
+    for f in found:
+        by_label[f["label"]].append(f)
+    rows = []
+    for label, own in sorted(by_label.items(), key=lambda pair: str(pair[0])):
+        sides = ([f for f in own if side * f["weight"] > 0][:FEATURES] for side in (1, -1))
+        rows.append([str(label), *map(html.features, sides)])
+    heading = html.heading("Strongest features by label")
+    return heading + table(["label", "speak for it", "speak against it"], rows, LABELS)
+
+
+def _coefficients(model: SparseLinear) -> str:
+    """Show the largest coefficients of a linear model."""
+    coefficients = np.atleast_2d(model.coef_)
+    names = getattr(model, "feature_names_in_", [f"column {j}" for j in range(coefficients.shape[1])])
+    order = np.argsort(-np.abs(coefficients), axis=None, kind="stable")[:MOST]
+    pairs = zip(*np.unravel_index(order, coefficients.shape))
+    rows = [[str(names[j]), int(k), coefficients[k, j]] for k, j in pairs if coefficients[k, j] != 0]
+    count = f"{number(int(np.count_nonzero(coefficients)))} of {number(coefficients.size)} coefficients are not zero."
+    return html.heading("Coefficients") + html.paragraph(count) + table(["column", "output", "coefficient"], rows)
+
+
+def training_parts(model: Model | Annotator, files: Mapping[str, PathLike]) -> list[str]:
+    """Show history, settings, versions and checksums."""
+    models = model.models() if isinstance(model, Annotator) else {"": model}
+    parts = []
+    for name, own in models.items():
+        if getattr(own, "history_", None) and " of " not in name:
+            parts += [html.heading(f"Training of {name}")] * bool(name) + _history(own.history_)
+    parts = parts or [html.paragraph("The model file holds no history of the training.", soft=True)]
+    return [*parts, html.heading("Settings"), _settings(model), *_provenance(files)]
+
+
+def _history(records: Sequence[dict[str, Any]]) -> list[str]:
+    """Draw curves of the training, and list its records."""
+    if "epoch" in records[0]:
+        parts = [
+            drawn(plots.plot_history, records, caption="The loss along the training."),
+            drawn(plots.plot_group_weights, records, caption="Weights of the groups along the training."),
+        ]
+    else:
+        parts = [drawn(plots.plot_history, records, "gap", caption="The duality gap along the iterations.")]
+    names = list(dict.fromkeys(name for record in records for name in record if ":" not in name))
+    return [*parts, details("All records", table(names, [[record.get(name) for name in names] for record in records]))]
+
+
+def _settings(model: Model | Annotator) -> str:
+    """List the parameters that differ from their defaults, and all of them."""
+    header, usual = ["parameter", "value"], signature(type(model)).parameters
+    parameters = {name: shown(value, 300) for name, value in model.get_params(deep=False).items()}
+    own = [(name, value) for name, value in parameters.items() if value != shown(usual[name].default, 300)]
+    changed = table(header, own) if own else html.paragraph("All parameters have their default values.")
+    return changed + details("All parameters", table(header, parameters.items()))
+
+
+def _provenance(files: Mapping[str, PathLike]) -> list[str]:
+    """List versions of programs, and checksums of files."""
+    versions = table(["program", "version"], [[name, version(name)] for name in PACKAGES])
+    rows = []
+    for what, path in files.items():
+        if (data := Path(path)).is_file():
+            with data.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            rows.append([what, data.name, data.stat().st_size, digest])
+    checksums = [html.heading("Files"), table(["file", "name", "bytes", "SHA-256"], rows)] if rows else []
+    return [html.heading("Versions"), versions, *checksums]
+
+
+def size_of(model: Model | Annotator) -> dict[str, str]:
+    """Return sizes of a model."""
+    if isinstance(model, Annotator):
+        return {"parts": number(len(model.kernel_weights_))}
+    tiles = {}
+    if hasattr(model, "classes_"):
+        tiles["labels"] = number(len(model.classes_))
+    if hasattr(model, "kernel_weights_"):
+        weights = model.kernel_weights_.values()
+        tiles["groups in use"] = f"{number(sum(weight > 0 for weight in weights))} of {number(len(weights))}"
+    if hasattr(model, "dual_gap_"):
+        tiles["duality gap"] = number(float(np.max(model.dual_gap_)), 2)
+    if hasattr(model, "memory_usage"):
+        tiles["memory to predict"] = f"{model.memory_usage()['prediction']:.3g} MB"
+    return tiles
