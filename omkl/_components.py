@@ -48,6 +48,10 @@ class Component:
         """Return the constructor's arguments by name."""
         return {name: getattr(self, name) for name in parameters_of(type(self))}
 
+    def learned(self) -> dict[str, Any]:
+        """Return the attributes that ``fit`` has learned, by name, for model files."""
+        return {}
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Component) and type(self) is type(other) and self.parameters() == other.parameters()
 

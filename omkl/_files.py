@@ -1,16 +1,17 @@
 """Files that are replaced in one step, and archives: named arrays and a JSON manifest in one ``.npz``.
 
-An archive is a zip of ``.npy`` members that ``numpy.load`` opens; nothing in it is executed. ``manifest.json`` has the
-shape and dtype of every array, and the zip a checksum of every member, so that damaged files are refused.
+An archive is a zip of ``.npy`` members that ``numpy.load`` opens; nothing in it is executed. The zip has a checksum of
+every member, so that damaged files are refused.
 """
 
 import json
+import math
 import os
 import secrets
 import stat
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -21,7 +22,7 @@ from omkl.exceptions import ModelFileError, OutputFileError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
-FORMAT = 5
+FORMAT = 6
 MANIFEST = "manifest.json"
 #: Suffix of temporary files.
 TEMPORARY = ".tmp"
@@ -81,27 +82,21 @@ def check_output(path: PathLike) -> None:
     if not isinstance(name, str) or "\0" in name:
         raise OutputFileError(f"{name!r} cannot be written: no file has such a name.")
     target = os.path.realpath(name)
+    parent = os.path.dirname(target)
     with _naming(path, target):
-        parent, exists = os.path.dirname(target), _exists(target)
-        changed = target if exists and _is_special(path) else parent
-        if not name or name.endswith(os.sep) or os.path.isdir(target):
-            reason = "it is a directory"
-        elif not os.path.isdir(parent):
-            reason = f"there is no directory {os.path.dirname(name) or parent}"
-        elif not os.access(changed, os.W_OK) or (exists and not os.access(target, os.W_OK)):
-            reason = "writing there is not permitted"
-        else:
-            return
+        with suppress(FileNotFoundError):
+            os.stat(target)  # fails for names that are too long, and for circular links
+        exists = os.path.exists(target)
+        changed = [target] * exists + [parent] * (not exists or not _is_special(path))
+    if not name or name.endswith(os.sep) or os.path.isdir(target):
+        reason = "it is a directory"
+    elif not os.path.isdir(parent):
+        reason = f"there is no directory {os.path.dirname(name) or parent}"
+    elif not all(os.access(place, os.W_OK) for place in changed):
+        reason = "writing there is not permitted"
+    else:
+        return
     raise _refusal(path, reason)
-
-
-def _exists(path: str) -> bool:
-    """Check whether a file exists; raise OSError for names that are too long and for circular links."""
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def is_same_file(path: PathLike, other: PathLike) -> bool:
@@ -136,23 +131,29 @@ def _refusal(path: PathLike, reason: str, errno: int | None = None) -> OutputFil
     return refusal
 
 
-def write_archive(path: PathLike, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def write_archive(
+    path: PathLike, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray], compress: bool = False
+) -> None:
     """Write an archive; equal contents give equal bytes.
 
     Parameters
     ----------
     path : path-like
     manifest : dict
-        JSON values; ``format`` and ``arrays`` are added.
+        JSON values; ``format`` is added.
     arrays : dict of str to array
+    compress : bool
+        Compress the arrays, which takes longer.
     """
-    described = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
-    manifest = {"format": FORMAT, **manifest, "arrays": described}
-    with replacing(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    kind = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    text = json.dumps({"format": FORMAT, **manifest}, indent=1, default=np.generic.item)
+    with replacing(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         # a ZipInfo made by hand has a fixed date
-        archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest, indent=1, default=np.generic.item))
+        archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         for name, array in arrays.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30) as member:
+            info = zipfile.ZipInfo(f"{name}.npy")
+            info.compress_type = kind
+            with archive.open(info, "w", force_zip64=array.nbytes > 2**30) as member:
                 npy.write_array(member, array, allow_pickle=False)
 
 
@@ -182,7 +183,8 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
             if manifest["format"] != FORMAT:
                 remedy = "upgrade omkl" if manifest["format"] > FORMAT else "train the model again"
                 raise ModelFileError(f"{path} has format {manifest['format']}, not {FORMAT}: {remedy}.")
-            return manifest, {name: _read_array(archive, name, about) for name, about in manifest["arrays"].items()}
+            members = [info for info in archive.infolist() if info.filename != MANIFEST]
+            return manifest, {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in members}
     except FileNotFoundError:
         raise ModelFileError(f"There is no model file {path}.") from None
     except ModelFileError:
@@ -193,16 +195,13 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         raise ModelFileError(f"{path} is not an omkl model file, or is damaged ({error!s:.200}).") from None
 
 
-def _read_array(archive: zipfile.ZipFile, name: str, about: Mapping[str, Any]) -> np.ndarray:
-    info, shape, dtype = archive.getinfo(f"{name}.npy"), about["shape"], np.dtype(about["dtype"])
-    # an array without bytes may have a dimension that takes for ever to walk through
-    n_numbers = int(np.prod([n for n in shape if n], dtype=object))
-    fits = n_numbers * dtype.itemsize <= info.file_size if all(shape) else n_numbers <= 2**32
-    if dtype.hasobject or not fits or info.compress_type != zipfile.ZIP_STORED:
-        raise ModelFileError(f"The array {name!r} of the model file is not as its manifest says.")
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    """Read an array, and refuse one that claims to be longer than its bytes before there is memory for it."""
+    with archive.open(info) as member:
+        shape, _, dtype = npy.read_array_header_1_0(member) if npy.read_magic(member) == (1, 0) else ((), 0, object)
+    if dtype is object or dtype.itemsize * math.prod(shape) > info.file_size or math.prod(filter(None, shape)) > 2**32:
+        raise ModelFileError(f"The array {info.filename!r} of the model file is damaged.")
     with archive.open(info) as member:
         array = npy.read_array(member, allow_pickle=False)
         member.read(1)  # compares the checksum
-    if list(array.shape) != shape or array.dtype != dtype:
-        raise ModelFileError(f"The array {name!r} of the model file is not as its manifest says.")
     return array

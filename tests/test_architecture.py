@@ -2,7 +2,6 @@
 
 import ast
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 
 import networkx
@@ -10,7 +9,6 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import omkl
-from omkl.estimators.persistence import MODULES as MODULES_OF_ESTIMATORS
 
 ROOT = Path(omkl.__file__).parent
 LEAVES = {"exceptions", "_components", "_cache", "_compilation", "_messages", "_progress", "_threads"}
@@ -181,8 +179,3 @@ def test_estimators_have_few_bases():
     assert estimators
     own = {cls.__name__: sum(base.__module__.startswith("omkl.") for base in cls.__mro__) for cls in estimators}
     assert {name: n for name, n in own.items() if n > BASES} == {}
-
-
-def test_load_knows_every_estimator():
-    for name, module in MODULES_OF_ESTIMATORS.items():
-        assert getattr(import_module(module), name) is getattr(omkl, name)

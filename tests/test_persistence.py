@@ -111,20 +111,6 @@ def test_batch_models_keep_how_their_gap_closed(model, tmp_path):
     assert omkl.load(tmp_path / "small.npz").history_ == []
 
 
-def test_of_a_long_history_some_records_are_kept_and_the_last_of_each_problem(tmp_path):
-    X, y = load_iris(return_X_y=True)
-    saved = omkl.MKLRegressor(["linear"]).fit(X, y)
-    saved.history_ = [
-        {"problem": p, "iteration": i, "gap": 1.0 / (i + 1), "primal": np.inf} for p in range(3) for i in range(15000)
-    ]
-    saved.save(tmp_path / "model.npz")
-    found = omkl.load(tmp_path / "model.npz").history_
-    assert len(found) < 10_010
-    assert [saved.history_[15000 * p - 1] for p in (1, 2, 3)] == [
-        max((r for r in found if r["problem"] == p), key=lambda r: r["iteration"]) for p in range(3)
-    ]
-
-
 @pytest.mark.parametrize("kernel", ["gaussian:features=60", "gaussian:features=60,map=nystrom"])
 @pytest.mark.parametrize("estimator", [omkl.OnlineMKLClassifier, omkl.MKLClassifier])
 def test_maps_that_were_learned_keep_their_memory_order(kernel, estimator, tmp_path):

@@ -17,9 +17,8 @@ from omkl.annotation.cross_fitting import SharedCallbacks, TrainingSequence, cro
 from omkl.annotation.tagger import COLUMNS, StoppedError, Tagger
 from omkl.data import Sentence, Treebank
 from omkl.estimators.explanations import Explanation
-from omkl.estimators.persistence import SavedEstimator, packed_parameters
+from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_parameters
 from omkl.estimators.training import FREE, Run
-from omkl.estimators.validation import check_is_fitted
 from omkl.exceptions import DataWarning, InputError
 from omkl.online import below
 from omkl.parsing.decoding import likeliest_trees, with_notes

@@ -1,16 +1,31 @@
-"""Why one input gets its output: what each group, and each of the strongest features, adds to it."""
+"""Explanations of single predictions by the contributions of groups and features."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
-from omkl.exceptions import MissingDependencyError
-from omkl.online import to_frame
+import numpy as np
+
+from omkl._components import check_number
+from omkl.data.blocks import n_rows
+from omkl.estimators.output_decoders import ClassDecoder, NumberDecoder
+from omkl.exceptions import InputError, MissingDependencyError
+from omkl.features.encoder import Encoder
+from omkl.features.views import FlatTokens
+from omkl.groups import Span
+from omkl.online import Contributions, OnlineModel, Piece, contributions, to_frame
 
 #: Groups that are listed one by one in text and pictures; the others are summed.
 SHOWN = 10
 #: Characters of a name in a picture, and of a bar in text.
 NAME, BAR = 32, 24
+#: Differences between two outputs that a summary lists.
+TOLD = 3
+#: Name of the group of the constant.
+CONSTANT = "intercept"
 #: What speaks for an output, and what against it: two colours that all people tell apart.
 FOR, AGAINST = "#0072b2", "#d55e00"
 
@@ -60,8 +75,17 @@ class Explanation:
     features: list[dict[str, Any]]
 
     def strongest_groups(self, n: int = SHOWN) -> list[tuple[str, float]]:
-        """``(name, what it adds)`` of the groups of the largest magnitude; of more than n all others are one, at the
-        end."""
+        """Return the groups of the largest contributions.
+
+        Parameters
+        ----------
+        n : int
+            Of more groups, all others are one, at the end.
+
+        Returns
+        -------
+        list of (name, contribution)
+        """
         ranked = sorted(((name, value) for name, value in self.groups.items() if value), key=lambda pair: -abs(pair[1]))
         if len(ranked) <= n:
             return ranked
@@ -109,23 +133,16 @@ class Explanation:
         omkl.exceptions.MissingDependencyError
             If matplotlib is not installed.
         """
-        if ax is None:
-            ax = _new_axes(2 * SHOWN if features else SHOWN)
-        box, dpi = ax.get_window_extent(), ax.figure.dpi
-        width, height = box.width / dpi, box.height / dpi
-        size = 9.0 if width > 3.5 else 7.0  # of letters, in points
-        room = max(3, int(72.0 * height / (1.5 * size)))
-        records = [(_place(record), record["adds"]) for record in self.features[: min(room, 2 * SHOWN)]]
-        rows = records if features else self.strongest_groups(min(room, SHOWN))
-        letters = max(12, min(NAME, int(72.0 * width * 0.4 / (0.55 * size))))
+        rows = [(_place(record), record["adds"]) for record in self.features[: 2 * SHOWN]]
+        rows = rows if features else self.strongest_groups()
+        ax = _new_axes(len(rows)) if ax is None else ax
         values = [value for _, value in rows]
         ax.barh(range(len(rows)), values, color=[FOR if value > 0 else AGAINST for value in values])
-        ax.set_yticks(range(len(rows)), [_cut(name, letters) for name, _ in rows])
-        ax.tick_params(labelsize=size)
+        ax.set_yticks(range(len(rows)), [_cut(name, NAME) for name, _ in rows])
         ax.invert_yaxis()
         ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=0.8)
-        ax.set_xlabel(f"adds to {_number(self.margin)}", fontsize=size)
-        ax.set_title(_cut(self.summary, 2 * letters), fontsize=size)
+        ax.set_xlabel(f"adds to {_number(self.margin)}")
+        ax.set_title(_cut(self.summary, 2 * NAME))
         for written in (ax.title, *ax.get_yticklabels()):
             written.set_parse_math(False)
         ax.spines[["top", "right"]].set_visible(False)
@@ -164,3 +181,199 @@ def _place(record: dict[str, Any]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:+.3g}"
+
+
+def explanation(
+    output: Any,
+    against: Any,
+    summary: str,
+    margin: float,
+    found: Contributions,
+    n: int,
+    named: Callable[[list[Piece]], list[str]],
+) -> Explanation:
+    """The explanation of an output by the contributions of groups and of their n strongest parts.
+
+    Parameters
+    ----------
+    output, against, summary, margin
+        See :class:`Explanation`.
+    found : Contributions
+    n : int > 0
+    named : callable
+        ``named(pieces)`` are the names of parts.
+    """
+    check_number("n", n, above=0, integer=True)
+    pieces = sorted((piece for piece in found.pieces if piece.value), key=lambda piece: -abs(piece.value))[: int(n)]
+    features = [
+        {"feature": name, "group": piece.group, "token": piece.at, "adds": piece.value}
+        for name, piece in zip(named(pieces), pieces)
+    ]
+    return Explanation(output, against, summary, float(margin), found.groups, features)
+
+
+def listed(told: Sequence[str]) -> str:
+    """The first few of some differences, and the number of others."""
+    more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
+    return "; ".join(told[:TOLD]) + more if told else "the same output"
+
+
+# ---- online estimators ------------------------------------------------------------------------------------------
+
+
+def explain_class(model: OnlineModel, rows: FlatTokens, label: Any, against: Any, n: int) -> Explanation:
+    """Explain the class of the only one of some rows; see :meth:`omkl.OnlineMKLClassifier.explain`."""
+    codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
+    structure, potentials = predictor.structure, predictor.potentials(span)
+
+    def code(given: Any) -> int:
+        return int(codec.known.encode([given], "give one.")[0])
+
+    chosen = structure.decode(potentials) if label is None else code(label)
+    other = other_class(structure.n_labels, potentials.unary[0], chosen) if against is None else code(against)
+    margin, direction = structure.difference(potentials, chosen, other)
+    members, classes = codec.known.members, codec.known.as_array()
+    summary, namer = f"{members[chosen]!r} rather than {members[other]!r}", part_namer(codec.encoder, members)
+    found = contributions(predictor, span, direction)
+    return explanation(classes[chosen], classes[other], summary, margin, found, n, namer)
+
+
+def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
+    """Explain the prediction for the only one of some rows; see :meth:`omkl.OnlineMKLRegressor.explain`."""
+    codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
+    level = codec.known.level
+    prediction = predictor.structure.decode(predictor.potentials(span)) + level
+    found = contributions(predictor, span, predictor.structure.as_potentials(np.ones(1)))
+    found.groups["level"] = found.groups.get("level", 0.0) + level
+    return explanation(prediction, None, "prediction", prediction, found, n, part_namer(codec.encoder, []))
+
+
+def other_class(n_classes: int, scores: np.ndarray, chosen: int) -> int:
+    """The best other class; of two classes, ``scores`` are not needed."""
+    if n_classes < 2:
+        raise InputError("The model knows one class only, so there is none to compare with.")
+    if n_classes == 2:
+        return 1 - chosen
+    return int(np.argmax(np.where(np.arange(n_classes) == chosen, -np.inf, scores)))
+
+
+def one_row(x: Any) -> Any:
+    """A row, alone or as the only one of some rows, as rows."""
+    if isinstance(x, dict):
+        return [x]
+    if getattr(x, "ndim", None) == 1 and hasattr(x, "to_frame"):  # of a data frame
+        return x.to_frame().T.infer_objects()
+    if getattr(x, "ndim", None) == 2 or (isinstance(x, list) and x and isinstance(x[0], dict)):
+        return x
+    return np.array([x])
+
+
+def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
+    if n_rows(rows) != 1:
+        raise InputError(f"x must be one row, got {n_rows(rows)}.")
+    return model.codec.encoder.encode(rows, np.array([0, 1])).everything()
+
+
+def part_namer(encoder: Encoder, members: Sequence) -> Callable[[list[Piece]], list[str]]:
+    """A function that names the parts of a model on tokens; ``members`` are its labels."""
+
+    def name(piece: Piece, features: dict[int, str]) -> str:
+        if piece.kind == "feature":
+            return features[piece.key]
+        if piece.kind == "part":
+            return encoder.name_of_part(piece.group, piece.key)
+        if piece.kind == "labels":
+            return " → ".join(str(members[code]) for code in piece.key)
+        return f"support vector {piece.key} of {piece.group}"
+
+    def named(pieces: list[Piece]) -> list[str]:
+        features = encoder.names_of(piece.key for piece in pieces if piece.kind == "feature")
+        return [name(piece, features) for piece in pieces]
+
+    return named
+
+
+# ---- batch estimators -------------------------------------------------------------------------------------------
+
+
+class Contrast(NamedTuple):
+    """A combination of a model's outputs: the margin is their sum, times ``weights`` (P,).
+
+    The other attributes are those of :class:`Explanation`.
+    """
+
+    weights: np.ndarray
+    output: Any
+    against: Any
+    summary: str
+
+
+def contrast(
+    decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, label: Any, against: Any, target: int
+) -> Contrast:
+    """The contrast that a user asks for.
+
+    Parameters
+    ----------
+    decoder : ClassDecoder or NumberDecoder
+    outputs : array of shape (P,)
+        Those of the sample.
+    label, against : class, optional
+        The predicted class by default, and the best of the others. None for labels and numbers.
+    target : int
+        Number of the label, or of the output of a regression.
+    """
+    if isinstance(decoder, ClassDecoder) and not decoder.multilabel:
+        return _classes(decoder, outputs, label, against)
+    if label is not None or against is not None:
+        raise InputError("There are no classes to choose from, but targets: leave out label= and against=.")
+    if isinstance(decoder, ClassDecoder):
+        return _label(decoder, outputs, target)
+    weights = _unit(target, len(outputs), target)
+    return Contrast(weights, float(decoder.decode((weights @ outputs)[None, None])[0]), None, "prediction")
+
+
+def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: Any, against: Any) -> Contrast:
+    """One class against another."""
+    classes, members, K = decoder.classes, decoder.classes.tolist(), len(decoder.classes)
+    scores = outputs if K == 2 else decoder.scores(outputs[None])[0]
+
+    def code(given: Any) -> int:
+        if given not in members:
+            raise InputError(f"{given!r} is none of the model's classes, {', '.join(map(repr, members[:5]))}.")
+        return members.index(given)
+
+    best = int(scores[0] > 0) if K == 2 else int(np.argmax(scores))
+    chosen = best if label is None else code(label)
+    other = other_class(K, scores, chosen) if against is None else code(against)
+    weights = np.zeros(len(outputs))
+    if K == 2:
+        weights[0] = chosen - other
+    elif decoder.pairs and chosen != other:
+        pair = list(combinations(range(K), 2)).index((min(chosen, other), max(chosen, other)))
+        weights[pair] = np.sign(chosen - other)
+    elif chosen != other:
+        weights[[chosen, other]] = 1.0, -1.0
+    return Contrast(weights, classes[chosen], classes[other], f"{members[chosen]!r} rather than {members[other]!r}")
+
+
+def _label(decoder: ClassDecoder, outputs: np.ndarray, target: int) -> Contrast:
+    """Having a label against not having it."""
+    if target in decoder.constant:
+        raise InputError(f"All training samples have label {target}, or none: nothing was learned of it.")
+    varying = decoder.varying.tolist()
+    weights = _unit(varying.index(target) if target in varying else len(outputs), len(outputs), target)
+    there = bool(weights @ outputs > 0)
+    return Contrast(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
+
+
+def _unit(index: int, n_targets: int, given: int) -> np.ndarray:
+    """1 for a target, 0 for all others; ``given`` is its number as the user gave it."""
+    if not isinstance(index, (int, np.integer)) or not 0 <= index < n_targets:
+        raise InputError(f"target={given!r} is none of the {n_targets} targets, counted from 0.")
+    return np.eye(n_targets)[index]
+
+
+def name_of_column(names: Sequence[str] | None, j: int) -> str:
+    """Name of a column of X in the data frame, or its number from 0."""
+    return f"column {j}" if names is None else str(names[j])

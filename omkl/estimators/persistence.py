@@ -1,35 +1,29 @@
 """Model files: ``save`` of all estimators, and :func:`load`."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError as _NotFittedError
+from sklearn.utils.validation import check_is_fitted as _check_is_fitted
 
+from omkl._components import Component
 from omkl._files import read_archive, write_archive
-from omkl.estimators.validation import check_is_fitted
-from omkl.exceptions import InputError, ModelFileError
-from omkl.persistence import Packer, Unpacker, check_state, compacted, expanded, holds_whole
+from omkl.exceptions import InputError, ModelFileError, NotFittedError
+from omkl.persistence import Packer, Unpacker, check_state, holds_whole, object_array, restored, rounded
 
-#: The module of each class that :func:`load` can return.
-MODULES = {
-    "Annotator": "omkl.annotation.annotator",
-    "DependencyParser": "omkl.parsing.parser",
-    "GroupLasso": "omkl.linear.group_lasso",
-    "GroupLassoCV": "omkl.linear.cross_validation",
-    "MKLClassifier": "omkl.mkl.batch",
-    "MKLClassifierCV": "omkl.mkl.cross_validation",
-    "MKLRegressor": "omkl.mkl.batch",
-    "MKLRegressorCV": "omkl.mkl.cross_validation",
-    "OnlineMKLClassifier": "omkl.mkl.online",
-    "OnlineMKLRegressor": "omkl.mkl.online",
-    "SequenceLabeler": "omkl.sequences.labeler",
-    "SparseLogisticRegression": "omkl.linear.logistic",
-    "SparseLogisticRegressionCV": "omkl.linear.cross_validation",
-    "StructuredPredictor": "omkl.estimators.structured",
-}
+
+def check_is_fitted(estimator: BaseEstimator) -> None:
+    """Raise an :class:`omkl.exceptions.NotFittedError` unless an estimator has been fitted."""
+    try:
+        _check_is_fitted(estimator)
+    except _NotFittedError:
+        raise NotFittedError(f"This {type(estimator).__name__} is not fitted yet: call fit first.") from None
 
 
 def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
@@ -55,9 +49,11 @@ def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
     """
     manifest, arrays = read_archive(path)
     with holds_whole(str(path), "model"):
-        name = manifest["class"]
-        cls = getattr(import_module(MODULES[name]), name)
-        arrays = expanded(arrays, manifest.get("compacted", {}))
+        package, name = import_module("omkl"), manifest["class"]
+        cls = getattr(package, name) if name in package.__all__ else None
+        if not (isinstance(cls, type) and issubclass(cls, SavedEstimator)):
+            raise ModelFileError(f"{path} holds a {name}, which is no estimator of omkl.")
+        arrays = restored(arrays, manifest["rounded"])
         check_state(arrays, str(path))
         return cls._from_model(manifest, Unpacker(arrays, parts or {}))
 
@@ -72,19 +68,20 @@ class SavedEstimator(BaseEstimator):
     #: Ends of the names of arrays that ``dtype=`` of :meth:`save` rounds.
     _rounded: ClassVar[tuple[str, ...]] = ()
 
-    def save(self, path: str | PathLike, training: bool = True, *, dtype: Any = None) -> None:
+    history_: list[dict[str, Any]]
+
+    def save(self, path: str | PathLike, training: bool = True, *, dtype: str | None = None) -> None:
         """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
 
         The file of an online estimator holds the whole training state; that of a batch estimator what prediction
-        needs. Both hold ``history_`` without its seconds, of a batch estimator some 10,000 records at most, evenly
-        spread. A seed is saved, a random generator and callbacks are not.
+        needs. Both hold ``history_`` without its seconds. A seed is saved, a random generator and callbacks are not.
 
         Parameters
         ----------
         path : path-like
         training : bool
-            False keeps only what predicts: the averaged weights that are not zero, and the features that have some.
-            The loaded estimator predicts the same, bit for bit, has an empty ``history_``, and refuses
+            False keeps only what predicts, compressed: the averaged weights that are not zero, and the features that
+            have some. The loaded estimator predicts the same, bit for bit, has an empty ``history_``, and refuses
             ``partial_fit``.
         dtype : {None, "float32", "float16"}
             With ``training=False``, for online estimators: round the weights to this precision, and the support vectors
@@ -102,44 +99,31 @@ class SavedEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         training = training and not self._predicts_only
-        self._check_precision(training, dtype)
+        if dtype not in ([None] if training or not self._rounded else [None, "float32", "float16"]):
+            raise InputError(
+                'dtype must be None, or "float32" or "float16" for an online estimator with training=False, got '
+                f"{dtype!r}."
+            )
         packer = Packer()
-        manifest, arrays = self._manifest(packer, training), packer.arrays
-        check_state(arrays, f"This {type(self).__name__}")
-        if not training:
-            arrays, manifest["compacted"] = compacted(arrays, dtype, self._rounded)
-        write_archive(path, manifest, arrays)
-
-    def _check_precision(self, training: bool, dtype: Any) -> None:
-        """Raise unless the weights can be rounded to ``dtype``."""
-        if dtype is None:
-            return
-        if training or not self._rounded:
-            owner = "training=True" if training else f"a {type(self).__name__}"
-            raise InputError(f"dtype must be None for {owner}, whose numbers are not rounded, got {dtype!r}.")
-        if str(dtype) not in ("float32", "float16"):
-            raise InputError(f'dtype must be None, "float32" or "float16", got {dtype!r}.')
+        manifest = self._manifest(packer, training)
+        check_state(packer.arrays, f"This {type(self).__name__}")
+        arrays, manifest["rounded"] = rounded(packer.arrays, dtype, self._rounded)
+        write_archive(path, manifest, arrays, compress=not training)
 
     @property
     def _predicts_only(self) -> bool:
-        """Return whether the state of training is missing."""
+        """Whether the state of training is missing."""
         return False
 
     def _manifest(self, packer: Packer, training: bool, history: bool = False) -> dict[str, Any]:
         """The JSON values of a model file; arrays go to the packer.
 
-        Parameters
-        ----------
-        packer : Packer
-        training : bool
-            Include the training state and ``history_``.
-        history : bool
-            Include ``history_`` in any case.
+        ``training`` includes the training state and ``history_``; ``history`` includes ``history_`` in any case.
         """
         learned = vars(self)
         attributes = {name: learned[name] for name in self._plain_attributes if name in learned}
         if "history_" in attributes:  # equal models are equal files, however long they took
-            records = self._saved_records() if training or history else []
+            records = self.history_ if training or history else []
             attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in records]
         if "feature_names_in_" in learned:
             attributes["feature_names_in_"] = learned["feature_names_in_"].tolist()
@@ -147,13 +131,9 @@ class SavedEstimator(BaseEstimator):
             "class": type(self).__name__,
             "version": version("omkl"),
             "parameters": packed_parameters(self, packer),
-            "attributes": packer.pack(attributes, "attributes"),
+            "attributes": {name: packer.pack(value, name) for name, value in attributes.items()},
             **self._describe(packer, training),
         }
-
-    def _saved_records(self) -> list[dict[str, Any]]:
-        """The records of ``history_`` that a model file holds."""
-        return self.history_
 
     def _saved_parameters(self) -> dict[str, Any]:
         """Parameters as a model file can hold them."""
@@ -166,22 +146,24 @@ class SavedEstimator(BaseEstimator):
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         """The inverse of :meth:`_describe`."""
 
-    def _predicting(self) -> Any:
+    def _predicting(self) -> Self:
         """A copy that predicts the same, bit for bit, without the training state."""
         packer = Packer()
         manifest = self._manifest(packer, False)
-        return type(self)._from_model(manifest, Unpacker(packer.arrays, users_own(self)))
+        return self._from_model(manifest, Unpacker(packer.arrays, users_own(self)))
 
     @classmethod
-    def _from_model(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
+    def _from_model(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Self:
         estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
         estimator._restore(manifest, unpacker)
-        for name, value in unpacker.unpack(manifest["attributes"]).items():
-            if name not in (*cls._plain_attributes, "feature_names_in_"):
-                raise ModelFileError(f"A {cls.__name__} has no learned attribute {name!r}.")
-            if name == "history_" and not (isinstance(value, list) and all(cls._progress in dict(r) for r in value)):
-                raise ModelFileError("The records of history_ are damaged.")
-            setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
+        attributes = {name: unpacker.unpack(value) for name, value in manifest["attributes"].items()}
+        if unknown := attributes.keys() - {*cls._plain_attributes, "feature_names_in_"}:
+            raise ModelFileError(f"A {cls.__name__} has no learned attribute {min(unknown)!r}.")
+        if not all(cls._progress in record for record in attributes.get("history_", [])):
+            raise ModelFileError("The records of history_ are damaged.")
+        if "feature_names_in_" in attributes:
+            attributes["feature_names_in_"] = object_array(attributes["feature_names_in_"])
+        vars(estimator).update(attributes)
         return estimator
 
     @classmethod
@@ -198,17 +180,16 @@ def packed_parameters(estimator: SavedEstimator, packer: Packer) -> dict[str, An
 
 def users_own(estimator: BaseEstimator) -> dict[str, Any]:
     """The user's classes and functions among the parameters, by name, which a checkpoint cannot hold."""
-    found: dict[str, Any] = {}
-    waiting = list(estimator.get_params(deep=False).values())
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, (list, tuple)):
-            waiting += value
-        elif hasattr(value, "parameters"):
-            found[type(value).__name__] = type(value)
-            waiting += value.parameters().values()
-        elif callable(value):
-            found[getattr(value, "__name__", "function")] = value
-    return found
+
+    def found_in(values: Iterable[Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for value in values:
+            if isinstance(value, (dict, list, tuple)):
+                found |= found_in(value.values() if isinstance(value, dict) else value)
+            elif isinstance(value, Component):
+                found |= {type(value).__name__: type(value), **found_in(value.parameters().values())}
+            elif callable(value):
+                found[getattr(value, "__name__", "function")] = value
+        return found
+
+    return found_in(estimator.get_params(deep=False).values())

@@ -9,14 +9,14 @@ import numpy as np
 
 import omkl.groups
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.explain_tokens import explain_output
-from omkl.estimators.explanations import Explanation
+from omkl.estimators.explanations import Explanation, explanation
 from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of, fingerprint
 from omkl.estimators.targets import check_sample_weight
 from omkl.estimators.training import RunOptions, Task
 from omkl.exceptions import InputError, ModelFileError
-from omkl.online import Example, OnlineTrainer, Predictor
+from omkl.online import Example, OnlineTrainer, Piece, Predictor, contributions
 from omkl.persistence import Packer, Unpacker
+from omkl.structures import Potentials, Structure
 
 
 class StructuredPredictor(OnlineEstimator):
@@ -131,8 +131,7 @@ n_examples, callbacks, verbose, random_state
         output : optional
             The output to explain; the predicted one by default.
         against : optional
-            The output to compare with. By default the second best, where the structure has
-            ``decode_best(potentials, n)``; else the output with the smallest margin for its cost, which
+            The output to compare with; by default the one with the smallest margin for its cost, which
             ``loss_augmented`` finds.
         n : int > 0
             Number of the strongest features and support vectors to list, by their numbers.
@@ -146,7 +145,17 @@ n_examples, callbacks, verbose, random_state
         omkl.exceptions.InputError
             If no other output is found.
         """
-        return explain_output(self.predictor_, x, output, against, n)
+        predictor = self.predictor_
+        structure, potentials = predictor.structure, predictor.potentials(x)
+        chosen = structure.decode(potentials) if output is None else output
+        other = _other_output(structure, potentials, chosen) if against is None else against
+        margin, direction = structure.difference(potentials, chosen, other)
+        found = contributions(predictor, x, direction)
+
+        def named(pieces: list[Piece]) -> list[str]:
+            return [f"{'support vector' if piece.kind == 'support' else piece.kind} {piece.key}" for piece in pieces]
+
+        return explanation(chosen, other, "this output, not the other", margin, found, n, named)
 
     def predict(self, X: Any) -> list[Any]:
         """The best output of each input.
@@ -190,6 +199,15 @@ n_examples, callbacks, verbose, random_state
     def _loaded_parameters(cls, packed: dict[str, Any], unpacker: Unpacker) -> dict[str, Any]:
         parameters = super()._loaded_parameters(packed, unpacker)
         return {**parameters, "groups": [_bank(bank) for bank in parameters["groups"]]}
+
+
+def _other_output(structure: Structure, potentials: Potentials, chosen: Any) -> Any:
+    """The output of the smallest margin for its cost: costs are weighed higher until one is found."""
+    for weight in 1.25 ** np.arange(-90.0, 180.0):
+        own = structure.loss_augmented(potentials, chosen, weight)
+        if structure.cost(chosen, own) > 0:
+            return own
+    raise InputError("No other output was found to compare with: give one, against=.")
 
 
 class PlainExamples(WeightedExamples):

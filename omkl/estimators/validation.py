@@ -12,9 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import NotFittedError as _NotFittedError
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
-from sklearn.utils.validation import check_is_fitted as _check_is_fitted
 
 from omkl._components import check_flags, check_number
 from omkl._threads import in_threads
@@ -34,7 +32,7 @@ from omkl.data.frames import (
 from omkl.estimators.numeric import refuse_kind, refuse_missing, refuse_text
 from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.targets import check_sample_weight, class_weights
-from omkl.exceptions import InputError, NotFittedError
+from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TrainingIndex
 
 #: Rows that are encoded and scored at a time, by each thread.
@@ -99,14 +97,6 @@ def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constra
     for name, constraint in constraints.items():
         if name in parameters:
             constraint.check(name, parameters[name])
-
-
-def check_is_fitted(estimator: Any) -> None:
-    """Raise an :class:`omkl.exceptions.NotFittedError` unless an estimator has been fitted."""
-    try:
-        _check_is_fitted(estimator)
-    except _NotFittedError:
-        raise NotFittedError(f"This {type(estimator).__name__} is not fitted yet: call fit first.") from None
 
 
 # ---- rows with one output each ----------------------------------------------------------------------------------

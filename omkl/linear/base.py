@@ -29,8 +29,16 @@ from omkl.batch import (
 )
 from omkl.batch.path import is_number_of_values, ordered
 from omkl.data.frames import plain_targets
-from omkl.estimators.batch import CONSTRAINTS, evenly_spread, is_a_classifier, resolve_loss
-from omkl.estimators.column_groups import by_index, by_position, called, group_names
+from omkl.estimators.batch import (
+    CONSTRAINTS,
+    GapProgress,
+    by_index,
+    by_position,
+    called,
+    group_names,
+    is_a_classifier,
+    resolve_loss,
+)
 from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.output_decoders import (
@@ -43,14 +51,12 @@ from omkl.estimators.output_decoders import (
     one_vs_rest,
     weighted_by_class,
 )
-from omkl.estimators.persistence import SavedEstimator
-from omkl.estimators.progress import GapProgress
+from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.estimators.targets import check_sample_weight, has_columns
 from omkl.estimators.validation import (
     Constraint,
     Number,
     OneOf,
-    check_is_fitted,
     check_parameters,
     checked_arrays,
     forget_columns,
@@ -504,9 +510,6 @@ class SparseLinear(SavedEstimator):
             named = by_index(self.group_weights, group_names(self.groups, names), "group_weights", "group")
             parameters["group_weights"] = self.group_weights if named is None else named
         return parameters
-
-    def _saved_records(self) -> list[dict[str, Any]]:
-        return evenly_spread(self.history_)
 
 
 def score_with_offset(

@@ -8,12 +8,10 @@ import numpy as np
 from scipy import sparse
 
 from omkl.batch.group_lasso.blocks import column_labels
-from omkl.estimators.column_groups import by_position, called
-from omkl.estimators.contrasts import CONSTANT, contrast, explanation, name_of_column
-from omkl.estimators.explain_tokens import one_row
-from omkl.estimators.explanations import Explanation
+from omkl.estimators.batch import by_position, called
+from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.exceptions import InputError
-from omkl.online import Piece
+from omkl.online import Contributions, Piece
 
 
 def explain_columns(model: Any, x: Any, label: Any, against: Any, target: int, offset: Any, n: int) -> Explanation:
@@ -35,8 +33,12 @@ def explain_columns(model: Any, x: Any, label: Any, against: Any, target: int, o
         groups["offset"] = float(chosen.weights @ np.broadcast_to(known, len(chosen.weights)))
     names = vars(model).get("feature_names_in_")
     pieces = [Piece("feature", name, j, None, v) for name, j, v in zip(owners, columns.tolist(), added.tolist())]
+
+    def named(pieces: list[Piece]) -> list[str]:
+        return [name_of_column(names, piece.key) for piece in pieces]
+
     margin = float(chosen.weights @ outputs[0])
-    return explanation(chosen, margin, groups, pieces, n, lambda piece: name_of_column(names, piece.key))
+    return explanation(*chosen[1:], margin, Contributions(groups, pieces), n, named)
 
 
 def _groups_of(model: Any, columns: np.ndarray) -> list[str]:

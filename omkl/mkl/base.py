@@ -21,18 +21,16 @@ from omkl._components import check_n_jobs, resolve
 from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
 from omkl.data.frames import are_few_rows, plain_targets
-from omkl.estimators.batch import CONSTRAINTS, evenly_spread, is_a_classifier, resolve_loss
+from omkl.estimators.batch import CONSTRAINTS, GapProgress, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.output_decoders import ClassDecoder, NumberDecoder, is_probabilistic
-from omkl.estimators.persistence import SavedEstimator
-from omkl.estimators.progress import GapProgress
+from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.estimators.targets import check_sample_weight, has_columns
 from omkl.estimators.validation import (
     Constraint,
     Number,
     OneOf,
-    check_is_fitted,
     check_parameters,
     checked_arrays,
     forget_columns,
@@ -547,9 +545,6 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
 
     def _saved_parameters(self) -> dict[str, Any]:
         return without_splitters(super()._saved_parameters())
-
-    def _saved_records(self) -> list[dict[str, Any]]:
-        return evenly_spread(self.history_)
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         models = [{**vars(model), "rows": rows} for model, rows in zip(self._models, self._rows)]

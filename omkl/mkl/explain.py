@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from omkl.estimators.contrasts import CONSTANT, contrast, explanation, name_of_column
-from omkl.estimators.explain_tokens import one_row
-from omkl.estimators.explanations import Explanation
+from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel
 from omkl.kernels.inputs import take_columns
-from omkl.online import Piece
+from omkl.online import Contributions, Piece
 
 
 def explain_kernels(model: Any, x: Any, label: Any, against: Any, target: int, n: int) -> Explanation:
@@ -41,7 +39,8 @@ def explain_kernels(model: Any, x: Any, label: Any, against: Any, target: int, n
             return f"support vector {piece.key} of {piece.group}"
         return _name_of_part(model, source.kernels[source.names.index(piece.group)], piece.key)
 
-    return explanation(chosen, float(total @ chosen.weights), groups, pieces, n, name_of)
+    found = Contributions(groups, pieces)
+    return explanation(*chosen[1:], float(total @ chosen.weights), found, n, lambda own: list(map(name_of, own)))
 
 
 def _parts_of(kernel: Kernel, X: Any, weights: np.ndarray) -> np.ndarray:

@@ -14,14 +14,13 @@ from sklearn.utils.metaestimators import available_if
 from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import needs_probabilities
-from omkl.estimators.explain_tokens import explain_class, explain_number
-from omkl.estimators.explanations import Explanation
+from omkl.estimators.explanations import Explanation, explain_class, explain_number, one_row
 from omkl.estimators.output_decoders import finite_targets
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import TokenData, read_rows, row_potentials
+from omkl.estimators.validation import TokenData, checked_rows, read_rows, row_potentials
 from omkl.exceptions import InputError
 from omkl.features.encoder import is_pairwise, takes_sparse
 from omkl.losses import PointwiseLoss
@@ -200,7 +199,7 @@ callbacks, verbose, random_state
         omkl.exceptions.InputError
             If the row does not fit the model, or a class is unknown.
         """
-        return explain_class(self, x, label, against, n)
+        return explain_class(self.model_, checked_rows(self, one_row(x), reset=False), label, against, n)
 
     @available_if(needs_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -394,7 +393,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         omkl.exceptions.InputError
             If the row does not fit the model.
         """
-        return explain_number(self, x, n)
+        return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2; of a stream only targets and predictions are held.

@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from omkl.data import Strings, Treebank
 from omkl.estimators.calibration import at_temperature, has_marginals, relation_temperature, structure_temperature
-from omkl.estimators.validation import check_is_fitted
+from omkl.estimators.persistence import check_is_fitted
 from omkl.exceptions import InputError
 from omkl.online import OnlineModel, Predictor, in_threads
 from omkl.parsing.constraints import ArcConstraints, Arcs

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.data import Sentence, Treebank
-from omkl.estimators.explain_tokens import listed, strongest_of
-from omkl.estimators.explanations import Explanation
+from omkl.estimators.explanations import Explanation, explanation, listed
 from omkl.exceptions import InputError
 from omkl.features.fields import TreeFields, column_of, values_of
 from omkl.groups import ArcTemplateBank, Template, TemplateSet, distance_name
@@ -57,8 +56,7 @@ def explain_tree(
         f"{forms[i + 1]} ({i + 1}) from {forms[chosen[i]]} ({chosen[i]}) rather than {forms[other[i]]} ({other[i]})"
         for i in np.flatnonzero(chosen != other).tolist()
     ]
-    strongest = strongest_of(found, n, named)
-    return Explanation(chosen, other, listed(told), float(margin), found.groups, strongest)
+    return explanation(chosen, other, listed(told), margin, found, n, named)
 
 
 def _other_tree(structure: ArcFactored, potentials: Potentials, chosen: np.ndarray, word: int | None) -> np.ndarray:

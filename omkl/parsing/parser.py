@@ -16,9 +16,9 @@ from omkl.data import Sentence, Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import has_marginals
 from omkl.estimators.explanations import Explanation
+from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import check_is_fitted
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
 from omkl.groups.templates.named_sets import NAMED_SETS

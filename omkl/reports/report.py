@@ -7,8 +7,8 @@ from omkl._components import check_number
 from omkl._files import PathLike
 from omkl.annotation.annotator import Annotator
 from omkl.data import Treebank
+from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.structured import StructuredPredictor
-from omkl.estimators.validation import check_is_fitted
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.parsing.parser import DependencyParser
 from omkl.reports.markup import ENVIRONMENT, html

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.estimators.explain_tokens import listed, part_namer, strongest_of
-from omkl.estimators.explanations import Explanation
+from omkl.estimators.explanations import Explanation, explanation, listed, part_namer
 from omkl.exceptions import InputError
 from omkl.online import OnlineModel, contributions
 from omkl.sequences.constraints import check_feasible
@@ -61,8 +60,8 @@ def explain_labels(
         for i in np.flatnonzero(chosen != other).tolist()
     ]
     found, classes = contributions(predictor, span, direction), codec.known.as_array()
-    strongest = strongest_of(found, n, part_namer(codec.encoder, members))
-    return Explanation(classes[chosen], classes[other], listed(told), float(margin), found.groups, strongest)
+    namer = part_namer(codec.encoder, members)
+    return explanation(classes[chosen], classes[other], listed(told), margin, found, n, namer)
 
 
 def _other_labels(structure: Chain, potentials: ChainPotentials, chosen: np.ndarray, token: int | None) -> np.ndarray:

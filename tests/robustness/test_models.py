@@ -34,7 +34,6 @@ def saved(tmp_path_factory):
         path = tmp_path_factory.mktemp("models") / f"{name}.npz"
         make().save(path)
         manifest, arrays = read_archive(path)
-        del manifest["arrays"]
         found[name] = manifest, arrays
     return found
 
@@ -69,7 +68,7 @@ def test_a_file_names_components_and_nothing_else(saved, target, tmp_path):
     learned = {"part": "kernels.Linear", "parameters": {}, "learned": {"raw": 3}}
     with pytest.raises(ModelFileError, match="learns"):
         load(target, {**manifest, "parameters": {**manifest["parameters"], "eta0": learned}}, arrays)
-    attributes = {"dict": {**manifest["attributes"]["dict"], "predict": 3}}
+    attributes = {**manifest["attributes"], "predict": 3}
     with pytest.raises(ModelFileError, match="no learned attribute 'predict'"):
         load(target, {**manifest, "attributes": attributes}, arrays)
 
