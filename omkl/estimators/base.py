@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from omkl._components import check_n_jobs
-from omkl.estimators.persistence import SavedEstimator
-from omkl.estimators.sources import TrainingBlock, blocks_of
-from omkl.estimators.training import RunOptions, Task, train, train_more
+from omkl.data import Stream
+from omkl.estimators.persistence import SavedEstimator, users_own
+from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of
+from omkl.estimators.training import Run, RunOptions, Task, held_out_part
 from omkl.estimators.validation import Constraint, Number, check_parameters
-from omkl.exceptions import NotFittedError
+from omkl.exceptions import InputError, NotFittedError
 from omkl.groups import KernelBank
 from omkl.losses import StructuredLoss
 from omkl.online import (
+    ArraySource,
     DistanceOverGradients,
+    EarlyStopping,
     OnlineModel,
     OnlineSettings,
     Predictor,
+    ProgressiveValidation,
     Schedule,
+    TrainingLoop,
+    TrainingProgress,
     check_callbacks,
     group_report,
     left_out_groups,
+    serial_pass,
+    thinned,
 )
 from omkl.persistence import Packer, Unpacker
+
+
+class _Plan(NamedTuple):
+    """A training that can begin: ``conclude(history)`` ends it, and returns the records of ``history_``."""
+
+    source: ArraySource | StreamSource
+    stopping: EarlyStopping | None
+    conclude: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+    companions: Sequence = ()
+    meters: Sequence = ()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -71,8 +91,6 @@ class OnlineEstimator(SavedEstimator):
         "validation_fraction": Number(above=0, below=1),
         "n_iter_no_change": Number(above=0, integer=True),
     }
-    #: Whether examples for early stopping must be encoded with those of training, as cached kernels need.
-    _stops_by_inputs: ClassVar[bool] = True
     #: The base class of what ``loss`` may be.
     _losses: ClassVar[type] = StructuredLoss
     _plain_attributes: ClassVar[tuple[str, ...]] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
@@ -104,13 +122,126 @@ class OnlineEstimator(SavedEstimator):
         check_n_jobs(self.n_jobs)
         return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
 
-    def _train(self, task: Task, data: TrainingBlock, validation: Any, options: RunOptions) -> Any | None:
-        """Train from scratch; see :func:`~omkl.estimators.training.train`."""
-        return train(self, task, data, validation, options)
+    def _train(self, task: Task, data: TrainingBlock, validation: Any, options: RunOptions) -> Sequence | None:
+        """Train a new model on arrays or a stream, and make it the estimator's own.
+
+        ``validation`` is a pair (X, y) for early stopping; by default it holds out a part of the training data.
+        Returns the examples that early stopping looked at, if it did.
+        """
+        started, stream, epochs = time.perf_counter(), as_stream(*data), self.epochs
+        model = OnlineModel(task.codec, self._settings())
+        given = None if validation is None else self._checked_validation(validation)
+        parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
+        name = type(self).__name__
+        run = Run(name, parameters, self.random_state, self.verbose, n_jobs=self.n_jobs, **options)
+        if stream is None:
+            plan = self._plan_arrays(task, model, data, run, given)
+        else:
+            plan = self._plan_stream(task, model, stream, run, given)
+        stopping = [] if plan.stopping is None else [plan.stopping]
+        callbacks = [*stopping, *plan.companions, *(self.callbacks or ()), *plan.meters]
+        history = run.loop("model", model.trainer, plan.source, epochs, callbacks).run(epochs)
+        records = plan.conclude(history)
+        self._adopt(model)
+        self._keep_parameters()
+        self.n_iter_, self.history_ = len(history), records
+        self.fit_seconds_ = time.perf_counter() - started
+        return None if plan.stopping is None else plan.stopping.examples
+
+    def _checked_validation(self, validation: Any) -> TrainingBlock:
+        if not self.early_stopping:
+            raise InputError("validation= needs early_stopping=True.")
+        try:
+            X, y = validation
+        except (TypeError, ValueError):
+            raise InputError("validation must be a pair (X, y).") from None
+        return TrainingBlock(X, y)
+
+    def _stopping(self, task: Task, model: OnlineModel, given: TrainingBlock | None) -> EarlyStopping | None:
+        """Early stopping by given examples; they are encoded after an epoch, when the model knows all features."""
+        if given is None:
+            return None
+        known = self._read_known(given)
+        return EarlyStopping(lambda: model.codec.encode_known(known), self.n_iter_no_change, task.held_out_score)
+
+    def _plan_arrays(
+        self, task: Task, model: OnlineModel, block: TrainingBlock, run: Run, given: TrainingBlock | None
+    ) -> _Plan:
+        """Start the model for examples that are all at hand."""
+        examples = model.codec.start(task.read(block, True, True))
+        if run.checkpointer is not None:
+            run.checkpointer.check_data(model.codec.facts(examples))
+        stopping, training, chosen = self._stopping(task, model, given), examples, np.arange(examples.n_inputs)
+        if self.early_stopping and stopping is None:
+            chosen, others = held_out_part(examples.n_inputs, self.validation_fraction, run.rng)
+            training, held_out = examples.only(chosen), examples.only(others, weighted=False)
+            stopping = EarlyStopping(held_out, self.n_iter_no_change, task.held_out_score)
+        training.shorten()
+        model.start(given=(training, run.n_shards > 0))
+        model.set_objective(training)
+
+        def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            model.trainer.release()
+            if task.finish is not None:
+                task.finish(model, examples, chosen, run, len(history))
+            return history
+
+        return _Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude)
+
+    def _plan_stream(
+        self, task: Task, model: OnlineModel, stream: Stream, run: Run, given: TrainingBlock | None
+    ) -> _Plan:
+        """Start the model with the first block of a stream, or from a checkpoint."""
+        if self.early_stopping and given is None:
+            raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream.")
+        if stream.once and self.epochs > 1:
+            raise InputError(f"epochs must be 1 with an iterator, which can be read only once, got {self.epochs}.")
+        source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpointer is not None)
+        if run.checkpointer is not None:
+            # its blocks are compared one by one as they are read
+            run.checkpointer.check_data({"kind of data": "stream"})
+            found = run.checkpointer.earlier("model")
+            if found is not None:
+                values, arrays = found
+                model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
+        source.open()
+        meter = ProgressiveValidation()
+
+        def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            meter.close(model.trainer, len(history))
+            return meter.records
+
+        companions = task.companions(model, run.make_pass)
+        return _Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
     def _train_more(self, task: Task, data: TrainingBlock, classes: Any = None) -> None:
-        """One more pass; see :func:`~omkl.estimators.training.train_more`."""
-        train_more(self, task, data, classes)
+        """One pass over a stream, or over examples in their order, from where training has come.
+
+        An error in the middle leaves what was learned before it. A model keeps the parameters that it started with.
+        ``classes`` are labels that the user declares.
+        """
+        if self.early_stopping:
+            raise InputError("early_stopping must be False for partial_fit, which holds nothing out.")
+        stream, started = as_stream(*data), "model_" in vars(self)
+        model = self.model_ if started else OnlineModel(task.codec, self._settings())
+        if started and model.predicts_only:
+            raise InputError("The model was saved with training=False, and cannot be trained further: call fit.")
+        if started and classes is not None:
+            model.codec.check_declared(classes)
+        if any(vars(self)[name] is not value for name, value in model.parameters.items()):
+            self._settings()  # refuses invalid values, though the model keeps those that it has
+        source = StreamSource([data] if stream is None else stream, model, task.read)
+        source.open()
+        history = self.history_ if started else []
+        done = history[-1]["epoch"] if history else 0
+        progress = TrainingProgress(epoch=done + 1, history=history)
+        callbacks = [*task.companions(model, serial_pass), *(self.callbacks or ())]
+        TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
+        self._adopt(model)  # also after the first call: there may be new labels
+        if not started:
+            self._keep_parameters()
+            self.n_iter_ = 1
+        self.history_ = thinned(history)
 
     @property
     def model_(self) -> OnlineModel:
@@ -144,8 +275,6 @@ class OnlineEstimator(SavedEstimator):
         """Weight of each regularized group by name, in [0, 1], summing to one: how MKL combines them.
 
         They are those of the averaged model, which predicts; ``history_`` has those of the last iterate of each epoch.
-        The first look after the model has changed computes norms, for a kernel with S support vectors from S^2
-        kernel values.
         """
         return self.model_.kernel_weights()
 
@@ -205,8 +334,7 @@ class OnlineEstimator(SavedEstimator):
     def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
         """Cost of each group, and how much it helps on data that the model has not learned from.
 
-        The loss without a group is that of the model with the group's parameters set to zero. Of two groups that say
-        the same each seems to help little: delete one, and look again.
+        The loss without a group is that of the model with the group's parameters set to zero.
 
         Parameters
         ----------

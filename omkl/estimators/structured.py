@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
 
@@ -19,6 +20,7 @@ from omkl.persistence import Packer, Unpacker
 from omkl.structures import Potentials, Structure
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StructuredPredictor(OnlineEstimator):
     """A structured predictor for outputs of any kind, whose combination of groups is learned online.
 
@@ -32,8 +34,8 @@ class StructuredPredictor(OnlineEstimator):
     groups : list of Bank
         Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, batch_size, l2, radius, shuffle, \
-n_examples, callbacks, verbose, random_state
-        As for :class:`~omkl.SequenceLabeler`.
+early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, random_state
+        As for :class:`~omkl.SequenceLabeler`; early stopping looks at the mean cost of held-out examples.
 
     Attributes
     ----------
@@ -55,33 +57,8 @@ n_examples, callbacks, verbose, random_state
     [0, 1, 0, 1]
     """
 
-    def __init__(
-        self, structure: Any, groups: Any, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
-        C: float = 1.0,
-        epochs: int = 20, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
-        average: Any = "quadratic", batch_size: int = 1, l2: float = 0.0,
-        radius: float | str | None = None, shuffle: bool = True,
-        n_examples: float | None = None, callbacks: Any = None, verbose: bool = False, random_state: Any = None,
-    ) -> None:  # fmt: skip
-        self.structure = structure
-        self.groups = groups
-        self.loss = loss
-        self.regularizer = regularizer
-        self.weighting = weighting
-        self.C = C
-        self.epochs = epochs
-        self.method = method
-        self.eta0 = eta0
-        self.schedule = schedule
-        self.average = average
-        self.batch_size = batch_size
-        self.l2 = l2
-        self.radius = radius
-        self.shuffle = shuffle
-        self.n_examples = n_examples
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.random_state = random_state
+    structure: Any = field(kw_only=False)
+    groups: Any = field(kw_only=False)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **run: Unpack[RunOptions]) -> "StructuredPredictor":
         """Train from scratch.
@@ -104,7 +81,8 @@ n_examples, callbacks, verbose, random_state
         omkl.exceptions.InputError
             If a parameter or the data is not as described; the model stays as it was.
         """
-        self._train(Task(self._codec(), read_examples), TrainingBlock(X, y, sample_weight), None, run)
+        task = Task(self._codec(), read_examples, held_out_cost)
+        self._train(task, TrainingBlock(X, y, sample_weight), None, run)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "StructuredPredictor":
@@ -183,8 +161,6 @@ n_examples, callbacks, verbose, random_state
             total, weights = total + float(each @ costs), weights + float(each.sum())
         return -total / weights
 
-    early_stopping = False
-
     def _read_known(self, block: TrainingBlock) -> "PlainExamples":
         return read_examples(block)
 
@@ -208,6 +184,12 @@ def _other_output(structure: Structure, potentials: Potentials, chosen: Any) -> 
         if structure.cost(chosen, own) > 0:
             return own
     raise InputError("No other output was found to compare with: give one, against=.")
+
+
+def held_out_cost(predictor: Predictor, examples: Sequence) -> float:
+    """Minus the mean cost of a frozen model on held-out examples."""
+    structure = predictor.structure
+    return -float(np.mean([structure.cost(y, structure.decode(predictor.potentials(x))) for x, y, _ in examples]))
 
 
 class PlainExamples(WeightedExamples):

@@ -1,68 +1,31 @@
-"""Training of online estimators: ``fit`` on arrays or streams, ``partial_fit``, checkpoints and shards."""
+"""Parts of a training: what differs between estimators, checkpoints, shards, and examples for early stopping."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from os import PathLike
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from omkl.data import Stream
-from omkl.estimators.early_stopping import check_validation, held_out_part, joined, label_accuracy, parted, stopping_by
-from omkl.estimators.persistence import users_own
-from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint, no_companions
+from omkl.estimators.sources import fingerprint, no_companions
 from omkl.exceptions import InputError
 from omkl.online import (
-    ArraySource,
     Checkpointer,
     Checkpoints,
-    EarlyStopping,
-    OnlineModel,
-    OnlineSettings,
     OnlineTrainer,
+    Predictor,
     ProgressBar,
-    ProgressiveValidation,
     TrainingLoop,
     TrainingProgress,
     serial_pass,
-    thinned,
 )
-from omkl.persistence import Packer, Unpacker
+from omkl.persistence import Packer
 
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.
 FREE = ("verbose", "callbacks", "n_jobs")
-
-
-class Trainable(Protocol):
-    """The members of :class:`~omkl.estimators.base.OnlineEstimator` that training needs."""
-
-    callbacks: Any
-    early_stopping: bool
-    epochs: int
-    history_: list[dict[str, Any]]
-    n_iter_: int
-    fit_seconds_: float
-    n_iter_no_change: int
-    n_jobs: int | None
-    random_state: Any
-    shuffle: bool
-    validation_fraction: float
-    verbose: bool
-    _stops_by_inputs: bool
-
-    def _settings(self) -> OnlineSettings: ...
-
-    def _saved_parameters(self) -> dict[str, Any]: ...
-
-    def _read_known(self, block: TrainingBlock) -> Any: ...
-
-    def _adopt(self, model: OnlineModel) -> None: ...
-
-    def _keep_parameters(self) -> None: ...
 
 
 class RunOptions(TypedDict, total=False):
@@ -73,6 +36,17 @@ class RunOptions(TypedDict, total=False):
     resume: bool
     client: Any
     shards: int | None
+
+
+def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
+    """Accuracy of a frozen model on the known labels of examples."""
+    right = total = 0
+    for x, y, _ in examples:
+        right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
+        total += int(np.count_nonzero(y >= 0)) if predictor.structure.is_partial(y) else len(x)
+    if not total:
+        raise InputError("The examples for early stopping must have a known label.")
+    return right / total
 
 
 class Task(NamedTuple):
@@ -203,146 +177,10 @@ def _configuration(name: str, parameters: dict[str, Any], n_shards: int, rng: np
     return json.loads(json.dumps(configuration))  # a checkpoint gives it back like this
 
 
-def train(estimator: Trainable, task: Task, data: TrainingBlock, validation: Any, options: RunOptions) -> Any | None:
-    """Train a new model on arrays or a stream, and make it the estimator's own.
-
-    Parameters
-    ----------
-    estimator : OnlineEstimator
-    task : Task
-    data : TrainingBlock
-        As the user gives it.
-    validation : pair (X, y), optional
-        Examples for early stopping; by default it holds out a part of the training data.
-    options : RunOptions
-
-    Returns
-    -------
-    sequence of Example, or None
-        The examples that early stopping held out and encoded with those of training.
-    """
-    started, stream = time.perf_counter(), as_stream(*data)
-    model = OnlineModel(task.codec, estimator._settings())
-    given = None if validation is None else check_validation(estimator, validation)
-    parameters = {} if options.get("checkpoint") is None else estimator._saved_parameters()
-    name, n_jobs = type(estimator).__name__, estimator.n_jobs
-    run = Run(name, parameters, estimator.random_state, estimator.verbose, n_jobs=n_jobs, **options)
-    if stream is None:
-        plan = _plan_arrays(estimator, task, model, data, run, given)
-    else:
-        plan = _plan_stream(estimator, task, model, stream, run, given)
-    history = run.loop("model", model.trainer, plan.source, estimator.epochs, plan.callbacks).run(estimator.epochs)
-    records = plan.conclude(history)
-    estimator._adopt(model)
-    estimator._keep_parameters()
-    estimator.n_iter_, estimator.history_ = len(history), records
-    estimator.fit_seconds_ = time.perf_counter() - started
-    return plan.held_out
-
-
-class _Plan(NamedTuple):
-    """A training that can begin: ``conclude(history)`` ends it, and returns the records of ``history_``."""
-
-    source: Any
-    callbacks: list[Any]
-    conclude: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
-    held_out: Any | None = None
-
-
-def _plan_arrays(
-    estimator: Trainable, task: Task, model: OnlineModel, block: TrainingBlock, run: Run, given: Any
-) -> _Plan:
-    """Start the model for examples that are all at hand."""
-    together = given is not None and estimator._stops_by_inputs
-    data = task.read(joined(block, given) if together else block, True, True)
-    examples = model.codec.start(data)
-    if run.checkpointer is not None:
-        run.checkpointer.check_data(model.codec.facts(examples))
-    callbacks, chosen = list(estimator.callbacks or ()), np.arange(examples.n_inputs)
-    training, held_out = examples, None
-    if given is not None and not together:
-        callbacks.insert(0, stopping_by(estimator, model, given, task.held_out_score))
-    elif estimator.early_stopping:
-        n, rng = examples.n_inputs, run.rng
-        chosen, others = parted(data, given) if together else held_out_part(n, estimator.validation_fraction, rng)
-        training, held_out = examples.only(chosen), examples.only(others, weighted=False)
-        callbacks.insert(0, EarlyStopping(held_out, estimator.n_iter_no_change, task.held_out_score))
-    training.shorten()
-    model.start(given=(training, run.n_shards > 0))
-    model.set_objective(training)
-
-    def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        model.trainer.release()
-        if task.finish is not None:
-            task.finish(model, examples, chosen, run, len(history))
-        return history
-
-    return _Plan(ArraySource(training, run.rng if estimator.shuffle else None), callbacks, conclude, held_out)
-
-
-def _plan_stream(estimator: Trainable, task: Task, model: OnlineModel, stream: Stream, run: Run, given: Any) -> _Plan:
-    """Start the model with the first block of a stream, or from a checkpoint."""
-    if estimator.early_stopping and given is None:
-        raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream, which holds nothing out.")
-    if stream.once and estimator.epochs > 1:
-        raise InputError(f"epochs must be 1 with an iterator, which can be read only once, got {estimator.epochs}.")
-    source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpointer is not None)
-    if run.checkpointer is not None:
-        # its blocks are compared one by one as they are read
-        run.checkpointer.check_data({"kind of data": "stream"})
-        found = run.checkpointer.earlier("model")
-        if found is not None:
-            values, arrays = found
-            model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(estimator)))
-    source.open()
-    meter = ProgressiveValidation()
-
-    def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        meter.close(model.trainer, len(history))
-        return meter.records
-
-    stopping = [] if given is None else [stopping_by(estimator, model, given, task.held_out_score)]
-    companions = task.companions(model, run.make_pass)
-    return _Plan(source, [*stopping, *companions, *(estimator.callbacks or ()), meter], conclude)
-
-
-def train_more(estimator: Trainable, task: Task | None, data: TrainingBlock, classes: Any = None) -> None:
-    """One pass over a stream, or over examples in their order, from where training has come.
-
-    An error in the middle leaves what was learned before it. A model keeps the parameters that it started with.
-
-    Parameters
-    ----------
-    estimator : OnlineEstimator
-    task : Task
-        Its codec is for a model that has not started.
-    data : TrainingBlock
-        As the user gives it.
-    classes : optional
-        Labels that the user declares.
-    """
-    if estimator.early_stopping:
-        raise InputError("early_stopping must be False for partial_fit, which holds nothing out.")
-    stream, model = as_stream(*data), vars(estimator).get("model_")
-    started = model is not None
-    if model is None:
-        model = OnlineModel(task.codec, estimator._settings())
-    elif model.predicts_only:
-        raise InputError("The model was saved with training=False, and cannot be trained further: call fit.")
-    else:
-        if classes is not None:
-            model.codec.check_declared(classes)
-        if any(vars(estimator)[name] is not value for name, value in model.parameters.items()):
-            estimator._settings()  # refuses invalid values, though the model keeps those that it has
-    source = StreamSource([data] if stream is None else stream, model, task.read)
-    source.open()
-    history = estimator.history_ if started else []
-    done = history[-1]["epoch"] if history else 0
-    progress = TrainingProgress(epoch=done + 1, history=history)
-    callbacks = [*task.companions(model, serial_pass), *(estimator.callbacks or ())]
-    TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
-    estimator._adopt(model)  # also after the first call: there may be new labels
-    if not started:
-        estimator._keep_parameters()
-        estimator.n_iter_ = 1
-    estimator.history_ = thinned(history)
+def held_out_part(n: int, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of ``(training, validation)`` examples, of n."""
+    n_held_out = max(1, round(fraction * n))
+    if n_held_out >= n:
+        raise InputError(f"Early stopping cannot hold out {n_held_out} of {n} examples.")
+    shuffled = rng.permutation(n)
+    return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])

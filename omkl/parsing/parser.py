@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -158,7 +158,6 @@ class DependencyParser(OnlineEstimator):
     [2, 0]
     """
 
-    _stops_by_inputs: ClassVar[bool] = False  # no kernels
     _automatic_schedule = staticmethod(tree_rates)
 
     templates: Any = field(default="auto", kw_only=False)

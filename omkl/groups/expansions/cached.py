@@ -236,7 +236,7 @@ class SparseCachedBank(CachedKernelBank):
 
 
 class FrozenCachedBank(FrozenGroups):
-    """Averaged coefficients on the same Gram matrices: scores tokens of the training set, held-out ones among them."""
+    """Averaged coefficients on the same Gram matrices; tokens outside of the training set are scored more slowly."""
 
     def __init__(self, bank: CachedKernelBank, coefficients: np.ndarray) -> None:
         self.names = bank.names
@@ -251,7 +251,14 @@ class FrozenCachedBank(FrozenGroups):
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         for k, coefficients in enumerate(self._coefficients):
             if self._in_use(k):
-                potentials.unary[:] += self._bank.gram_rows(k, x.low, x.high) @ coefficients
+                potentials.unary[:] += self._rows(k, x) @ coefficients
+
+    def _rows(self, k: int, x: Span) -> Any:
+        """Kernel values between tokens and those of training; other tokens are compared anew."""
+        bank, view = self._bank, self._bank.views[k]
+        if x.tokens is bank.tokens:
+            return bank.gram_rows(k, x.low, x.high)
+        return bank.kernels[k](x.tokens.views[view][x.low : x.high], bank.tokens.views[view])
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state."""
