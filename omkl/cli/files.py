@@ -163,7 +163,7 @@ def _text_columns(model: Any) -> list[str]:
         return model.text_columns
     encoder = getattr(model.model_.codec, "encoder", None) if hasattr(model, "model_") else None
     vocabulary = None if encoder is None else encoder.vocabulary
-    return [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.kinds_of(key) == {"text"}]
+    return [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.is_text(key)]
 
 
 def _with_outputs(block: Any, path: str) -> Any:

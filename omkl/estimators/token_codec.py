@@ -119,8 +119,6 @@ class TokenCodec:
             if self.encoder.kernels[name].indexed:
                 raise InputError(f"The kernel {name!r} is precomputed, and cannot be trained further by partial_fit.")
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
-        if type(data.inputs) is list and (data.names is not None or self.encoder.in_sequences):
-            self.encoder.warn_of_other_kinds(data.inputs)
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
             trainer.grow_outputs(self.structure)
@@ -222,7 +220,7 @@ class TokenCodec:
 
     def _kernels_of(self, names: list[str]) -> tuple[list[str], list[Any], list[str]]:
         """Names, kernels and views, as banks take them."""
-        return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name] for name in names]
+        return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name].label for name in names]
 
     def _budgeted_bank(self, names: list[str], n_outputs: int, averaging: bool) -> Any:
         """Dual kernels on one bounded support."""

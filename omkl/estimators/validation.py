@@ -187,8 +187,6 @@ def row_potentials(estimator: Any, X: Any) -> np.ndarray:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     X = checked_rows(estimator, X, reset=False)
     n = n_rows(X)
-    if isinstance(X, list) and hasattr(estimator, "feature_names_in_"):
-        model.codec.encoder.warn_of_other_kinds(X)
 
     def scored(part: Any) -> np.ndarray:
         encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from omkl._components import warn_caller
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import InputError
 from omkl.features.views import (
     PLAIN,
     FlatTokens,
@@ -28,7 +27,7 @@ from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.checks import check_kernel_names
 from omkl.kernels.functions import KernelSpec
-from omkl.kernels.inputs import find_columns, format_on
+from omkl.kernels.inputs import Vectors, find_columns, format_on
 from omkl.persistence import Packer, Unpacker
 
 #: Kernels as users give them.
@@ -57,12 +56,11 @@ class Encoder:
     ----------
     kernels : dict of str to Kernel
         Fitted kernels by the name of their group.
-    views : dict of str to str
-        Label of the view that each kernel reads.
-    sources : dict of str to View
-        Views by label.
-    explicit : list of str
-        Names of the kernels that are held as explicit, sparse features.
+    views : dict of str to View
+        The array that each kernel reads.
+    explicit, mapped, dual : list of str
+        Names of the kernels that are held as explicit, sparse features; those with dense features, which are computed
+        when they are needed; and those that are held as dual expansions.
     vocabulary : Vocabulary or None
         Sparse features; None for arrays.
     shapes : dict of str to int
@@ -74,15 +72,11 @@ class Encoder:
     def __init__(self, kernels: KernelSpecs | None = None, in_sequences: bool = False) -> None:
         self._specs, self.in_sequences = kernels, in_sequences
         self.kernels: dict[str, Kernel] = {}
-        self.views: dict[str, str] = {}
-        self.sources: dict[str, View] = {}
-        self.explicit: list[str] = []
+        self.views: dict[str, View] = {}
         self.vocabulary: Vocabulary | None = None
         self.shapes: dict[str, int] = {}
         self.names: list[str] | None = None
         self._words: WordEncoder | None = None
-        #: Views that banks read, and kernels of explicit features with what they read.
-        self._plan: tuple[dict[str, View], list[tuple[Kernel, View]]] | None = None
 
     def fit(
         self, tokens: FlatTokens, names: Sequence[str] | None = None, index: TrainingIndex | None = None
@@ -97,35 +91,39 @@ class Encoder:
         index : TrainingIndex, optional
             Indices of the tokens among all training inputs; None where more can come.
         """
-        is_dicts = isinstance(tokens, list)
         self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
         specs = self._specs
         if specs is None:
-            specs = ["linear"] if is_dicts or sparse.issparse(tokens) else DEFAULT_KERNELS
+            specs = ["linear"] if isinstance(tokens, list) or sparse.issparse(tokens) else DEFAULT_KERNELS
             specs = specs if self.shapes else []
             if specs is DEFAULT_KERNELS and not isinstance(tokens, list):
                 warn_of_units(tokens, names)
         named = named_kernels(specs)
-        if not is_dicts:
+        if not isinstance(tokens, list):
             named = [(name, kernel.placed(tokens.shape[1], names)) for name, kernel in named]
-        for name, kernel in named:
-            view = self._view_of(name, kernel, tokens)
-            self.sources[view.label], self.views[name] = view, view.label
+        self.views = {name: self._view_of(name, kernel, tokens) for name, kernel in named}
         raw = self._read_views(tokens)
         for name, kernel in named:
-            view = self.sources[self.views[name]]
-            if view.indexed:
-                view.check_index(name, self.shapes, index)
-            inputs = view.select(raw, index)
+            if self.views[name].indexed:
+                self.views[name].check_index(name, self.shapes, index)
+            inputs = self.views[name].select(raw, index)
             if sparse.issparse(inputs):
                 _refuse_dense(name, kernel)
             self.kernels[name] = kernel.fit_view(inputs)
-        self.explicit = [name for name in self.kernels if self._is_explicit(name)]
-        if is_dicts:
+        self._arrange()
+        if isinstance(tokens, list):
             self.vocabulary = Vocabulary(first_id=self._n_kernel_features())
-        if not self.kernels and not is_dicts:
+        elif not self.kernels:
             raise InputError("There is nothing to learn from: give at least one kernel.")
         return self
+
+    def _arrange(self) -> None:
+        """Decide how each kernel is held."""
+        self.mapped = [name for name, own in self.kernels.items() if _is_mapped(own)]
+        self.explicit = [name for name in self.kernels if name not in self.mapped and self._is_explicit(name)]
+        self.dual = [name for name in self.kernels if name not in self.explicit and name not in self.mapped]
+        #: Views that banks read, by label; made once, as this takes as long as to encode a row.
+        self._read_by_banks = {self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]}
 
     def encode(
         self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False, index: TrainingIndex | None = None
@@ -143,15 +141,11 @@ class Encoder:
             Indices of the tokens among the training inputs, if they are some of these.
         """
         raw = self._read_views(tokens)
-        if self._plan is None:  # kept, as it takes as long as a row
-            used = dict.fromkeys(self.views[name] for name in [*self.mapped, *self.dual])
-            explicit = [(self.kernels[name], self.sources[self.views[name]]) for name in self.explicit]
-            self._plan = {view: self.sources[view] for view in used}, explicit
-        views = {name: view.select(raw, index) for name, view in self._plan[0].items()}
-        parts = [kernel.features(view.select(raw, index)) for kernel, view in self._plan[1]]
+        views = {label: view.select(raw, index) for label, view in self._read_by_banks.items()}
+        parts = [self.kernels[name].features(self.views[name].select(raw, index)) for name in self.explicit]
         features = _joined(parts) if parts else None
         if self.vocabulary is not None:
-            found = self._sparse(tokens, offsets, grow)
+            found = self._sparse(tokens, offsets, grow, self.vocabulary)
             features = found if features is None else _side_by_side(features, found)
         return Tokens(offsets, features, views)
 
@@ -159,43 +153,33 @@ class Encoder:
         """Keys of tokens that are not known, found lazily."""
         if self.vocabulary is not None:
             known = self.shapes.keys() | self.vocabulary.ids.keys()
-            keys = _keys_of(tokens)
-            yield from (key for key in keys if key not in known)
+            yield from (key for key in _keys_of(tokens) if key not in known)
 
-    def warn_of_other_kinds(self, tokens: list[dict[str, Any]]) -> None:
-        """Warn of entries that hold text here and numbers in training, or the reverse."""
-        noun = "entry" if self.names is None else "column"
-        for key, here, learned in () if self.vocabulary is None else self.vocabulary.changed_kinds(tokens):
-            warn_caller(
-                f"The {noun} {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown.",
-                DataWarning,
-            )
-
-    def _sparse(self, tokens: Any, offsets: np.ndarray, grow: bool) -> Features:
+    def _sparse(self, tokens: Any, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
         """Sparse features of dicts, words or attributes."""
-        assert self.vocabulary is not None
         if isinstance(tokens, Words):
             if not grow:
-                self._check_known(tokens.keys())
-            self._words = self._words or WordEncoder(self.vocabulary)
+                self._check_known(tokens.keys(), vocabulary)
+            self._words = self._words or WordEncoder(vocabulary)
             return self._words.encode(tokens, offsets, grow)
         is_dicts = not isinstance(tokens, AttributeLists)
-        if is_dicts and self.in_sequences and not grow:
-            self.warn_of_other_kinds(tokens[:1])
-        found = self.vocabulary.encode(_without(tokens, self.shapes) if is_dicts else tokens, grow)
+        if is_dicts and self.shapes:
+            shapes = self.shapes
+            tokens = [{key: value for key, value in token.items() if key not in shapes} for token in tokens]
+        found = vocabulary.encode(tokens, grow)
         if not grow and not len(found.ids) and (self.in_sequences or not is_dicts):
-            self._check_known(_keys_of(tokens))
+            self._check_known(_keys_of(tokens), vocabulary)
         return found
 
-    def _check_known(self, keys: Sequence[str]) -> None:
+    def _check_known(self, keys: Sequence[str], vocabulary: Vocabulary) -> None:
         """Raise if there are keys, but no known one."""
-        if keys and all(known.keys().isdisjoint(keys) for known in (self.vocabulary.ids, self.shapes)):
+        if keys and all(known.keys().isdisjoint(keys) for known in (vocabulary.ids, self.shapes)):
             raise InputError(
                 f"The model knows no feature of these tokens, such as {keys[0]!r}: it was trained on tokens with "
-                f"{', '.join(map(repr, self.vocabulary.keys[:3]))}."
+                f"{', '.join(map(repr, vocabulary.keys[:3]))}."
             )
 
-    def _read_views(self, tokens):
+    def _read_views(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Arrays of the input, or of entries of dicts, by name."""
         learned_arrays = PLAIN in self.shapes and self.vocabulary is None
         if not isinstance(tokens, list):
@@ -205,27 +189,18 @@ class Encoder:
                 raise InputError(
                     f"Inputs have {tokens.shape[1]} columns, but the model was trained on {self.shapes[PLAIN]}."
                 )
-            if sparse.issparse(tokens):
-                for name, kernel in self.kernels.items():
-                    _refuse_dense(name, kernel)
+            for name, kernel in self.kernels.items() if sparse.issparse(tokens) else ():
+                _refuse_dense(name, kernel)
             return {PLAIN: tokens}
         if learned_arrays and tokens and isinstance(tokens[0], dict) and PLAIN not in tokens[0]:
             raise InputError(f"The model was trained on rows of {self.shapes[PLAIN]} numbers, got dicts.")
-        used = dict.fromkeys(key for view in self.sources.values() for key in view.keys)
+        used = dict.fromkeys(key for view in self.views.values() for key in view.keys)
         return {key: stacked(tokens, key, self.shapes[key]) for key in used}
 
     def pack(self, packer: Packer) -> dict[str, Any]:
         """Everything learned except the features of the vocabulary, as JSON values."""
-        kernels, sources = {}, {}
-        for name, kernel in self.kernels.items():
-            kernels[name] = packer.pack(kernel, f"the kernel {name!r}")
-        for label, view in self.sources.items():
-            sources[label] = [list(view.keys), packer.pack(view.columns, label), view.indexed]
         return {
-            "kernels": kernels,
-            "views": self.views,
-            "sources": sources,
-            "explicit": self.explicit,
+            "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()},
             "shapes": self.shapes,
             "names": self.names,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
@@ -236,28 +211,14 @@ class Encoder:
         """The inverse of :meth:`pack`."""
         encoder = cls(in_sequences=in_sequences)
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
-        encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
-        encoder.names = packed["names"]
-        for label, (keys, columns, indexed) in packed["sources"].items():
-            encoder.sources[label] = View(tuple(keys), unpacker.unpack(columns), indexed)
+        encoder.shapes, encoder.names = packed["shapes"], packed["names"]
+        encoder.views = {name: encoder._view_of(name, kernel, []) for name, kernel in encoder.kernels.items()}
+        encoder._arrange()
         if packed["keys"] is not None:
-            state = {
-                name.removeprefix("vocabulary/"): array
-                for name, array in unpacker.arrays.items()
-                if name.startswith("vocabulary/")
-            }
+            prefix, arrays = "vocabulary/", unpacker.arrays
+            state = {name.removeprefix(prefix): own for name, own in arrays.items() if name.startswith(prefix)}
             encoder.vocabulary = Vocabulary.from_state(packed["keys"], encoder._n_kernel_features(), state)
         return encoder
-
-    @property
-    def dual(self) -> list[str]:
-        """Names of the kernels that are held as dual expansions."""
-        return [name for name in self.kernels if name not in self.explicit and name not in self.mapped]
-
-    @property
-    def mapped(self) -> list[str]:
-        """Names of the kernels with dense features, which are computed when they are needed."""
-        return [name for name, kernel in self.kernels.items() if _is_mapped(kernel)]
 
     @property
     def explicit_names(self) -> list[str]:
@@ -283,20 +244,10 @@ class Encoder:
         return names if self.vocabulary is None else names | self.vocabulary.names_of(wanted - names.keys())
 
     def name_of_part(self, name: str, i: int) -> str:
-        """Name of a part of a kernel with explicit features: ``kernel[column]``, ``kernel[landmark 3]``, ...
-
-        Parameters
-        ----------
-        name : str
-            Name of the kernel.
-        i : int
-        """
-        return f"{name}[{self.kernels[name].part_name(i, *self._columns_of(name))}]"
-
-    def _columns_of(self, name: str) -> tuple[Callable[[int], str], int]:
-        """A function that names the columns that a kernel reads, and their number."""
-        view, shapes = self.sources[self.views[name]], self.shapes
-        return partial(view.column_name, shapes=shapes, names=self.names), view.width(shapes)
+        """Name of part i of a kernel with explicit features: ``kernel[column]``, ``kernel[landmark 3]``, ..."""
+        view, shapes = self.views[name], self.shapes
+        column_name = partial(view.column_name, shapes=shapes, names=self.names)
+        return f"{name}[{self.kernels[name].part_name(i, column_name, view.width(shapes))}]"
 
     def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
         on = kernel.on
@@ -324,15 +275,13 @@ class Encoder:
 
     def feature_count(self, name: str) -> int | None:
         """Dimension of a kernel's feature map on its view; None without a finite one."""
-        return self.kernels[name].feature_count(self.sources[self.views[name]].width(self.shapes))
+        return self.kernels[name].feature_count(self.views[name].width(self.shapes))
 
     def _n_kernel_features(self) -> int:
         return sum(self.feature_count(name) or 0 for name in self.explicit)
 
     def _is_explicit(self, name: str) -> bool:
         kernel, count = self.kernels[name], self.feature_count(name)
-        if _is_mapped(kernel):
-            return False
         if kernel.explicit is None:
             return count is not None and (isinstance(kernel, Linear) or count <= EXPLICIT_LIMIT)
         if kernel.explicit and count is None:
@@ -356,7 +305,7 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     return list(zip(names, kernels))
 
 
-def _listed(specs):
+def _listed(specs: Any) -> list[KernelSpec]:
     if isinstance(specs, (str, Kernel)) or callable(specs):
         return [specs]
     if not isinstance(specs, (Sequence, dict)):
@@ -364,35 +313,37 @@ def _listed(specs):
     return list(specs.values() if isinstance(specs, dict) else specs)
 
 
-def takes_sparse(specs: KernelSpecs | None) -> bool:
-    """Check whether these kernels can all be held explicitly on sparse input."""
+def _holds(specs: KernelSpecs | None, test: Callable[[Kernel], bool], otherwise: bool) -> bool:
+    """Check whether a test holds for all kernels, or return ``otherwise`` where there are none."""
     try:
-        return specs is None or all(map(_reads_sparse, map(as_kernel, _listed(specs))))
+        kernels = [] if specs is None else list(map(as_kernel, _listed(specs)))
     except InputError:
         return False
+    return all(map(test, kernels)) if kernels else otherwise
+
+
+def takes_sparse(specs: KernelSpecs | None) -> bool:
+    """Check whether these kernels can all be held explicitly on sparse input."""
+    return _holds(specs, _reads_sparse, True)
 
 
 def is_pairwise(specs: KernelSpecs | None) -> bool:
     """Check whether the input is one Gram matrix."""
-    try:
-        kernels = [] if specs is None else list(map(as_kernel, _listed(specs)))
-        return bool(kernels) and all(kernel.indexed and kernel.on is None for kernel in kernels)
-    except InputError:
-        return False
+    return _holds(specs, lambda kernel: kernel.indexed and kernel.on is None, False)
 
 
-def _reads_sparse(kernel):
+def _reads_sparse(kernel: Kernel) -> bool:
     return kernel.maps_sparse and kernel.explicit is not False
 
 
-def _refuse_dense(name, kernel):
+def _refuse_dense(name: str, kernel: Kernel) -> None:
     if not _reads_sparse(kernel):
         raise InputError(
             f"The kernel {name!r} needs a dense array: sparse input serves explicit linear groups and Fourier features."
         )
 
 
-def _is_mapped(kernel):
+def _is_mapped(kernel: Kernel) -> bool:
     return isinstance(kernel, FeatureMap) and kernel.explicit is not False
 
 
@@ -402,32 +353,19 @@ def _keys_of(tokens: Any) -> list[str]:
     return tokens.keys() if has_keys else list(dict.fromkeys(chain.from_iterable(tokens)))
 
 
-def _without(tokens, keys):
-    """Token dicts without these keys."""
-    if not keys:
-        return tokens
-    return [{key: value for key, value in token.items() if key not in keys} for token in tokens]
-
-
-def _joined(parts):
+def _joined(parts: list[Vectors]) -> Features:
     """The features of several kernels, arrays or sparse matrices, side by side."""
     if any(map(sparse.issparse, parts)):
-        return _from_csr(sparse.hstack(list(map(sparse.csr_array, parts)), format="csr"))
+        csr = sparse.hstack(list(map(sparse.csr_array, parts)), format="csr")
+        return Features(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(np.float64))
     matrix = parts[0] if len(parts) == 1 else np.hstack(parts)
-    if len(matrix) == 1:  # the same in fewer calls
-        (ids,) = np.nonzero(matrix[0])
-        return Features(np.array([0, len(ids)]), ids.astype(np.int32), matrix[0][ids].astype(np.float64, copy=False))
     kept = matrix != 0.0
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
     ids = (np.flatnonzero(kept) % matrix.shape[1]).astype(np.int32)
     return Features(starts, ids, matrix[kept].astype(np.float64, copy=False))
 
 
-def _from_csr(matrix):
-    return Features(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64))
-
-
-def _side_by_side(left, right):
+def _side_by_side(left: Features, right: Features) -> Features:
     """Each token's features of both; ids are used as they are."""
     lengths = np.diff(left.starts) + np.diff(right.starts)
     starts = np.concatenate([[0], np.cumsum(lengths)])

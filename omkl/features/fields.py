@@ -42,15 +42,7 @@ def is_attribute(field: str) -> bool:
 
 
 def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, Any]) -> list[str]:
-    """Values of a field of words.
-
-    Parameters
-    ----------
-    field : str
-    strings : list of str
-        The words' strings in the column of the field.
-    lexicons : dict of str to Lexicon
-    """
+    """Values of a field of words."""
     name, _, width = field.partition(":")
     if name not in lexicons:
         return list(map(reader_of(field), strings))
@@ -98,15 +90,7 @@ def present_codes(codes: np.ndarray) -> list[int]:
 
 
 def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = False) -> dict[str, str]:
-    """Fields that no word of a treebank has, each with its name in messages; those of empty columns come first.
-
-    Parameters
-    ----------
-    treebank : omkl.data.Treebank
-    templates : TemplateSet
-    by_column : bool
-        Count attributes and entries of lexicons as present where their column is.
-    """
+    """Fields that no word of a treebank has, each with its name in messages; those of empty columns come first."""
     columns, attributes = {}, {}
     for field in templates.fields:
         column = column_of(field)
@@ -122,14 +106,7 @@ def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = 
 
 
 def are_copies(treebank: Treebank, a: str, b: str) -> bool:
-    """Check whether two columns hold the same string for each word.
-
-    Parameters
-    ----------
-    treebank : Treebank
-    a, b : str
-        Columns.
-    """
+    """Check whether two columns hold the same string for each word."""
     codes = treebank.strings[b].codes(treebank.strings[a].tolist())
     return bool((codes[getattr(treebank, a)] == getattr(treebank, b)).all())
 
@@ -141,14 +118,7 @@ def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
 
 
 def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
-    """Names of the columns that are empty in a treebank, but not in training.
-
-    Parameters
-    ----------
-    treebank : Treebank
-    empty : dict of str to float
-        The :func:`empty_shares` of the training data.
-    """
+    """Names of the columns that are empty in a treebank, but not in training."""
     return [
         TITLES[column]
         for column, share in empty.items()
@@ -188,14 +158,7 @@ class TreeFields:
         self._relatives = dict(zip(RELATIVES, (parents, leftmost, rightmost, before, after)))
 
     def codes(self, field: str, own: Callable[[str], np.ndarray]) -> np.ndarray:
-        """Hashes of the values of a field, (number of words,) uint64.
-
-        Parameters
-        ----------
-        field : str
-        own : callable
-            ``own(field)`` are the hashes of a field that is not of trees.
-        """
+        """Hashes of the values of a field, (number of words,) uint64."""
         relative, _, rest = field.partition("_")
         if relative in RELATIVES and rest:
             words, codes = self._relatives[relative], self.codes(rest, own)
@@ -213,15 +176,7 @@ class TreeFields:
         return own(field)
 
     def value(self, field: str, word: int, own: Callable[[str, int], str]) -> str:
-        """The value of a field of one word.
-
-        Parameters
-        ----------
-        field : str
-        word : int
-        own : callable
-            ``own(field, word)`` is the value of a field that is not of trees.
-        """
+        """The value of a field of one word."""
         relative, _, rest = field.partition("_")
         if relative in RELATIVES and rest:
             found = int(self._relatives[relative][word])
@@ -234,15 +189,7 @@ class TreeFields:
         return own(field, word)
 
     def kinship(self, first_word: int, head: int, modifier: int) -> str:
-        """Relation of two words in the tree: "head", "child", "grandparent", "grandchild", "sibling" or "none".
-
-        Parameters
-        ----------
-        first_word : int
-            Index of the first word of the sentence.
-        head, modifier : int
-            Counted from 1 in the sentence.
-        """
+        """Relation of two words in the tree: "head", "child", "grandparent", "grandchild", "sibling" or "none"."""
 
         def above(node: int) -> int:
             return int(self._heads[first_word + node - 1]) if node > 0 else -1

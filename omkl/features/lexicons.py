@@ -33,13 +33,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, source: Any, name: str) -> "Lexicon":
-        """A lexicon of a dict of word to value, of a file with ``word<TAB>value`` in each line, or itself.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If it is something else, or empty, or gives a word two values; the message names the file and the line.
-        """
+        """A lexicon of a dict of word to value, of a file with ``word<TAB>value`` in each line, or itself."""
         if isinstance(source, Lexicon):
             return source
         if isinstance(source, Mapping):
@@ -109,13 +103,7 @@ def _read(path: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def as_lexicons(lexicons: Any) -> dict[str, Lexicon]:
-    """Lexicons by name, from paths, dicts or themselves; None is none.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If a name cannot be one, or is that of another field, or a lexicon is not as described.
-    """
+    """Lexicons by name, from paths, dicts or themselves; None is none."""
     if lexicons is None:
         return {}
     if not isinstance(lexicons, Mapping):

@@ -62,25 +62,11 @@ class View(NamedTuple):
         return "+".join(self.keys) + columns + (" of training inputs" if self.indexed else "")
 
     def width(self, shapes: Mapping[str, int]) -> int:
-        """Number of columns.
-
-        Parameters
-        ----------
-        shapes : dict of str to int
-            Number of columns of each entry.
-        """
+        """Number of columns."""
         return count_columns(self.columns, sum(shapes[key] for key in self.keys))
 
     def select(self, raw: Mapping[str, Vectors], index: TrainingIndex | None) -> Vectors:
-        """The array of this view.
-
-        Parameters
-        ----------
-        raw : dict of str to array
-            Arrays of the entries.
-        index : TrainingIndex or None
-            None for tokens that are not training inputs.
-        """
+        """The array of this view."""
         arrays = [raw[key] for key in self.keys]
         array = take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
         if not self.indexed:
@@ -88,16 +74,7 @@ class View(NamedTuple):
         return with_index(array, np.full(len(array), -1) if index is None else index.rows)
 
     def column_name(self, i: int, shapes: Mapping[str, int], names: Sequence[str] | None) -> str:
-        """Name of a column: that of the data frame, its number in the array, or the entry of the dict.
-
-        Parameters
-        ----------
-        i : int
-        shapes : dict of str to int
-            Number of columns of each entry.
-        names : sequence of str or None
-            Names of the columns of an array.
-        """
+        """Name of a column: that of the data frame, its number in the array, or the entry of the dict."""
         j, columns = i, self.columns
         if columns is not None:
             j = range(sum(shapes[key] for key in self.keys))[columns][i] if isinstance(columns, slice) else columns[i]
@@ -111,16 +88,7 @@ class View(NamedTuple):
         return str(j) if not entry else key if shapes[key] == 1 else f"{key}[{j}]"
 
     def check_index(self, name: str, shapes: Mapping[str, int], index: TrainingIndex | None) -> None:
-        """Raise unless a precomputed kernel reads a square matrix of all training inputs.
-
-        Parameters
-        ----------
-        name : str
-            Name of the kernel.
-        shapes : dict of str to int
-            Number of columns of each entry.
-        index : TrainingIndex or None
-        """
+        """Raise unless a precomputed kernel reads a square matrix of all training inputs."""
         if index is None:
             raise InputError(f"The kernel {name!r} is precomputed, and needs all training inputs: use fit on arrays.")
         width = self.width(shapes)

@@ -12,13 +12,14 @@ of numbers do not matter.
 import reprlib
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from omkl.exceptions import InputError
+from omkl._components import warn_caller
+from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Features
 
 #: The value that stands for a number in the vocabulary of its key, which otherwise holds strings.
@@ -32,8 +33,9 @@ LARGEST = 1e100
 CHUNK = 1024
 #: Up to this number of tokens, the number of calls takes the time.
 FEW = 256
-#: Number of tokens whose kinds of values are compared with those of training.
-MOST_LOOKED_AT = 100
+
+#: CSR rows: their lengths, ids and values.
+Rows: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class AttributeLists(list):
@@ -45,32 +47,12 @@ class AttributeLists(list):
 
 
 class Part(NamedTuple):
-    """Features of one key.
-
-    Attributes
-    ----------
-    places : int array or None
-        The token of each feature; None for one feature in every token.
-    ids : int array
-        -1 for unknown values.
-    values : array or None
-        None for ones.
-    """
+    """Features of one key: the token of each, None for one in every token; ids, -1 for unknown values; and values, None
+    for ones."""
 
     places: np.ndarray | None
     ids: np.ndarray
     values: np.ndarray | None
-
-
-class _Counter:
-    """Returns one number after the other."""
-
-    def __init__(self, first: int) -> None:
-        self.next = first
-
-    def __call__(self) -> int:
-        self.next += 1
-        return self.next - 1
 
 
 class Vocabulary:
@@ -99,36 +81,13 @@ class Vocabulary:
         self.groups = array("i")
         self.units: dict[str, float] = {}
         self.first_id = first_id
-        self._next_id = _Counter(first_id)
+        self._next_id = count(first_id).__next__
+        #: Ids of features by ``key=value``, for lists of attributes.
+        self._of_attributes: dict[str, int] = {}
 
-    # ---- kinds of values ----------------------------------------------------------------------------------------
-
-    def kinds_of(self, key: str) -> set[str]:
-        """Kinds of the values of a key: "text", "numbers" or both."""
-        own = self.ids.get(key, {})
-        n_numbers = int(NUMBER in own)
-        return {kind for kind, n in (("numbers", n_numbers), ("text", len(own) - n_numbers)) if n}
-
-    def changed_kinds(self, tokens: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
-        """Find keys with text here and numbers in training, or the reverse: ``(key, kind, learned kind)``."""
-        tokens = tokens[:MOST_LOOKED_AT]
-        for key in dict.fromkeys(chain.from_iterable(map(self._unlike, tokens))):
-            learned = "numbers" if NUMBER in self.ids[key] else "text"
-            here = {kind for token in tokens if (kind := _kind_of(token.get(key))) is not None}
-            if learned not in here:
-                yield key, min(here), learned
-
-    def _unlike(self, token: dict[str, Any]) -> Iterator[str]:
-        """Keys of a token whose value is of another kind than all known ones."""
-        for key, value in token.items():
-            if own := self.ids.get(key):
-                if isinstance(value, str):
-                    if NUMBER in own and len(own) == 1:
-                        yield key
-                elif NUMBER not in own and _kind_of(value) == "numbers":
-                    yield key
-
-    # ---- encoding -----------------------------------------------------------------------------------------------
+    def is_text(self, key: str) -> bool:
+        """Check whether all known values of a key are strings."""
+        return bool(own := self.ids.get(key)) and NUMBER not in own
 
     def encode(self, tokens: Sequence[Any], grow: bool) -> Features:
         """Features of tokens.
@@ -146,42 +105,36 @@ class Vocabulary:
         chunks = []
         for low in range(0, len(tokens), CHUNK):
             chunk = tokens[low : low + CHUNK]
-            parts = []
-            for key, column in _columns(chunk):
-                if grow or key in self.ids:
-                    parts.append(self.look_up(key, column, grow))
-            chunks.append(_to_rows(parts, len(chunk)))
+            columns = [(key, column) for key, column in _columns(chunk) if grow or key in self.ids]
+            chunks.append(_to_rows([self.look_up(key, column, grow) for key, column in columns], len(chunk)))
         return _joined(chunks)
 
-    def _attribute_rows(self, tokens: AttributeLists, grow: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _attribute_rows(self, tokens: AttributeLists, grow: bool) -> Rows:
         """CSR rows of lists of attributes, in their order."""
-        attributes = list(chain.from_iterable(tokens))
-        columns: dict[str, tuple[list[int], list[Any]]] = defaultdict(lambda: ([], []))
-        try:
-            codes = {attribute: i for i, attribute in enumerate(dict.fromkeys(attributes))}
-            for attribute, i in codes.items():
-                key, equals, value = attribute.partition("=")
-                places, values = columns[key]
-                places.append(i)
-                values.append(value if equals else 1.0)
-        except (TypeError, AttributeError):
-            raise InputError("The attributes of a token must be strings, as in ['w=the', 'suffix=he'].") from None
-        distinct_ids, distinct_values = np.full(len(codes), -1, np.int32), np.ones(len(codes))
-        for key, (places, column) in columns.items():
-            if grow or key in self.ids:
-                _, distinct_ids[places], amounts = self.look_up(key, column, grow)
-                if amounts is not None:
-                    distinct_values[places] = amounts
-        flat = np.fromiter(map(codes.__getitem__, attributes), np.int64, len(attributes))
-        ids = distinct_ids[flat]
+        attributes, known = list(chain.from_iterable(tokens)), self._of_attributes
+        if set(map(type, attributes)) - {str}:
+            raise InputError("The attributes of a token must be strings, as in ['w=the', 'suffix=he'].")
+        if len(known) < len(self.groups):
+            known.update((_name_of(*pair), i) for i, pair in enumerate(self.names(), self.first_id))
+        new = defaultdict[str, dict[str, str | float]](dict)
+        for attribute in [own for own in dict.fromkeys(attributes) if own not in known] if grow else ():
+            key, equals, value = attribute.partition("=")
+            new[key][attribute] = value if equals else 1.0
+        for key, values_of in new.items():
+            known.update(zip(values_of, self.look_up(key, list(values_of.values()), grow).ids.tolist()))
+        ids = np.fromiter(map(known.get, attributes, repeat(-1)), np.int32, len(attributes))
+        values = np.ones(len(ids))
+        for key, unit in self.units.items():
+            if unit != 1.0:
+                values[ids == self.ids[key][NUMBER]] = 1.0 / unit
         kept, owners = ids >= 0, np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens)))
-        return np.bincount(owners[kept], minlength=len(tokens)), ids[kept], distinct_values[flat][kept]
+        return np.bincount(owners[kept], minlength=len(tokens)), ids[kept], values[kept]
 
-    def _known_rows(self, tokens: Sequence[dict[str, Any]], grow: bool) -> tuple | None:
+    def _known_rows(self, tokens: Sequence[dict[str, Any]], grow: bool) -> Rows | None:
         """CSR rows of a few tokens, as key by key, in fewer calls.
 
-        None unless all tokens have the same keys in the same order, with strings and numbers alone, and nothing new is
-        to be learned.
+        None unless all tokens have the same keys in the same order, with strings and numbers alone, and nothing is to
+        be learned or warned of.
         """
         keys, nothing = tuple(tokens[0]), dict[str | None, int]()
         known = [self.ids.get(key, nothing) for key in keys]
@@ -195,12 +148,12 @@ class Vocabulary:
                 if type(value) is str:
                     if (i := own.get(value)) is not None:
                         ids.append(i)
-                    elif grow:
+                    elif grow or NUMBER in own:
                         return None
                 elif type(value) not in PLAIN_NUMBERS or not -LARGE < value < LARGE:
                     return None
                 elif (i := own.get(NUMBER)) is None or key not in self.units:
-                    if grow:
+                    if grow or (own and i is None):
                         return None
                     if i is not None and value:  # all numbers in training were 0
                         scaled.append((len(ids), float(value)))
@@ -229,17 +182,53 @@ class Vocabulary:
         known = self.ids[key] if key in self.ids else self._add_key(key)
         before = len(known)
         try:
-            return _encode_column(key, column, known, grow, self.units)
+            return self._encode_column(key, column, known, grow)
         finally:
             self.groups.extend([self.keys.index(key)] * (len(known) - before))
 
-    def _add_key(self, key: Any) -> dict[str | None, int]:
+    def _add_key(self, key: object) -> dict[str | None, int]:
         if not isinstance(key, str):
             raise InputError(f"The keys of token dicts must be strings, got {key!r}.")
         self.keys.append(key)
         # gives a new value the next id as it is looked up
         self.ids[key] = defaultdict(self._next_id)
         return self.ids[key]
+
+    def _encode_column(self, key: str, column: list[Any], known: dict[str | None, int], grow: bool) -> Part:
+        kinds = set(map(type, column))
+        if kinds == {str}:
+            if NUMBER in known and len(known) == 1:
+                _warn_of_kind(key, "text", "numbers")
+            return Part(None, _look_up(column, known, grow), None)
+        if kinds <= set(NUMBERS):
+            numbers = _finite(key, np.array(column, dtype=np.float64))
+            if known and NUMBER not in known and numbers.any():
+                _warn_of_kind(key, "numbers", "text")
+            ids = np.repeat(_look_up([NUMBER], known, grow), len(column))
+            return Part(None, ids, self._in_units(key, numbers, grow))
+        places, names, amounts = [], [], []
+        for i, value in enumerate(column):
+            for name, amount in _named_values(key, value):
+                places.append(i)
+                names.append(name)
+                amounts.append(amount)
+        # checked before the vocabulary learns them
+        values = _finite(key, np.array(amounts, dtype=np.float64))
+        numbers = [k for k, name in enumerate(names) if name is NUMBER]
+        values[numbers] = self._in_units(key, values[numbers], grow)
+        return Part(np.array(places, dtype=np.int64), _look_up(names, known, grow), values)
+
+    def _in_units(self, key: str, numbers: np.ndarray, grow: bool) -> np.ndarray:
+        """Numbers of a key divided by its unit.
+
+        The unit is the root mean square of the first numbers that are not all 0, rounded to a power of two, so that no
+        digit changes.
+        """
+        if grow and key not in self.units and numbers.any():
+            sizes = np.abs(numbers[numbers != 0.0])
+            root = np.log2(sizes.max()) + 0.5 * np.log2(np.mean(np.square(sizes / sizes.max())))
+            self.units[key] = float(2.0 ** np.clip(np.round(root), -1000, 1000))
+        return numbers / self.units.get(key, 1.0)
 
     # ---- names and files ----------------------------------------------------------------------------------------
 
@@ -253,13 +242,8 @@ class Vocabulary:
 
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
         """``key=value`` of features, or the key of a number, by id."""
-        wanted, found = set(ids), dict[int, str]()
-        for group in {self.groups[i - self.first_id] for i in wanted}:
-            key = self.keys[group]
-            for value, i in self.ids[key].items():
-                if i in wanted:
-                    found[i] = key if value is NUMBER else f"{key}={value}"
-        return found
+        names = self.names()
+        return {i: _name_of(*names[i - self.first_id]) for i in ids}
 
     def state(self, kept: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Values, keys and units, as arrays.
@@ -269,13 +253,13 @@ class Vocabulary:
         kept : bool array, optional
             The features to include; all by default.
         """
-        names, groups = self.names(), np.array(self.groups, dtype=np.int32)
-        if kept is not None:
-            names, groups = [names[i] for i in np.flatnonzero(kept).tolist()], groups[kept]
+        chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
+        names = self.names()
+        values = [names[i][1] for i in chosen.tolist()]
         return {
-            "text": _one_text(["" if value is NUMBER else value for _, value in names]),
-            "is_number": np.array([value is NUMBER for _, value in names], dtype=bool),
-            "groups": groups,
+            "text": _one_text(["" if value is NUMBER else value for value in values]),
+            "is_number": np.array([value is NUMBER for value in values], dtype=bool),
+            "groups": np.array(self.groups, dtype=np.int32)[chosen],
             "units": np.array([self.units.get(key, 0.0) for key in self.keys]),
         }
 
@@ -283,28 +267,27 @@ class Vocabulary:
     def from_state(cls, keys: Sequence[str], first_id: int, state: Mapping[str, np.ndarray]) -> "Vocabulary":
         """The inverse of :meth:`state`."""
         vocabulary = cls(first_id)
-        vocabulary.keys = list(keys)
-        values, groups = _values_of(state["text"]), state["groups"]
-        if len(values) != len(groups):
-            raise ValueError(f"{len(values)} features, and keys of {len(groups)}")
+        values, groups = _values_of(state["text"]), state["groups"].tolist()
         for i in np.flatnonzero(state["is_number"]).tolist():
             values[i] = NUMBER
-        vocabulary.groups.extend(groups.tolist())
+        vocabulary.keys, vocabulary._next_id = list(keys), count(first_id + len(values)).__next__
+        vocabulary.groups.extend(groups)
         vocabulary.units = {key: unit for key, unit in zip(keys, state["units"].tolist()) if unit > 0.0}
-        order = np.argsort(groups, kind="stable")
-        bounds = np.searchsorted(groups[order], np.arange(len(keys) + 1)).tolist()
-        ids, values = (first_id + order).tolist(), [values[i] for i in order.tolist()]
-        for key, low, high in zip(keys, bounds, bounds[1:]):
-            vocabulary.ids[key] = defaultdict(vocabulary._next_id, zip(values[low:high], ids[low:high]))
-        vocabulary._next_id.next += len(values)
+        found: list[dict[str | None, int]] = [{} for _ in keys]
+        for i, (value, group) in enumerate(zip(values, groups, strict=True), first_id):
+            found[group][value] = i
+        vocabulary.ids = {key: defaultdict(vocabulary._next_id, own) for key, own in zip(keys, found)}
         return vocabulary
 
 
-def _kind_of(value: Any) -> str | None:
-    """ "text" or "numbers"; None for other values, and for False."""
-    if isinstance(value, str):
-        return "text"
-    return "numbers" if value is not False and isinstance(value, NUMBERS) else None
+def _name_of(key: str, value: str | None) -> str:
+    return key if value is NUMBER else f"{key}={value}"
+
+
+def _warn_of_kind(key: str, here: str, learned: str) -> None:
+    warn_caller(
+        f"The entry {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown.", DataWarning
+    )
 
 
 def _one_text(values: list[str]) -> np.ndarray:
@@ -320,53 +303,17 @@ def _values_of(text: np.ndarray) -> list[Any]:
     return joined.split(joined[0])[1:] if joined else []
 
 
-_ABSENT = None
-
-
 def _columns(tokens: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """``(key, values of all tokens)`` of every key; absent values are :data:`_ABSENT`."""
+    """``(key, values of all tokens)`` of every key; absent values are None."""
     keys = tuple(tokens[0])
     if all(map(keys.__eq__, map(tuple, tokens))):
         # the same keys in the same order: read row by row, as they lie in memory
         values = list(chain.from_iterable(map(dict.values, tokens)))
         return [(key, values[k :: len(keys)]) for k, key in enumerate(keys)]
-    return [(key, [token.get(key, _ABSENT) for token in tokens]) for key in dict.fromkeys(chain.from_iterable(tokens))]
+    return [(key, [token.get(key) for token in tokens]) for key in dict.fromkeys(chain.from_iterable(tokens))]
 
 
-def _encode_column(key: str, column: list[Any], known: dict, grow: bool, units: dict[str, float]) -> Part:
-    kinds = set(map(type, column))
-    if kinds == {str}:
-        return Part(None, _look_up(column, known, grow), None)
-    if kinds <= set(NUMBERS):
-        numbers = _in_units(key, _finite(key, np.array(column, dtype=np.float64)), grow, units)
-        return Part(None, np.repeat(_look_up([NUMBER], known, grow), len(column)), numbers)
-    places, names, amounts = [], [], []
-    for i, value in enumerate(column):
-        for name, amount in _named_values(key, value):
-            places.append(i)
-            names.append(name)
-            amounts.append(amount)
-    # checked before the vocabulary learns them
-    values = _finite(key, np.array(amounts, dtype=np.float64))
-    numbers = [k for k, name in enumerate(names) if name is NUMBER]
-    values[numbers] = _in_units(key, values[numbers], grow, units)
-    return Part(np.array(places, dtype=np.int64), _look_up(names, known, grow), values)
-
-
-def _in_units(key: str, numbers: np.ndarray, grow: bool, units: dict[str, float]) -> np.ndarray:
-    """Numbers of a key divided by its unit.
-
-    The unit is the root mean square of the first numbers that are not all 0, rounded to a power of two, so that no
-    digit changes.
-    """
-    if grow and key not in units and numbers.any():
-        sizes = np.abs(numbers[numbers != 0.0])
-        root = np.log2(sizes.max()) + 0.5 * np.log2(np.mean(np.square(sizes / sizes.max())))
-        units[key] = float(2.0 ** np.clip(np.round(root), -1000, 1000))
-    return numbers / units.get(key, 1.0)
-
-
-def _look_up(names: list[Any], known: dict[str | None, int], grow: bool) -> np.ndarray:
+def _look_up(names: Sequence[str | None], known: dict[str | None, int], grow: bool) -> np.ndarray:
     """Ids of values; unknown ones are added if ``grow``, else -1."""
     found = map(known.__getitem__, names) if grow else map(known.get, names, repeat(-1))
     return np.fromiter(found, dtype=np.int32, count=len(names))
@@ -374,7 +321,7 @@ def _look_up(names: list[Any], known: dict[str | None, int], grow: bool) -> np.n
 
 def _named_values(key: str, value: Any) -> Iterable[tuple[str | None, float]]:
     """``(name, amount)`` of each feature of an entry."""
-    if value is _ABSENT:
+    if value is None:
         return ()
     if isinstance(value, str):
         return ((str(value), 1.0),)
@@ -383,7 +330,7 @@ def _named_values(key: str, value: Any) -> Iterable[tuple[str | None, float]]:
     if isinstance(value, dict):
         return [(name if name is NUMBER else str(name), float(amount)) for name, amount in value.items()]
     if isinstance(value, (set, frozenset)):
-        return [(str(name), 1.0) for name in sorted(value)]
+        value = sorted(value)
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
         return [(str(name), 1.0) for name in value]
     raise InputError(
@@ -399,8 +346,8 @@ def _finite(key: str, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _to_rows(parts: list[Part], n_tokens: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSR rows (lengths, ids, values) with features in the order of the keys, without unknown and zero ones."""
+def _to_rows(parts: list[Part], n_tokens: int) -> Rows:
+    """CSR rows with features in the order of the keys, without unknown and zero ones."""
     if parts and all(part.places is None and part.values is None for part in parts):
         ids = np.stack([part.ids for part in parts], axis=1)
         kept = ids >= 0
@@ -414,11 +361,10 @@ def _to_rows(parts: list[Part], n_tokens: int) -> tuple[np.ndarray, np.ndarray, 
     return np.bincount(where[kept], minlength=n_tokens), ids[order], values[order]
 
 
-def _joined(chunks: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Features:
+def _joined(chunks: list[Rows]) -> Features:
     """Rows below each other."""
-    if not chunks:
-        return Features(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
-    lengths, ids, values = chunks[0] if len(chunks) == 1 else map(np.concatenate, zip(*chunks))
+    nothing = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0)
+    lengths, ids, values = chunks[0] if len(chunks) == 1 else map(np.concatenate, zip(nothing, *chunks))
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=starts[1:])
     return Features(starts, ids, values)

@@ -233,12 +233,7 @@ def _hashed(strings: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class WordEncoder:
-    """Encodes words, to the same features as dicts of :func:`omkl.features.token_features`, bit for bit.
-
-    Parameters
-    ----------
-    vocabulary : Vocabulary
-    """
+    """Encodes words, to the same features as dicts of :func:`omkl.features.token_features`, bit for bit."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -247,16 +242,7 @@ class WordEncoder:
         self._pairs = _Pairs()
 
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
-        """Features of words.
-
-        Parameters
-        ----------
-        words : Words
-        offsets : int array
-            Sequence s has the words ``offsets[s] : offsets[s + 1]``.
-        grow : bool
-            Learn new features.
-        """
+        """Features of words."""
         around = np.empty((len(words), 2 * REACH + 1), np.int64)
         ids = np.empty((len(words), len(TEMPLATES)), np.int32)
         with _LOCK:

@@ -119,7 +119,7 @@ def test_text_columns_stay_text(tmp_path):
     train = ["train", "classifier", str(data), "-o", str(model), "--quiet", "--dev", str(data)]
     for early in ([], ["--early-stopping"]):
         assert main([*train, "--categorical", "zip", *early]) == 0
-        assert omkl.load(model).model_.codec.encoder.vocabulary.kinds_of("zip") == {"text"}
+        assert omkl.load(model).model_.codec.encoder.vocabulary.is_text("zip")
         assert main(["predict", str(model), str(new), "-o", str(out), "--quiet"]) == 0
         assert [json.loads(line)["y"] for line in out.read_text().splitlines()] == ["low", "high"]
 
