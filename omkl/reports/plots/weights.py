@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from omkl.batch.group_lasso.blocks import column_labels
-from omkl.estimators.column_groups import by_position, called
+from omkl.estimators.batch import by_position, called
 from omkl.exceptions import InputError
 from omkl.online.progress import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, legend, shortened, style
