@@ -1,20 +1,19 @@
-"""The workers of a Dask cluster: their addresses, and whether they still answer."""
+"""The workers of a Dask cluster, and tasks on them."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 #: Seconds to wait for a worker where there is none.
 WORKER_TIMEOUT = 30.0
@@ -22,16 +21,22 @@ WORKER_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5
 #: Seconds in which a scheduler or a worker at work answers; one that is silent for longer is taken as lost.
 PATIENCE = 60.0
-#: Seconds between two looks for workers, and those of waiting after which one asks who is still there.
-INTERVAL, ASK_AFTER = 0.05, 10.0
-
-Answer = TypeVar("Answer")
+#: Seconds between two looks for workers.
+INTERVAL = 0.05
 
 
 def workers_of(client: Client) -> list[str]:
     """Addresses of the workers of a Dask client that begin tasks, sorted; the first one is waited for.
 
     A worker that is short of memory is paused by Dask: it keeps what it holds, and begins nothing.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+
+    Returns
+    -------
+    list of str
 
     Raises
     ------
@@ -50,7 +55,7 @@ def workers_of(client: Client) -> list[str]:
     if client.status != "running":
         raise DistributionError(f"The Dask client {client!r} is {client.status}: connect a new one to its scheduler.")
     deadline = time.monotonic() + WORKER_TIMEOUT
-    while not (running := running_workers(client)):
+    while not (running := _running_workers(client)):
         if time.monotonic() > deadline:
             raise DistributionError(
                 f"The scheduler {client.scheduler.address} has had no running worker for {WORKER_TIMEOUT:g} s: start "
@@ -60,105 +65,57 @@ def workers_of(client: Client) -> list[str]:
     return sorted(running)
 
 
-def alive_workers(client: Client) -> dict[str, int]:
-    """Number of threads of each worker, paused ones included.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
-
-    Returns
-    -------
-    dict of str to int
-    """
-    return _ask_scheduler(client, client.scheduler.ncores)
-
-
-def running_workers(client: Client) -> dict[str, int]:
-    """Number of threads of each worker that is not paused.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
-
-    Returns
-    -------
-    dict of str to int
-    """
-    return _ask_scheduler(client, client.scheduler.ncores_running)
-
-
-def passes_of(client: Client) -> dict[str, list[str]]:
-    """Keys of the tasks of each worker.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
-
-    Returns
-    -------
-    dict of str to list of str
-    """
-    return _ask_scheduler(client, lambda: client.scheduler.processing(workers=None))
-
-
-def _ask_scheduler(client: Client, question: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask the scheduler; a DistributionError if it does not answer within :data:`PATIENCE`."""
+def _running_workers(client: Client) -> dict[str, int]:
+    """Number of threads of each worker that is not paused."""
     address = client.scheduler.address
     try:
-        return client.sync(question, callback_timeout=PATIENCE)
-    except TimeoutError:
-        raise DistributionError(
-            f"The scheduler {address} has not answered for {PATIENCE:g} s: is it running?"
-        ) from None
-    except OSError as error:
+        return client.sync(client.scheduler.ncores_running, callback_timeout=PATIENCE)
+    except OSError as error:  # timeouts among them
         raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None
 
 
-def answers(client: Client, worker: str) -> bool:
-    """Check if a worker answers within :data:`PATIENCE`.
+def submitted(client: Client, function: Callable, *arguments: Any, worker: str, **options: Any) -> Future:
+    """Submit a task to a worker; another one runs it if that one is lost.
 
     Parameters
     ----------
     client : dask.distributed.Client
+    function : callable
+    *arguments, **options
+        Arguments, futures among them.
     worker : str
         Its address.
-
-    Returns
-    -------
-    bool
     """
-    if worker not in alive_workers(client):
-        return False
-    try:
-        client.sync(lambda: client.run(os.getpid, workers=[worker], asynchronous=True), callback_timeout=PATIENCE)
-    except OSError:  # timeouts among them
-        return False
-    return True
+    import dask
+
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+        return client.submit(function, *arguments, **options, workers=[worker], allow_other_workers=True, pure=False)
 
 
-def moved(client: Client, worker: str, move: Coroutine[Any, Any, Answer]) -> Answer:
-    """The result of what moves data to or from a worker, however long that takes while the worker answers.
+def gathered(client: Client, futures: Sequence[Future]) -> list:
+    """Wait for tasks, and return their results, or raise the error of the first that failed.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    futures : sequence of Future
 
     Raises
     ------
-    OSError
-        If the worker is lost.
     omkl.exceptions.DistributionError
-        If the scheduler is.
+        If workers are lost again and again, the scheduler is lost, or a worker lacks omkl.
     """
-    pending = asyncio.run_coroutine_threadsafe(move, client.loop.asyncio_loop)
+    from distributed import CancelledError, KilledWorker
+    from distributed.comm import CommClosedError
+
     try:
-        while True:
-            try:
-                return pending.result(ASK_AFTER)
-            except TimeoutError:
-                if pending.done():
-                    raise
-                if not answers(client, worker):
-                    raise ConnectionError(f"The worker {worker} does not answer.") from None
-    finally:
-        pending.cancel()
+        return client.gather(futures)
+    except (CancelledError, KilledWorker, CommClosedError) as error:
+        raise DistributionError(
+            f"Workers, or the scheduler, were lost ({error}): see the workers' logs, they may lack memory."
+        ) from None
+    except ImportError as error:
+        raise DistributionError(f"A worker has no omkl like this one ({error}): install the same version.") from error
 
 
 @contextmanager
@@ -167,6 +124,14 @@ def local_client(n_workers: int) -> Iterator[Client]:
 
     They listen on the loopback address alone, let nobody in who has not the certificate that is made for this context
     (whoever reaches a worker of Dask has it run what they send), and serve no web page that tells what they do.
+
+    Parameters
+    ----------
+    n_workers : int
+
+    Yields
+    ------
+    dask.distributed.Client
 
     Raises
     ------
@@ -182,7 +147,13 @@ def local_client(n_workers: int) -> Iterator[Client]:
     from distributed import Client, LocalCluster
 
     with (
-        dask.config.set({"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}),
+        dask.config.set(
+            {
+                "distributed.scheduler.http.routes": [],
+                "distributed.worker.http.routes": [],
+                "distributed.scheduler.worker-ttl": f"{PATIENCE}s",
+            }
+        ),
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
@@ -204,6 +175,14 @@ def running_client(address: str) -> Iterator[Client]:
     """A Dask client of the scheduler at an address such as ``"tcp://host:8786"``.
 
     Its certificates, for ``"tls://host:8786"``, are those of Dask's configuration (``distributed.comm.tls``).
+
+    Parameters
+    ----------
+    address : str
+
+    Yields
+    ------
+    dask.distributed.Client
 
     Raises
     ------

@@ -22,19 +22,8 @@ from omkl.structures import Binary
 
 from ..passes import fit
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 def assert_same_state(found, expected):
@@ -45,8 +34,8 @@ def assert_same_state(found, expected):
 
 
 def test_a_parser_trained_by_two_workers_is_the_serial_one(client):
-    treebank = synthetic_treebank(60, random_state=0)
-    settings = {"templates": "small", "epochs": 3, "C": 0.05, "memory": 5, "random_state": 0}
+    treebank = synthetic_treebank(40, random_state=0)
+    settings = {"templates": "small", "epochs": 2, "C": 0.05, "memory": 2, "random_state": 0}
     here, there = DependencyParser(**settings), DependencyParser(**settings)
     here.fit(treebank, shards=2)
     there.fit(treebank, client=client)
@@ -56,19 +45,11 @@ def test_a_parser_trained_by_two_workers_is_the_serial_one(client):
     assert [record["loss:shard2"] for record in there.history_] == [r["loss:shard2"] for r in here.history_]
 
 
-def test_one_worker_makes_the_parser_that_plain_training_does(client):
-    treebank = synthetic_treebank(30, random_state=0)
-    settings = {"templates": "small", "epochs": 2, "memory": 5, "random_state": 0}
-    plain = DependencyParser(**settings).fit(treebank)
-    assert_same_state(DependencyParser(**settings).fit(treebank, client=client, shards=1), plain)
-
-
-@pytest.mark.parametrize("kernels", [None, ["linear"]], ids=["kernel expansions", "explicit"])
-@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize(("kernels", "early_stopping"), [(None, False), (["linear"], True)])
 def test_a_labeler_trained_by_two_workers_is_the_serial_one(client, kernels, early_stopping):
     data = handwritten_dates()
     X, y = data.train_images[:30], data.train_digits[:30]
-    settings = {"epochs": 3, "early_stopping": early_stopping, "n_iter_no_change": 1, "random_state": 0}
+    settings = {"epochs": 2, "early_stopping": early_stopping, "n_iter_no_change": 1, "random_state": 0}
     here = SequenceLabeler(kernels, **settings).fit(X, y, shards=3)
     there = SequenceLabeler(kernels, **settings).fit(X, y, client=client, shards=3)
     assert_same_state(there, here)
@@ -122,15 +103,13 @@ def train(data, executor=None):
     return trainer.state()
 
 
-@pytest.mark.parametrize("fatal", [10, 11], ids=["first", "second"])
-def test_a_worker_that_is_killed_costs_its_pass_and_no_more(client, tmp_path, fatal):
+def test_a_worker_that_is_killed_costs_its_pass_and_no_more(client, tmp_path):
     flag = tmp_path / "killed"
     pids = set(client.run(os.getpid).values())
-    found = train(Mortal(fatal, str(flag)), lambda shards: DaskExecutor(client, shards))
+    found = train(Mortal(11, str(flag)), lambda shards: DaskExecutor(client, shards))
     assert int(flag.read_text()) in pids
     for name, array in train(Mortal()).items():
         assert_array_equal(found[name], array, err_msg=name, strict=True)
-    client.wait_for_workers(2, timeout=60)
 
 
 def test_what_a_shard_raises_is_raised_here(client):

@@ -1,6 +1,5 @@
 """Kernels on two worker processes: solvers find what they find on one machine, also when a worker dies."""
 
-import gc
 import os
 import signal
 import sys
@@ -18,8 +17,8 @@ from sklearn.datasets import load_iris
 
 import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor
-from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, regularization_path
-from omkl.distributed import DistributedStack, partitions, workers_of
+from omkl.batch import OneStep, Problem, Spicy
+from omkl.distributed import DistributedStack, workers_of
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 from omkl.kernels import (
     Custom,
@@ -38,20 +37,9 @@ N = 80
 X = np.random.default_rng(0).normal(size=(N, 6))
 Y = np.sign(X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * np.random.default_rng(1).normal(size=N))
 #: Gaussians among others, so that the Gaussians of a partition are not those of a block.
-KERNELS = [*random_subset_gaussians(300, 6, 0), *variable_kernels(6), "linear:normalize=trace"]
+KERNELS = [*random_subset_gaussians(150, 6, 0), *variable_kernels(6), "linear:normalize=trace"]
 M = len(KERNELS)
 ROW = N * (N + 1) // 2 * 4
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs="CRITICAL"
-        ) as cluster,
-        distributed.Client(cluster, direct_to_workers=True) as client,
-    ):
-        yield client
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +48,9 @@ def packed():
 
 
 @pytest.fixture(scope="module", params=[2**26, 0], ids=["kept", "none kept"])
-def stack(request, client):
-    client.wait_for_workers(2, timeout=60)
-    return DistributedStack.from_kernels(KERNELS, X, client, budget=request.param)
+def stack(request, cluster):
+    cluster.wait_for_workers(2, timeout=60)
+    return DistributedStack.from_kernels(KERNELS, X, cluster, budget=request.param)
 
 
 # ---- the same answers -------------------------------------------------------------------------------------------
@@ -75,7 +63,7 @@ def test_a_part_of_the_kernels_has_the_bits_that_it_has_among_all(packed, data):
     assert_array_equal(packed_kernels(KERNELS, X, np.float32, part), packed.rows[part.start : part.stop])
 
 
-@pytest.mark.parametrize("which", [None, np.array([3]), np.array([M - 1, 0, 250, 249]), np.arange(0), np.arange(40)])
+@pytest.mark.parametrize("which", [None, np.array([3]), np.array([M - 1, 0, 120, 119]), np.arange(0), np.arange(40)])
 def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
     rng = np.random.default_rng(2)
     size = M if which is None else len(which)
@@ -102,11 +90,7 @@ def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
 
 CASES = [
     (Spicy(), Logistic(), L21(), 10.0),
-    (Spicy(), Hinge(), L21(), 10.0),
-    (Spicy(), Logistic(), ElasticNet(0.5), 10.0),
-    (Spicy(), Hinge(), ElasticNet(0.5), 10.0),
     (Spicy(), EpsilonInsensitive(0.1), L21(), 10.0),
-    (OneStep(), Logistic(), ElasticNet(0.5), 10.0),
     (OneStep(), Hinge(), ElasticNet(0.5), 10.0),
     (OneStep(), Hinge(), Ridge(), 1.0),
 ]
@@ -129,37 +113,12 @@ def assert_same_solution(found, expected, exactly):
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES, ids=str)
 def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss, regularizer, C):
     found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed))
-    assert_same_solution(found, expected, exactly=stack.cached_bytes > 0)
+    assert_same_solution(found, expected, exactly=len(stack._cache._recent) > 0)
 
 
-@pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES[1::4], ids=str)
-def test_so_it_does_by_iterations(stack, packed, solver, loss, regularizer, C, monkeypatch):
-    monkeypatch.setattr("omkl.batch.mkl.linear_system.LARGE", N)
-    found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-3) for k in (stack, packed))
-    assert found.history[-1]["system"] == expected.history[-1]["system"] == "cg"
-    assert_same_solution(found, expected, exactly=stack.cached_bytes > 0)
-
-
-def test_other_solvers_work_too(stack, packed):
-    solver = IterativeSoftThresholding()
-    found, expected = (solver.solve(Problem(k, Y, Logistic(), L21(), 10.0), 1e-2) for k in (stack, packed))
-    # it sums over all kernels, which are on the workers
-    assert_same_solution(found, expected, exactly=False)
-
-
-def test_a_path_is_that_of_one_machine(stack, packed):
-    found, expected = (regularization_path(Spicy(), Problem(k, Y, Hinge(), L21(), 1.0), 4) for k in (stack, packed))
-    for one, other in zip(found, expected):
-        one, other = one.solution.certificate, other.solution.certificate
-        assert one.primal == pytest.approx(other.primal, rel=1e-10)
-        assert_allclose(one.norms, other.norms, atol=1e-8)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_given_matrices_arrive_as_they_are(client, packed, dtype, monkeypatch):
-    monkeypatch.setattr("omkl.distributed.stack.MESSAGE", 3 * ROW)
+def test_given_matrices_arrive_as_they_are(client, packed):
     grams = [packed.combine([1.0], [m]) for m in range(0, M, 23)]
-    here, there = PackedStack.from_grams(grams, dtype), DistributedStack.from_grams(grams, client, dtype)
+    here, there = PackedStack.from_grams(grams), DistributedStack.from_grams(grams, client)
     assert there.nbytes == here.nbytes
     vector = np.random.default_rng(3).normal(size=N)
     assert_array_equal(there.quadratics(vector), here.quadratics(vector))
@@ -169,23 +128,9 @@ def test_given_matrices_arrive_as_they_are(client, packed, dtype, monkeypatch):
 # ---- memory -----------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_holds_its_partition_and_the_client_what_it_works_on(client, packed):
-    budget = 70 * ROW
-    stack = DistributedStack.from_kernels(KERNELS, X, client, budget=budget)
-    sizes = stack.bytes_by_worker()
-    assert set(sizes) == set(client.nthreads())
-    assert sum(sizes.values()) == stack.nbytes == packed.nbytes
-    assert max(sizes.values()) - min(sizes.values()) <= ROW
-    Spicy().solve(Problem(stack, Y, Hinge(), L21(), 20.0), tol=1e-4)
-    assert 0 < stack.cached_bytes <= budget
-    for low in range(0, M, 50):
-        stack.products(np.ones(N), np.arange(low, min(low + 50, M)))
-        assert stack.cached_bytes <= budget
-
-
 def test_fewer_kernels_than_workers(client):
     stack = DistributedStack.from_kernels(["linear"], X, client)
-    assert list(stack.bytes_by_worker().values()) == [ROW]
+    assert len(stack.partitions) == 1
     assert_array_equal(stack.quadratics(Y), PackedStack.from_kernels(["linear"], X).quadratics(Y))
 
 
@@ -199,19 +144,6 @@ def test_cross_validation_and_stability_on_workers_find_what_they_find_here(clie
     settings = {"C": [0.1], "n_pairs": 2, "max_false": None, "random_state": 0}
     ours, theirs = (model.stability_selection(X, Y, **settings, client=where) for where in (None, client))
     assert_array_equal(theirs.frequencies_, ours.frequencies_)
-
-
-def test_workers_are_left_with_nothing(client):
-    stack = DistributedStack.from_kernels(KERNELS[:9], X, client)
-    stack.products(Y, np.arange(4))
-    before = sum(client.run(n_actors).values())
-    del stack
-    gc.collect()
-    assert eventually(lambda: sum(client.run(n_actors).values()) <= before - 2)
-
-
-def n_actors(dask_worker):
-    return len(dask_worker.state.actors)
 
 
 def eventually(condition, seconds=20):
@@ -228,77 +160,44 @@ def kill(client, worker):
     os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
 
 
-def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, packed, monkeypatch):
-    monkeypatch.setattr(partitions, "GRACE", 60.0)
-    client.wait_for_workers(2, timeout=60)
+def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, packed):
     stack = DistributedStack.from_kernels(KERNELS, X, client, budget=0)
-    victim = sorted(client.nthreads())[0]
     rounds = []
 
     def murder(record):
         rounds.append(record)
         if len(rounds) == 2:
-            kill(client, victim)
+            kill(client, stack.workers[0])
 
-    problem = Problem(stack, Y, Hinge(), L21(), 20.0)
-    found = Spicy().solve(problem, 1e-4, on_iteration=murder)
+    found = Spicy().solve(Problem(stack, Y, Hinge(), L21(), 20.0), 1e-4, on_iteration=murder)
     expected = Spicy().solve(Problem(packed, Y, Hinge(), L21(), 20.0), 1e-4)
     assert len(rounds) > 2
     assert_same_solution(found, expected, exactly=False)
-    # its successor is the one that has no partition yet, not the survivor
-    sizes = stack.bytes_by_worker()
-    assert victim not in sizes
-    assert len(sizes) == 2
-    assert sum(sizes.values()) == packed.nbytes
 
 
-def test_a_worker_that_dies_while_it_computes_its_partition(client, packed):
-    client.wait_for_workers(2, timeout=60)
-    slow = [Custom(slow_kernel, normalize=None) for _ in range(6)]
-    victim = sorted(client.nthreads())[0]
-    threading.Timer(0.5, kill, (client, victim)).start()
-    stack = DistributedStack.from_kernels(slow, X, client)
-    assert victim not in client.nthreads()
-    assert_allclose(stack.quadratics(Y), 6 * [np.square(X.T @ Y).sum()], rtol=1e-6)
-
-
-def slow_kernel(left, right):
-    time.sleep(0.4)
-    return left @ right.T
-
-
-def test_workers_that_die_again_and_again_are_given_up(client, monkeypatch):
-    monkeypatch.setattr(partitions, "MOST_LOSSES", 0)
-    refuse(DistributionError, r"lost with its worker 1 times.*memory", client, [Custom(deadly_kernel)])
+def test_workers_that_die_again_and_again_are_given_up(client):
+    client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
+    refuse(DistributionError, "were lost.*memory", client, [Custom(deadly_kernel)])
 
 
 def deadly_kernel(left, right):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_paused_worker_gets_no_partition(packed, monkeypatch):
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit=None, dashboard_address=":0", silence_logs="CRITICAL"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        client.wait_for_workers(2, timeout=60)
-        both = sorted(client.nthreads())
-        client.run(pause, workers=both[:1])
-        assert eventually(lambda: workers_of(client) == both[1:])
-        assert list(DistributedStack.from_kernels(KERNELS, X, client).bytes_by_worker()) == both[1:]
-        # one that is paused after it was chosen, and before it has begun
-        answers = iter([both])
-        monkeypatch.setattr(partitions, "workers_of", lambda client: next(answers, None) or workers_of(client))
-        monkeypatch.setattr(partitions, "GRACE", 0.0)
-        stack = DistributedStack.from_kernels(KERNELS, X, client)
-        assert list(stack.bytes_by_worker()) == both[1:]
-        assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))
+def test_a_paused_worker_gets_no_partition(client, packed):
+    both = sorted(client.nthreads())
+    client.run(set_status, "paused", workers=both[:1])
+    assert eventually(lambda: workers_of(client) == both[1:])
+    stack = DistributedStack.from_kernels(KERNELS, X, client)
+    assert stack.workers == both[1:]
+    assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))
+    client.run(set_status, "running", workers=both[:1])
+    assert eventually(lambda: workers_of(client) == both)
 
 
-def pause(dask_worker):
-    dask_worker.status = distributed.Status.paused
+def set_status(name, dask_worker):
+    dask_worker.memory_manager.memory_pause_fraction = False  # nor does the worker go on by itself
+    dask_worker.status = distributed.Status[name]
 
 
 # ---- what is refused --------------------------------------------------------------------------------------------
@@ -320,11 +219,9 @@ def test_clients_that_are_none(client, monkeypatch):
     refuse(MissingDependencyError, r"pip install omkl\[dask\]", client)
 
 
-def test_a_scheduler_that_is_gone():
-    with distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as cluster:
-        client = distributed.Client(cluster)
-    refuse(DistributionError, "scheduler", client)
-    client.close()
+def test_a_partition_beyond_the_limit_of_a_worker(client):
+    with pytest.raises(InputError, match=r"cannot hold its kernels: they take 1862\.6"):
+        DistributedStack.from_kernels(["linear"], np.ones((10**6, 1)), client)
 
 
 def test_a_cluster_without_workers(monkeypatch):
@@ -340,7 +237,7 @@ def test_kernels(client):
     refuse(InputError, "no kernels", client, [])
     refuse(
         InputError,
-        r"The worker tcp://.* cannot do its part. The kernel .* selects columns",
+        "The kernel .* selects columns",
         client,
         ["gaussian:on=7:9"],
     )
@@ -359,17 +256,6 @@ def test_matrices_that_are_no_kernels_are_named(client):
         DistributedStack.from_grams([np.eye(9), np.eye(9), -np.eye(9)], client)
     with pytest.raises(InputError, match="no kernels"):
         DistributedStack.from_grams([], client)
-
-
-def test_a_partition_beyond_the_limit_of_a_worker():
-    with (
-        distributed.LocalCluster(
-            n_workers=1, memory_limit="2GiB", dashboard_address=":0", silence_logs="CRITICAL"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-        pytest.raises(InputError, match=r"take 2\.98 GiB, but its memory limit leaves 1\.\d\d GiB: start more workers"),
-    ):
-        DistributedStack.from_kernels(["linear"] * 16, np.ones((10000, 1)), client)
 
 
 # ---- estimators -------------------------------------------------------------------------------------------------
