@@ -10,8 +10,11 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
 
 from omkl.batch import SILP, HessianMKL, LevelMKL, OneStep, Problem, SimpleMKL, Solver, Spicy
+from omkl.data import read_uci
 from omkl.kernels import PackedStack
 from omkl.losses import Hinge, Logistic, PointwiseLoss
 from omkl.regularizers import L21, ElasticNet, Regularizer, SquaredL21
@@ -37,6 +40,13 @@ METHODS = {
     "simple": Method(SimpleMKL(), Hinge(), SquaredL21()),
     "silp": Method(SILP(), Hinge(), SquaredL21()),
 }
+
+
+def standardized_split(data, train_size, seed):
+    """Split a UCI data set at random; every feature has mean 0 and variance 1 on the training part."""
+    X, X_test, y, y_test = train_test_split(*read_uci(data), train_size=train_size, random_state=seed)
+    scaler = StandardScaler().fit(X)
+    return scaler.transform(X), scaler.transform(X_test), y, y_test
 
 
 def problem_for(name, kernels, y, C, optimum=None):

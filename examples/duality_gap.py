@@ -13,10 +13,9 @@ kernels, then one pass over all of them tells the gap and which kernels to add. 
 import argparse
 from pathlib import Path
 
-from batch_methods import METHODS, problem_for, run, warm_up
+from batch_methods import METHODS, problem_for, run, standardized_split, warm_up
 
 from omkl.cli.console import table, write_json
-from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, variable_kernels
 from omkl.reports import plot_panels
@@ -43,7 +42,7 @@ def main():
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
 
-    X, _, y, _ = standardized_split(*read_uci(arguments.data), 0.8, random_state=arguments.seed)
+    X, _, y, _ = standardized_split(arguments.data, 0.8, arguments.seed)
     kernels = PackedStack.from_kernels(variable_kernels(X.shape[1]), X)
     print(f"{arguments.data}: {kernels.n_kernels} kernels, {kernels.n_samples} training samples, C = {arguments.C:g}")
     warm_up(arguments.methods)

@@ -19,10 +19,9 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
-from batch_methods import METHODS, problem_for, run, seconds_of_a_pass, warm_up
+from batch_methods import METHODS, problem_for, run, seconds_of_a_pass, standardized_split, warm_up
 
 from omkl.cli.console import table, write_json
-from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, random_subset_gaussians
 from omkl.reports import plot_panels
@@ -33,7 +32,7 @@ KERNELS, SAMPLES = (50, 200, 500, 1000, 3000, 6000), (500, 1000, 2000, 3000)
 
 def build(data, n_samples, n_kernels, seed):
     """Return packed kernels on a random training set, its labels, and the CPU time of building the kernels."""
-    X, _, y, _ = standardized_split(*read_uci(data), n_samples, random_state=seed)
+    X, _, y, _ = standardized_split(data, n_samples, seed)
     kernels = list(random_subset_gaussians(n_kernels, X.shape[1], random_state=seed))
     started = time.process_time()
     stack = PackedStack.from_kernels(kernels, X)

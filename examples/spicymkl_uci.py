@@ -22,10 +22,9 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from batch_methods import METHODS, block_one_optimum, problem_for, run, seconds_of_a_pass, warm_up
+from batch_methods import METHODS, block_one_optimum, problem_for, run, seconds_of_a_pass, standardized_split, warm_up
 
 from omkl.cli.console import table, write_json
-from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, variable_kernels
 from omkl.reports import plot_panels
@@ -52,7 +51,7 @@ TABLE_4_CS = (200.0, 20.0, 2.0)
 
 def measure(data, seed, Cs, methods, tol, limit):
     """Return one row for each C and method on one split."""
-    X, X_test, y, y_test = standardized_split(*read_uci(data), 0.8, random_state=seed)
+    X, X_test, y, y_test = standardized_split(data, 0.8, seed)
     y = y.astype(float)
     fitted = [kernel.fit(X) for kernel in variable_kernels(X.shape[1])]
     kernels = PackedStack.from_kernels(fitted, X)

@@ -105,16 +105,26 @@ def _with_attributes(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, An
 
 def _convert_trees(options: Options, to: str) -> dict[str, int]:
     """Write a treebank as CoNLL-U, or as sequences of tagged words; returns the number of sentences."""
-    reading: dict[str, Any] = {"trees": False, "on_error": options.on_error, "format": options.format}
     # without its text a treebank is written as CoNLL-U, whatever it was
-    blocks = data.iter_treebank(options.input, keep_text=options.format == "conllu", **reading)
+    stream = data.stream_conllu(
+        options.input,
+        trees=False,
+        on_error=options.on_error,
+        format=options.format,
+        keep_text=options.format == "conllu",
+    )
+    blocks = (block.X for block in stream.blocks())
     if to != "conllu":
         from omkl.data.sequences import tagged
 
         return _write_sequences(options.output, (tagged(sentence) for block in blocks for sentence in block), to)
-    n_sentences = n_words = 0
-    with data.treebank_writer(options.output) as writer:
+    counts = {"sentences": 0, "words": 0}
+
+    def counted() -> Iterator[data.Treebank]:
         for block in blocks:
-            writer.write(block)
-            n_sentences, n_words = n_sentences + len(block), n_words + block.n_words
-    return {"sentences": n_sentences, "words": n_words}
+            counts["sentences"] += len(block)
+            counts["words"] += block.n_words
+            yield block
+
+    data.write_treebank(options.output, counted())
+    return counts

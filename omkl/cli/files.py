@@ -149,8 +149,9 @@ def open_rows(path: str, options: Options, model: Any = None, labelled: bool = T
     settings = {name: value for name, value in given.items() if value is not None}
     if model is not None:
         names = None if options.no_header else getattr(model, "feature_names_in_", None)
-        text = [] if names is None else _text_columns(model)
-        settings |= format.options_for(getattr(model, "n_features_in_", None), names, text)
+        text = None if names is None else _text_columns(model)
+        known = {"n_features": getattr(model, "n_features_in_", None), "columns": names, "categorical": text}
+        settings |= {name: value for name, value in known.items() if name in format.selects and value is not None}
     if options.categorical:
         settings["categorical"] = sorted({*settings.get("categorical", []), *options.categorical.split(",")})
     stream = data.open_stream(path, format, target, **settings)

@@ -83,7 +83,7 @@ def _parse(parser: Any, options: Options) -> None:
     """Parse a treebank block by block; all but heads and relations is written as it was read."""
     columns = ["heads", *["deprels"] * parser.labeled]
     with _sentence_writer(options, columns, "Parsed") as writer:
-        for block in data.iter_treebank(options.input, trees=False):
+        for block in _treebanks(options.input):
             if options.nbest is None:
                 writer.write(parser.parse(block, confidence=options.confidence))
                 continue
@@ -147,8 +147,13 @@ def _sentences(path: str) -> Iterator[Any]:
     """Blocks of sentences: of a treebank where the first line that is no comment has columns, else of text."""
     for line in data.lines(path):
         if line.strip() and not line.startswith(b"#"):
-            return data.iter_treebank(path, trees=False) if b"\t" in line else data.iter_words(path)
+            return _treebanks(path) if b"\t" in line else data.iter_words(path)
     return data.iter_words(path)
+
+
+def _treebanks(path: str) -> Iterator[data.Treebank]:
+    """Blocks of a treebank with its text."""
+    return (block.X for block in data.stream_conllu(path, trees=False, keep_text=True).blocks())
 
 
 class _SentenceWriter:
@@ -167,11 +172,13 @@ class _SentenceWriter:
     def __init__(self, file: Any, form: str, columns: Sequence[str], bar: Any) -> None:
         self.n_sentences = self.n_words = 0
         self._file, self._form, self._columns, self._bar = file, form, tuple(columns), bar
-        self._treebank = data.TreebankWriter(file)
+        from omkl.data.treebank.writer import as_text
+
+        self._as_text = as_text
 
     def write(self, block: data.Treebank) -> None:
         if self._form == "conllu":
-            self._treebank.write(block)
+            self._file.write(self._as_text(block))
         else:
             self._file.writelines(_json_line(self._record(sentence, "forms")) for sentence in block)
         self._count(len(block), block.n_words)
@@ -181,7 +188,7 @@ class _SentenceWriter:
         found = list(alternatives)
         if self._form == "conllu":
             for rank, (own, score) in enumerate(found, 1):
-                self._treebank.write(own, comments=[f"rank = {rank}", f"score = {score:.6g}"])
+                self._file.write(f"# rank = {rank}\n# score = {score:.6g}\n".encode() + self._as_text(own))
         else:
             nbest = [{**self._record(own[0]), "score": score} for own, score in found]
             self._file.write(_json_line({"forms": found[0][0][0].forms, "nbest": nbest}))

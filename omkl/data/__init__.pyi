@@ -1,13 +1,11 @@
 from .blocks import Block
 from .datasets import (
-    HandwrittenDates,
     HandwrittenWords,
     digit_views,
     handwritten_dates,
     read_mfeat,
     read_ocr,
     read_uci,
-    standardized_split,
 )
 from .files import data_home, lines, output_file
 from .formats import StreamFormat, find_format, open_stream
@@ -19,40 +17,34 @@ from .tables.arrow import stream_frames, stream_parquet
 from .tables.csv_files import stream_csv
 from .tables.svmlight import count_svmlight_features, stream_svmlight
 from .tables.writer import write_rows
-from .treebank.reader import iter_treebank, read_conllu, read_treebank, stream_conllu
+from .treebank.reader import iter_words, read_treebank, stream_conllu
 from .treebank.strings import Strings
 from .treebank.synthetic import synthetic_treebank
 from .treebank.treebank import Sentence, Treebank
-from .treebank.words import iter_words
-from .treebank.writer import TreebankWriter, treebank_writer, write_treebank
+from .treebank.writer import write_treebank
 
 __all__ = [
     "Block",
-    "HandwrittenDates",
     "HandwrittenWords",
     "Sentence",
     "Stream",
     "StreamFormat",
     "Strings",
     "Treebank",
-    "TreebankWriter",
     "count_svmlight_features",
     "data_home",
     "digit_views",
     "find_format",
     "handwritten_dates",
-    "iter_treebank",
     "iter_words",
     "lines",
     "open_stream",
     "output_file",
-    "read_conllu",
     "read_mfeat",
     "read_ocr",
     "read_sequences",
     "read_treebank",
     "read_uci",
-    "standardized_split",
     "stream_conllu",
     "stream_csv",
     "stream_frames",
@@ -62,7 +54,6 @@ __all__ = [
     "stream_sequences",
     "stream_svmlight",
     "synthetic_treebank",
-    "treebank_writer",
     "write_rows",
     "write_sequences",
     "write_treebank",

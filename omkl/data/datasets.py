@@ -4,20 +4,19 @@ Dates are made of scikit-learn's digits; ``data_scripts`` fetches the others.
 """
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import Bunch
 
-from omkl.data.files import PathLike, find, text_lines
+from omkl.data.files import PathLike, data_home, text_lines
 from omkl.exceptions import DataFileError, InputError
 
 N_PIXELS = 128
 N_FOLDS = 10
-ROWS, COLUMNS = 16, 8
-#: A table with more columns is no benchmark set.
-MOST_COLUMNS = 1 << 20
 FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2029, 12, 31)
 #: Side of an image of a digit, and the least darkness of ink for outlines.
@@ -81,57 +80,45 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     omkl.exceptions.DataFileError
         If the file is missing, cut short, or a line of it is not as described; the message names the line.
     """
-    if path is None:
-        path = find("ocr/letter.data.gz", "run data_scripts/fetch_ocr.py, or set OMKL_DATA to the folder that has it.")
-    letters, pixels, ends, folds = [], [], [], []
-    fold, position = None, 0
+    images: list[np.ndarray] = []
+    letters: list[list[str]] = []
+    folds: list[int] = []
+    pixels = b""
+    path = path or _find("ocr/letter.data.gz", "fetch_ocr.py")
     for number, line in text_lines(path):
-        fields = line.rstrip("\t\r\n").split("\t", 6)
-        where = f"{path}, line {number}"
-        letter, is_last, at, here = _check_head(fields, where)
-        row = _pixels(fields[6], where)
-        if at != position + 1 or (position > 0 and here != fold):
-            raise DataFileError(f"{where}: letter {at} of fold {here} follows letter {position} of fold {fold}.")
-        fold, position = here, at
-        letters.append(letter)
-        pixels.append(row)
-        if is_last:
-            ends.append(len(letters))
+        fields = line.rstrip("\t").split("\t", 6)
+        try:
+            letter, following, position, fold = fields[1], *(int(fields[k]) for k in (2, 4, 5))
+            row = fields[6].encode("ascii", "replace")
+        except (IndexError, ValueError):
+            position, row = 0, b""
+        is_image = len(row) == 2 * N_PIXELS - 1 and not row[::2].strip(b"01") and not row[1::2].strip(b"\t")
+        follows = position == len(pixels) // N_PIXELS + 1 and (not pixels or fold == folds[-1])
+        if not (is_image and follows and 0 <= fold < N_FOLDS):
+            raise DataFileError(f"{path}, line {number}: expected the next letter of a word, its fold, and its pixels.")
+        if position == 1:
+            letters.append([])
             folds.append(fold)
-            position = 0
-    if not letters:
-        raise DataFileError(f"{path} is empty.")
-    if position != 0:
+        letters[-1].append(letter)
+        pixels += row[::2].translate(_TO_BITS)
+        if following == -1:
+            images.append(np.frombuffer(pixels, dtype=np.int8).reshape(-1, N_PIXELS))
+            pixels = b""
+    if pixels or not images:
         raise DataFileError(f"{path} ends in the middle of a word: get it again.")
-    flat = np.frombuffer(b"".join(pixels), dtype=np.int8).reshape(-1, N_PIXELS)
-    starts = [0, *ends[:-1]]
-    return HandwrittenWords(
-        [flat[low:high] for low, high in zip(starts, ends)],
-        [letters[low:high] for low, high in zip(starts, ends)],
-        np.array(folds),
-    )
-
-
-def _check_head(fields: list[str], where: str) -> tuple[str, bool, int, int]:
-    """The letter of a line, whether it is the last of its word, its position and its fold."""
-    try:
-        letter, following, position, fold, _ = fields[1], int(fields[2]), int(fields[4]), int(fields[5]), fields[6]
-    except (IndexError, ValueError):
-        raise DataFileError(f"{where}: expected id, letter, next id, word, position, fold and 128 pixels.") from None
-    if len(letter) != 1 or not 0 <= fold < N_FOLDS:
-        raise DataFileError(f"{where}: the letter {letter!r:.80} or the fold {fold} is not what this data set has.")
-    return letter, following == -1, position, fold
+    return HandwrittenWords(images, letters, np.array(folds))
 
 
 _TO_BITS = bytes.maketrans(b"01", b"\x00\x01")
 
 
-def _pixels(text: str, where: str) -> bytes:
-    row = text.encode("ascii", "replace")
-    pixels = row[::2]
-    if len(row) != 2 * N_PIXELS - 1 or row[1::2] != b"\t" * (N_PIXELS - 1) or pixels.strip(b"01"):
-        raise DataFileError(f"{where}: expected {N_PIXELS} pixels, each 0 or 1, after the fold.")
-    return pixels.translate(_TO_BITS)
+def _find(relative: str, script: str) -> Path:
+    """Path of a data set below :func:`data_home`; ``script`` fetches it."""
+    path = data_home() / relative
+    if not path.exists():
+        message = f"There is no {path}: run data_scripts/{script}, or set OMKL_DATA to the folder that has it."
+        raise DataFileError(message)
+    return path
 
 
 def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
@@ -155,22 +142,16 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, cut short, or a line of it is not as described; the message names the line.
+        If the file is missing, cut short, or not such a table.
     """
-    path = name_or_path
-    if str(path).isidentifier():
-        path = find(f"uci/{path}.csv.gz", "run data_scripts/fetch_uci.py, or set OMKL_DATA to the folder that has it.")
-    rows = text_lines(path)
-    _, header = next(rows, (1, ""))
-    n_columns = header.count(",") + 1
-    if not header.endswith(",y") or n_columns > MOST_COLUMNS:
-        raise DataFileError(f"{path}, line 1: expected a header, names of features and then y.")
-    table = _table(rows, n_columns, (-1, 1), path)
+    is_name = str(name_or_path).isidentifier()
+    path = _find(f"uci/{name_or_path}.csv.gz", "fetch_uci.py") if is_name else name_or_path
+    table = _read_table(path, None, [-1, 1])
     return table[:, :-1].copy(), table[:, -1].astype(int)
 
 
 def read_mfeat(path: PathLike | None = None) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Read UCI Multiple Features: handwritten digits, each seen in six ways.
+    """Read UCI Multiple Features [1]_: handwritten digits, each seen in six ways.
 
     Parameters
     ----------
@@ -182,120 +163,47 @@ def read_mfeat(path: PathLike | None = None) -> tuple[dict[str, np.ndarray], np.
     Returns
     -------
     views : dict of str to float array (n, d)
-        By name, as they are in the file, not scaled: ``"fac"`` (profile correlations, d = 216), ``"fou"`` (Fourier
-        coefficients of the shape, 76), ``"kar"`` (Karhunen-Loeve coefficients, 64), ``"mor"`` (morphological
-        features, 6), ``"pix"`` (averages of pixels, 240), ``"zer"`` (Zernike moments, 47).
+        By name, not scaled: ``"fac"`` (profile correlations, d = 216), ``"fou"`` (Fourier coefficients of the shape,
+        76), ``"kar"`` (Karhunen-Loeve coefficients, 64), ``"mor"`` (morphological features, 6), ``"pix"`` (averages
+        of pixels, 240), ``"zer"`` (Zernike moments, 47).
     y : int array (n,)
         The digits, 0 to 9; the whole data set has n = 2000, in the order of the digits.
 
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, cut short, or a line of it is not as described; the message names the line.
+        If the file is missing, cut short, or not such a table.
 
     References
     ----------
-    van Breukelen, Duin, Tax and den Hartog (1998), "Handwritten digit recognition by combined classifiers".
+    .. [1] van Breukelen, Duin, Tax and den Hartog (1998), "Handwritten digit recognition by combined classifiers".
     """
-    if path is None:
-        path = find("uci/mfeat.csv.gz", "run data_scripts/fetch_mfeat.py, or set OMKL_DATA to the folder that has it.")
-    expected = [f"{name}{i}" for name, width in MFEAT_WIDTHS.items() for i in range(width)]
-    rows = text_lines(path)
-    if next(rows, (1, ""))[1] != ",".join([*expected, "y"]):
-        raise DataFileError(f"{path}, line 1: expected a header, fac0 to zer46 and then y.")
-    table = _table(rows, len(expected) + 1, range(10), path)
-    ends = np.cumsum([0, *MFEAT_WIDTHS.values()])
-    views = {name: table[:, low:high].copy() for name, low, high in zip(MFEAT_WIDTHS, ends, ends[1:])}
-    return views, table[:, -1].astype(int)
+    names = [f"{name}{i}" for name, width in MFEAT_WIDTHS.items() for i in range(width)]
+    table = _read_table(path or _find("uci/mfeat.csv.gz", "fetch_mfeat.py"), [*names, "y"], range(10))
+    views = np.split(table[:, :-1], np.cumsum(list(MFEAT_WIDTHS.values()))[:-1], axis=1)
+    return dict(zip(MFEAT_WIDTHS, map(np.copy, views))), table[:, -1].astype(int)
 
 
-def _table(lines: Iterator[tuple[int, str]], n_columns: int, labels: Sequence[int], path: PathLike) -> np.ndarray:
-    """Parse lines of numbers, of which the last is a label."""
-    rows = [_row(line, n_columns, labels, f"{path}, line {number}") for number, line in lines]
-    if not rows:
-        raise DataFileError(f"{path} holds no sample.")
-    return np.array(rows)
-
-
-def _row(line: str, n_columns: int, labels: Sequence[int], where: str) -> np.ndarray:
+def _read_table(path: PathLike, names: list[str] | None, labels: Sequence[int]) -> np.ndarray:
+    """Read comma-separated numbers under a header, of which the last is one of some labels."""
+    header, *rows = [line for _, line in text_lines(path)] or [""]
+    columns = header.split(",")
+    if len(columns) < 2 or columns[-1] != "y" or columns != (names or columns):
+        raise DataFileError(f"{path}, line 1: expected a header, names of features and then y.")
     try:
-        row = np.array(line.split(",") if line.count(",") < n_columns else [], dtype=float)
+        table = np.array([row.split(",") for row in rows], dtype=float)
     except ValueError:
-        row = np.empty(0)
-    if len(row) != n_columns or not np.isfinite(row).all():
-        raise DataFileError(f"{where}: expected {n_columns} numbers.")
-    if row[-1] not in labels:
-        raise DataFileError(
-            f"{where}: the label is {row[-1]:g}, not {labels[0]} {'or' if len(labels) == 2 else 'to'} {labels[-1]}."
-        )
-    return row
-
-
-def standardized_split(
-    X: ArrayLike,
-    y: ArrayLike,
-    train_size: float = 0.8,
-    random_state: int | np.random.RandomState | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Split samples at random, and give every feature mean 0 and variance 1 on the training part.
-
-    Parameters
-    ----------
-    X : array (n, d)
-    y : array (n,)
-    train_size : float or int
-        The training part as a fraction of the samples, in (0, 1), or as their number, 1 to n - 1.
-    random_state : int, RandomState or None
-        The same seed, the same split.
-
-    Returns
-    -------
-    X_train, X_test, y_train, y_test : arrays
-        A feature that is constant on the training part is 0 there.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If one of the parts would be empty, or X and y differ in length.
-
-    Examples
-    --------
-    >>> X_train, X_test, y_train, y_test = standardized_split([[1.0], [2.0], [4.0]], [1, -1, 1], 2, random_state=0)
-    >>> X_train.ravel().tolist(), X_test.shape
-    ([1.0, -1.0], (1, 1))
-    """
-    from sklearn.model_selection import train_test_split
-    from sklearn.preprocessing import StandardScaler
-
-    try:
-        X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=train_size, random_state=random_state)
-        scaler = StandardScaler().fit(X_train)
-        return scaler.transform(X_train), scaler.transform(X_test), y_train, y_test
-    except ValueError as error:
-        raise InputError(f"The samples cannot be split: {error}") from None
-
-
-@dataclass(frozen=True)
-class HandwrittenDates:
-    """Dates ``DDMMYYYY``, eight images each, in a training and a test part that share no image.
-
-    Attributes
-    ----------
-    train_images, test_images : list of arrays (8, 64)
-        One row an image of 8 x 8 pixels, each in [0, 1].
-    train_digits, test_digits : list of lists of int
-    """
-
-    train_images: list
-    train_digits: list
-    test_images: list
-    test_digits: list
+        table = np.empty(0)
+    if table.shape[1:] != (len(columns),) or not (np.isfinite(table).all() and np.isin(table[:, -1], labels).all()):
+        wanted = f"{len(columns)} numbers, the last one from {min(labels)} to {max(labels)}"
+        raise DataFileError(f"{path} is damaged: each line after the first must hold {wanted}.")
+    return table
 
 
 def handwritten_dates(
     n_train: int = 80, n_test: int = 200, random_state: int | np.random.Generator | None = 0
-) -> HandwrittenDates:
-    """Make handwritten dates of scikit-learn's digits.
+) -> Bunch:
+    """Make handwritten dates ``DDMMYYYY``, eight images each, of scikit-learn's digits.
 
     Days are drawn uniformly from 1900 to 2029, so that digits have the transitions of a real calendar. Half of
     scikit-learn's 1797 images serve training, the other half testing; within its half, every digit of a date takes
@@ -309,7 +217,9 @@ def handwritten_dates(
 
     Returns
     -------
-    HandwrittenDates
+    sklearn.utils.Bunch
+        With ``train_images`` and ``test_images``, lists of arrays (8, 64) whose rows are images of 8 x 8 pixels, each
+        in [0, 1], and ``train_digits`` and ``test_digits``, lists of lists of int.
     """
     from sklearn.datasets import load_digits
 
@@ -319,14 +229,16 @@ def handwritten_dates(
     digits = load_digits()
     images = digits.data / 16.0
     order = rng.permutation(len(images))
-    parts = []
-    for half, n_dates in ((order[::2], n_train), (order[1::2], n_test)):
+    dates = Bunch()
+    for part, half, n in (("train", order[::2], n_train), ("test", order[1::2], n_test)):
         of_digit = [half[digits.target[half] == digit] for digit in range(10)]
-        days = rng.integers(0, (LAST_DAY - FIRST_DAY).days + 1, size=n_dates)
-        dates = [(FIRST_DAY + datetime.timedelta(days=int(day))).strftime("%d%m%Y") for day in days]
-        labels = [[int(digit) for digit in date] for date in dates]
-        parts += [[images[[rng.choice(of_digit[digit]) for digit in date]] for date in labels], labels]
-    return HandwrittenDates(*parts)
+        days = rng.integers(0, (LAST_DAY - FIRST_DAY).days + 1, size=n)
+        texts = [(FIRST_DAY + datetime.timedelta(days=int(day))).strftime("%d%m%Y") for day in days]
+        dates[f"{part}_digits"] = [[int(digit) for digit in text] for text in texts]
+        dates[f"{part}_images"] = [
+            images[[rng.choice(of_digit[digit]) for digit in date]] for date in dates[f"{part}_digits"]
+        ]
+    return dates
 
 
 def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
@@ -372,6 +284,6 @@ def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
     }
 
 
-def _distance(ink, axis):
+def _distance(ink: np.ndarray, axis: int) -> np.ndarray:
     """Pixels before the first ink along an axis, as a part of the side."""
     return np.where(ink.any(axis), ink.argmax(axis), SIDE) / SIDE

@@ -13,7 +13,6 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -46,14 +45,6 @@ def user_cache() -> Path:
     """The folder ``omkl`` in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
     return Path(cache) / "omkl"
-
-
-def find(relative: str, how_to_get: str) -> Path:
-    """Path of a file below :func:`data_home`; ``how_to_get`` completes the error if it is missing."""
-    path = data_home() / relative
-    if not path.exists():
-        raise DataFileError(f"There is no {path}: {how_to_get}")
-    return path
 
 
 class Url(os.PathLike):
@@ -272,22 +263,24 @@ def _is_listed(name: str) -> bool:
 
 
 def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
-    """The bytes of a file, plain or compressed, up to ``size`` at a time; all there are before an error is raised."""
+    """Read a text file in UTF-8, plain or compressed, without its byte order mark.
+
+    Parameters
+    ----------
+    path : path-like
+    size : int
+
+    Yields
+    ------
+    bytes
+        At most ``size`` at a time; all that can be read come before an error is raised.
+    """
     with open_bytes(path) as file:
+        if start := file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8):
+            yield start
         read = getattr(file, "read1", file.read)
         while chunk := read(size):
             yield chunk
-
-
-def without_mark(chunks: Iterator[bytes]) -> tuple[Iterator[bytes], bool]:
-    """The same text without a byte order mark at its start, and whether there was one."""
-    start = b""
-    for chunk in chunks:
-        start += chunk
-        if len(start) >= len(codecs.BOM_UTF8):
-            break
-    has_mark = start.startswith(codecs.BOM_UTF8)
-    return chain([start.removeprefix(codecs.BOM_UTF8)], chunks), has_mark
 
 
 def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int], path: PathLike) -> Iterator[bytes]:
@@ -350,8 +343,7 @@ def lines(path: PathLike) -> Iterator[bytes]:
         If the file is missing, or while it is read, cut short or damaged.
     """
     size = CHUNK // 4  # short lines take many times their bytes as Python objects
-    text, _ = without_mark(chunks(path, size))
-    for piece in pieces(text, size, after_last_line, path):
+    for piece in pieces(chunks(path, size), size, after_last_line, path):
         for line in piece.removesuffix(b"\n").split(b"\n"):
             yield line.removesuffix(b"\r")
 

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from omkl._components import Component, resolve
-from omkl.data import sequences
 from omkl.data.files import PathLike, find_files, stem
+from omkl.data.sequences import SUFFIXES, stream_sequences
 from omkl.data.streams import Stream
 from omkl.data.tables.arrays import stream_npy, stream_npz
 from omkl.data.tables.arrow import stream_parquet
@@ -34,6 +35,8 @@ class StreamFormat(Component):
         Whether ``open`` takes ``target``, the place of the outputs.
     default_target : object
         Place of the outputs, if they are needed and no target is given.
+    selects : tuple of {"n_features", "columns", "categorical"}
+        Options of ``open`` that select the columns of a model: their number, their names, and names of those with text.
 
     Examples
     --------
@@ -50,9 +53,10 @@ class StreamFormat(Component):
     suffixes: ClassVar[tuple[str, ...]] = ()
     holds: ClassVar[str] = "rows"
     has_target: ClassVar[bool] = False
-    default_target: ClassVar[Any] = None
+    default_target: ClassVar[object] = None
+    selects: ClassVar[tuple[str, ...]] = ()
 
-    def open(self, path: Any, **options: Any) -> Stream:
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
         """Open a stream.
 
         Parameters
@@ -67,74 +71,36 @@ class StreamFormat(Component):
         """
         raise self.undefined("open")
 
-    def options_for(
-        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """Options that select the columns that a model has learned from.
-
-        Parameters
-        ----------
-        n_features : int or None
-            Number of columns, if inputs were rows of numbers.
-        names : sequence of str or None
-            Names of columns, if they had some.
-        text : sequence of str
-            Names of the columns that held text.
-
-        Returns
-        -------
-        dict
-            Empty if the format cannot select columns.
-        """
-        return {}
-
 
 class Svmlight(StreamFormat):
     """Sparse rows of numbers: see :func:`~omkl.data.stream_svmlight`."""
 
     aliases = {"svmlight": {}}
     suffixes = (".svm", ".svmlight", ".libsvm")
+    selects = ("n_features",)
     open = staticmethod(stream_svmlight)  # type: ignore[assignment]  # options of its own
-
-    def options_for(
-        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """The number of columns."""
-        return {"n_features": n_features}
 
 
 class Parquet(StreamFormat):
     """Tables of Parquet and Arrow: see :func:`~omkl.data.stream_parquet`."""
 
     aliases = {"parquet": {}}
-    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+    suffixes = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
     has_target = True
     default_target = -1
+    selects = ("columns",)
     open = staticmethod(stream_parquet)  # type: ignore[assignment]
 
-    def options_for(
-        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """The names of the columns, in order."""
-        return {} if names is None else {"columns": list(names)}
 
-
-class CSV(Parquet):
-    """Tables of text: see :func:`~omkl.data.stream_csv`; cells of ``.tsv`` files are separated by tabs."""
+class CSV(StreamFormat):
+    """Tables of text: see :func:`~omkl.data.stream_csv`."""
 
     aliases = {"csv": {}}
     suffixes = (".csv", ".tsv")
-
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:  # type: ignore[override]
-        """The stream."""
-        is_tsv = stem(find_files(path)[0]).endswith(".tsv")
-        return stream_csv(path, **({"delimiter": "\t"} if is_tsv else {}) | options)
-
-    def options_for(
-        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """The names of the columns, in order, and of those that held text."""
-        return super().options_for(n_features, names) | ({"categorical": list(text)} if text else {})
+    has_target = True
+    default_target = -1
+    selects = ("columns", "categorical")
+    open = staticmethod(stream_csv)  # type: ignore[assignment]
 
 
 class Npy(StreamFormat):
@@ -144,8 +110,7 @@ class Npy(StreamFormat):
     suffixes = (".npy",)
     has_target = True
 
-    def open(self, path: PathLike, target: PathLike | None = None, **options: Any) -> Stream:
-        """The stream."""
+    def open(self, path, target=None, **options):
         return stream_npy(path, target, **options)
 
 
@@ -156,8 +121,7 @@ class Npz(StreamFormat):
     suffixes = (".npz",)
     has_target = True
 
-    def open(self, path: PathLike | Sequence[PathLike], target: str = "y", **options: Any) -> Stream:
-        """The stream."""
+    def open(self, path, target="y", **options):
         return stream_npz(path, y=target, **options)
 
 
@@ -174,26 +138,27 @@ class JSONLines(StreamFormat):
     """Labelled sequences, a JSON object a line: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"jsonl": {}}
-    suffixes: ClassVar[tuple[str, ...]] = sequences.SUFFIXES["jsonl"]
+    suffixes = SUFFIXES["jsonl"]
     holds = "sequences"
-
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
-        """The stream."""
-        return sequences.stream_sequences(path, next(iter(self.aliases)), **options)
+    open = partial(stream_sequences, format="jsonl")  # type: ignore[assignment]
 
 
-class Columns(JSONLines):
-    """Labelled sequences, a token a line, in columns."""
+class Columns(StreamFormat):
+    """Labelled sequences, a token a line, in columns: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"columns": {}}
-    suffixes = sequences.SUFFIXES["columns"]
+    suffixes = SUFFIXES["columns"]
+    holds = "sequences"
+    open = partial(stream_sequences, format="columns")  # type: ignore[assignment]
 
 
-class CRFsuite(JSONLines):
-    """Labelled sequences, a token a line, with attributes as CRFsuite has them."""
+class CRFsuite(StreamFormat):
+    """Labelled sequences, a token with its attributes a line: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"crfsuite": {}}
-    suffixes = sequences.SUFFIXES["crfsuite"]
+    suffixes = SUFFIXES["crfsuite"]
+    holds = "sequences"
+    open = partial(stream_sequences, format="crfsuite")  # type: ignore[assignment]
 
 
 def open_stream(

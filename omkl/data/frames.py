@@ -23,7 +23,7 @@ def column_names(X: Any) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def check_names(X: Any) -> None:
+def _check_names(X: Any) -> None:
     """Raise InputError if a data frame has no columns, or several of one name."""
     names = list(X.columns)
     if not names:
@@ -51,14 +51,14 @@ def read_frame(X: Any, as_dicts: bool = False) -> Any:
     """
     if not is_frame(X):
         return X
-    check_names(X)
+    _check_names(X)
     columns = [X[name] for name in X.columns]
     if not as_dicts and all(_is_number(column.dtype) for column in columns):
         # column by column: pandas cannot convert nullable columns of a whole frame
         return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
     table = as_table(X)
     plan = Columns(table.schema, as_dicts=as_dicts)
-    rows = plan.block(table, lambda i: f"Data frame, row {i}", _refuse).X
+    rows = plan.block(table, "Data frame, row", range(table.num_rows), _refuse).X
     return rows if isinstance(rows, list) else rows.astype(np.float64, copy=False)
 
 
@@ -72,7 +72,7 @@ def _is_number(dtype: Any) -> bool:
     return (kind in tuple("biuf") and not is_category) if kind else hasattr(dtype, "is_float") and dtype.is_numeric()
 
 
-def is_time(dtype: Any) -> bool:
+def _is_time(dtype: Any) -> bool:
     """Tell whether a column of this type holds dates, times or durations."""
     kind = getattr(dtype, "kind", None)
     return kind in ("M", "m") if kind is not None else hasattr(dtype, "is_temporal") and dtype.is_temporal()
@@ -80,7 +80,7 @@ def is_time(dtype: Any) -> bool:
 
 def _holds_times(dtype: Any, in_categories: bool) -> bool:
     categories = getattr(dtype, "categories", None) if in_categories else None
-    return is_time(dtype) or is_time(getattr(categories, "dtype", None))
+    return _is_time(dtype) or _is_time(getattr(categories, "dtype", None))
 
 
 def text_columns(X: Any) -> list[str]:
@@ -189,7 +189,7 @@ def plain_targets(y: Any) -> Any:
     types = list(y.dtypes) if is_frame(y) else [getattr(y, "dtype", None)]
     if types == [None] and hasattr(y, "__array__"):
         types = [np.asarray(y).dtype]
-    if any(map(is_time, types)):
+    if any(map(_is_time, types)):
         raise InputError("y holds dates or durations: give strings as classes, or numbers of days as targets.")
     if all(isinstance(known, np.dtype) for known in types):
         return y
@@ -211,21 +211,12 @@ def check_rows(X: Any) -> None:
     """Raise InputError if entries are masked, columns share a name, or a sparse matrix is damaged."""
     check_unmasked(X, "X")
     if is_frame(X):
-        check_names(X)
+        _check_names(X)
     if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):
-        _check_bounds(X)
-
-
-def _check_bounds(X: Any) -> None:
-    """Raise InputError if indices of a sparse matrix are out of bounds, which compiled code does not check."""
-    n_along, n_across = X.shape[::-1] if X.format == "csc" else X.shape
-    if X.format == "bsr":
-        n_along, n_across = n_along // X.blocksize[0], n_across // X.blocksize[1]
-    used = X.indices[: X.indptr[-1]]
-    in_order = len(X.indptr) == n_along + 1 and X.indptr[0] == 0 and bool((np.diff(X.indptr) >= 0).all())
-    fits = in_order and X.indptr[-1] <= min(len(X.indices), len(X.data))
-    if not fits or (len(used) and not 0 <= used.min() <= used.max() < n_across):
-        raise InputError(f"X is a damaged {X.format} matrix: its indices lie outside of its shape {X.shape}.")
+        try:
+            X.check_format()  # compiled code does not check that indices are in bounds
+        except ValueError as error:
+            raise InputError(f"X is a damaged {X.format} matrix: {error}.") from None
 
 
 def with_unique_entries(X: Any) -> Any:

@@ -9,8 +9,6 @@ from typing import Any
 from omkl._messages import shown
 from omkl.exceptions import DataFileError
 
-#: A longer line is refused.
-LONGEST_LINE = 1 << 25
 #: JSON that may hold a number beyond the floats, or half of a surrogate pair.
 IS_UNUSUAL = re.compile(rb"[eE][+]?\d{3}|\d{300}|\\u[dD]")
 PLAIN, NUMBERS = {str, bool, int, float, type(None)}, {bool, int, float}
@@ -19,24 +17,8 @@ PLAIN, NUMBERS = {str, bool, int, float, type(None)}, {bool, int, float}
 def parse_json(line: bytes, where: str, first: dict[str, Any]) -> tuple[list, list | None]:
     """Parse a sequence, ``{"x": [...], "y": [...]}``; labels that are lists become tuples.
 
-    Parameters
-    ----------
-    line : bytes
-    where : str
-        File and line, for messages.
-    first : dict
-        Keeps the kind of the tokens of the first sequence, and whether it is labelled; others must be the same.
-
-    Returns
-    -------
-    x : list
-        Tokens, all words, dicts, lists of attributes, or lists of equally many numbers.
-    y : list or None
-
-    Raises
-    ------
-    omkl.exceptions.DataFileError
-        If it is no such object, or holds numbers that are not finite.
+    ``where`` is the file and line; ``first`` keeps the kind of the tokens of the first sequence, and whether it is
+    labelled: others must be the same.
     """
     try:
         record = _loaded(line)
@@ -56,8 +38,6 @@ def parse_json(line: bytes, where: str, first: dict[str, Any]) -> tuple[list, li
 
 def _loaded(line: bytes) -> Any:
     """Parse JSON; ValueError if a number is not finite, or a string has no encoding."""
-    if len(line) > LONGEST_LINE:
-        raise ValueError
     if not IS_UNUSUAL.search(line):
         return json.loads(line, parse_constant=_finite)
     record = json.loads(line, parse_constant=_finite, parse_float=_finite, parse_int=_finite)

@@ -73,31 +73,27 @@ def _attributes(token: Any) -> Iterator[str]:
         if "=" in str(key):
             raise InputError(f"the entry {key!r:.80} of a token has an = in its name, which ends names in this format.")
         for name, weight in _weighted(str(key), value):
-            if not isfinite(weight):
-                raise InputError(f"the entry {key!r:.80} of a token is {weight}: numbers must be finite.")
             number = repr(weight).removesuffix(".0")
             yield _escaped(name) if number == "1" else f"{_escaped(name)}:{number}"
 
 
-def _weighted(key: str, value: Any) -> Iterator[tuple[str, float]]:
+def _weighted(key: str, value: Any) -> list[tuple[str, float]]:
     """Names of attributes, and their weights, of one entry of a token."""
-    is_set, is_list = isinstance(value, (set, frozenset)), isinstance(value, (list, tuple, np.ndarray))
     if value is None or value is False:
-        return
-    if isinstance(value, str):
-        yield f"{key}={value}", 1.0
-    elif isinstance(value, NUMBERS):
-        yield key, float(value)
-    elif isinstance(value, Mapping) and all(isinstance(weight, NUMBERS) for weight in value.values()):
-        for name, weight in value.items():
-            yield (key if name is None else f"{key}={name}"), float(weight)
-    elif is_set or (is_list and all(isinstance(part, str) for part in value)):
-        for part in sorted(value) if is_set else value:
-            yield f"{key}={part}", 1.0
-    elif is_list:
-        raise InputError(f"the entry {key!r:.80} of a token is a vector: JSON lines hold it.")
-    else:
-        raise InputError(f"the entry {key!r:.80} of a token is {value!r:.40}, neither strings nor numbers.")
+        return []
+    if isinstance(value, NUMBERS):
+        value = {None: value}
+    elif isinstance(value, str):
+        value = [value]
+    if isinstance(value, (set, frozenset, np.ndarray)):
+        value = _plain(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(part, str) for part in value):
+        return [(f"{key}={part}", 1.0) for part in value]
+    if isinstance(value, Mapping) and all(
+        isinstance(weight, NUMBERS) and isfinite(weight) for weight in value.values()
+    ):
+        return [(key if name is None else f"{key}={name}", float(weight)) for name, weight in value.items()]
+    raise InputError(f"the entry {key!r:.80} of a token is {value!r:.40}, neither strings nor finite numbers.")
 
 
 def _escaped(name: str) -> str:
@@ -111,11 +107,9 @@ def _clean(cell: str) -> str:
 
 
 def _label(label: Any) -> str:
-    if label is None:
-        raise InputError("a label is not known: JSON lines may lack some.")
-    text = _clean(label if isinstance(label, str) else _json(label))
+    text = "" if label is None else _clean(label if isinstance(label, str) else _json(label))
     if not text:
-        raise InputError("a label is empty.")
+        raise InputError("a label is missing or empty.")
     return text
 
 
@@ -134,12 +128,10 @@ def _as_columns(x: Sequence[Any], y: Sequence[Any] | None) -> str:
 
 
 def _cells(token: Any, keys: Sequence[str] | None) -> list[str]:
-    if isinstance(token, str) and keys is None:
-        return [_cell(token)]
-    simple = _simple(token) if isinstance(token, Mapping) else {}
-    if keys is None or list(simple) != keys or not all(isinstance(value, str) for value in simple.values()):
+    simple = _simple(token) if isinstance(token, Mapping) else {"": token}
+    if list(simple) != (keys or [""]) or not all(isinstance(value, str) for value in simple.values()):
         raise InputError("tokens in columns are words, or dicts with the same keys and one string in each.")
-    return [_cell(simple[key]) for key in keys]
+    return [_cell(value) for value in simple.values()]
 
 
 def _cell(text: str) -> str:
@@ -161,19 +153,13 @@ def _as_json(x: Sequence[Any], y: Sequence[Any] | None) -> str:
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-    except InputError:
-        raise
-    except (ValueError, TypeError):
-        raise InputError("a number in it is nan or infinite, or a key no string.") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"it holds something that JSON has not: {error}.") from None
 
 
 def _plain(value: Any) -> Any:
     """An array as a list, and a set as a list of strings."""
-    if isinstance(value, (set, frozenset)):
-        return [str(part) for part in sorted(value)]
-    if not hasattr(value, "tolist"):
-        raise InputError(f"{value!r:.40} is nothing that JSON has.")
-    return value.tolist()
+    return [str(part) for part in sorted(value)] if isinstance(value, (set, frozenset)) else value.tolist()
 
 
 def _simple(token: Mapping[str, Any]) -> dict[str, Any]:

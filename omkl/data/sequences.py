@@ -1,6 +1,7 @@
 """Reading labelled sequences: JSON lines, CRFsuite's attribute lists, columns, treebanks, the OCR data set."""
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -10,20 +11,19 @@ from typing import Any, TypeAlias
 
 from omkl.data.blocks import Block
 from omkl.data.datasets import read_ocr
-from omkl.data.file_streams import Skipped, stream_files
+from omkl.data.file_streams import stream_files
 from omkl.data.files import PathLike, find_files, lines, stem
 from omkl.data.json_lines import parse_json
-from omkl.data.streams import Stream
-from omkl.data.treebank.layouts import Checks, new_strings
-from omkl.data.treebank.reader import Parsing, block_reader
+from omkl.data.streams import Skipped, Stream
+from omkl.data.treebank.reader import TreebankReader
 from omkl.data.treebank.strings import MISSING
-from omkl.data.treebank.treebank import Sentence
+from omkl.data.treebank.treebank import Sentence, new_strings
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 #: Sequences in a block: one of words as dicts takes tens of kilobytes.
 BLOCK_SIZE = 100
-#: Limits on the bytes of a line, and on the tokens of a sequence.
-LONGEST_LINE, MOST_TOKENS = 1 << 24, 1 << 22
+#: More lines without an empty one are no sequence.
+MOST_TOKENS = 1 << 22
 #: Suffixes of the files of each format.
 SUFFIXES: dict[str, tuple[str, ...]] = {
     "conllu": (".conllu",),
@@ -38,26 +38,12 @@ Labelled: TypeAlias = tuple[list, list | None]
 
 
 def guess_format(path: PathLike, otherwise: str | None = None) -> str:
-    """Guess the format of a file of sequences.
-
-    Parameters
-    ----------
-    path : path-like
-    otherwise : str, optional
-        Format if the suffix is unknown; by default, the first line decides.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If it may be columns or CRFsuite's attributes.
-    """
+    """Guess the format of a file of sequences by its suffix, or by its first line if ``otherwise`` is None."""
     suffix = Path(stem(path)).suffix
     found = [name for name, suffixes in SUFFIXES.items() if suffix in suffixes]
     if found or otherwise is not None:
-        return found[0] if found else otherwise  # type: ignore[return-value]
-    if not Path(path).is_file():  # a pipe is read once
-        return "crfsuite"
-    first = _first_line(path)
+        return [*found, otherwise or ""][0]
+    first = _first_line(path) if Path(path).is_file() else b""  # a pipe is read once
     cells = first.split()[1:]
     if cells and b"\t" not in first and not all(b":" in cell for cell in cells):  # not rows of svmlight
         return "columns"
@@ -120,13 +106,8 @@ def read_sequences(
     if format == "ocr":
         words = read_ocr(path)
         return (words.images, words.letters) if folds is None else words.of_folds(folds)
-    if on_error == "skip":
-        X, y = stream_sequences(path, format, on_error=on_error, labelled=labelled).read()
-        return list(X), y
-    sequences = list(_reader(format, labelled)(path, Skipped(on_error=on_error)))
-    if not sequences:
-        raise DataFileError(f"{path} holds no sequence.")
-    return _unzipped(sequences)
+    X, y = stream_sequences(path, format, on_error=on_error, labelled=labelled, block_size=sys.maxsize).read()
+    return X, y
 
 
 def _unzipped(sequences: list[Labelled]) -> tuple[list, list | None]:
@@ -170,45 +151,32 @@ def stream_sequences(
         The message names file and line.
     """
     paths = find_files(path)
-    read_file = _reader(format or guess_format(paths[0]), labelled)
+    format = format or guess_format(paths[0])
+    if format == "ocr":
+        raise InputError("The OCR data set is read whole: stream it with Stream.from_arrays(*read_sequences(path)).")
+    if format not in SUFFIXES:
+        raise InputError(f"`format` must be one of {', '.join(map(repr, SUFFIXES))}, got {format!r}.")
 
     def read(path: Path, skipped: Skipped) -> Iterator[Block]:
-        sequences = read_file(path, skipped)
+        if format == "conllu":
+            reader = TreebankReader("conllu", trees=False, single_root=False, strings=new_strings())
+            sequences = (tagged(sentence) for block in reader(path, skipped) for sentence in block.X)
+        elif format == "jsonl":
+            sequences = _read_jsonl(path, skipped)
+        else:
+            parse = (
+                _parsed_attributes if format == "crfsuite" else partial(_parsed_columns, n_cells=[], labelled=labelled)
+            )
+            sequences = _read_paragraphs(path, skipped, parse, bytes.strip if format == "crfsuite" else _cells_of)
         while block := list(islice(sequences, block_size)):
             yield Block(*_unzipped(block))
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, noun="sequence")
 
 
-def _reader(format: str, labelled: bool) -> Callable[[PathLike, Skipped], Iterator[Labelled]]:
-    """The reader of a format: ``read(path, skipped)`` yields sequences and their labels."""
-    readers: dict[str, Any] = {
-        "conllu": _read_tagged,
-        "crfsuite": partial(_read_paragraphs, parse=_parsed_attributes, content=bytes.strip),
-        "columns": partial(_read_columns, labelled=labelled),
-        "jsonl": _read_jsonl,
-    }
-    if format == "ocr":
-        raise InputError("The OCR data set is read whole: stream it with Stream.from_arrays(*read_sequences(path)).")
-    if format not in readers:
-        raise InputError(f"`format` must be one of {', '.join(map(repr, SUFFIXES))}, got {format!r}.")
-    return readers[format]
-
-
-def _read_tagged(path: PathLike, skipped: Skipped) -> Iterator[Labelled]:
-    checks = Checks(trees=False, skip=skipped.on_error == "skip")
-    for block in block_reader(Parsing("conllu", checks, new_strings()))(path, skipped):
-        yield from map(tagged, block.X)
-
-
 def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
     """The words of a sentence, and their UPOS, None if there is none."""
     return sentence.forms, [None if tag == MISSING else tag for tag in sentence.upos]
-
-
-def _read_columns(path: PathLike, skipped: Skipped, labelled: bool) -> Iterator[Labelled]:
-    first: list[int] = []
-    return _read_paragraphs(path, skipped, partial(_parsed_columns, n_cells=first, labelled=labelled), _cells_of)
 
 
 def _cells_of(line: bytes) -> bytes:
@@ -229,7 +197,7 @@ def _read_paragraphs(
         if content(line):
             paragraph.append(line)
             if len(paragraph) > MOST_TOKENS:
-                raise DamagedFileError(f"{path}, line {number}: a sequence of more than {MOST_TOKENS} tokens.")
+                raise DamagedFileError(f"{path}, line {number}: no sequence ends in {MOST_TOKENS} lines.")
         elif paragraph:
             try:
                 yield parse(paragraph, path, number - len(paragraph))
@@ -250,10 +218,6 @@ def _parsed_attributes(paragraph: list[bytes], path: PathLike, first_line: int) 
 
 
 def _decoded(line: bytes, path: PathLike, number: int) -> str:
-    if len(line) > LONGEST_LINE:
-        raise DataFileError(f"{path}, line {number}: a token of {len(line) >> 20} MB.")
-    if b"\r" in line:
-        raise DataFileError(f"{path}, line {number}: a carriage return inside the line.")
     try:
         return line.decode()
     except UnicodeDecodeError:
@@ -264,7 +228,7 @@ def _parsed_columns(
     paragraph: list[bytes], path: PathLike, first_line: int, n_cells: list[int], labelled: bool
 ) -> Labelled:
     """Tokens as dicts of their cells, and labels; ``n_cells`` keeps the number of cells in the first line."""
-    least = 2 if labelled else 1
+    least = 1 + labelled
     tokens, labels = [], []
     for number, line in enumerate(paragraph, first_line):
         # words may have other spaces in them

@@ -1,10 +1,9 @@
 """Streams: examples that are read again and again in blocks, without holding them all."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextvars import copy_context
+from dataclasses import dataclass, field
 from itertools import chain
-from queue import SimpleQueue
-from threading import Event, Semaphore, Thread
 from typing import Any
 
 import numpy as np
@@ -12,21 +11,61 @@ import numpy as np
 from omkl._messages import shown
 from omkl.data.blocks import Block, as_rows, grouped, is_frame, join, n_rows, take
 from omkl.data.frames import column_names, read_frame
-from omkl.exceptions import InputError
+from omkl.exceptions import DataFileError, DataWarning, InputError
 
 #: Examples in a block.
 BLOCK_SIZE = 1000
-#: Seconds that a pass that stops early waits for the thread that reads ahead, which may wait for a pipe for ever.
-SECONDS_TO_END = 2.0
+#: Reasons that are kept when records are skipped.
+N_REASONS = 10
+
+
+@dataclass
+class Skipped:
+    """Counter of skipped records, with the reasons of the first; or a refusal of all.
+
+    Parameters
+    ----------
+    count : int
+    reasons : list of str
+    on_error : {"raise", "skip"}
+    """
+
+    count: int = 0
+    reasons: list[str] = field(default_factory=list)
+    on_error: str = "skip"
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("raise", "skip"):
+            raise InputError(f"`on_error` must be one of 'raise', 'skip', got {self.on_error!r}.")
+
+    def refuse(self, reason: str) -> None:
+        """Raise DataFileError with this reason, or count the record."""
+        if self.on_error == "raise":
+            raise DataFileError(reason)
+        self.note(1, [reason])
+
+    def note(self, count: int, reasons: Sequence[str]) -> None:
+        """Count records; keep the first reasons."""
+        self.count += count
+        self.reasons += reasons[: max(0, N_REASONS - len(self.reasons))]
+
+    def clear(self) -> None:
+        """Forget what was counted."""
+        self.count, self.reasons = 0, []
+
+    def warn(self, stacklevel: int) -> None:
+        """Warn if something was skipped."""
+        if self.count:
+            things = f"{self.count} record{'s were' if self.count > 1 else ' was'} skipped, the first at"
+            warnings.warn(f"{things} {self.reasons[0]}", DataWarning, stacklevel=stacklevel + 1)
 
 
 class Stream:
     """A source of examples that can be passed over as often as needed, a block at a time.
 
     Readers such as :func:`~omkl.data.stream_svmlight` return one; :meth:`from_arrays` and :meth:`from_iterable` make
-    one of what is there already. A stream holds no examples and no position: every call of :meth:`blocks` is a pass
-    of its own, and two passes of one epoch give the same blocks. A place in a stream is therefore the number of an
-    epoch and of a block.
+    one of data in Python. A stream holds no examples: every call of :meth:`blocks` reads them again, and two passes
+    of the same epoch give the same blocks.
 
     Parameters
     ----------
@@ -35,18 +74,12 @@ class Stream:
         called with the same number.
     block_size : int
         Examples in a block, but for the last one.
-    skipped : omkl.data.file_streams.Skipped, optional
+    skipped : omkl.data.streams.Skipped, optional
         Where ``passes`` counts what it leaves out.
-    once : bool
-        Whether there can be one pass only.
+    once : str, optional
+        Name of the source, if there can be one pass only.
     feature_names : sequence of str, optional
-        What the columns of X are called. Blocks whose columns have names, in another order, are brought into this one,
-        and blocks that lack one of them are refused.
-
-    Attributes
-    ----------
-    feature_names : list of str or None
-        None where columns have no names, or none that are known before the first block is read: blocks know theirs.
+        Names of the columns of X, if they are known before the first block is read.
 
     Examples
     --------
@@ -61,11 +94,13 @@ class Stream:
         self,
         passes: Callable[[int], Iterator[Block]],
         block_size: int = BLOCK_SIZE,
-        skipped: Any = None,
-        once: bool = False,
+        skipped: Skipped | None = None,
+        once: str | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        self._passes = passes
+        if block_size < 1:
+            raise InputError(f"`block_size` must be at least 1, got {block_size}.")
+        self._passes, self._is_spent = passes, False
         self.block_size = block_size
         self.once = once
         self.feature_names = None if feature_names is None else list(feature_names)
@@ -83,7 +118,15 @@ class Stream:
         ------
         Block
             With ``block_size`` examples, the last one with at least one.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            At the second pass over what can be read only once.
         """
+        if self.once and self._is_spent:
+            raise InputError(f"This stream reads {self.once}, only once: give a file, a list or a function.")
+        self._is_spent = True
         return self._passes(epoch)
 
     def aligned(self, names: Sequence[str] | None) -> "Stream":
@@ -134,19 +177,16 @@ class Stream:
     def shuffled(self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None) -> "Stream":
         """The same examples in a random order, another one every epoch.
 
-        Examples pass through a buffer: when it is full, a random half of it leaves. An example can therefore come at
-        most ``buffer`` places early, and is late by about as many, seldom by several times as many. A file that is
-        sorted (all of one class, then all of another) stays sorted on any larger scale: no buffer helps but one that
-        holds most of the file. Shuffle such a file on disk once.
+        Examples pass through a buffer: when it is full, a random half of it leaves. An example comes at most
+        ``buffer`` places early. Shuffle a file that is sorted by class on disk.
 
         Parameters
         ----------
         buffer : int
-            How many examples are held at a time, at least 2. Where the whole stream fits, all orders are equally
-            likely.
+            Number of examples to hold, at least 2. If the whole stream fits, all orders are equally likely.
         random_state : int, Generator or None
-            With an int the orders are the same in every process: that of epoch k depends on the seed, k and the
-            examples alone, so a run that is resumed in epoch k finds its order. None draws a seed here, once.
+            With an int, the order of an epoch depends on the seed, the epoch and the examples alone, so a resumed run
+            finds the same. None draws a seed once.
 
         Returns
         -------
@@ -168,29 +208,6 @@ class Stream:
             return regrouped(_shuffled(self.blocks(epoch), buffer, rng), self.block_size)
 
         return self._derived(passes, self.feature_names)
-
-    def prefetched(self, depth: int = 2) -> "Stream":
-        """The same blocks, read ahead by a thread while the caller works on the one before.
-
-        Pays on a machine with a core to spare, where reading takes long, and both the reader and the trainer leave
-        Python's lock to the other, as parsing svmlight, decompressing xz and training on blocks do. Does not pay for
-        what is read in no time (arrays, Parquet), for records that Python itself puts together (JSON lines,
-        CRFsuite, dicts of tables), nor for gz before Python 3.12, whose reader takes the lock for every 8 kB.
-
-        Parameters
-        ----------
-        depth : int
-            Blocks that may wait to be used.
-
-        Returns
-        -------
-        Stream
-            An error of the reader is raised at the block where it happened. The thread ends when the pass does, or
-            when its iterator is closed or forgotten.
-        """
-        if depth < 1:
-            raise InputError(f"At least one block is read ahead, not {depth}.")
-        return self._derived(lambda epoch: _prefetched(self.blocks(epoch), depth), self.feature_names)
 
     def take(self, n: int) -> "Stream":
         """Select the first ``n`` examples of every pass.
@@ -253,7 +270,6 @@ class Stream:
         omkl.exceptions.InputError
             If X and y differ in length.
         """
-        check_block_size(block_size)
         names = column_names(X)
         X, y = as_rows(read_frame(X)), None if y is None else as_rows(y)
         if y is not None and n_rows(X) != n_rows(y):
@@ -261,8 +277,10 @@ class Stream:
         if n_rows(X) and 0 in getattr(X, "shape", ())[1:]:
             raise InputError(f"X has {n_rows(X)} examples with nothing in them: its shape is {X.shape}.")
         whole = Block(X, y, names)
-        starts = range(0, n_rows(X), block_size)
-        passes = lambda epoch: (take(whole, slice(i, i + block_size)) for i in starts)  # noqa: E731
+
+        def passes(epoch: int) -> Iterator[Block]:
+            return (take(whole, slice(i, i + block_size)) for i in range(0, n_rows(X), block_size))
+
         return cls(passes, block_size, feature_names=names)
 
     @classmethod
@@ -280,32 +298,13 @@ class Stream:
         Raises
         ------
         omkl.exceptions.InputError
-            At the second pass over an iterator.
+            If it is not iterable.
         """
-        check_block_size(block_size)
-        source = examples if callable(examples) else _Iterable(examples)
-        once = isinstance(source, _Iterable) and source.is_iterator
+        if not (callable(examples) or isinstance(examples, Iterable)):
+            raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {shown(examples)}.")
+        once = "an iterator" if isinstance(examples, Iterator) else None
+        source = examples if callable(examples) else lambda: examples
         return cls(lambda epoch: _grouped(iter(source()), block_size), block_size, once=once)
-
-
-class _Iterable:
-    """Passes over an iterable: any number of them, but over an iterator only one."""
-
-    def __init__(self, examples: Iterable) -> None:
-        try:
-            self._is_spent, self.is_iterator = False, iter(examples) is examples
-        except TypeError:
-            raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {shown(examples)}.") from None
-        self._examples = examples
-
-    def __call__(self) -> Iterable:
-        if self._is_spent:
-            raise InputError(
-                "This stream comes from an iterator, which can be passed over only once: give a list, or a function "
-                "that returns a new iterator."
-            )
-        self._is_spent = self.is_iterator
-        return self._examples
 
 
 def _grouped(items: Iterator, size: int) -> Iterator[Block]:
@@ -341,12 +340,10 @@ def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
         yield join(pending)
 
 
-def _shuffled(blocks, buffer, rng):
-    """The same examples after they have passed through a buffer, in blocks no larger than those that came.
+def _shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) -> Iterator[Block]:
+    """The same examples in a random order, in blocks no larger than those that came.
 
-    The buffer is filled, and a random half of it leaves, until nothing is left to fill it with. So an example is
-    copied a bounded number of times, about four, however small the blocks are; with a buffer from which each block
-    drives out a block, it would be copied ``buffer / block size`` times.
+    Half of the buffer leaves at a time, so that an example is copied about four times, however small the blocks are.
     """
     held, n_held, largest = [], 0, 1
     for block in blocks:
@@ -362,50 +359,6 @@ def _shuffled(blocks, buffer, rng):
         yield from _in_pieces(join(held), rng.permutation(n_held), largest)
 
 
-def _in_pieces(pool, order, size):
+def _in_pieces(pool: Block, order: np.ndarray, size: int) -> Iterator[Block]:
     for low in range(0, len(order), size):
         yield take(pool, order[low : low + size])
-
-
-def _prefetched(blocks, depth):
-    """The same blocks, while a thread, which alone uses the iterator, reads up to ``depth`` of them ahead."""
-    ready: SimpleQueue = SimpleQueue()
-    free, stopped = Semaphore(depth), Event()
-
-    def read():
-        try:
-            for block in blocks:
-                free.acquire()
-                if stopped.is_set():
-                    return
-                ready.put((block, None))
-                block = None  # the caller alone decides how long it lives
-            ready.put((None, None))
-        except BaseException as error:
-            ready.put((None, error))
-        finally:
-            if hasattr(blocks, "close"):
-                blocks.close()
-
-    thread = Thread(target=copy_context().run, args=[read], name="omkl-prefetch", daemon=True)
-    thread.start()
-    try:
-        while True:
-            block, error = ready.get()
-            if error is not None:
-                raise error
-            if block is None:
-                return
-            free.release()
-            yield block
-            block = None
-    finally:
-        stopped.set()
-        free.release()
-        thread.join(SECONDS_TO_END)
-
-
-def check_block_size(block_size: int) -> None:
-    """Raise if a block would have no example."""
-    if block_size < 1:
-        raise InputError(f"A block has at least one example, not {block_size}.")

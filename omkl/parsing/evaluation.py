@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from omkl.data import Strings, Treebank
-from omkl.data.treebank.layouts import Checks
 from omkl.data.treebank.strings import MISSING
 from omkl.data.treebank.treebank import check_heads
 from omkl.exceptions import InputError
@@ -140,7 +139,7 @@ def _check_trees(gold: Treebank, predicted: Treebank) -> None:
     """Raise where heads are no trees."""
     for which, treebank in (("Gold trees", gold), ("Predicted trees", predicted)):
         try:
-            check_heads(treebank.offsets, treebank.heads, Checks("partial"))
+            check_heads(treebank.offsets, treebank.heads, "partial")
         except InputError as error:
             raise InputError(f"{which}: {error}") from None
 

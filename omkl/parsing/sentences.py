@@ -10,7 +10,6 @@ import numpy as np
 from omkl._messages import shown
 from omkl.data import Sentence, Stream, Strings, Treebank, read_treebank
 from omkl.data.files import find_files
-from omkl.data.treebank.layouts import Checks
 from omkl.data.treebank.treebank import check_heads
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.structures import ProjectiveTree
@@ -46,7 +45,7 @@ def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> T
     X : path, list of paths, Treebank, or sentences as for :func:`as_sentences`
         A treebank is checked as well: its reader may have asked for less.
     trees : bool or str
-        Which heads are asked for; see :class:`~omkl.data.treebank.layouts.Checks`. Without trees the text of a file
+        Which heads are asked for; see :func:`~omkl.data.stream_conllu`. Without trees the text of a file
         is kept, to be written again.
     single_root : bool
         Refuse trees with several roots.
@@ -60,7 +59,7 @@ def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> T
     if isinstance(X, Stream):
         raise InputError("X must be a treebank, sentences or paths, got a stream.")
     if isinstance(X, Treebank):
-        check_heads(X.offsets, X.heads, Checks(trees, single_root))
+        check_heads(X.offsets, X.heads, trees, single_root)
         return X
     X = list(X) if isinstance(X, Iterator) else X
     paths = [X] if isinstance(X, (str, os.PathLike)) else X

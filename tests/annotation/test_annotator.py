@@ -14,7 +14,7 @@ from sklearn.base import clone
 import omkl
 from omkl.annotation.lemmatizer import Lemmatizer, apply_edit, edit_of
 from omkl.cli import main
-from omkl.data import Sentence, Stream, Treebank, read_treebank, treebank_writer, write_treebank
+from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, write_treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.parsing.sentences import strings_of
 
@@ -350,15 +350,15 @@ TEXT = """# sent_id = 1
 
 # sent_id = 2
 1\tthe\t_\t_\t_\t_\t_\t_\t_\t_
+
 """
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_other_lines_and_columns_are_written_as_read(annotator, tmp_path, end):
     (tmp_path / "in.conllu").write_bytes(TEXT.replace("\n", end).encode())
-    with treebank_writer(tmp_path / "out.conllu") as writer:
-        for block in annotator.annotate_blocks(omkl.data.iter_treebank(tmp_path / "in.conllu", trees=False)):
-            writer.write(block)
+    blocks = stream_conllu(tmp_path / "in.conllu", trees=False, keep_text=True).blocks()
+    write_treebank(tmp_path / "out.conllu", annotator.annotate_blocks(block.X for block in blocks))
     written, read = (tmp_path / "out.conllu").read_bytes().decode(), TEXT.replace("\n", end)
     assert written.count(end) == read.count(end)
     for new, old in zip(written.split(end), read.split(end), strict=True):

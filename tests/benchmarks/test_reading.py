@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from omkl.data import Treebank, iter_treebank, read_conllu, read_treebank, stream_conllu, write_treebank
+from omkl.data import Treebank, read_treebank, stream_conllu, write_treebank
 from omkl.data.files import open_bytes
 from omkl.data.treebank.reader import PIECE_SIZE
 from tests.benchmarks.measuring import Floor, stream
@@ -100,7 +100,7 @@ def test_sentences_as_lists_of_strings(measure, corpus):
     peers = {"conllu": lambda: by_conllu(path), "pyconll": lambda: by_pyconll(path)}
 
     def read():
-        for sentence in read_conllu(path):
+        for sentence in (sentence for block in stream_conllu(path).blocks() for sentence in block.X):
             for name in COLUMNS:
                 getattr(sentence, name)
 
@@ -111,9 +111,9 @@ def test_sentences_as_lists_of_strings(measure, corpus):
 def test_writing(measure, corpus, tmp_path):
     """New heads and relations in all words."""
     treebank, target = corpus[2], tmp_path / "out.conllu"
-    heads, deprels = np.zeros(treebank.n_words, np.int32), (treebank.deprels, treebank.strings["deprels"])
+    changed = treebank.with_column("heads", np.zeros(treebank.n_words)).with_column("deprels", treebank.deprels)
     floor = Floor("bytes", lambda: (tmp_path / "floor").write_bytes(treebank.text))
-    measure(lambda: write_treebank(target, treebank, heads, deprels), floor=floor)
+    measure(lambda: write_treebank(target, changed), floor=floor)
 
 
 def test_a_treebank_of_sentences_made_in_python(measure, corpus):
@@ -125,7 +125,7 @@ def test_a_treebank_of_sentences_made_in_python(measure, corpus):
 def test_memory_of_reading(measure, corpus, how):
     """Peak of the memory that Python and numpy allocate, as a note."""
     functions = {
-        "stream": lambda: [None for _ in iter_treebank(corpus[0])],
+        "stream": lambda: [None for _ in stream_conllu(corpus[0]).blocks()],
         "whole": lambda: read_treebank(corpus[0]),
         "whole without text": lambda: read_treebank(corpus[0], keep_text=False),
     }

@@ -2,7 +2,6 @@
 
 import gzip
 import lzma
-import time
 
 import numpy as np
 import pytest
@@ -128,30 +127,3 @@ def test_stream(measure, files, name, order):
         floor = Floor("dicts", lambda: [{"a": a, "s": s, "t": t} for a, s, t in zip(numbers, strings, strings)])
     seconds = measure(lambda: drain(stream), floor=floor, peers=peers)
     measure.note(thousand_rows_a_second=drain(stream) / seconds / 1e3)
-
-
-@pytest.mark.study
-@pytest.mark.parametrize("name", ["a.svm", "a.svm.gz", "a.svm.xz", "a.csv", "a.parquet", "s.parquet", "a.npz", "b.npz"])
-@pytest.mark.parametrize("lock", ["released", "held"])
-def test_reading_ahead(measure, files, name, lock):
-    """Wall time with a trainer that takes as long as the reader; the peer is the same without reading ahead."""
-    stream = READERS[name][0](files / name)
-    numbers = np.random.default_rng(0).standard_normal(1 << 16)
-    # numpy gives Python's lock away, as jitted functions do
-    work = (lambda: np.sin(numbers)) if lock == "released" else (lambda: sum(range(40_000)))
-
-    def passing(stream, repeats):
-        for _ in stream.blocks():
-            for _ in range(repeats):
-                work()
-
-    def wall(function):
-        started = time.perf_counter()
-        function()
-        return time.perf_counter() - started
-
-    n_blocks = sum(1 for _ in stream.blocks())
-    block = min(wall(lambda: drain(stream)) for _ in range(3)) / n_blocks
-    repeats = max(1, round(block / min(wall(work) for _ in range(20))))
-    peers = {"not ahead": lambda: lambda: passing(stream, repeats)}
-    measure(lambda: passing(stream.prefetched(), repeats), peers=peers, clock="wall")

@@ -45,7 +45,7 @@ def test_the_best_of_five_on_the_dev_file_is_trained(kind, files, tmp_path):
     assert model.C == metrics["C"] == max(scores, key=scores.get)
     plain, _ = train(kind, files, tmp_path / "plain.npz", "--C", str(model.C))
     if kind in ("parser", "labeler"):
-        dev = list(omkl.data.read_conllu(files / "d.conllu"))
+        dev = list(omkl.data.read_treebank(files / "d.conllu"))
         found = plain.score(dev) if kind == "parser" else plain.score([s.forms for s in dev], [s.upos for s in dev])
     else:
         found = plain.score(*omkl.data.open_stream(files / "d.svm").read())

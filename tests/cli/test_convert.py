@@ -58,13 +58,13 @@ def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
 @pytest.mark.parametrize(
     ("format", "token", "label", "message"),
     [
-        ("jsonl", {"n": float("nan")}, "A", "a number in it is nan or infinite"),
-        ("crfsuite", {"n": float("inf")}, "A", "'n' of a token is inf: numbers must be finite"),
+        ("jsonl", {"n": float("nan")}, "A", "Out of range float"),
+        ("crfsuite", {"n": float("inf")}, "A", "'n' of a token is .*, neither strings nor finite numbers"),
         ("jsonl", {"n": {"a": "x"}}, "A", "the entry 'n' of a token holds"),
-        ("crfsuite", {"n": {"a": "x"}}, "A", "neither strings nor numbers"),
-        ("jsonl", {"n": b"x"}, "A", "b'x' is nothing that JSON has"),
-        ("crfsuite", {"n": "x"}, b"A", "b'A' is nothing that JSON has"),
-        ("columns", {"n": "x"}, float("nan"), "a number in it is nan or infinite"),
+        ("crfsuite", {"n": {"a": "x"}}, "A", "neither strings nor finite numbers"),
+        ("jsonl", {"n": b"x"}, "A", "something that JSON has not"),
+        ("crfsuite", {"n": "x"}, b"A", "something that JSON has not"),
+        ("columns", {"n": "x"}, float("nan"), "Out of range float"),
         ("crfsuite", {"a=b": "x"}, "A", "'a=b' of a token has an = in its name"),
         ("columns", {"w": "-DOCSTART-"}, "A", "begins with -DOCSTART- is no token"),
         ("jsonl", {"w": "\ud800"}, "A", "half of a surrogate pair"),
@@ -118,7 +118,7 @@ def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
     assert convert(plain, "-o", tmp_path / "out.conllu") == 0
     assert convert(path, "-o", tmp_path / "same.conllu") == 0
     assert (tmp_path / "same.conllu").read_bytes() == path.read_bytes()
-    found = omkl.data.read_conllu(tmp_path / "out.conllu")
+    found = omkl.data.read_treebank(tmp_path / "out.conllu")
     assert [s.heads for s in found] == [s.heads for s in treebank]
     words = read_sequences(path)
     for name in ("w.jsonl", "w.columns"):
@@ -213,7 +213,7 @@ def test_tables_with_strings_stay_tables(tmp_path, capsys):
     pytest.importorskip("pyarrow")
     (tmp_path / "a.csv").write_text('colour,size,kind\n"red, dark",1,cherry\ngreen,,melon\n')
     assert convert(tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--target", "kind") == 0
-    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    assert pandas.read_csv(tmp_path / "b.csv").equals(pandas.read_csv(tmp_path / "a.csv"))
     assert convert(tmp_path / "a.csv", "-o", tmp_path / "b.svm", "--target", "kind") == 2
     assert "some columns hold strings: write csv" in capsys.readouterr().err
 
@@ -250,7 +250,7 @@ def test_a_pattern_stands_for_many_files(tmp_path, capsys):
     for number in range(2):
         (tmp_path / f"part{number}.csv").write_text(f"x,y\n{number},a\n")
     assert convert(f"{tmp_path}/part*.csv", "--target", "y", "-o", tmp_path / "all.csv") == 0
-    assert (tmp_path / "all.csv").read_text() == "x,y\n0,a\n1,a\n"
+    assert pandas.read_csv(tmp_path / "all.csv").to_numpy().tolist() == [[0, "a"], [1, "a"]]
     assert convert(f"{tmp_path}/none*.csv", "-o", tmp_path / "none.svm") == 2
     assert "none*.csv" in capsys.readouterr().err
 

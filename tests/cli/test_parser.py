@@ -146,7 +146,8 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
     partial = tmp_path / "partial.conllu"
     treebank = read_treebank(treebanks / "train.conllu")
-    write_treebank(partial, treebank, np.where(np.arange(treebank.n_words) == 1, -1, treebank.heads))
+    heads = np.where(np.arange(treebank.n_words) == 1, -1, treebank.heads)
+    write_treebank(partial, treebank.with_column("heads", heads))
     assert main([*prune, "--retrain", str(partial)]) == 0
 
 
@@ -245,7 +246,7 @@ def test_warnings_are_one_line(tmp_path, capsys):
     command = ["train", "parser", str(path), "-o", str(tmp_path / "m.npz"), "--on-error", "skip"]
     assert main([*command, "--templates", str(tmp_path / "t.txt"), "--epochs", "1"]) == 0
     warning = capsys.readouterr().err
-    assert warning.startswith("omkl: warning: 1 sentence was skipped, the first at")
+    assert warning.startswith("omkl: warning: 1 record was skipped, the first at")
     assert warning.count("\n") == 1
     assert main(["evaluate", str(tmp_path / "m.npz"), str(path), "--quiet"]) == 2
     assert "bad.conllu, line 3" in capsys.readouterr().err

@@ -27,7 +27,7 @@ def test_files_with_columns_in_another_order_are_brought_into_that_of_the_first(
     stream = stream_csv(paths, block_size=7)
     assert stream.feature_names == ["a", "b", "c"]
     np.testing.assert_array_equal(stream.read().X, ROWS)
-    for derived in (stream, stream.shuffled(), stream.prefetched(), stream.take(5), stream.shuffled().take(12)):
+    for derived in (stream, stream.shuffled(), stream.take(5), stream.shuffled().take(12)):
         assert derived.feature_names == ["a", "b", "c"]
         assert all(block.feature_names == ["a", "b", "c"] for block in derived.blocks())
 

@@ -43,6 +43,16 @@ DICTS = [
 ]
 
 
+def test_json_lines(tmp_path):
+    path = write(
+        tmp_path / "a.jsonl", '{"x": [{"w": "a"}, {"w": "b"}], "y": ["A", "B"]}\n\n{"x": [{}], "y": [["t", 1]]}\n'
+    )
+    assert read_sequences(path) == ([[{"w": "a"}, {"w": "b"}], [{}]], [["A", "B"], [("t", 1)]])
+    assert read_sequences(write(path, '{"x": [[0, 1]]}\n')) == ([[[0, 1]]], None)
+    with pytest.raises(DataFileError, match="holds no sequence"):
+        read_sequences(write(path, ""))
+
+
 @pytest.mark.parametrize(
     ("good", "bad", "message"),
     [(GOOD, *case) for case in BAD]

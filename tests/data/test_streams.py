@@ -1,7 +1,4 @@
-"""Streams: blocks, a random order through a bounded buffer, and reading ahead."""
-
-import threading
-import time
+"""Streams: blocks, and a random order through a bounded buffer."""
 
 import numpy as np
 import pytest
@@ -79,10 +76,10 @@ def test_a_buffer_bounds_how_early_an_example_comes_and_holds_no_more(monkeypatc
 
 
 def test_a_buffer_that_holds_everything_makes_all_orders_alike():
-    orders = [tuple(examples_of(numbers(3, 2).shuffled(10, random_state=0), epoch)) for epoch in range(3000)]
+    orders = [tuple(examples_of(numbers(3, 2).shuffled(10, random_state=0), epoch)) for epoch in range(1200)]
     counts = np.unique(orders, axis=0, return_counts=True)[1]
     assert len(counts) == 6
-    assert ((counts - 500) ** 2 / 500).sum() < 20.5  # chi-square, 5 degrees of freedom, p = 0.001
+    assert ((counts - 200) ** 2 / 200).sum() < 20.5  # chi-square, 5 degrees of freedom, p = 0.001
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "list", "treebank"])
@@ -132,7 +129,7 @@ def test_iterables_of_blocks_are_cut_to_size():
 def test_an_iterator_is_passed_over_once():
     stream = Stream.from_iterable(iter([(1.0, 2.0)]))
     assert len(list(stream)) == 1
-    with pytest.raises(InputError, match="passed over only once"):
+    with pytest.raises(InputError, match="reads an iterator, only once"):
         list(stream)
 
 
@@ -151,42 +148,11 @@ def test_take_reads_no_further():
     assert len(list(Stream.from_iterable(source, 10).take(20))) == 20
 
 
-def test_reading_ahead_gives_the_same_blocks():
-    stream = numbers(1000).shuffled(100, random_state=0)
-    for depth in (1, 3):
-        assert examples_of(stream.prefetched(depth), 2).tolist() == examples_of(stream, 2).tolist()
-
-
-def test_reading_ahead_is_bounded_and_ends_with_the_caller():
-    taken = []
-    stream = Stream.from_iterable(lambda: ((taken.append(0) or 1, 2) for _ in range(10_000)), 10).prefetched(2)
-    blocks = stream.blocks()
-    next(blocks)
-    time.sleep(0.1)
-    assert len(taken) <= 10 * 5
-    assert [t for t in threading.enumerate() if t.name == "omkl-prefetch"]
-    blocks.close()
-    assert not [t for t in threading.enumerate() if t.name == "omkl-prefetch"]
-    assert len(taken) <= 10 * 5
-
-
-def test_errors_of_the_reader_arrive_where_they_happened():
-    def source():
-        yield from ((i, 2 * i) for i in range(20))
-        raise InputError("line 21 is wrong")
-
-    blocks = Stream.from_iterable(source, 10).prefetched().blocks()
-    assert [next(blocks).n_examples for _ in range(2)] == [10, 10]
-    with pytest.raises(InputError, match="line 21 is wrong"):
-        next(blocks)
-    assert not [t for t in threading.enumerate() if t.name == "omkl-prefetch"]
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Stream.from_arrays(np.zeros(3), np.zeros(2)), "X has 3 examples, but y has 2"),
-        (lambda: Stream.from_arrays(np.zeros(3), block_size=0), "at least one example"),
+        (lambda: Stream.from_arrays(np.zeros(3), block_size=0), "`block_size` must be at least 1"),
         (lambda: Stream.from_arrays(np.zeros((10**15, 0))), "1000000000000000 examples with nothing in them"),
         (lambda: Stream.from_iterable(3), "iterable of pairs"),
         (lambda: list(Stream.from_iterable([1, 2])), "pairs"),
@@ -195,7 +161,6 @@ def test_errors_of_the_reader_arrive_where_they_happened():
         (lambda: list(Stream.from_iterable([Block(np.eye(2)), Block(np.eye(3))])), "do not fit together"),
         (lambda: list(Stream.from_iterable([Block([1]), Block([1], [2])])), "others have none"),
         (lambda: numbers(3).shuffled(1), "at least 2"),
-        (lambda: numbers(3).prefetched(0), "At least one"),
     ],
 )
 def test_what_is_no_stream_is_named(make, message):

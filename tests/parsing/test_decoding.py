@@ -39,7 +39,7 @@ def test_trees_are_written_and_not_those_that_were_read(grammar, tmp_path, label
     train, held_out, test = grammar
     model = parser(labeled=labeled).fit(train).calibrate(held_out)
     path, written = tmp_path / "in.conllu", tmp_path / "out.conllu"
-    write_treebank(path, test, heads=np.zeros(test.n_words, int), deprels=["old"] * test.n_words)
+    write_treebank(path, test.with_column("heads", np.zeros(test.n_words, int)))
     text = path.read_text().replace("\t_\n", "\tSpaceAfter=No\n")
     path.write_text(text)
     for confidence in (False, True):

@@ -109,7 +109,7 @@ def test_scores_of_a_parser_on_real_text_are_those_defined(real_data):
     parsed = parser.parse(test)
     # tags and lemmas that are wrong here and there: each word has those of the word 20 before it, where it is a noun
     swapped = {name: getattr(parsed, name).copy() for name in ("upos", "feats", "lemmas")}
-    nouns = np.flatnonzero(parsed.upos == parsed.strings["upos"].code("NOUN"))
+    nouns = np.flatnonzero(parsed.upos == parsed.strings["upos"].codes(["NOUN"])[0])
     for column in swapped.values():
         column[nouns] = column[nouns - 20]
     system = replace(parsed, **swapped)

@@ -4,7 +4,6 @@ import re
 from itertools import combinations
 from xml.etree import ElementTree
 
-import networkx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,12 +102,3 @@ def test_another_sentence_is_refused():
 def test_sentences_without_heads_and_without_words():
     assert draw_tree(Sentence(forms=["a<b"])).count("a&lt;b") == 2  # in the picture, and in its title
     assert ElementTree.fromstring(draw_tree(Sentence())).tag == SVG + "svg"
-
-
-@given(sentence=sentences())
-def test_a_parse_is_a_tree_of_networkx(sentence):
-    graph = sentence.to_networkx()
-    assert networkx.is_arborescence(graph)
-    assert [graph.nodes[i]["form"] for i in range(1, len(graph))] == sentence.forms
-    assert all(next(graph.predecessors(word)) == head for word, head in enumerate(sentence.heads, 1))
-    assert [graph.edges[head, word]["deprel"] for word, head in enumerate(sentence.heads, 1)] == sentence.deprels

@@ -16,12 +16,12 @@ import pyarrow.parquet
 
 from omkl.data import (
     find_format,
-    iter_treebank,
     iter_words,
     open_stream,
     read_mfeat,
     read_ocr,
     read_sequences,
+    read_treebank,
     read_uci,
     stream_csv,
     stream_npy,
@@ -138,7 +138,7 @@ def reader_of(name: str) -> Callable[[Path], None]:
                 _pass((stream_csv if name == "b.csv" else open_stream)(path, **options))
                 assert n_skipped is None, "what was skipped is not refused"
         if find_format(path).holds == "trees":
-            assert sum(map(len, iter_treebank(path))) == n_read
+            assert len(read_treebank(path)) == n_read
         elif find_format(path).holds == "sequences":
             assert len(read_sequences(path)[0]) == n_read
 

@@ -54,7 +54,7 @@ def test_a_file_names_components_and_nothing_else(saved, target, tmp_path):
     named = {
         "online.Checkpoints": {"directory": str(folder)}, "online.condensed_state": {},
         "kernels.Pair": {"X": 1, "Y": 1}, "online.ProgressBar": {}, "groups.KernelBank": {},
-        "structures.Chain": {}, "data.read_conllu": {"path": "x"},
+        "structures.Chain": {}, "data.read_treebank": {"path": "x"},
         "os.system": {"command": "true"}, "online.__doc__": {}, "kernels.nothing": {},
     }  # fmt: skip
     for part, parameters in named.items():

@@ -1,19 +1,17 @@
 """Streams of Parquet and Arrow files and of data frames. They need pyarrow: the extra ``arrow``."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
-from omkl.data.file_streams import Skipped, first_readable, stream_files
+from omkl.data.file_streams import first_readable, stream_files, stream_of
 from omkl.data.files import PathLike, check_no_pipe, file_system, find_files, open_bytes
-from omkl.data.frames import as_table, converting
-from omkl.data.streams import BLOCK_SIZE, Stream, check_block_size, regrouped
+from omkl.data.frames import as_table
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream
 from omkl.data.tables.columns import Columns, import_pyarrow
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
@@ -77,19 +75,15 @@ def stream_parquet(
         fragment = fragments[file_system([path])[1][0]]
         with _naming_damage(path):
             schema = fragment.physical_schema
-            for field in partitions:
-                schema = schema if field.name in schema.names else schema.append(field)
+        for field in partitions:
+            schema = schema if field.name in schema.names else schema.append(field)
         plan.check(schema, path)
         n_before = 1
         for batch in _batches(fragment, dataset.schema, plan.all_names, path):
-            yield plan.block(batch, partial(_place, f"{path}, row", n_before), skipped.refuse)
+            yield plan.block(batch, f"{path}, row", range(n_before, n_before + batch.num_rows), skipped.refuse)
             n_before += batch.num_rows
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
-
-
-def _place(where: str, n_before: int, i: int) -> str:
-    return f"{where} {n_before + i}"
 
 
 def _dataset(paths: Sequence[Path], first: Path, top: Path | None) -> Any:
@@ -114,18 +108,14 @@ def _dataset(paths: Sequence[Path], first: Path, top: Path | None) -> Any:
 def _batches(fragment: Any, schema: Any, names: list[str], path: PathLike) -> Iterator[Any]:
     """Record batches of a file, in which nothing points outside of its bytes."""
     options = {"schema": schema, "columns": names, "batch_size": BATCH, "use_threads": False, "batch_readahead": 0}
-    with _naming_damage(path):  # row group by row group, to read all that come before a damaged one
-        parts = fragment.split_by_row_group() if hasattr(fragment, "split_by_row_group") else [fragment]
-    batches = chain.from_iterable(part.to_batches(**options) for part in parts)
-    while True:
-        with _naming_damage(path):
-            batch = next(batches, None)
-            if batch is None:
-                return
-            batch.validate(full=True)
-            if batch.num_rows and not batch.get_total_buffer_size():
-                raise ValueError("there are rows with nothing in them")
-        yield batch
+    with _naming_damage(path):
+        # row group by row group, to read all that come before a damaged one
+        for part in fragment.split_by_row_group() if hasattr(fragment, "split_by_row_group") else [fragment]:
+            for batch in part.to_batches(**options):
+                batch.validate(full=True)
+                if batch.num_rows and not batch.get_total_buffer_size():
+                    raise ValueError("there are rows with nothing in them")
+                yield batch
 
 
 @contextmanager
@@ -155,14 +145,15 @@ def stream_frames(
     Parameters
     ----------
     frames : data frame, table, iterable of them, or callable
-        A data frame of pandas or polars, a ``LazyFrame`` of polars, a table, record batches or a dataset of Arrow
+        A data frame of pandas or polars, a table, record batches or a dataset of Arrow
         (``pyarrow.dataset.dataset("sales", partitioning="hive")``), or anything else with ``__arrow_c_stream__``, such
         as a result of DuckDB; an iterable of such frames, such as ``pandas.read_csv(file, chunksize=10_000)``; or a
-        function without arguments that returns one of these. An iterator can be passed over only once.
+        function without arguments that returns one of these, such as the ``collect_batches`` of a lazy frame of
+        polars. An iterator can be passed over only once.
     target : str or int, optional
         Output column, by name or position (-1 is the last one).
     columns : list of str, optional
-        Input columns; all but the target by default. Other columns of lazy frames and datasets are not read.
+        Input columns; all but the target by default. Other columns of datasets are not read.
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
@@ -191,93 +182,56 @@ def stream_frames(
     >>> X.ravel().tolist(), y.tolist()
     ([1.0, 2.0, 3.0], ['a', 'b', 'a'])
     """
-    check_block_size(block_size)
-    skipped, schema = Skipped(on_error=on_error), _schema_of(frames)
-    plans = [] if schema is None else [Columns(schema, target, columns)]
-    once, n_passes = isinstance(frames, Iterator) or hasattr(frames, "read_next_batch"), 0
-
-    def blocks() -> Iterator[Block]:
-        skipped.clear()
-        n_rows = 0
-        for batch in _record_batches(frames, plans[0].all_names if plans else None, schema):
-            if not plans:
-                plans.append(Columns(batch.schema, target, columns, "The first data frame"))
-            plans[0].check(batch.schema, "A data frame")
-            yield plans[0].block(batch, partial(_place, "Data frame, row", n_rows), skipped.refuse)
-            n_rows += batch.num_rows
-        if not n_rows:
-            raise DataFileError("The data frames have no rows: a stream needs at least one.")
-        skipped.warn("row", stacklevel=2)
-
-    def passes(epoch: int) -> Iterator[Block]:
-        nonlocal n_passes
-        n_passes += 1
-        if once and n_passes > 1:
-            raise InputError("These frames come from an iterator, which can be passed over only once: give a list.")
-        return regrouped((block for block in blocks() if block.n_examples), block_size)
-
-    return Stream(passes, block_size, skipped, once, plans[0].feature_names if plans else None)
-
-
-def _is_lazy(frame: Any) -> bool:
-    """Tell whether this is a lazy frame of polars, which warns if its columns are looked at."""
-    return hasattr(type(frame), "collect_batches")
-
-
-def _schema_of(frame: Any) -> Any:
-    """The schema of a frame; None for iterables and functions."""
     pyarrow = import_pyarrow()
-    if _is_lazy(frame):
-        return frame.limit(0).collect().to_arrow().schema
-    if isinstance(getattr(frame, "schema", None), pyarrow.Schema):
-        return frame.schema
-    if is_frame(frame) and hasattr(frame, "to_arrow"):
-        return frame.head(0).to_arrow().schema
-    with converting():
-        return pyarrow.Schema.from_pandas(frame, preserve_index=False) if is_frame(frame) else None
+    frames = as_table(frames) if is_frame(frames) else frames
+    schema = getattr(frames, "schema", None) if _is_table(frames) else None
+    plan = Columns(schema, target, columns) if isinstance(schema, pyarrow.Schema) else None
 
+    def read(name: object, skipped: Skipped) -> Iterator[Block]:
+        nonlocal plan
+        found, n_before = frames() if callable(frames) else frames, 0
+        for frame in [found] if _is_table(found) else found:
+            reader = _reader(frame, plan.all_names if plan else None)
+            plan = plan or Columns(reader.schema, target, columns, "The first data frame")
+            plan.check(reader.schema, "A data frame")
+            for batch in _slices(reader):
+                yield plan.block(batch, "Data frame, row", range(n_before, n_before + batch.num_rows), skipped.refuse)
+                n_before += batch.num_rows
 
-def _record_batches(frame: Any, names: list[str] | None, schema: Any = None) -> Iterator[Any]:
-    """Record batches of at most :data:`BATCH` rows, with the columns ``names``."""
-    for table in _tables(frame, names, schema):
-        table = table if names is None or table.schema.names == names else _selected(table, names)
-        for low in range(0, table.num_rows, BATCH):
-            yield table.slice(low, BATCH)
-
-
-def _selected(table: Any, names: list[str]) -> Any:
-    missing = [name for name in names if table.schema.names.count(name) != 1]
-    return table if missing else table.select(names)  # Columns.check names what is missing
-
-
-def _tables(frame: Any, names: list[str] | None, schema: Any) -> Iterator[Any]:
-    """Tables and record batches of Arrow, some rows of large frames at a time."""
-    pyarrow = import_pyarrow()
-    if isinstance(frame, (pyarrow.RecordBatch, pyarrow.Table)):
-        yield frame
-    elif _is_lazy(frame):
-        frame = frame if names is None else frame.select(names)
-        for part in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
-            yield part.to_arrow()
-    elif is_frame(frame) and hasattr(frame, "iloc"):
-        schema = _schema_of(frame) if schema is None else schema
-        for low in range(0, len(frame), BATCH):
-            yield as_table(frame.iloc[low : low + BATCH], schema)
-    elif is_frame(frame):
-        yield as_table(frame)
-    elif hasattr(frame, "scanner"):
-        yield from frame.to_batches(columns=names, batch_size=BATCH)
-    elif hasattr(frame, "__arrow_c_stream__"):
-        yield from pyarrow.RecordBatchReader.from_stream(frame)
-    else:
-        for part in _parts(frame):
-            yield from _tables(part, names, None)
-
-
-def _parts(frames: Iterable | Callable[[], Any]) -> Iterable:
-    frames = frames() if callable(frames) else frames
-    if _schema_of(frames) is not None or hasattr(frames, "__arrow_c_stream__"):
-        return [frames]
-    if isinstance(frames, (str, bytes, dict)) or not hasattr(frames, "__iter__"):
+    if not (callable(frames) or _is_table(frames) or isinstance(frames, Iterable)):
         raise InputError(f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}.")
-    return frames
+    is_iterator = isinstance(frames, (Iterator, pyarrow.RecordBatchReader))
+    return stream_of(
+        ["The data frame"],
+        read,
+        block_size=block_size,
+        on_error=on_error,
+        feature_names=plan.feature_names if plan else None,
+        once="an iterator of data frames" if is_iterator else None,
+    )
+
+
+def _is_table(frame: object) -> bool:
+    """Tell whether this is one table, not an iterable of them."""
+    return is_frame(frame) or hasattr(frame, "scanner") or hasattr(frame, "__arrow_c_stream__")
+
+
+def _reader(frame: Any, names: list[str] | None = None) -> Any:
+    """A reader of the record batches of a table, which reads only the columns ``names`` of a dataset."""
+    pyarrow = import_pyarrow()
+    if not _is_table(frame):
+        raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")
+    if isinstance(frame, pyarrow.RecordBatchReader):
+        return frame
+    if is_frame(frame):
+        frame = as_table(frame)
+    if hasattr(frame, "scanner"):
+        return frame.scanner(columns=names, batch_size=BATCH).to_reader()
+    return pyarrow.RecordBatchReader.from_stream(frame)
+
+
+def _slices(reader: Any) -> Iterator[Any]:
+    """Record batches of at most :data:`BATCH` rows."""
+    for batch in reader:
+        for low in range(0, batch.num_rows, BATCH):
+            yield batch.slice(low, BATCH)

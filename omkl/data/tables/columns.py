@@ -103,12 +103,17 @@ class Columns:
                 return None
         return names
 
-    def check(self, schema: Any, where: Any) -> None:
-        """Raise unless another table has the same columns, with values of the same kinds."""
+    def check_names(self, names: Sequence[str], where: Any) -> None:
+        """Raise DataFileError unless another table has the same columns."""
         for name in self.all_names:
-            if schema.names.count(name) != 1:
-                has = "no column" if name not in schema.names else "several columns"
+            if names.count(name) != 1:
+                has = "no column" if name not in names else "several columns"
                 raise DataFileError(f"{where} has {has} {name!r:.200}: all tables need the columns of the first.")
+
+    def check(self, schema: Any, where: Any) -> None:
+        """Raise DataFileError unless another table has the same columns, with values of the same kinds."""
+        self.check_names(schema.names, where)
+        for name in self.all_names:
             if self.pyarrow.types.is_null(schema.field(name).type):
                 continue
             kind, first = self._kind(schema.field(name), where), self.kinds[name]
@@ -137,7 +142,8 @@ class Columns:
     def block(
         self,
         batch: Any,
-        place: Callable[[int], str],
+        where: str,
+        numbers: Sequence[int],
         refuse: Callable[[str], None],
         reasons: dict[int, str] | None = None,
     ) -> Block:
@@ -146,8 +152,10 @@ class Columns:
         Parameters
         ----------
         batch : pyarrow.RecordBatch or pyarrow.Table
-        place : callable
-            ``place(i)`` names row ``i`` in messages.
+        where : str
+            Name of a row in messages, before its number.
+        numbers : sequence of int
+            Numbers of the rows.
         refuse : callable
             Called with a message for each row that is left out.
         reasons : dict of int to str, optional
@@ -167,7 +175,7 @@ class Columns:
             for i in np.flatnonzero(is_none).tolist():
                 reasons.setdefault(i, f"there is no {self.target!r}, which is the target.")
         for i in sorted(reasons):
-            refuse(f"{place(i)}: {reasons[i]}")
+            refuse(f"{where} {numbers[i]}: {reasons[i]}")
         good = np.delete(np.arange(batch.num_rows), list(reasons)) if reasons else slice(None)
         if y is not None:
             y = (np.array([value or "" for value in y]) if isinstance(y, list) else y)[good]

@@ -6,18 +6,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from omkl._messages import shown
 from omkl.data.blocks import Block
-from omkl.data.file_streams import Skipped, first_readable, stream_files
-from omkl.data.files import PathLike, after_last_line, chunks, find_files, is_pipe, pieces, without_mark
-from omkl.data.streams import BLOCK_SIZE, Stream
+from omkl.data.file_streams import first_readable, stream_files
+from omkl.data.files import PathLike, after_last_line, chunks, find_files, is_pipe, pieces, stem
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream
 from omkl.data.tables.columns import Columns, import_pyarrow
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 #: Bytes of text that are parsed at a time; the first of them decide the types of columns.
 PIECE = 1 << 20
-#: What a cell must look like, but for one or one in ten, in a column of numbers.
-NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+#: Cells of a column of numbers, except for one or one in ten.
+NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 
 
 def stream_csv(
@@ -26,7 +28,7 @@ def stream_csv(
     *,
     columns: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
-    delimiter: str = ",",
+    delimiter: str | None = None,
     header: bool = True,
     block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
@@ -49,8 +51,8 @@ def stream_csv(
         Input columns; all but the target by default.
     categorical : list of str
         Columns that hold strings though they look like numbers, dates or truth values.
-    delimiter : str
-        One ASCII character.
+    delimiter : str, optional
+        One ASCII character; by default a comma, and a tab for files that end in ``.tsv``.
     header : bool
         Whether the first line of every file has the names of columns; otherwise they are ``f0``, ``f1``, ...
     block_size : int
@@ -58,7 +60,8 @@ def stream_csv(
     on_error : {"raise", "skip"}
         Treatment of rows with another number of cells, with something else in a column of numbers, with an infinite
         number, or without a target. Skipped rows are counted in ``skipped``; a warning at the end of a pass tells
-        their number. A file that is cut short, not UTF-8, or has a quotation mark without another is read up to there.
+        their number. A file that is cut short, not UTF-8, or has a quotation mark without another is read up to the
+        megabyte before.
 
     Returns
     -------
@@ -76,33 +79,35 @@ def stream_csv(
     omkl.exceptions.InputError
         If a column that is asked for is missing.
     """
+    paths = find_files(path)
+    if delimiter is None:
+        delimiter = "\t" if stem(paths[0]).endswith(".tsv") else ","
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
         raise InputError(f"`delimiter` must be one ASCII character, and no quotation mark or line end: {delimiter!r}.")
-    import_pyarrow()
-    paths = find_files(path)
-    first, schema = first_readable(
-        paths, lambda path: _guessed_schema(_CSVFile(path, delimiter, header), categorical, target), on_error
-    )
+    first = first_readable(paths, lambda path: _CSVFile(path, delimiter, header), on_error)
+    schema = first.guess(categorical, target)
     plan = Columns(schema, target, columns, first.path, named=header)
-    types = {name: _parsed_type(schema.field(name).type, name == plan.target) for name in plan.all_names}
+    types = {name: schema.field(name).type for name in plan.all_names}
     kept = [first] if is_pipe(first.path) else []  # a pipe cannot be opened again
 
     def read(path: Path, skipped: Skipped) -> Iterator[Block]:
         file = kept.pop() if kept and path == first.path else _CSVFile(path, delimiter, header)
-        file.check(plan, first)
-        for batch, numbers, reasons in file.batches(types, skipped):
-            place = lambda i, numbers=numbers: f"{path}, row {numbers[i]}"  # noqa: E731
-            yield plan.block(batch, place, skipped.refuse, reasons)
+        if header:
+            plan.check_names(file.names, path)
+        elif len(file.names) != len(first.names):
+            raise DataFileError(f"{path} has {len(file.names)} columns, but {first.path} has {len(first.names)}.")
+        for table, numbers, reasons in file.batches(types, skipped):
+            yield plan.block(table, f"{path}, row", numbers, skipped.refuse, reasons)
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
 
 
 class _CSVFile:
-    """Names of the columns of a file, and pieces of whole rows."""
+    """Names of the columns of a file, and tables of the text in its cells."""
 
     def __init__(self, path: Path, delimiter: str, header: bool) -> None:
-        self.path, self._delimiter, self._header = path, delimiter, header
-        self._pieces = pieces(without_mark(chunks(path))[0], PIECE, _after_last_row, path)
+        self.path, self._delimiter, self._n_before = path, delimiter, 1 + int(header)
+        self._pieces = pieces(chunks(path), PIECE, _after_last_row, path)
         text = next(self._pieces, b"").lstrip(b"\r\n")
         line, end, rest = text.partition(b"\n")
         try:
@@ -111,41 +116,55 @@ class _CSVFile:
             raise DataFileError(f"{path}, row 1: expected UTF-8 text with {delimiter!r} between cells.") from None
         if not cells:
             raise DataFileError(f"{path}: Empty CSV file.")
+        others = [other for other in ";\t,|" if len(cells) == 1 and other in cells[0]]
+        if others:
+            raise DataFileError(f"{path} has a single column: give delimiter={others[0]!r} if that separates cells.")
         self.names = cells if header else [f"f{i}" for i in range(len(cells))]
-        self.start = rest if header else line + end + rest
+        self._start = rest if header else line + end + rest
 
-    def check(self, plan: Columns, first: "_CSVFile") -> None:
-        """Raise unless the file has the columns of the first one."""
-        if self._header:
-            plan.check(import_pyarrow().schema([(name, "null") for name in self.names]), self.path)
-        elif len(self.names) != len(first.names):
-            raise DataFileError(f"{self.path} has {len(self.names)} columns, but {first.path} has {len(first.names)}.")
+    def guess(self, categorical: Sequence[str], target: str | int | None) -> Any:
+        """The types of the columns by the first rows."""
+        pyarrow, n = import_pyarrow(), len(self.names)
+        for name in categorical:
+            if name not in self.names:
+                raise InputError(f"{self.path} has no column {name!r:.200}.")
+        places = list(map(str, range(n)))  # names may not be unique
+        table = self._parsed(self._start, places, dict.fromkeys(places, pyarrow.string()), 2)[0]
+        fields = []
+        for place, name in enumerate(self.names):
+            is_target = target in (name, place, place - n)
+            kind = pyarrow.string() if name in categorical else _guessed_type(table.column(place), is_target)
+            fields.append((name, kind))
+        return pyarrow.schema(fields)
 
     def batches(self, types: dict[str, Any], skipped: Skipped) -> Iterator[tuple[Any, Sequence[int], dict[int, str]]]:
-        """Tables of Arrow, the number of each row in the file, and the rows that have wrong cells."""
-        n_before = 1 + int(self._header)
-        for text in chain([self.start], self._pieces):
+        """Tables, the number of each row in the file, and what is wrong with rows."""
+        pyarrow, n_before = import_pyarrow(), self._n_before
+        for text in chain([self._start], self._pieces):
             reasons: dict[int, str] = {}
             try:
-                table, refused = self.parsed(text, types, n_before)
-            except import_pyarrow().ArrowInvalid:  # a cell is not of its type
-                table, refused = self.parsed(text, dict.fromkeys(types, import_pyarrow().string()), n_before)
-                table = _converted(table, types, reasons)
+                table, refused = self._parsed(text, self.names, types, n_before)
+            except DamagedFileError:  # a cell is not of its type
+                strings = dict.fromkeys(types, pyarrow.string())
+                table, refused = self._parsed(text, self.names, strings, n_before)
+                table = pyarrow.table({name: _cast(table[name], name, types[name], reasons) for name in types})
+            for i, name in enumerate(types):
+                if types[name] == pyarrow.string():
+                    is_empty = pyarrow.compute.equal(table[name], "")
+                    missing = pyarrow.scalar(None, pyarrow.string())
+                    table = table.set_column(i, name, pyarrow.compute.if_else(is_empty, missing, table[name]))
             for number, reason in refused.items():
                 skipped.refuse(f"{self.path}, row {number}: {reason}")
-            numbers: Any = range(n_before, n_before + table.num_rows + len(refused))
-            if refused:
-                numbers = [number for number in numbers if number not in refused]
-            yield _without_empty_strings(table), numbers, reasons
-            n_before += table.num_rows + len(refused)
+            n_rows = table.num_rows + len(refused)
+            numbers: Sequence[int] = range(n_before, n_before + n_rows)
+            yield table, [number for number in numbers if number not in refused] if refused else numbers, reasons
+            n_before += n_rows
 
-    def parsed(self, text: bytes, types: dict[str, Any] | None, n_before: int) -> tuple[Any, dict[int, str]]:
+    def _parsed(
+        self, text: bytes, names: list[str], types: dict[str, Any], n_before: int
+    ) -> tuple[Any, dict[int, str]]:
         """A table, and what is wrong with the rows that have another number of cells."""
         pyarrow = import_pyarrow()
-        self._check_encoding(text, n_before)
-        if not text.strip(b"\r\n"):  # which Arrow refuses
-            fields = types or dict.fromkeys(self.names, pyarrow.null())
-            return pyarrow.schema(fields.items()).empty_table(), {}
         refused: dict[int, str] = {}
         torn: list[int] = []
 
@@ -156,21 +175,22 @@ class _CSVFile:
             torn.extend([number] if "\n" in row.text else [])
             return "skip"
 
-        options = pyarrow.csv
-        reading = options.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=self.names)
-        parsing = options.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse)
-        converting = options.ConvertOptions(include_columns=list(types or ()), column_types=types)
-        table = options.read_csv(pyarrow.BufferReader(text), reading, parsing, converting)
+        if not text.strip(b"\r\n"):  # which Arrow refuses
+            return pyarrow.schema(types.items()).empty_table(), {}
+        arrow_csv = pyarrow.csv
+        reading = arrow_csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names)
+        parsing = arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse)
+        converting = arrow_csv.ConvertOptions(include_columns=list(types), column_types=types)
+        try:
+            table = arrow_csv.read_csv(pyarrow.BufferReader(text), reading, parsing, converting)
+        except pyarrow.ArrowInvalid as error:
+            place = f"{self.path}, row {n_before} or later"
+            if "UTF8" in str(error):
+                raise DamagedFileError(f"{place}: this is not UTF-8: save the file as UTF-8.") from None
+            raise DamagedFileError(f"{place}: {str(error).splitlines()[0][:200]}.") from None
         if torn:
             raise DamagedFileError(f"{self.path}, row {torn[0]}: a quotation mark without another.")
         return table, refused
-
-    def _check_encoding(self, text: bytes, n_before: int) -> None:
-        try:
-            text.isascii() or text.decode()
-        except UnicodeDecodeError as error:
-            number = n_before + sum(1 for line in text[: error.start].split(b"\n")[:-1] if line.strip())
-            raise DamagedFileError(f"{self.path}, row {number}: this is not UTF-8: save the file as UTF-8.") from None
 
 
 def _after_last_row(text: bytes) -> int:
@@ -184,90 +204,52 @@ def _after_last_row(text: bytes) -> int:
     return end
 
 
-def _guessed_schema(file: _CSVFile, categorical: Sequence[str], target: str | int | None) -> tuple[_CSVFile, Any]:
-    """A file, and the types of its columns by its first rows."""
+def _guessed_type(column: Any, is_target: bool) -> Any:
+    """The type to read a column as, by its first cells."""
     pyarrow = import_pyarrow()
-    for name in categorical:
-        if name not in file.names:
-            raise InputError(f"{file.path} has no column {name!r:.200}.")
-    names, file.names = file.names, list(map(str, range(len(file.names))))  # names may not be unique
+    cells = _with_missing(column).drop_null()
+    integer, number, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
+    if not len(cells):
+        return number
+    if is_target and _can_cast(cells, integer):
+        return integer  # classes; other integers may be followed by fractions
+    for type in (number, pyarrow.bool_(), pyarrow.timestamp("us"), pyarrow.timestamp("us", "UTC")):
+        if _can_cast(cells, type):
+            return text if is_target and type == pyarrow.bool_() else type
+    n_others = len(cells) - pyarrow.compute.sum(pyarrow.compute.match_substring_regex(cells, NUMBER)).as_py()
+    return number if n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10) else text
+
+
+def _can_cast(cells: Any, type: Any) -> bool:
     try:
-        table = file.parsed(file.start, None, 2)[0]
-    finally:
-        file.names = names
-    types = [_guessed_type(column) for column in table.columns]
-    for place, name in enumerate(names):
-        is_target = target in (name, place, place - len(names))
-        if name in categorical or (is_target and pyarrow.types.is_boolean(types[place])):
-            types[place] = pyarrow.string()
-    return file, pyarrow.schema(zip(names, types))
+        cells.cast(type)
+    except import_pyarrow().ArrowInvalid:
+        return False
+    return True
 
 
-def _guessed_type(column: Any) -> Any:
-    """The type of a column: strings are numbers if all but a few cells are."""
+def _with_missing(column: Any) -> Any:
+    """Cells without spaces around them; those that stand for a missing number are null."""
     pyarrow = import_pyarrow()
-    if pyarrow.types.is_date(column.type):
-        return pyarrow.timestamp("us")
-    if pyarrow.types.is_timestamp(column.type):  # later times may have fractions of a second
-        return pyarrow.timestamp("ns" if column.type.unit == "ns" else "us", column.type.tz)
-    if not pyarrow.types.is_string(column.type):
-        return pyarrow.string() if pyarrow.types.is_time(column.type) else column.type
-    cells = column.filter(pyarrow.compute.not_equal(column, ""))
-    n_numbers = pyarrow.compute.sum(pyarrow.compute.match_substring_regex(cells, NUMBER)).as_py() or 0
-    n_others = len(cells) - n_numbers
-    is_number = n_numbers > n_others and n_others <= max(1, len(cells) // 10)
-    return pyarrow.float64() if is_number else column.type
+    column = pyarrow.compute.utf8_trim_whitespace(column)
+    is_missing = pyarrow.compute.is_in(column, value_set=pyarrow.array(pyarrow.csv.ConvertOptions().null_values))
+    return pyarrow.compute.if_else(is_missing, pyarrow.scalar(None, pyarrow.string()), column)
 
 
-def _parsed_type(type: Any, is_target: bool) -> Any:
-    """The type to read a column as: integers may be followed by other numbers, unless they are classes."""
+def _cast(column: Any, name: str, type: Any, reasons: dict[int, str]) -> Any:
+    """A column of text as another type; ``reasons`` gets the rows whose cells cannot be converted."""
     pyarrow = import_pyarrow()
-    is_number = pyarrow.types.is_null(type) or (pyarrow.types.is_integer(type) and not is_target)
-    return pyarrow.float64() if is_number else type
-
-
-def _converted(table: Any, types: dict[str, Any], reasons: dict[int, str]) -> Any:
-    """Columns of strings as other types; ``reasons`` gets the rows with cells that cannot be converted."""
-    pyarrow = import_pyarrow()
-    missing = pyarrow.array(pyarrow.csv.ConvertOptions().null_values)
-    columns = {}
-    for name, type in types.items():
-        column = table[name]
-        if type != pyarrow.string():
-            is_missing = pyarrow.compute.is_in(column, value_set=missing)
-            column = pyarrow.compute.if_else(is_missing, pyarrow.scalar(None, pyarrow.string()), column)
-            try:
-                column = column.cast(type)
-            except pyarrow.ArrowInvalid:
-                column = pyarrow.array(_cells(column, name, type, reasons), type)
-        columns[name] = column
-    return pyarrow.table(columns)
-
-
-def _cells(column: Any, name: str, type: Any, reasons: dict[int, str]) -> Iterator[Any]:
-    """Cells of a column, one by one, those that cannot be converted as None."""
-    pyarrow = import_pyarrow()
-    for i, text in enumerate(column):
-        try:
-            yield pyarrow.compute.utf8_trim_whitespace(text).cast(type)
-        except pyarrow.ArrowInvalid:
-            advice = "name the column in categorical= if it holds strings"
-            reasons[i] = f"{shown(text.as_py())} in column {name!r} is no {_called(type)}: {advice}."
-            yield None
-
-
-def _called(type: Any) -> str:
-    types = import_pyarrow().types
-    if types.is_boolean(type):
-        return "truth value"
-    return "date" if types.is_timestamp(type) else "integer" if types.is_integer(type) else "number"
-
-
-def _without_empty_strings(table: Any) -> Any:
-    """The same table; empty strings are missing."""
-    pyarrow = import_pyarrow()
-    for i, column in enumerate(table.columns):
-        if pyarrow.types.is_string(column.type):
-            filled = pyarrow.compute.if_else(pyarrow.compute.equal(column, ""), None, column)
-            table = table.set_column(i, table.schema.names[i], filled)
-    return table
+    if type == pyarrow.string():
+        return column
+    cells = _with_missing(column)
+    try:
+        return cells.cast(type)
+    except pyarrow.ArrowInvalid:
+        for i, cell in enumerate(cells):
+            if not _can_cast(cell, type):
+                what = {"bool": "truth value", "int64": "integer", "double": "number"}.get(str(type), "date")
+                advice = "name the column in categorical= if it holds strings"
+                reasons[i] = f"{shown(cell.as_py())} in column {name!r} is no {what}: {advice}."
+        is_wrong = np.zeros(len(cells), dtype=bool)
+        is_wrong[list(reasons)] = True
+        return pyarrow.compute.if_else(is_wrong, pyarrow.scalar(None, pyarrow.string()), cells).cast(type)

@@ -7,9 +7,9 @@ import numpy as np
 from scipy import sparse
 
 from omkl.data.blocks import Block, take
-from omkl.data.file_streams import N_REASONS, Skipped, stream_files
-from omkl.data.files import PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces, without_mark
-from omkl.data.streams import BLOCK_SIZE, Stream
+from omkl.data.file_streams import stream_files
+from omkl.data.files import PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces
+from omkl.data.streams import BLOCK_SIZE, N_REASONS, Skipped, Stream
 from omkl.data.tables import _jit_svmlight as jit
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
@@ -109,7 +109,7 @@ def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: 
 
 def _read(path: PathLike, skipped: Skipped, first_index: int, n_features: int) -> Iterator[Block]:
     n_lines = 0
-    for text in pieces(without_mark(chunks(path))[0], PIECE, after_last_line, path):
+    for text in pieces(chunks(path), PIECE, after_last_line, path):
         yield _parsed(text, first_index, n_features, path, n_lines, skipped)
         n_lines += text.count(b"\n")
 

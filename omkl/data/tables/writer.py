@@ -1,9 +1,9 @@
 """Writing rows with one output each: svmlight's format, CSV, Parquet, Arrow, or NumPy's archives."""
 
-import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,7 +49,7 @@ def write_rows(path: PathLike, blocks: Iterable[Block], format: str, target: str
     omkl.exceptions.OutputFileError
         If the file cannot be written.
     omkl.exceptions.MissingDependencyError
-        For Parquet or Arrow without pyarrow.
+        For CSV, Parquet or Arrow without pyarrow.
     """
     if format not in WRITERS:
         raise InputError(f"`format` must be one of {', '.join(map(repr, WRITERS))}, got {format!r}.")
@@ -64,27 +64,30 @@ def _write_svmlight(file: IO[bytes], blocks: Iterable[Block], target: str) -> in
     for block in blocks:
         if isinstance(block.X, list) or np.asarray(block.X[:0].data).dtype.kind not in "fiub":
             raise InputError("svmlight holds numbers, and some columns hold strings: write csv.")
-        X, y = sparse.csr_array(block.X), _outputs(block, "fiub", "svmlight holds numbers, and the outputs are others")
+        y = _outputs(block)
+        if y.dtype.kind not in "fiub":
+            raise InputError("svmlight holds numbers, and the outputs are others: write csv.")
+        X = sparse.csr_array(block.X)
         indices, values = (X.indices + 1).tolist(), X.data.tolist()
-        for label, low, high in zip(y, X.indptr[:-1].tolist(), X.indptr[1:].tolist()):
+        for label, low, high in zip(y.tolist(), X.indptr[:-1].tolist(), X.indptr[1:].tolist()):
             pairs = (f"{j}:{_number(v)}" for j, v in zip(indices[low:high], values[low:high]))
             file.write(" ".join([_number(label), *pairs]).encode() + b"\n")
         n_rows += block.n_examples
     return n_rows
 
 
-def _outputs(block: Block, kinds: str = "fiubUO", otherwise: str = "outputs are of no such kind") -> list:
+def _number(value: float) -> str:
+    """The shortest decimals that are read as this number."""
+    return str(int(value)) if isinstance(value, int) else repr(value).removesuffix(".0")
+
+
+def _outputs(block: Block) -> np.ndarray:
     if block.y is None:
         raise InputError("there are no outputs: say with target= (--target) where they are.")
     y = np.asarray(block.y)
-    if y.ndim != 1 or y.dtype.kind not in kinds:
-        raise InputError(f"{otherwise}: write csv." if y.ndim == 1 else "there are several outputs a row: write npz.")
-    return y.tolist()
-
-
-def _number(value: Any) -> str:
-    """The shortest decimals that are read as this number."""
-    return str(int(value)) if isinstance(value, int) else repr(value).removesuffix(".0")
+    if y.ndim != 1:
+        raise InputError("there are several outputs a row: write npz.")
+    return y
 
 
 def _dense(X: Any) -> Any:
@@ -95,7 +98,7 @@ def _dense(X: Any) -> Any:
     return X.toarray()
 
 
-def _names(block: Block, X: Any, target: str) -> Sequence[str]:
+def _names(block: Block, X: Any, target: str) -> list[str]:
     if block.feature_names is not None:
         names = [str(name) for name in block.feature_names]
     else:
@@ -103,31 +106,6 @@ def _names(block: Block, X: Any, target: str) -> Sequence[str]:
     if target in names and block.y is not None:
         raise InputError(f"a column is called {target!r}, as that of the outputs: choose another target.")
     return names
-
-
-def _write_csv(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
-    n_rows, names = 0, None
-    for block in blocks:
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        X = _dense(block.X)
-        if names is None:
-            names = _names(block, X, target)
-            writer.writerow([*names, *([] if block.y is None else [target])])
-        rows = ([row.get(name) for name in names] for row in X) if isinstance(X, list) else X.tolist()
-        if block.y is not None:
-            rows = ([*row, label] for row, label in zip(rows, _outputs(block)))
-        writer.writerows([_cell(value) for value in row] for row in rows)
-        file.write(text.getvalue().encode())
-        n_rows += block.n_examples
-    return n_rows
-
-
-def _cell(value: Any) -> Any:
-    """A value as text; a missing one is empty."""
-    if value is None or value != value:
-        return ""
-    return _number(value) if isinstance(value, float) else value
 
 
 def _tables(blocks: Iterable[Block], target: str) -> Iterator[Any]:
@@ -145,7 +123,7 @@ def _tables(blocks: Iterable[Block], target: str) -> Iterator[Any]:
             waiting.append(pyarrow.table(arrays, names=[*names, target][: len(columns)]))
             schema = pyarrow.unify_schemas([schema or waiting[-1].schema, waiting[-1].schema])
         except (ValueError, TypeError) as error:  # also pyarrow's own
-            raise InputError(f"a column holds values of several kinds: write csv ({error}).") from None
+            raise InputError(f"a column holds values of several kinds ({error}).") from None
         empty = [k for k, own in enumerate(schema) if pyarrow.types.is_null(own.type)]
         if len(waiting) == MOST_WAITING:
             for k in empty:
@@ -156,21 +134,11 @@ def _tables(blocks: Iterable[Block], target: str) -> Iterator[Any]:
     yield from (own.cast(schema) for own in waiting)
 
 
-def _write_parquet(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
-    from pyarrow import parquet
-
-    return _write_tables(_tables(blocks, target), lambda schema: parquet.ParquetWriter(file, schema))
-
-
-def _write_arrow(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
-    return _write_tables(_tables(blocks, target), lambda schema: import_pyarrow().ipc.new_file(file, schema))
-
-
-def _write_tables(tables: Iterator[Any], opened: Callable[[Any], Any]) -> int:
+def _write_tables(file: IO[bytes], blocks: Iterable[Block], target: str, format: str) -> int:
     n_rows, writer = 0, None
     try:
-        for table in tables:
-            writer = opened(table.schema) if writer is None else writer
+        for table in _tables(blocks, target):
+            writer = _writer(file, table.schema, format) if writer is None else writer
             writer.write_table(table)
             n_rows += table.num_rows
     except BaseException:
@@ -182,6 +150,17 @@ def _write_tables(tables: Iterator[Any], opened: Callable[[Any], Any]) -> int:
         raise InputError("there are no rows: give at least one.")
     writer.close()
     return n_rows
+
+
+def _writer(file: IO[bytes], schema: Any, format: str) -> Any:
+    pyarrow = import_pyarrow()
+    if format == "parquet":
+        from pyarrow import parquet
+
+        return parquet.ParquetWriter(file, schema)
+    if format == "arrow":
+        return pyarrow.ipc.new_file(file, schema)
+    return pyarrow.csv.CSVWriter(file, schema, write_options=pyarrow.csv.WriteOptions(quoting_style="needed"))
 
 
 def _write_npz(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
@@ -199,8 +178,6 @@ def _write_npz(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
 
 WRITERS: dict[str, Callable[[IO[bytes], Iterable[Block], str], int]] = {
     "svmlight": _write_svmlight,
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-    "arrow": _write_arrow,
     "npz": _write_npz,
+    **{format: partial(_write_tables, format=format) for format in ("csv", "parquet", "arrow")},
 }

@@ -1,4 +1,4 @@
-"""Scanning the bytes of a treebank: lines, words, where their fields are, whether heads are trees, and new heads."""
+"""Scan the bytes of a treebank: lines, words, places of their fields, and whether heads are trees."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ ANY_HEADS, TREES_IF_GIVEN, TREES, PARTIAL_TREES = 0, 1, 2, 3
 
 
 @compiled
-def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentences):
+def scan(data, roles, most, starts, lengths, heads, sentences):
     """Find the words of a text that ends with a newline, and where their fields begin and end.
 
     Parameters
@@ -37,12 +37,12 @@ def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentenc
     roles : int64 array
         For each column, the number of its field, :data:`HEAD_ROLE` or :data:`NO_ROLE`. Where two columns have one
         role, the later one counts unless it is ``_``.
-    fewest, most : int
-        Columns that a line may have.
+    most : int
+        Columns that a line may have; it must have one for each role.
     starts, lengths : int32 arrays (n_fields, n_lines)
         Filled for each word; the length is :data:`ABSENT` where the field is ``_``.
-    heads, head_starts : int32 arrays (n_lines,)
-        Filled for each word; where its head begins is counted from the beginning of the text of its sentence.
+    heads : int32 array (n_lines,)
+        Filled for each word.
     sentences : int64 array (n_lines, 5)
         Filled for each sentence: number of words up to its end, end of its text, number of lines up to its end, what
         is wrong with it, and in which line (counted from 1). A sentence that is wrong has no words.
@@ -53,7 +53,7 @@ def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentenc
         Number of sentences.
     """
     n = data.shape[0]
-    i = line = word = first = text = n_sentences = 0
+    i = line = word = first = n_sentences = 0
     state = np.zeros(N_STATE, np.int64)
     is_open = False
     while i < n:
@@ -62,7 +62,7 @@ def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentenc
             i = _line_end(data, i) + 1
             if is_open:
                 word = _close(sentences[n_sentences], first, word, i, line, state)
-                text, n_sentences, is_open = i, n_sentences + 1, False
+                n_sentences, is_open = n_sentences + 1, False
         elif data[i] == HASH or (is_open and state[WRONG] != FINE):
             i = _line_end(data, i) + 1
         else:
@@ -71,9 +71,8 @@ def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentenc
                 state[:] = 0
                 state[FIRST_LINE] = line
             begin = i
-            i, columns = _columns(data, i, roles, word, starts, lengths, heads, head_starts)
-            if _judge(data, begin, line, columns, fewest, most, word - first, heads[word], state):
-                head_starts[word] -= text
+            i, columns = _columns(data, i, roles, word, starts, lengths, heads)
+            if _judge(data, begin, line, columns, roles.shape[0], most, word - first, heads[word], state):
                 word += 1
     if is_open:
         _close(sentences[n_sentences], first, word, i, line, state)
@@ -137,7 +136,7 @@ def _line_end(data, i):
 
 
 @compiled
-def _columns(data, i, roles, word, starts, lengths, heads, head_starts):
+def _columns(data, i, roles, word, starts, lengths, heads):
     """Take in the fields of a line; returns the beginning of the next line and the number of columns."""
     for k in range(lengths.shape[0]):
         lengths[k, word] = ABSENT
@@ -152,7 +151,6 @@ def _columns(data, i, roles, word, starts, lengths, heads, head_starts):
             end = i - 1 if is_last and i > begin and data[i - 1] == CR else i
             if role == HEAD_ROLE:
                 heads[word] = _head(data, begin, end)
-                head_starts[word] = begin
             elif end - begin != 1 or data[begin] != UNDERSCORE:
                 starts[role, word] = begin
                 lengths[role, word] = end - begin
@@ -234,6 +232,8 @@ def last_boundary(data):
 @compiled
 def check_trees(offsets, heads, mode, single_root, sentences):
     """Note what is wrong with the heads of sentences that were fine so far, and at which word (counted from 1)."""
+    if mode == ANY_HEADS:
+        return
     longest = 0
     for s in range(sentences.shape[0]):
         longest = max(longest, offsets[s + 1] - offsets[s])
@@ -291,53 +291,3 @@ def _cycle(heads, seen):
                 k = heads[k - 1]
             return CYCLE, least
     return FINE, 0
-
-
-@compiled
-def splice(text, text_offsets, offsets, head_starts, heads, deprels, names, name_offsets, out):
-    """Copy a text with other heads and relations; an empty array of either keeps what is there. Returns the size."""
-    done = 0
-    size = 0
-    for s in range(text_offsets.shape[0] - 1):
-        for w in range(offsets[s], offsets[s + 1]):
-            i = text_offsets[s] + head_starts[w]
-            size = _copy(text, done, i, out, size)
-            done = i
-            while text[done] != TAB:
-                done += 1
-            size = _write_head(heads[w], out, size) if heads.shape[0] else _copy(text, i, done, out, size)
-            if deprels.shape[0]:
-                out[size] = TAB
-                size = _copy(names, name_offsets[deprels[w]], name_offsets[deprels[w] + 1], out, size + 1)
-                done = _field_end(text, done + 1)
-    return _copy(text, done, text.shape[0], out, size)
-
-
-@compiled
-def _field_end(text, i):
-    n = text.shape[0]
-    while i < n and text[i] != TAB and text[i] != NEWLINE:
-        i += 1
-    return i - 1 if text[i - 1] == CR and (i == n or text[i] == NEWLINE) else i
-
-
-@compiled
-def _copy(source, begin, end, out, size):
-    out[size : size + end - begin] = source[begin:end]
-    return size + end - begin
-
-
-@compiled
-def _write_head(head, out, size):
-    if head < 0:
-        out[size] = UNDERSCORE
-        return size + 1
-    n_digits = 1
-    rest = head // 10
-    while rest:
-        n_digits += 1
-        rest //= 10
-    for k in range(size + n_digits - 1, size - 1, -1):
-        out[k] = ZERO + head % 10
-        head //= 10
-    return size + n_digits

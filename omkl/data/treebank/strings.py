@@ -10,8 +10,6 @@ from omkl.exceptions import InputError
 
 #: The missing value of CoNLL's formats, whose code is 0 in every :class:`Strings`.
 MISSING = "_"
-#: Positions in the bytes that are looked up together have 32 bits.
-MOST_BYTES = (1 << 31) - 1
 
 
 class Strings:
@@ -27,8 +25,8 @@ class Strings:
     >>> tags = Strings(["NOUN", "VERB"])
     >>> tags.codes(["VERB", "_", "ADJ"], grow=True)
     array([2, 0, 3], dtype=int32)
-    >>> tags[3], len(tags), tags.code("ADV")
-    ('ADJ', 4, -1)
+    >>> tags[3], len(tags)
+    ('ADJ', 4)
     """
 
     def __init__(self, strings: Iterable[str] = ()) -> None:
@@ -73,20 +71,6 @@ class Strings:
         offsets = self._offsets[: self._size + 1]
         return self._pool[: offsets[-1]], offsets
 
-    def code(self, string: str) -> int:
-        """Look up the code of a string.
-
-        Parameters
-        ----------
-        string : str
-
-        Returns
-        -------
-        int
-            -1 if it is unknown.
-        """
-        return int(self.codes([string])[0])
-
     def codes(self, strings: Iterable[str], grow: bool = False) -> np.ndarray:
         """Look up the codes of strings.
 
@@ -113,8 +97,8 @@ class Strings:
         lengths = np.fromiter(map(len, strings), np.int32, len(strings))
         if lengths.sum(dtype=np.int64) < len(text):  # some characters take several bytes
             lengths = np.fromiter((len(string.encode()) for string in strings), np.int32, len(strings))
-        if len(text) > MOST_BYTES:
-            raise InputError(f"These strings are more than {MOST_BYTES} bytes: give them in several parts.")
+        if len(text) >= 1 << 31:  # positions have 32 bits
+            raise InputError("These strings are more than 2 GB: give them in several parts.")
         starts = np.zeros(len(strings), np.int32)
         np.cumsum(lengths[:-1], out=starts[1:])
         return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)

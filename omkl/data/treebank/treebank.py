@@ -3,22 +3,18 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank import layouts
-from omkl.data.treebank.layouts import FIELDS, Checks
+from omkl.data.treebank.layouts import FIELDS
 from omkl.data.treebank.strings import MISSING, Strings
 from omkl.exceptions import InputError
 
-if TYPE_CHECKING:
-    import networkx
-
 # UTF-8 cannot encode half of a surrogate pair
 _UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
-_UNFIT_BUT_TABS = re.compile("[\n\r\ud800-\udfff]")
 
 
 @dataclass
@@ -60,32 +56,6 @@ class Sentence:
         self.__dict__[name] = column = treebank.column(name, index)
         return column
 
-    def to_networkx(self) -> "networkx.DiGraph":
-        """Convert the tree to a graph.
-
-        Returns
-        -------
-        networkx.DiGraph
-            Nodes are the numbers of words from 1, and 0 for the root; words have ``form`` and, if the sentence has
-            them, ``lemma``, ``upos``, ``xpos``, ``feats`` and ``misc``. Edges go from heads to words, with ``deprel``.
-
-        >>> graph = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"]).to_networkx()
-        >>> list(graph.edges(data="deprel")), graph.nodes[2]
-        ([(0, 2, 'root'), (2, 1, 'det')], {'form': 'way'})
-        """
-        import networkx
-
-        names = {"forms": "form", "lemmas": "lemma"} | {name: name for name in ("upos", "xpos", "feats", "misc")}
-        graph = networkx.DiGraph()
-        graph.add_node(0)
-        for word in range(1, len(self) + 1):
-            columns = ((name, getattr(self, column)) for column, name in names.items())
-            graph.add_node(word, **{name: column[word - 1] for name, column in columns if column})
-        for word, head in enumerate(self.heads, 1):
-            if head is not None:
-                graph.add_edge(head, word, **({"deprel": self.deprels[word - 1]} if self.deprels else {}))
-        return graph
-
     def __getstate__(self):
         # a pickled or copied sentence does not take its treebank along
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -107,20 +77,13 @@ class Treebank:
         For each field, its different strings; treebanks can share them.
     text : bytes or None
         Text of the file, with comments, multiword tokens, empty nodes and all columns.
-    format : str
-        Format of the text, such as ``"CoNLL-U"``.
+    text_offsets : int64 array (n_sentences + 1,) or None
+        The text of sentence ``i``, with its comments before and an empty line after it, is
+        ``text[text_offsets[i]:text_offsets[i + 1]]``.
+    format : {"conllu", "conllx", "conll2008"}
+        Format of the text.
     changed : frozenset of str
         Columns that differ from the text; see :meth:`with_column`.
-    text_offsets : int64 array (n_sentences + 1,) or None
-        The text of sentence ``i`` and of its comments is ``text[text_offsets[i]:text_offsets[i + 1]]``.
-    head_starts : int32 array (n_words,) or None
-        Position of HEAD in the text of the sentence.
-    bom : bool
-        Whether the file began with a byte order mark, which is not in ``text``.
-    skipped : int
-        Number of sentences that ``on_error="skip"`` left out.
-    reasons : list of str
-        Reasons for the first of them.
 
     >>> treebank = Treebank.from_sentences([Sentence(forms=["No", "way"], heads=[2, 0])])
     >>> treebank[0].heads, treebank.strings["forms"][treebank.forms[1]]
@@ -139,11 +102,7 @@ class Treebank:
     strings: dict
     text: bytes | None = None
     text_offsets: np.ndarray | None = None
-    head_starts: np.ndarray | None = None
-    bom: bool = False
-    skipped: int = 0
-    reasons: list = field(default_factory=list)
-    format: str = layouts.LAYOUTS["conllu"].title
+    format: str = "conllu"
     changed: frozenset = frozenset()
 
     def __len__(self) -> int:
@@ -216,17 +175,14 @@ class Treebank:
         offsets = running_sum(lengths)
         words = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
         columns: dict[str, Any] = {name: getattr(self, name)[words] for name in (*FIELDS, "heads")}
-        if self.text is not None and self.text_offsets is not None and self.head_starts is not None:
+        if self.text is not None and self.text_offsets is not None:
             texts = [self.text[self.text_offsets[i] : self.text_offsets[i + 1]] for i in chosen]
-            last = len(self) - 1  # only the last text may lack its empty line
-            texts[:-1] = [closed(text) if i == last else text for i, text in zip(chosen, texts[:-1])]
             columns |= {"text": b"".join(texts), "text_offsets": running_sum(list(map(len, texts)))}
-            columns["head_starts"] = self.head_starts[words]
-        return replace(self, offsets=offsets, skipped=0, reasons=[], **columns)
+        return replace(self, offsets=offsets, **columns)
 
     @classmethod
     def concatenate(cls, treebanks: Iterable["Treebank"]) -> "Treebank":
-        """Join treebanks; without a text if one of them has none.
+        """Join treebanks; without a text if one of them has none, or if their formats differ.
 
         Parameters
         ----------
@@ -252,22 +208,13 @@ class Treebank:
         for name in FIELDS:
             strings[name], columns[name] = _joined_strings(name, blocks)
         columns["offsets"] = running_sum(np.concatenate([block.lengths for block in blocks]))
-        if all(block.text is not None for block in blocks):
-            texts = [closed(block.text) for block in blocks[:-1]] + [blocks[-1].text]
-            starts = running_sum(list(map(len, texts)))
+        if all(block.text is not None and block.format == blocks[0].format for block in blocks):
+            starts = running_sum([len(block.text) for block in blocks])
             ends = [block.text_offsets[:-1] + start for block, start in zip(blocks, starts)]
-            columns |= {"text": b"".join(texts), "text_offsets": np.concatenate([*ends, starts[-1:]])}
-            columns["head_starts"] = np.concatenate([block.head_starts for block in blocks])
-        reasons = [reason for block in blocks for reason in block.reasons]
-        return cls(
-            strings=strings,
-            bom=blocks[0].bom,
-            skipped=sum(block.skipped for block in blocks),
-            reasons=reasons,
-            format=" and ".join(dict.fromkeys(block.format for block in blocks)),
-            changed=frozenset[str]().union(*(block.changed for block in blocks)),
-            **columns,
-        )
+            text = b"".join(block.text for block in blocks)
+            columns |= {"text": text, "text_offsets": np.concatenate([*ends, starts[-1:]]), "format": blocks[0].format}
+        changed = frozenset[str]().union(*(block.changed for block in blocks))
+        return cls(strings=strings, changed=changed, **columns)
 
     @classmethod
     def from_sentences(
@@ -299,8 +246,10 @@ class Treebank:
             If columns of a sentence are not equally long, a string has a tab or a line break in it, or heads are no
             tree; the message names sentence and word, both counted from 1.
         """
-        strings = layouts.new_strings(strings)
-        return cls(strings=strings, **_encoded(sentences, strings, Checks(trees, single_root)))
+        strings = new_strings(strings)
+        columns = _encoded(sentences, strings)
+        check_heads(columns["offsets"], columns["heads"], trees, single_root)
+        return cls(strings=strings, **columns)
 
 
 def _joined_strings(name: str, blocks: list[Treebank]) -> tuple[Strings, np.ndarray]:
@@ -313,6 +262,15 @@ def _joined_strings(name: str, blocks: list[Treebank]) -> tuple[Strings, np.ndar
     return table, np.concatenate(codes)
 
 
+def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]:
+    """Check tables of strings, one for each of :data:`FIELDS`, or make new ones."""
+    if strings is None:
+        return {name: Strings() for name in FIELDS}
+    if set(strings) != set(FIELDS) or not all(isinstance(table, Strings) for table in strings.values()):
+        raise InputError(f"`strings` must hold a Strings for each of {', '.join(FIELDS)}.")
+    return strings
+
+
 def running_sum(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """``0, lengths[0], lengths[0] + lengths[1], ...``"""
     offsets = np.zeros(len(lengths) + 1, np.int64)
@@ -320,90 +278,73 @@ def running_sum(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     return offsets
 
 
-def closed(text: bytes) -> bytes:
-    """Add the empty line that ends the last sentence of a text, if it is missing."""
-    if text.endswith((b"\n\n", b"\n\r\n")) or not text:
-        return text
-    newline = b"\r\n" if text.count(b"\r\n") else b"\n"
-    return text + (newline if text.endswith(b"\n") else 2 * newline)
-
-
-def _encoded(sentences: Iterable[Sentence], strings: dict[str, Strings], checks: Checks) -> dict[str, Any]:
+def _encoded(sentences: Iterable[Sentence], strings: dict[str, Strings]) -> dict[str, Any]:
     """Check sentences, and encode their columns; ``strings`` grow."""
     values: dict[str, list] = {name: [] for name in layouts.COLUMNS}
     lengths = []
     for number, sentence in enumerate(sentences, 1):
-        columns = [getattr(sentence, name) for name in layouts.COLUMNS]
-        for name, column in zip(layouts.COLUMNS, columns):
-            if isinstance(column, str) or not hasattr(column, "__len__"):
-                raise InputError(f"Sentence {number} has {column!r:.60} as its {name}: give a list, one for each word.")
-        n = max(map(len, columns))
-        if n == 0:
-            raise InputError(f"Sentence {number} has no words: leave it out.")
-        lengths.append(n)
-        for name, column in zip(layouts.COLUMNS, columns):
-            values[name] += _column(column, name, n, number)
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    heads = np.array(values["heads"], np.int32)
-    check_heads(offsets, heads, checks)
+        columns = {name: getattr(sentence, name) for name in layouts.COLUMNS}
+        if flaw := _flaw(columns):
+            raise InputError(f"Sentence {number}{flaw}.")
+        lengths.append(max(map(len, columns.values())))
+        for name, column in columns.items():
+            missing: Any = -1 if name == "heads" else MISSING
+            values[name] += [missing if value is None else value for value in column] or [missing] * lengths[-1]
     codes = {name: strings[name].codes(values[name], grow=True) for name in FIELDS}
-    return {"offsets": offsets, "heads": heads, **codes}
+    return {"offsets": running_sum(lengths), "heads": np.array(values["heads"], np.int32), **codes}
 
 
-def check_heads(offsets: np.ndarray, heads: np.ndarray, checks: Checks) -> None:
-    """Raise InputError, with the sentence and the word, unless heads are as ``checks`` asks."""
-    if layouts.MODES[checks.trees] == jit.ANY_HEADS:
-        return
+def _flaw(columns: dict[str, Sequence]) -> str:
+    """What is wrong with the columns of a sentence; empty if nothing is."""
+    for name, column in columns.items():
+        if isinstance(column, str) or not hasattr(column, "__len__"):
+            return f" has {column!r:.60} as its {name}: give a list, one for each word"
+    n = max(map(len, columns.values()))
+    if n == 0:
+        return " has no words: leave it out"
+    for name, column in columns.items():
+        if len(column) not in (0, n):
+            return f" has {n} words, but {len(column)} {name}"
+        is_fit = _is_head if name == "heads" else _is_text
+        if name == "heads" or not _are_texts(column):
+            for word, value in enumerate(column, 1):
+                if not is_fit(value):
+                    wanted = "the number of a word, 0 or None" if name == "heads" else "a string of one line in UTF-8"
+                    return f", word {word}: {value!r:.60} among {name} is not {wanted}"
+    return ""
+
+
+def _are_texts(values: Sequence) -> bool:
+    """Check a whole column at once, which is fast; False if there may be something else."""
+    try:
+        text = "\t".join(values)
+    except TypeError:
+        return False
+    return text.count("\t") == max(len(values) - 1, 0) and not _UNFIT.search(text.replace("\t", ""))
+
+
+def _is_text(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not _UNFIT.search(value))
+
+
+def _is_head(value: object) -> bool:
+    return value is None or (isinstance(value, (int, np.integer)) and 0 <= value < 10**jit.MOST_DIGITS)
+
+
+def check_heads(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool = False) -> None:
+    """Raise InputError, with the sentence and the word, unless heads are as ``trees`` asks.
+
+    Parameters
+    ----------
+    offsets : int64 array (n_sentences + 1,)
+    heads : int32 array (n_words,)
+    trees, single_root
+        See :func:`~omkl.data.stream_conllu`.
+    """
     found = np.zeros((len(offsets) - 1, 5), np.int64)
-    jit.check_trees(offsets, heads, layouts.MODES[checks.trees], checks.single_root, found)
+    jit.check_trees(offsets, heads, layouts.check_mode(trees), single_root, found)
     if found[:, layouts.WRONG].any():
         i = int(np.argmax(found[:, layouts.WRONG] != jit.FINE))
         wrong, word = found[i, [layouts.WRONG, layouts.WRONG_WORD]].tolist()
         own = [MISSING if head < 0 else str(head) for head in heads[offsets[i] : offsets[i + 1]].tolist()]
         raise InputError(f"Sentence {i + 1}, word {word}: {layouts.explain_heads(own, wrong, word)}")
-
-
-def _column(values: Sequence, name: str, n: int, number: int) -> list:
-    """Check a column of sentence ``number``: strings, or heads, -1 for none."""
-    if len(values) not in (0, n):
-        raise InputError(f"Sentence {number} has {n} words, but {len(values)} {name}.")
-    if name == "heads":
-        return [_head(head, number, word) for word, head in enumerate(values, 1)] or [-1] * n
-    if not len(values):
-        return [MISSING] * n
-    strings = [MISSING if value is None else value for value in values]
-    if _are_fit(strings):
-        return strings
-    word = next(i for i, value in enumerate(strings) if not isinstance(value, str) or _UNFIT.search(value))
-    wanted = "a string that UTF-8 can hold, without tabs and line breaks"
-    raise InputError(f"Sentence {number}, word {word + 1}: {strings[word]!r} among {name} is not {wanted}.")
-
-
-def _are_fit(strings: list) -> bool:
-    """Check strings for tabs, line breaks and lone surrogates, all at once to be fast."""
-    try:
-        text = "\t".join(strings)
-    except TypeError:
-        return False
-    return text.count("\t") == len(strings) - 1 and not _UNFIT_BUT_TABS.search(text)
-
-
-def _head(head: Any, number: int, word: int) -> int:
-    if head is None:
-        return -1
-    try:
-        if 0 <= int(head) == head < 10**jit.MOST_DIGITS:
-            return int(head)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise InputError(f"Sentence {number}, word {word}: the head {head!r} is not the number of a word, 0 or None.")
-
-
-def conllu_text(sentences: Iterable[Sentence]) -> Iterable[bytes]:
-    """Sentences as CoNLL-U, each with an empty line after it."""
-    for sentence in sentences:
-        heads = [MISSING if head is None else str(head) for head in sentence.heads]
-        columns = [heads if name == "heads" else getattr(sentence, name) for name in layouts.COLUMNS]
-        words = map("\t".join, zip(*columns[:-1]))
-        lines = (f"{i}\t{word}\t_\t{misc}\n" for i, (word, misc) in enumerate(zip(words, columns[-1]), 1))
-        yield "".join(lines).encode() + b"\n"

@@ -70,7 +70,7 @@ def test_csv_joined_is_the_whole_file(tmp_path, numbers, suffix):
             assert_array_equal(y, numbers["y"].to_numpy())
             assert y.dtype == np.int64
     assert_array_equal(whole(stream_csv(path, "y", columns=["i", "a"]))[0], matrix(numbers, ["i", "a"]))
-    twice = whole(stream_csv([path, path], "y").prefetched())[0]
+    twice = whole(stream_csv([path, path], "y"))[0]
     assert_array_equal(twice, np.tile(matrix(numbers, ["a", "i", "c"]), (2, 1)))
 
 

@@ -33,7 +33,7 @@ def frame(rng):
 KINDS = {
     "pandas": lambda frame: frame,
     "polars": lambda frame: pl.from_pandas(frame),
-    "lazy": lambda frame: pl.from_pandas(frame).lazy(),
+    "lazy": lambda frame: pl.from_pandas(frame).lazy().collect_batches,
     "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
     "data set": lambda frame: pa.dataset.dataset(pa.Table.from_pandas(frame, preserve_index=False)),
     "list": lambda frame: [frame[:50], pl.from_pandas(frame[50:60]), frame[60:60], frame[60:]],
@@ -230,10 +230,10 @@ def test_what_is_wrong_is_said_in_one_sentence(frame):
         stream_frames(pd.DataFrame({"a": [1, "b", [3]]}))
     with pytest.raises(DataFileError, match="has no column 'a'"):
         stream_frames([frame, frame[["when", "y"]]], "y").read()
-    with pytest.raises(DataFileError, match="no rows"):
+    with pytest.raises(DataFileError, match="no example"):
         stream_frames(frame[:0], "y").read()
     missing = pd.DataFrame({"a": [1.0, 2.0], "y": ["b", None]})
     with pytest.raises(DataFileError, match="Data frame, row 1: there is no 'y'"):
         stream_frames(missing, "y").read()
-    with pytest.warns(DataWarning, match="1 row was skipped"):
+    with pytest.warns(DataWarning, match="1 record was skipped"):
         assert stream_frames(missing, "y", on_error="skip").read().n_examples == 1

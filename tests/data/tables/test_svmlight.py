@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from omkl.data import Stream, count_svmlight_features, stream_svmlight
+from omkl.data.streams import Skipped
 from omkl.data.tables.svmlight import _parsed
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
 
@@ -17,8 +18,6 @@ from ..stream_files import COMPRESSIONS, cut_short, damage, peak_memory, whole, 
 
 
 def parsed(text, n_features=100, first_index=1):
-    from omkl.data.file_streams import Skipped
-
     return _parsed(text, first_index, n_features, "a.svm", 0, Skipped(on_error="raise"))
 
 
@@ -99,7 +98,7 @@ def test_many_files_are_one_stream(tmp_path, rng):
     same(*whole(stream_svmlight(tmp_path, 40, block_size=50)), joined)
     same(*whole(stream_svmlight(tmp_path / "[abc].svm*", 40, block_size=50)), joined)
     listed = [tmp_path / "a.svm.xz", tmp_path / "b.svm", tmp_path / "c.svm.gz"]
-    same(*whole(stream_svmlight(listed, 40, block_size=50).prefetched()), joined)
+    same(*whole(stream_svmlight(listed, 40, block_size=50)), joined)
 
 
 BAD_LINES = [
@@ -183,7 +182,7 @@ def test_arguments_that_are_wrong_are_named(tmp_path):
     path = write(tmp_path / "a.svm", "1 1:1\n")
     for arguments, message in (
         ({"n_features": 0}, "`n_features` must be"),
-        ({"block_size": 0}, "at least one example"),
+        ({"block_size": 0}, "`block_size` must be"),
         ({"on_error": "stop"}, "`on_error` must be"),
     ):
         with pytest.raises(InputError, match=message):

@@ -31,13 +31,13 @@ def crosses(heads):
 
 @pytest.mark.parametrize("projective", [False, True])
 def test_every_sentence_is_a_tree_with_one_root(projective):
-    treebank = synthetic_treebank(300, mean_length=8, projective=projective)
-    assert len(treebank) == 300
+    treebank = synthetic_treebank(100, mean_length=8, projective=projective)
+    assert len(treebank) == 100
     assert all(is_tree(sentence.heads) for sentence in treebank)
     assert treebank.lengths.min() >= 1
-    assert treebank.lengths.mean() == pytest.approx(8, abs=4 * np.sqrt(7 / 300))
+    assert treebank.lengths.mean() == pytest.approx(8, abs=4 * np.sqrt(7 / 100))
     crossing = sum(crosses(sentence.heads) for sentence in treebank)
-    assert crossing == 0 if projective else 100 < crossing < 300
+    assert crossing == 0 if projective else 30 < crossing < 100
 
 
 def test_the_same_seed_makes_the_same_treebank():
@@ -72,8 +72,8 @@ def test_every_field_is_filled_and_relations_follow_from_tags():
 
 
 def test_the_informative_templates_tell_the_head_and_the_others_do_not():
-    treebank = synthetic_treebank(500, mean_length=10)
-    train, test = treebank[:400], treebank[400:]
+    treebank = synthetic_treebank(250, mean_length=8)
+    train, test = treebank[:200], treebank[200:]
     informed = _accuracy(synthetic.INFORMATIVE, train, test)
     each = [_accuracy([template], train, test) for template in synthetic.INFORMATIVE]
     chance = len(test) / test.n_words  # one of n candidates for each of n words
@@ -124,12 +124,10 @@ def _feature(template, sentence, h, m):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"n_sentences": 0}, "`n_sentences` must be"),
-        ({"mean_length": 0.5}, "`mean_length` must be"),
-        ({"vocabulary": 0}, "`vocabulary` must be"),
-        ({"temperature": -1}, "`temperature` must be"),
-        ({"temperature": float("nan")}, "`temperature` must be"),
-        ({"informative": []}, "name at least one"),
+        ({"n_sentences": 0}, "must be at least 1"),
+        ({"mean_length": 0.5}, "must be at least 1"),
+        ({"vocabulary": 0}, "must be at least 1"),
+        ({"informative": []}, "must not be empty"),
         ({"informative": ["h.suffix3 m.upos"]}, "must look at form, lemma"),
         ({"informative": ["direction distance"]}, "'distance' is no atom"),
     ],

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from omkl.data import Sentence
+from omkl.data import Sentence, Strings
 
 COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "misc")
 
@@ -37,16 +37,31 @@ def columns_of(sentences):
     return [[getattr(sentence, name) for name in COLUMNS] for sentence in sentences]
 
 
+def with_trees(treebank, heads, deprels):
+    """A treebank with other heads and relations."""
+    strings = Strings()
+    codes = strings.codes(deprels, grow=True)
+    return treebank.with_column("heads", heads).with_column("deprels", codes, strings)
+
+
 def naive_splice(data, heads, deprels):
     """The bytes of a CoNLL-U file with other heads and relations, line by line."""
     new, out = iter(zip(heads, deprels)), []
     for line in data.split(b"\n"):
         row = line.split(b"\t")
-        if row[0].removeprefix(b"\xef\xbb\xbf").isdigit():
+        if row[0].isdigit():
             head, deprel = next(new)
             row[6:8] = b"_" if head < 0 else b"%d" % head, deprel.encode()
         out.append(b"\t".join(row))
     return b"\n".join(out)
+
+
+def closed(data):
+    """The bytes of a file as they are written: without a byte order mark, and with an empty line at the end."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    newline = b"\r\n" if b"\r\n" in data else b"\n"
+    data += b"" if data.endswith(b"\n") else newline
+    return data if data.endswith((b"\n\n", b"\n\r\n")) else data + newline
 
 
 @st.composite
