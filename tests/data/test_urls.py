@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 from numpy.testing import assert_array_equal
 
-from omkl.data import open_stream, read_conllu, stream_npz, stream_parquet
+from omkl.data import open_stream, read_treebank, stream_npz, stream_parquet
 from omkl.exceptions import DamagedFileError, DataFileError, InputError, MissingDependencyError
 
 from .stream_files import COMPRESSIONS, write
@@ -80,7 +80,7 @@ def test_other_formats_read_urls(store):
     store.pipe("/a.libsvm", b"1 1:2.0\n-1 3:1.0\n")
     assert open_stream("memory://a.libsvm").read().X.shape == (2, 3)
     store.pipe("/a.conllu", b"1\ta\t_\tDET\t_\t_\t0\troot\t_\t_\n\n")
-    assert len(list(read_conllu("memory://a.conllu"))) == 1
+    assert len(read_treebank("memory://a.conllu")) == 1
 
 
 def test_what_goes_wrong_names_the_url(store, server, tmp_path, monkeypatch):
