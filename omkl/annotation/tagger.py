@@ -137,7 +137,7 @@ class Tagger:
         chains = self.chains
         if not chains:
             return self.annotate(treebank), np.arange(len(treebank)), np.zeros(len(treebank))
-        found = chains[0].nbest_with_probabilities(by_sentence(strings_of(treebank, "forms"), treebank.offsets), n)
+        found = chains[0]._likeliest(by_sentence(strings_of(treebank, "forms"), treebank.offsets), n)
         owners = np.repeat(np.arange(len(treebank)), [len(own) for own in found])
         tags = [tag for own in found for labels, _ in own for tag in labels.tolist()]
         repeated = treebank[owners]

@@ -2,16 +2,16 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl._components import check_number, resolve
+from omkl._components import resolve
 from omkl.data import Treebank
 from omkl.estimators.sources import TrainingBlock, fingerprint
 from omkl.estimators.targets import check_sample_weight
 from omkl.estimators.training import Run
+from omkl.estimators.validation import OneOf
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import empty_shares, lacking_columns
 from omkl.features.lexicons import Lexicon, as_lexicons, check_use
@@ -27,47 +27,47 @@ from omkl.online import (
     Schedule,
     below,
 )
+from omkl.online.training_loop import LearnedBlock
 from omkl.parsing.examples import ArcExamples, Guide, encode
 from omkl.parsing.explain import strongest_features
+from omkl.parsing.protocol import Parser
 from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import as_treebank, check_trees, only_projective
-from omkl.parsing.stacking import advice_of, check_first, cross_fit, first_parser, likely_margin, only_likely
+from omkl.parsing.stacking import advice_of, cross_fit, likely_margin, only_likely
 from omkl.parsing.template_selection import announce, suited
 from omkl.persistence import Packer, Unpacker
 from omkl.structures import NonProjectiveTree, ProjectiveTree
 
 #: Features of each template that a parser remembers by name.
 TOP = 10
+#: Settings of a first parser that is given by its templates alone.
+QUICK: dict[str, Any] = {"C": 1.0, "epochs": 3, "labeled": False}
+#: Parameters that it shares with the parser that it comes before.
+SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state")
 
 
 class TreeData(NamedTuple):
-    """Checked trees.
-
-    Attributes
-    ----------
-    treebank : Treebank
-    weights : array of shape (number of sentences,), or None
-    whole : bool
-        Whether these are all the data, not a block of a stream.
-    """
+    """Checked trees, their weights, and whether these are the whole data, not a block of a stream."""
 
     treebank: Treebank
     weights: np.ndarray | None
     whole: bool
 
 
-def read_trees(parser: Any, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
-    """Read and check the sentences of a block; without those that no tree of the parser fits, and those of weight 0 if
-    they are the ``whole`` data."""
+def read_trees(parser: Parser, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
+    """Read and check the sentences of a block.
+
+    Those that no tree of the parser fits are left out, and of the ``whole`` data those of weight 0.
+    """
     treebank = as_treebank(block.X, trees="partial", single_root=parser.single_root)
     check_trees(treebank, partial=True)
     weights = check_sample_weight(block.sample_weight, len(treebank))
     kept = only_projective(treebank, parser.single_root) if parser.projective else np.ones(len(treebank), dtype=bool)
     if whole and weights is not None:
         kept = kept & (weights > 0)
+    if not kept.any():
+        raise InputError("There must be a sentence of positive weight; with projective=True, a projective one.")
     if not kept.all():
-        if not kept.any():
-            raise InputError("sample_weight is zero for every projective sentence: nothing is left to train on.")
         treebank, weights = treebank[kept], None if weights is None else weights[kept]
     return TreeData(treebank, weights, whole)
 
@@ -77,7 +77,7 @@ class TreebankCodec:
 
     Parameters
     ----------
-    estimator : DependencyParser
+    parser : DependencyParser
     templates : TemplateSet, optional
         Templates to use in the place of those that the parameters ask for.
 
@@ -96,25 +96,22 @@ class TreebankCodec:
         Share of training words, in [0, 1], for which each column in use was empty.
     """
 
-    def __init__(self, estimator: Any, templates: TemplateSet | None = None) -> None:
-        check_number("memory", estimator.memory, above=0)
-        if estimator.dtype not in ("float32", "float64", np.float32, np.float64):
-            raise InputError(f"`dtype` must be one of 'float32', 'float64', got {estimator.dtype!r}.")
-        loss = resolve(StructuredLoss, estimator.loss, "loss")
-        if estimator.ignore is not None and not loss.uses_cost:
+    def __init__(self, parser: Parser, templates: TemplateSet | None = None) -> None:
+        loss = resolve(StructuredLoss, parser.loss, "loss")
+        if parser.ignore is not None and not loss.uses_cost:
             raise InputError(f"ignore= goes with losses that have a margin, not with {loss!r}.")
-        self._kind, self._first = type(estimator), first_parser(estimator)
-        self._folds, self._likely, self._ignore = estimator.folds, estimator.likely, estimator.ignore
-        self._labeled, self._verbose = estimator.labeled, estimator.verbose
-        self._asked, self._lexicons = estimator.templates, as_lexicons(estimator.lexicons)
-        self._selected = templates
-        self._is_quick = isinstance(estimator.first, str)
+        self._kind: Any = type(parser)
+        self._first = first_parser(parser)
+        self._folds, self._likely, self._ignore = parser.folds, parser.likely, parser.ignore
+        self._labeled, self._verbose = parser.labeled, parser.verbose
+        self._asked = parser.templates if templates is None else templates
+        self._lexicons, self._is_selected = parser.lexicons, templates is not None
+        self._is_quick = isinstance(parser.first, str)
         # prediction freezes a copy of the weights
-        self._memory = estimator.memory * (1 / 2 if estimator.average in (None, "last") else 2 / 3)
-        self._dtype, self._exact = np.dtype(estimator.dtype), estimator.exact
+        self._memory = parser.memory * (1 / 2 if parser.average in (None, "last") else 2 / 3)
+        self._dtype, self._exact = np.dtype(parser.dtype), parser.exact
         self._sizes: list[int] | None = None
-        tree = ProjectiveTree if estimator.projective else NonProjectiveTree
-        self.structure = tree(estimator.single_root)
+        self.structure = (ProjectiveTree if parser.projective else NonProjectiveTree)(parser.single_root)
         self.templates: TemplateSet
         self.relations: RelationLabeler | None = None
         self.features: dict[str, list] = {}
@@ -122,18 +119,14 @@ class TreebankCodec:
         self.first: Any = None
         self.margin: float | None = None
 
-    @cached_property
-    def asked(self) -> TemplateSet:
-        """Templates as the parameters ask for them; a file is read once."""
-        return TemplateSet.resolve(self._asked, self._lexicons)
-
     def suited(self, data: TreeData) -> TemplateSet:
         """Templates as they suit the data; changes are reported."""
-        templates = self.asked if self._selected is None else self._selected
-        if self._selected is None and not isinstance(self._asked, TemplateSet):
+        templates = TemplateSet.resolve(self._asked, as_lexicons(self._lexicons))
+        if not isinstance(self._asked, TemplateSet):
             check_use(templates)
         found, change = suited(templates, data.treebank, data.whole)
-        announce(change, not data.whole or self._asked != "auto", self._verbose)
+        is_asked = not self._is_selected and not (isinstance(self._asked, str) and self._asked == "auto")
+        announce(change, not data.whole or is_asked, self._verbose)
         return found
 
     def start(self, data: TreeData) -> ArcExamples:
@@ -149,18 +142,25 @@ class TreebankCodec:
 
     def _train_first(self, data: TreeData) -> Guide | None:
         """Train the first parser, if there is one; returns the advice of parsers that have not seen the sentences."""
-        check_first(self._first, self._kind, self.structure, self._likely)
-        if self._first is None:
+        first = self._first
+        if first is None:
             fields = sorted(filter(sees_trees, self.templates.fields))
-            if fields:
-                raise InputError(f"Templates look at {fields[0]!r} in the trees of a first parser: set first=.")
+            if fields or self._likely is not None:
+                what = f"The template field {fields[0]!r}" if fields else f"likely={self._likely!r}"
+                raise InputError(f"{what} needs a first parser: set first=.")
             return None
+        kind = isinstance(self.structure, ProjectiveTree), self.structure.single_root
+        if not isinstance(first, self._kind) or (first.projective, first.single_root) != kind:
+            raise InputError(
+                f"`first` must be a set of templates, or a {self._kind.__name__} with the same projective= and "
+                f"single_root=, got {first!r:.80}."
+            )
         if not data.whole:
-            raise InputError("A first parser is trained on all sentences before the second begins: fit on arrays.")
+            raise InputError("A parser with first= learns from all sentences at once: call fit with no stream.")
         with warnings.catch_warnings():
             if self._is_quick:  # nobody asked for its templates one by one
                 warnings.simplefilter("ignore", DataWarning)
-            self.first, guide = cross_fit(self._first, data.treebank, data.weights, self._folds)
+            self.first, guide = cross_fit(first, data.treebank, data.weights, self._folds)
         if self._likely is not None:
             self.margin = likely_margin(guide, data.treebank, self._likely)
         return only_likely(guide, data.treebank, self.margin)
@@ -168,17 +168,9 @@ class TreebankCodec:
     def guide(
         self, treebank: Treebank, all_arcs: bool = False, right: bool = False, n_jobs: int | None = None
     ) -> Guide | None:
-        """Advice of the first parser on sentences that are not for training, if there is one.
+        """Advice of the first parser, if there is one, on sentences that are not for training.
 
-        Parameters
-        ----------
-        treebank : Treebank
-        all_arcs : bool
-            Leave no arc out.
-        right : bool
-            Count the arcs of the treebank as likely.
-        n_jobs : int, optional
-            Threads of the first parser.
+        ``all_arcs`` leaves no arc out; ``right`` counts the arcs of the treebank as likely.
         """
         if self.first is None:
             return None
@@ -194,7 +186,7 @@ class TreebankCodec:
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Encode later sentences of a stream."""
         if self.first is not None:
-            raise InputError("A parser with first= learns from all sentences at once: call fit.")
+            raise InputError("A parser with first= learns from all sentences at once: call fit with no stream.")
         return ArcExamples.of(data.treebank, self.templates, data.weights, self._ignore)
 
     def encode_known(self, data: TreeData) -> ArcExamples:
@@ -241,8 +233,7 @@ class TreebankCodec:
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
         """The strongest features; see :meth:`omkl.DependencyParser.top_features`."""
-        if group is not None and group not in self.features:
-            raise InputError(f"There is no template {group!r}.")
+        OneOf((None, *self.features)).check("group", group)
         features = [
             {"feature": feature, "group": name, "weight": weight}
             for name in (self.features if group is None else [group])
@@ -250,10 +241,10 @@ class TreebankCodec:
         ]
         return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
 
-    def pruned(self, estimator: Any, bank: ArcTemplateBank) -> "TreebankCodec":
-        """The codec of a pruned parser, with the templates of its bank and the same relations."""
-        codec = TreebankCodec(estimator)
-        codec.templates, codec.relations, codec._sizes = estimator.templates, self.relations, bank.sizes.tolist()
+    def pruned(self, parser: Parser, bank: ArcTemplateBank) -> "TreebankCodec":
+        """Make the codec of a pruned parser, with the templates of its bank and the same relations."""
+        codec = TreebankCodec(parser)
+        codec.templates, codec.relations, codec._sizes = parser.templates, self.relations, bank.sizes.tolist()
         codec.features = {name: self.features[name] for name in codec.templates.names}
         codec.empty, codec.first, codec.margin = self.empty, self.first, self.margin
         return codec
@@ -305,7 +296,16 @@ class TreebankCodec:
             self.margin = values["margin"]
 
 
-def tree_rates(estimator: Any) -> Schedule:
+def first_parser(parser: Parser) -> Any:
+    """The untrained first parser of a parser; one that is given by its templates gets quick settings."""
+    if not isinstance(parser.first, str):
+        return parser.first
+    shared = {name: value for name, value in vars(parser).items() if name in SHARED}
+    kind: Any = type(parser)
+    return kind(parser.first, **QUICK, **shared)
+
+
+def tree_rates(estimator: Parser) -> Schedule:
     """Schedule of ``eta0="auto"`` for a parser."""
     # dual averaging starts afresh in every round, and asks how far it has to go
     if estimator.method != "fobos":
@@ -325,18 +325,14 @@ def learn_relations(model: OnlineModel, examples: ArcExamples, chosen: np.ndarra
     codec.features = strongest_features(model.trainer.banks[0], treebank, examples, TOP)
 
 
-def relations_beside(model: OnlineModel, make_pass: Callable) -> list[Any]:
-    """Callbacks that learn the relations of each block of a stream after its trees."""
-    return [] if model.codec.relations is None else [_RelationsBeside(model.codec.relations, make_pass)]
+class RelationsBeside:
+    """Callback that learns the relations of each block of a stream after its trees."""
 
-
-class _RelationsBeside:
-    """Callback that learns the relations of a block."""
-
-    def __init__(self, relations: RelationLabeler, make_pass: Callable) -> None:
-        self._relations = relations
+    def __init__(self, model: OnlineModel, make_pass: Callable) -> None:
+        self._model = model
         self._make_pass = make_pass
 
-    def on_block(self, trainer: OnlineTrainer, block: Any) -> None:
+    def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
         """Learn from the block that the trainer has learned from."""
-        self._relations.learn(block.examples, trainer, self._make_pass)
+        if self._model.codec.relations is not None:
+            self._model.codec.relations.learn(block.examples, trainer, self._make_pass)

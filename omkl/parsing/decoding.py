@@ -1,45 +1,30 @@
 """Predictions of a fitted parser: trees with relations, n best trees, and probabilities."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import softmax
 
-from omkl.data import Strings, Treebank
+from omkl.data import Stream, Strings, Treebank
 from omkl.estimators.calibration import at_temperature, has_marginals, relation_temperature, structure_temperature
 from omkl.estimators.persistence import check_is_fitted
 from omkl.exceptions import InputError
-from omkl.online import OnlineModel, Predictor, in_threads
+from omkl.online import in_threads
 from omkl.parsing.constraints import ArcConstraints, Arcs
+from omkl.parsing.protocol import Parser
 from omkl.parsing.sentences import Sentences, check_trees, strings_of, treebanks_of, with_strings
 from omkl.structures import Potentials
-from omkl.structures.trees import ArcFactored
 
 #: Names in MISC of the probability of the arc to a word, and of its relation given the arc.
 HEAD_CONFIDENCE, RELATION_CONFIDENCE = "HeadConf", "RelConf"
 #: Decimals of a probability in MISC.
 DECIMALS = 3
+#: No constraints.
+FREE = ArcConstraints()
 
-
-class TrainedParser(Protocol):
-    """A fitted :class:`~omkl.DependencyParser`, as predictions use it."""
-
-    decode: str
-    single_root: bool
-    n_jobs: int | None
-    temperature_: float | None
-    relation_temperature_: float | None
-
-    @property
-    def model_(self) -> OnlineModel:
-        """Codec and trainer."""
-
-    @property
-    def predictor_(self) -> Predictor:
-        """The averaged model, frozen."""
+Result = TypeVar("Result")
 
 
 class Parse(NamedTuple):
@@ -76,123 +61,69 @@ class ParseMarginals(NamedTuple):
     relations: np.ndarray | None
 
 
-@dataclass
-class TreeDecoder:
-    """Decoding of the potentials of a sentence, under constraints.
-
-    Parameters
-    ----------
-    structure : ArcFactored
-    constraints : ArcConstraints
-    temperature : float
-        Divisor of potentials that makes log-probabilities of them.
-    minimum_risk : bool
-        Decode the tree of the largest expected number of right heads, not the tree of the highest score.
-    """
-
-    structure: ArcFactored
-    constraints: ArcConstraints
-    temperature: float = 1.0
-    minimum_risk: bool = False
-
-    @classmethod
-    def of(cls, parser: TrainedParser, constraints: ArcConstraints | None = None) -> "TreeDecoder":
-        """The decoder that a fitted parser asks for by its parameters."""
-        if parser.decode not in ("map", "marginal"):
-            raise InputError(f"`decode` must be one of 'map', 'marginal', got {parser.decode!r}.")
-        if parser.decode == "marginal":
-            check_marginals(parser)
-        constraints = ArcConstraints() if constraints is None else constraints
-        return cls(parser.predictor_.structure, constraints, parser.temperature_ or 1.0, parser.decode == "marginal")
-
-    def tree(self, potentials: Potentials, i: int) -> np.ndarray:
-        """Heads of the predicted tree of the sentence number ``i``."""
-        own = self.constraints.applied(potentials, i, self.structure)
-        if self.minimum_risk:
-            return self.structure.decode_marginals(at_temperature(own, self.temperature))
-        return self.structure.decode(own)
-
-    def best(self, potentials: Potentials, i: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """The n trees of the highest scores, (m, n_words), and these scores, (m,)."""
-        return self.structure.decode_best(self.constraints.applied(potentials, i, self.structure), n)
-
-    def likeliest(self, potentials: Potentials, i: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """The n likeliest trees, and their log-probabilities."""
-        own = at_temperature(potentials, self.temperature)
-        heads, scores = self.structure.decode_best(own, n)
-        return heads, scores - self.structure.marginals(own)[0]
-
-    def marginals(self, potentials: Potentials, i: int) -> np.ndarray:
-        """Probability of each arc, (n + 1, n + 1)."""
-        own = self.constraints.applied(potentials, i, self.structure)
-        return self.structure.arc_probabilities(at_temperature(own, self.temperature))
-
-
 def from_potentials(
-    parser: TrainedParser,
+    parser: Parser,
     treebank: Treebank,
-    function: Callable[[Potentials, int], Any],
+    function: Callable[[Potentials], Result],
+    constraints: ArcConstraints = FREE,
+    *,
     all_arcs: bool = False,
     n_jobs: int | None = None,
-) -> list[Any]:
-    """Apply a function to the potentials of each sentence, in threads.
+) -> list[Result]:
+    """Apply a function to the potentials of each sentence under constraints, in threads.
 
-    Parameters
-    ----------
-    parser : DependencyParser
-        Fitted.
-    treebank : Treebank
-    function : callable
-        Called with the potentials and the number of a sentence.
-    all_arcs : bool
-        Score also the arcs that a first parser finds unlikely, whose potentials are -inf otherwise.
-    n_jobs : int, optional
-        Threads; those of the parser by default.
+    ``all_arcs`` scores also the arcs that a first parser finds unlikely, whose potentials are -inf otherwise;
+    constraints do so as well. Threads are by default those of the parser.
     """
     n_jobs = parser.n_jobs if n_jobs is None else n_jobs
-    bank = parser.predictor_.banks[0]
+    bank, structure = parser.predictor_.banks[0], parser.predictor_.structure
 
-    def of_block(numbered: tuple[int, list]) -> list[Any]:
+    def of_block(numbered: tuple[int, list]) -> list[Result]:
         first, sentences = numbered
-        return [function(own, first + i) for i, own in enumerate(bank.potentials_of(sentences))]
+        potentials = enumerate(bank.potentials_of(sentences), first)
+        return [function(constraints.applied(own, i, structure)) for i, own in potentials]
 
-    blocks = list(parser.model_.codec.tokens(treebank, all_arcs, n_jobs).blocks())
+    blocks = list(parser.model_.codec.tokens(treebank, all_arcs or bool(constraints), n_jobs).blocks())
     firsts = np.cumsum([0, *map(len, blocks)]).tolist()
     return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), n_jobs)))
 
 
 def blocks_to_parse(
-    parser: TrainedParser, X: Sentences, required: Arcs = None, forbidden: Arcs = None
+    parser: Parser, X: Sentences, required: Arcs = None, forbidden: Arcs = None
 ) -> Iterator[tuple[Treebank, ArcConstraints]]:
     """Read sentences block by block, each with the constraints of its trees."""
     check_is_fitted(parser)
-    constraints = ArcConstraints(required, forbidden)
-    for number, block in enumerate(parser.model_.codec.complete(treebanks_of(X, trees=False))):
-        if constraints:
-            if number:
-                raise InputError("required= and forbidden= go with sentences that are all at hand, not a stream.")
-            constraints.check_number(len(block))
-        yield block, constraints
+    if isinstance(X, Stream) and (required is not None or forbidden is not None):
+        raise InputError("required and forbidden must be None for a stream.")
+    for block in parser.model_.codec.complete(treebanks_of(X, trees=False)):
+        yield block, ArcConstraints(required, forbidden, len(block))
 
 
-def parsed_block(parser: TrainedParser, block: Treebank, constraints: ArcConstraints) -> Treebank:
-    """A block with the predicted trees."""
-    trees = from_potentials(parser, block, TreeDecoder.of(parser, constraints).tree, bool(constraints))
-    return with_relations(parser, block, trees)
+def best_trees(parser: Parser, block: Treebank, constraints: ArcConstraints = FREE) -> list[np.ndarray]:
+    """Heads of each sentence: the best tree, or that of the largest expected number of right heads, by ``decode``."""
+    structure, temperature = parser.predictor_.structure, parser.temperature_ or 1.0
+    if parser.decode == "map":
+        return from_potentials(parser, block, structure.decode, constraints)
+    check_marginals(parser)
+
+    def of_minimum_risk(own: Potentials) -> np.ndarray:
+        return structure.decode_marginals(at_temperature(own, temperature))
+
+    return from_potentials(parser, block, of_minimum_risk, constraints)
 
 
-def relation_strings(parser: TrainedParser) -> Strings:
+def relation_strings(parser: Parser) -> Strings:
     """Relations of a parser, the table of strings of its trees."""
     relations = parser.model_.codec.relations
     return Strings() if relations is None else relations.strings
 
 
-def with_relations(parser: TrainedParser, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
+def with_relations(parser: Parser, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
     """A treebank with these heads, an array for each sentence, and their predicted relations."""
     heads = np.concatenate([np.zeros(0, np.int64), *trees])
     relations, labeler = np.zeros(len(heads), np.int32), parser.model_.codec.relations
     if labeler is not None:
-        relations = labeler.predict(labeler.encode(treebank), heads, treebank.offsets, parser.n_jobs)
+        relations = labeler.predict(treebank, heads, parser.n_jobs)
     return with_trees(treebank, heads, relations, relation_strings(parser))
 
 
@@ -202,7 +133,7 @@ def with_trees(treebank: Treebank, heads: np.ndarray, relations: np.ndarray, str
 
 
 def with_all_trees(
-    parser: TrainedParser, block: Treebank, trees: list[tuple[np.ndarray, np.ndarray]]
+    parser: Parser, block: Treebank, trees: list[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[Treebank, np.ndarray]:
     """A treebank with several trees of each sentence, and the number of the sentence of each."""
     owners = np.repeat(np.arange(len(block)), [len(scores) for _, scores in trees])
@@ -210,55 +141,49 @@ def with_all_trees(
     return with_relations(parser, block[owners], flat), owners
 
 
-def best_parses(parser: TrainedParser, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:
+def best_parses(parser: Parser, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:
     """The n best parses of each sentence of a block."""
-    decoder = TreeDecoder(parser.predictor_.structure, constraints)
-    trees = from_potentials(parser, block, lambda potentials, i: decoder.best(potentials, i, n), all_arcs=True)
+    structure = parser.predictor_.structure
+    trees = from_potentials(parser, block, lambda own: structure.decode_best(own, n), constraints, all_arcs=True)
     relations = iter(with_all_trees(parser, block, trees)[0])
     for own, scores in trees:
         yield [Parse(heads, next(relations).deprels, score) for heads, score in zip(own, scores.tolist())]
 
 
-def likeliest_trees(parser: TrainedParser, X: Sentences, n: int) -> tuple[Treebank, np.ndarray, np.ndarray]:
-    """The n likeliest trees of each sentence.
+def likeliest_trees(parser: Parser, block: Treebank, n: int) -> tuple[Treebank, np.ndarray, np.ndarray]:
+    """The n likeliest trees of each sentence, the number of the sentence of each, and their log-probabilities."""
+    structure, temperature = parser.predictor_.structure, parser.temperature_ or 1.0
 
-    Returns
-    -------
-    treebank : Treebank
-        All these trees.
-    owners : int array
-        The number of the sentence of each tree.
-    scores : array
-        Log-probabilities of the trees.
-    """
-    decoder = TreeDecoder(parser.predictor_.structure, ArcConstraints(), parser.temperature_ or 1.0)
-    parsed, owners, scores, first = [], [], [np.zeros(0)], 0
-    for block, _ in blocks_to_parse(parser, X):
-        trees = from_potentials(parser, block, lambda own, i: decoder.likeliest(own, i, n), all_arcs=True)
-        found, numbers = with_all_trees(parser, block, trees)
-        parsed.append(found)
-        owners.append(numbers + first)
-        scores += [own for _, own in trees]
-        first += len(block)
-    return Treebank.concatenate(parsed), np.concatenate(owners), np.concatenate(scores)
+    def likeliest(potentials: Potentials) -> tuple[np.ndarray, np.ndarray]:
+        own = at_temperature(potentials, temperature)
+        heads, scores = structure.decode_best(own, n)
+        return heads, scores - structure.marginals(own)[0]
+
+    [(block, _)] = blocks_to_parse(parser, block)
+    trees = from_potentials(parser, block, likeliest, all_arcs=True)
+    return *with_all_trees(parser, block, trees), np.concatenate([np.zeros(0), *(scores for _, scores in trees)])
 
 
 def marginals_of(
-    parser: TrainedParser, block: Treebank, trees: list[np.ndarray], constraints: ArcConstraints
+    parser: Parser, block: Treebank, trees: list[np.ndarray], constraints: ArcConstraints
 ) -> list[ParseMarginals]:
     """Probabilities of all arcs, and of the relations of the arcs of these trees."""
-    decoder = TreeDecoder(parser.predictor_.structure, constraints, parser.temperature_ or 1.0)
-    arcs = from_potentials(parser, block, decoder.marginals, bool(constraints))
-    labeler, temperature = parser.model_.codec.relations, parser.relation_temperature_
-    if labeler is None or temperature is None:
+    structure, temperature = parser.predictor_.structure, parser.temperature_ or 1.0
+
+    def arc_probabilities(own: Potentials) -> np.ndarray:
+        return structure.arc_probabilities(at_temperature(own, temperature))
+
+    arcs = from_potentials(parser, block, arc_probabilities, constraints)
+    labeler, temperature_of_relations = parser.model_.codec.relations, parser.relation_temperature_
+    if labeler is None or temperature_of_relations is None:
         return [ParseMarginals(own, None) for own in arcs]
     heads = np.concatenate([np.zeros(0, np.int64), *trees])
-    scores = labeler.scores(labeler.encode(block), heads, block.offsets, parser.n_jobs) / temperature
+    scores = labeler.scores(block, heads, parser.n_jobs) / temperature_of_relations
     relations = np.split(softmax(scores, axis=1), block.offsets[1:-1])
     return [ParseMarginals(own, of_arcs) for own, of_arcs in zip(arcs, relations)]
 
 
-def check_marginals(parser: TrainedParser) -> None:
+def check_marginals(parser: Parser) -> None:
     """Raise an InputError where a parser has no probabilities."""
     try:
         has_marginals(parser)
@@ -266,7 +191,7 @@ def check_marginals(parser: TrainedParser) -> None:
         raise InputError(str(error)) from None
 
 
-def with_confidence(parser: TrainedParser, block: Treebank, parsed: Treebank, constraints: ArcConstraints) -> Treebank:
+def with_confidence(parser: Parser, block: Treebank, parsed: Treebank, constraints: ArcConstraints) -> Treebank:
     """A parsed block whose MISC has the probabilities of its arcs and relations."""
     check_marginals(parser)
     if not len(parsed):
@@ -296,7 +221,7 @@ def _noted(misc: str, values: dict[str, float]) -> str:
     return "|".join([*others, *(f"{name}={value:.{DECIMALS}f}" for name, value in values.items())])
 
 
-def fit_temperatures(parser: TrainedParser, X: Sentences) -> tuple[float, float | None]:
+def fit_temperatures(parser: Parser, X: Sentences) -> tuple[float, float | None]:
     """Temperatures of potentials and of the scores of relations, on trees that the parser has not learned from."""
     arcs: list[tuple[Potentials, np.ndarray]] = []
     scores: list[np.ndarray] = []
@@ -306,9 +231,9 @@ def fit_temperatures(parser: TrainedParser, X: Sentences) -> tuple[float, float 
         check_trees(gold, partial=True)
         heads = gold.heads.astype(np.int64)
         trees = np.split(heads, gold.offsets[1:-1])
-        arcs += zip(from_potentials(parser, gold, lambda potentials, i: potentials), trees)
+        arcs += zip(from_potentials(parser, gold, lambda own: own), trees)
         if labeler is not None:
-            scores.append(labeler.scores(labeler.encode(gold), np.maximum(heads, 0), gold.offsets, parser.n_jobs))
+            scores.append(labeler.scores(gold, np.maximum(heads, 0), parser.n_jobs))
             relations = labeler.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]
             right.append(np.where(heads >= 0, relations, 0))
     temperature = structure_temperature(parser.predictor_.structure, arcs) or 1.0

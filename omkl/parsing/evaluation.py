@@ -1,19 +1,20 @@
 """Scores of annotated sentences against gold ones, as defined by the CoNLL 2018 shared task."""
 
 import unicodedata
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from itertools import zip_longest
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from omkl.data import Strings, Treebank
 from omkl.data.treebank.strings import MISSING
-from omkl.data.treebank.treebank import check_heads
+from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
 from omkl.groups import distance_name
-from omkl.parsing.sentences import strings_of
-from omkl.sequences.evaluation import f1, records
+from omkl.parsing.sentences import as_treebank, strings_of
+from omkl.sequences.evaluation import records
 
 #: Universal relations of content words, counted by CLAS, MLAS and BLEX.
 CONTENT_RELATIONS = frozenset({
@@ -35,6 +36,12 @@ NEED_RELATIONS = ("las", "clas", "mlas", "blex", "las_subtypes")
 Rule: TypeAlias = str | Callable[[str, str, str], bool] | None
 #: Tags of punctuation in the Penn treebank.
 PENN_TAGS = frozenset(["``", "''", ":", ",", "."])
+#: A column and a predicate of its strings, by the name of the rule.
+RULES: dict[str, tuple[str, Callable[[str], bool]]] = {
+    "upos": ("upos", lambda tag: tag == "PUNCT"),
+    "xpos": ("xpos", PENN_TAGS.__contains__),
+    "form": ("forms", lambda form: all(unicodedata.category(c)[0] == "P" for c in form)),
+}
 
 
 def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None) -> dict:
@@ -86,74 +93,52 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None)
 
 def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = None) -> dict[str, Any]:
     """Compare several pairs of treebanks together; see :func:`evaluate_treebanks`."""
-    counts, lacks = _Counts({}, Counter(), {"relation": {}, "length": {}}), {"heads": True, "relations": True}
+    counts, lacks, n_unknown = _Counts(), {"heads": True, "relations": True}, 0
     for gold, predicted in pairs:
-        _check_words(gold, predicted, counts.totals["sentences"])
-        _check_trees(gold, predicted)
-        counts.add(_Words.of(gold, predicted, ~is_punctuation(gold, ignore)), gold)
+        _check_words(gold, predicted, counts.sentences)
+        counts.add(as_treebank(gold, trees="partial"), as_treebank(predicted, trees="partial"), ignore)
         lacks["heads"] &= bool((gold.heads < 0).all() or (predicted.heads < 0).all())
-        counts.totals["unknown"] += int(np.count_nonzero((gold.heads < 0) & (predicted.heads >= 0)))
         lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
-    if not counts.totals["words"]:
-        advice = "choose another ignore=" if counts.totals["sentences"] else "there is no sentence"
-        raise InputError(f"No word is left to count: {advice}.")
-    if counts.totals["unknown"] and not lacks["heads"]:
-        raise InputError(
-            f"{counts.totals['unknown']} gold words have no head, and others have one: leave their sentences out."
-        )
-    scores: dict[str, Any] = {name: f1(*found) for name, found in counts.scores.items()}
-    scores["whole"] = counts.totals["whole"] / counts.totals["sentences"]
+        n_unknown += int(np.count_nonzero((gold.heads < 0) & (predicted.heads >= 0)))
+    if not counts.scores["upos"].any():
+        raise InputError("There must be a word that counts: give sentences, or choose another ignore=.")
+    if n_unknown and not lacks["heads"]:
+        raise InputError(f"{n_unknown} gold words have no head, and others have one: leave their sentences out.")
+    scores: dict[str, Any] = {row["score"]: row["f1"] for row in records("score", counts.scores)}
+    scores["whole"] = counts.whole / counts.sentences
     absent = NEED_HEADS if lacks["heads"] else NEED_RELATIONS if lacks["relations"] else ()
-    scores |= dict.fromkeys(absent) | {name: counts.totals[name] for name in ("words", "sentences")}
-    tables = {name: records(name, table) for name, table in counts.tables.items()}
+    scores |= dict.fromkeys(absent) | {"words": int(counts.scores["upos"][0]), "sentences": counts.sentences}
+    relations, lengths = (records(name, counts.tables[name]) for name in ("relation", "length"))
     return scores | {
-        "relations": [] if "las" in absent else sorted(tables["relation"], key=lambda row: -row["gold"]),
-        "lengths": [] if "uas" in absent else sorted(tables["length"], key=lambda row: _first_number(row["length"])),
+        "relations": [] if "las" in absent else sorted(relations, key=lambda row: -row["gold"]),
+        "lengths": [] if "uas" in absent else sorted(lengths, key=lambda row: _first_number(row["length"])),
     }
 
 
 def _check_words(gold: Treebank, predicted: Treebank, before: int) -> None:
     """Raise unless the words are the same, after ``before`` sentences of other blocks."""
-    if len(gold) != len(predicted):
-        raise InputError(f"There are {len(gold)} gold sentences, but {len(predicted)} predicted ones.")
-    if not np.array_equal(gold.offsets, predicted.offsets):
-        s = int(np.argmax(gold.lengths != predicted.lengths))
-        raise InputError(
-            f"Sentence {before + s + 1} has {gold.lengths[s]} gold words, but {predicted.lengths[s]} predicted ones: "
-            "give the same words."
-        )
-    if gold.strings["forms"] is predicted.strings["forms"] and np.array_equal(gold.forms, predicted.forms):
-        return
-    first, second, _ = _common_codes("forms", gold, predicted)
-    if not np.array_equal(first, second):
-        place = int(np.argmax(first != second))
-        s = int(np.searchsorted(gold.offsets, place, side="right")) - 1
-        own, other = (bank.strings["forms"][bank.forms[place]] for bank in (gold, predicted))
-        raise InputError(
-            f"Sentence {before + s + 1}, word {place - gold.offsets[s] + 1} is {own!r}, but {other!r} in the "
-            "prediction: give the same sentences in the same order."
-        )
-
-
-def _check_trees(gold: Treebank, predicted: Treebank) -> None:
-    """Raise where heads are no trees."""
-    for which, treebank in (("Gold trees", gold), ("Predicted trees", predicted)):
-        try:
-            check_heads(treebank.offsets, treebank.heads, "partial")
-        except InputError as error:
-            raise InputError(f"{which}: {error}") from None
+    if np.array_equal(gold.offsets, predicted.offsets):
+        own, other, _ = _common_codes("forms", gold, predicted)
+        if np.array_equal(own, other):
+            return
+    for number, pair in enumerate(zip_longest(gold, predicted), before + 1):
+        forms = [[] if sentence is None else list(sentence.forms) for sentence in pair]
+        if forms[0] != forms[1]:
+            raise InputError(
+                f"Sentence {number} must have the same words in both, got {forms[0]!r:.80} and {forms[1]!r:.80}."
+            )
 
 
 def _common_codes(
     name: str, gold: Treebank, predicted: Treebank, rule: Callable[[str], str] = str
-) -> tuple[np.ndarray, np.ndarray, Strings]:
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Codes of a column of both treebanks in one table, after ``rule`` is applied to each string; and the table."""
     table, codes = Strings(), []
     for treebank in (gold, predicted):
         used, places = np.unique(getattr(treebank, name), return_inverse=True)
         strings = treebank.strings[name].tolist()
         codes.append(table.codes([rule(strings[code]) for code in used.tolist()], grow=True)[places])
-    return codes[0], codes[1], table
+    return codes[0], codes[1], table.tolist()
 
 
 def universal_relation(relation: str) -> str:
@@ -174,90 +159,51 @@ def universal_features(feats: str) -> str:
     return "|".join(sorted(f for f in feats.split("|") if f.partition("=")[0] in UNIVERSAL_FEATURES)) or MISSING
 
 
-class _Words(NamedTuple):
-    """Comparison of two annotations of the same words; in pairs the gold one comes first.
-
-    Attributes
-    ----------
-    counted : bool array of shape (n_words,)
-    right : dict of str to bool array
-        Agreement, by column.
-    relations : pair of int arrays
-        Universal relations as codes of the ``table``.
-    table : Strings
-    heads : pair of int arrays
-    firsts : int array
-        First word of the sentence of each word.
-    """
-
-    counted: np.ndarray
-    right: dict[str, np.ndarray]
-    relations: tuple[np.ndarray, np.ndarray]
-    table: Strings
-    heads: tuple[np.ndarray, np.ndarray]
-    firsts: np.ndarray
-
-    @classmethod
-    def of(cls, gold: Treebank, predicted: Treebank, counted: np.ndarray) -> "_Words":
-        right, rules = {}, {"feats": universal_features}
-        for name in ("upos", "xpos", "feats", "lemmas", "deprels"):
-            own, other, _ = _common_codes(name, gold, predicted, rules.get(name, str))
-            right[name] = own == other
-        right["lemmas"] |= gold.lemmas == 0
-        right["heads"] = (gold.heads == predicted.heads) & (gold.heads >= 0)
-        own, other, table = _common_codes("deprels", gold, predicted, universal_relation)
-        right["relations"] = own == other
-        firsts = np.repeat(gold.offsets[:-1], gold.lengths)
-        return cls(counted, right, (own, other), table, (gold.heads, predicted.heads), firsts)
-
-    def have(self, relations: frozenset) -> tuple[np.ndarray, np.ndarray]:
-        """Masks of the words with one of these relations, in each treebank."""
-        known = np.array([relation in relations for relation in self.table])
-        return known[self.relations[0]], known[self.relations[1]]
-
-    def has_right_function_words(self) -> np.ndarray:
-        """Mask of the words with the same function words below them, with the same tags and relations."""
-        functions = self.have(FUNCTION_RELATIONS)
-        same = np.logical_and.reduce([self.right[name] for name in ("heads", "relations", "upos", "feats")])
-        has = np.ones(len(same), dtype=bool)
-        for is_function, heads in zip(functions, self.heads):
-            wrong = is_function & ~same & (heads > 0)
-            has[self.firsts[wrong] + heads[wrong] - 1] = False
-        return has
-
-
-class _Counts(NamedTuple):
+class _Counts:
     """Counts ``[gold, predicted, correct]`` of each score and of each row of a table, over pairs of treebanks."""
 
-    scores: dict[str, np.ndarray]
-    totals: Counter
-    tables: dict[str, dict[str, np.ndarray]]
+    def __init__(self) -> None:
+        self.sentences = self.whole = 0
+        self.scores: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(3, np.int64))
+        self.tables: dict[str, dict[str, np.ndarray]] = {
+            name: defaultdict(lambda: np.zeros(3, np.int64)) for name in ("relation", "length")
+        }
 
-    def add(self, words: _Words, gold: Treebank) -> None:
+    def add(self, gold: Treebank, predicted: Treebank, ignore: Rule) -> None:
         """Count a pair of treebanks."""
-        r, counted = words.right, words.counted
-        labeled = r["heads"] & r["relations"]
-        content = words.have(CONTENT_RELATIONS)
-        everywhere = np.ones_like(counted), np.ones_like(counted)
-        tags = r["upos"] & r["feats"]
+        counted, right = ~is_punctuation(gold, ignore), {}
+        for name in ("upos", "xpos", "feats", "lemmas", "deprels"):
+            rule = universal_features if name == "feats" else str
+            right[name] = np.equal(*_common_codes(name, gold, predicted, rule)[:2])
+        heads = (gold.heads == predicted.heads) & (gold.heads >= 0)
+        *relations, table = _common_codes("deprels", gold, predicted, universal_relation)
+        labeled, lemmas = heads & np.equal(*relations), right["lemmas"] | (gold.lemmas == 0)
+        tags = right["upos"] & right["feats"]
+        firsts = np.repeat(gold.offsets[:-1], gold.lengths)
+        # words whose function words below them differ, in one of the treebanks
+        differ = np.zeros(len(counted), dtype=bool)
+        for is_function, own in zip(_have(FUNCTION_RELATIONS, relations, table), (gold.heads, predicted.heads)):
+            wrong = is_function & ~(labeled & tags) & (own > 0)
+            differ[firsts[wrong] + own[wrong] - 1] = True
+        everywhere, content = [np.ones_like(counted)] * 2, _have(CONTENT_RELATIONS, relations, table)
         for name, found, (of_gold, of_predicted) in (
-            ("upos", r["upos"], everywhere), ("xpos", r["xpos"], everywhere), ("ufeats", r["feats"], everywhere),
-            ("alltags", tags & r["xpos"], everywhere), ("lemmas", r["lemmas"], everywhere),
-            ("uas", r["heads"], everywhere), ("las", labeled, everywhere), ("clas", labeled, content),
-            ("mlas", labeled & tags & words.has_right_function_words(), content),
-            ("blex", labeled & r["lemmas"], content), ("las_subtypes", r["heads"] & r["deprels"], everywhere),
+            ("upos", right["upos"], everywhere), ("xpos", right["xpos"], everywhere),
+            ("ufeats", right["feats"], everywhere), ("alltags", tags & right["xpos"], everywhere),
+            ("lemmas", lemmas, everywhere), ("uas", heads, everywhere), ("las", labeled, everywhere),
+            ("clas", labeled, content), ("mlas", labeled & tags & ~differ, content),
+            ("blex", labeled & lemmas, content), ("las_subtypes", heads & right["deprels"], everywhere),
         ):  # fmt: skip
             masks = of_gold & counted, of_predicted & counted, found & of_gold & counted
-            self.scores[name] = self.scores.get(name, 0) + np.array([np.count_nonzero(mask) for mask in masks])
-        wrong = np.add.reduceat(counted & ~r["heads"], gold.offsets[:-1]) if len(gold) else np.zeros(0)
-        self.totals.update(words=int(counted.sum()), sentences=len(gold), whole=int(np.count_nonzero(wrong == 0)))
-        self._add_rows("relation", words.relations, words.table.tolist(), labeled, counted)
-        ids = np.arange(1, len(counted) + 1) - words.firsts
-        lengths = [np.where(heads > 0, np.abs(heads - ids), np.minimum(heads, 0)) for heads in words.heads]
-        # words without a head have a row named MISSING, which _add_rows leaves out
+            self.scores[name] += [np.count_nonzero(mask) for mask in masks]
+        self.sentences += len(gold)
+        if len(gold):
+            self.whole += int(np.count_nonzero(np.add.reduceat(counted & ~heads, gold.offsets[:-1]) == 0))
+        self._add_rows("relation", relations, table, labeled, counted)
+        ids = np.arange(1, len(counted) + 1) - firsts
+        lengths = [np.where(own > 0, np.abs(own - ids), np.minimum(own, 0)) for own in (gold.heads, predicted.heads)]
         longest = max(int(length.max(initial=0)) for length in lengths)
-        names = [MISSING, "root", *map(distance_name, range(1, 1 + longest))]
-        self._add_rows("length", [length + 1 for length in lengths], names, r["heads"], counted)
+        names = [MISSING, "root", *map(distance_name, range(1, 1 + longest))]  # MISSING: words without a head
+        self._add_rows("length", [length + 1 for length in lengths], names, heads, counted)
 
     def _add_rows(
         self, table: str, codes: Sequence[np.ndarray], names: list[str], right: np.ndarray, counted: np.ndarray
@@ -266,19 +212,17 @@ class _Counts(NamedTuple):
         columns = codes[0][counted], codes[1][counted], codes[0][counted & right]
         for name, found in zip(names, np.stack([np.bincount(c, minlength=len(names)) for c in columns], axis=1)):
             if found.any() and name != MISSING:
-                self.tables[table][name] = self.tables[table].get(name, 0) + found
+                self.tables[table][name] += found
+
+
+def _have(names: frozenset[str], relations: Sequence[np.ndarray], table: list[str]) -> list[np.ndarray]:
+    """Masks of the words with one of these relations, in each treebank."""
+    known = np.array([relation in names for relation in table])
+    return [known[codes] for codes in relations]
 
 
 def _first_number(length: str) -> int:
     return 0 if length == "root" else int(length.split("-")[0].rstrip("+"))
-
-
-#: A column and a predicate of its strings, by the name of the rule.
-RULES: dict[str, tuple[str, Callable[[str], bool]]] = {
-    "upos": ("upos", lambda tag: tag == "PUNCT"),
-    "xpos": ("xpos", PENN_TAGS.__contains__),
-    "form": ("forms", lambda form: all(unicodedata.category(c)[0] == "P" for c in form)),
-}
 
 
 def is_punctuation(treebank: Treebank, rule: Rule) -> np.ndarray:
@@ -288,7 +232,6 @@ def is_punctuation(treebank: Treebank, rule: Rule) -> np.ndarray:
     if callable(rule):
         columns = [strings_of(treebank, name) for name in ("forms", "upos", "xpos")]
         return np.array([bool(rule(*word)) for word in zip(*columns)], dtype=bool)
-    if rule not in RULES:
-        raise InputError(f"`ignore` must be one of None, 'upos', 'xpos', 'form' or a function, got {rule!r}.")
+    OneOf((None, *RULES)).check("ignore", rule)
     column, matches = RULES[rule]
     return np.array([matches(string) for string in treebank.strings[column]], dtype=bool)[getattr(treebank, column)]

@@ -1,8 +1,8 @@
 """Training examples of a parser: sentences as templates see them, gold heads, and the advice of a first parser."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from omkl.groups.templates.layout import ArcGuide
 from omkl.online import Example
 from omkl.parsing.evaluation import Rule, is_punctuation
 from omkl.structures import WeightedHeads
+
+#: The source of a part of examples.
+NO_SENTENCES = Treebank.from_sentences([], trees=False)
 
 
 class Guide(NamedTuple):
@@ -33,19 +36,7 @@ class Guide(NamedTuple):
 
 
 def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = None) -> ArcTokens:
-    """Encode the fields of the words of a treebank.
-
-    Parameters
-    ----------
-    treebank : omkl.data.Treebank
-    templates : TemplateSet
-    guide : Guide, optional
-        Advice of a first parser, whose trees templates may look at.
-
-    Returns
-    -------
-    ArcTokens
-    """
+    """Encode the fields of the words of a treebank; templates may look at the trees of a ``guide``."""
     fields, reach = templates.fields, templates.reach
     starts, lengths = treebank.offsets[:-1], treebank.lengths
     roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
@@ -54,8 +45,7 @@ def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = Non
         (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
     )
     columns[:, roots] = code_of(ROOT)
-    own: Callable[[str], np.ndarray] = _FieldReader(treebank, templates.lexicons).codes
-    codes = own
+    own = codes = _field_reader(treebank, templates.lexicons)
     if guide is not None and any(map(sees_trees, fields)):
         codes = partial(TreeFields(guide.trees).codes, own=own)
     for row, field in zip(columns, fields):
@@ -63,41 +53,30 @@ def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = Non
     return ArcTokens(fields, columns, roots, lengths, None if guide is None else guide.arcs)
 
 
-class _FieldReader:
-    """Codes of the fields of words; each string of a column is read once."""
+def _field_reader(treebank: Treebank, lexicons: Mapping) -> Callable[[str], np.ndarray]:
+    """Make a function that codes a field of all words; each string of a column is read once."""
 
-    def __init__(self, treebank: Treebank, lexicons: Mapping) -> None:
-        self._treebank = treebank
-        self._lexicons = lexicons
-        self._present: dict[str, tuple[np.ndarray, list[str]]] = {}
-
-    def codes(self, field: str) -> np.ndarray:
-        """Codes of a field, (number of words,) uint64."""
-        places, strings = self._column(column_of(field))
-        hashes = np.array([code_of(value) for value in values_of(field, strings, self._lexicons)], np.uint64)
-        return hashes[places]
-
-    def _column(self, column: str) -> tuple[np.ndarray, list[str]]:
+    @cache
+    def strings_in(column: str) -> tuple[np.ndarray, list[str]]:
         """Index of each word's string among the different strings of a column, and these."""
-        if column not in self._present:
-            codes, strings = getattr(self._treebank, column), self._treebank.strings[column].tolist()
-            present = present_codes(codes)
-            self._present[column] = np.searchsorted(present, codes), [strings[code] for code in present]
-        return self._present[column]
+        codes, strings = getattr(treebank, column), treebank.strings[column].tolist()
+        present = present_codes(codes)
+        return np.searchsorted(present, codes), [strings[code] for code in present]
+
+    def codes_of(field: str) -> np.ndarray:
+        places, strings = strings_in(column_of(field))
+        return np.array([code_of(value) for value in values_of(field, strings, lexicons)], np.uint64)[places]
+
+    return codes_of
 
 
 class ArcExamples(WeightedExamples):
-    """Weighted examples of sentences and their gold heads.
+    """Weighted examples of sentences and their gold heads; see :class:`~omkl.estimators.sources.WeightedExamples`.
 
-    Parameters
+    Attributes
     ----------
-    tokens : ArcTokens
-    heads : int array (number of tokens,)
-    offsets : int array (number of sentences + 1,)
-    chosen, weights
-        The sentences that take part; see :class:`~omkl.estimators.sources.WeightedExamples`.
-    treebank : Treebank, optional
-        Source of the sentences; None for a part of the examples.
+    treebank : Treebank
+        Source of the sentences; a part of the examples is without.
     costs : array (number of tokens,), optional
         Cost of a wrong head of each token, 1 by default. Gold outputs are
         :class:`~omkl.structures.WeightedHeads` where there are costs.
@@ -112,7 +91,7 @@ class ArcExamples(WeightedExamples):
         offsets: np.ndarray,
         chosen: np.ndarray,
         weights: np.ndarray | None = None,
-        treebank: Treebank | None = None,
+        treebank: Treebank = NO_SENTENCES,
         costs: np.ndarray | None = None,
         guide: Guide | None = None,
     ) -> None:
@@ -120,7 +99,7 @@ class ArcExamples(WeightedExamples):
         self.tokens = tokens
         self.heads = heads
         self.offsets = offsets
-        self.treebank: Any = treebank
+        self.treebank = treebank
         self.costs = costs
         self.guide = guide
 

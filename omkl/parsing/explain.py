@@ -1,11 +1,11 @@
 """Explanations of trees, and names of the features of templates."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl._components import check_number
 from omkl.data import Sentence, Treebank
 from omkl.estimators.explanations import Explanation, explanation, listed
 from omkl.exceptions import InputError
@@ -13,33 +13,31 @@ from omkl.features.fields import TreeFields, column_of, values_of
 from omkl.groups import ArcTemplateBank, Template, TemplateSet, distance_name
 from omkl.groups.templates.language import KINSHIP
 from omkl.online import Piece, contributions
-from omkl.parsing.decoding import TrainedParser, TreeDecoder, blocks_to_parse, from_potentials
+from omkl.parsing.decoding import best_trees, blocks_to_parse
 from omkl.parsing.examples import ArcExamples
+from omkl.parsing.protocol import Parser
 from omkl.structures import Potentials
 from omkl.structures.trees import ArcFactored, as_heads
 
 
 def explain_tree(
-    parser: TrainedParser,
+    parser: Parser,
     x: Treebank | Sentence | Sequence[str],
-    heads: ArrayLike | None = None,
-    against: ArrayLike | None = None,
-    word: int | None = None,
-    n: int = 20,
+    heads: ArrayLike | None,
+    against: ArrayLike | None,
+    word: int | None,
+    n: int,
 ) -> Explanation:
     """Explain a tree by the contributions of templates; see :meth:`omkl.DependencyParser.explain`."""
-    [(block, constraints)] = blocks_to_parse(parser, x if isinstance(x, Treebank) else [x])
+    [(block, _)] = blocks_to_parse(parser, x if isinstance(x, Treebank) else [x])
     if len(block) != 1:
         raise InputError(f"`x` must be one sentence, got {len(block)}.")
     codec, predictor, n_words = parser.model_.codec, parser.predictor_, block.n_words
     sentence = codec.tokens(block, all_arcs=True).sentence(0)
     structure, potentials = predictor.structure, predictor.potentials(sentence)
-    if heads is None:
-        [chosen] = from_potentials(parser, block, TreeDecoder.of(parser, constraints).tree)
-    else:
-        chosen = as_heads(heads, n_words)
-    if word is not None and not (isinstance(word, (int, np.integer)) and 1 <= word <= n_words):
-        raise InputError(f"`word` must be in 1 .. {n_words}, got {word!r}.")
+    chosen = best_trees(parser, block)[0] if heads is None else as_heads(heads, n_words)
+    if word is not None:
+        check_number("word", word, above=0, below=n_words + 1, integer=True)
     other = _other_tree(structure, potentials, chosen, word) if against is None else as_heads(against, n_words)
     margin, direction = structure.difference(potentials, chosen, other)
     guide = None if codec.first is None else codec.guide(block, all_arcs=True)
@@ -89,65 +87,42 @@ def strongest_features(
 
 
 def feature_namer(templates: TemplateSet, treebank: Treebank, trees: Treebank | None) -> Callable[..., str]:
-    """Make a function that names the feature of an arc.
+    """Make a function that names the feature of an arc, as ``h.form=dog m-1.upos=DET right 2``.
 
-    Parameters
-    ----------
-    templates : TemplateSet
-    treebank : Treebank
-    trees : Treebank or None
-        Trees of a first parser, at which templates may look.
-
-    Returns
-    -------
-    callable
-        Called with a template, the number of a sentence, head, modifier, and a token between them or None for any.
+    It is called with a template, the number of a sentence, head, modifier, and a token between them or None for any.
+    Templates may look at the ``trees`` of a first parser.
     """
-    fields = None if trees is None else TreeFields(trees)
-    return partial(_feature, partial(_value_at, templates.lexicons, treebank, fields))
-
-
-def _value_at(
-    lexicons: Mapping,
-    treebank: Treebank,
-    trees: TreeFields | None,
-    sentence: int,
-    field: str,
-    place: int,
-    head: int = 0,
-) -> str:
-    """Value of a field of the word at a place of a sentence, or of the kinship of a head and this word."""
+    relatives = None if trees is None else TreeFields(trees)
 
     def own(field: str, word: int) -> str:
         column = column_of(field)
-        return values_of(field, [treebank.strings[column][getattr(treebank, column)[word]]], lexicons)[0]
+        string = treebank.strings[column][getattr(treebank, column)[word]]
+        return values_of(field, [string], templates.lexicons)[0]
 
-    if place == 0:
-        return "ROOT"
-    first, last = treebank.offsets[sentence : sentence + 2].tolist()
-    if not 0 < place <= last - first:
-        return "OUTSIDE"
-    if field == KINSHIP and trees is not None:
-        return trees.kinship(first, head, place)
-    return own(field, first + place - 1) if trees is None else trees.value(field, first + place - 1, own)
+    def value(sentence: int, field: str, place: int) -> str:
+        """Value of a field of the word at a place of a sentence."""
+        first, last = treebank.offsets[sentence : sentence + 2].tolist()
+        if not 0 < place <= last - first:
+            return "OUTSIDE" if place else "ROOT"
+        word = first + place - 1
+        return own(field, word) if relatives is None else relatives.value(field, word, own)
 
+    def name(template: Template, sentence: int, head: int, modifier: int, between: int | None = None) -> str:
+        parts = [
+            f"{side}{f'{o:+}' if o else ''}.{field}={value(sentence, field, place + o)}"
+            for side, place, atoms in (("h", head, template.head), ("m", modifier, template.modifier))
+            for o, field in atoms
+        ]
+        if template.between == KINSHIP:
+            kinship = "" if relatives is None else relatives.kinship(treebank.offsets[sentence], head, modifier)
+            parts.append(f"{KINSHIP}={kinship}")
+        elif template.between:
+            seen = "" if between is None else f"={value(sentence, template.between, between)}"
+            parts.append(f"between.{template.between}{seen}")
+        if template.variant != "arc":
+            parts.append("left" if modifier < head else "right")
+        if template.variant == "distance":
+            parts.append(distance_name(abs(head - modifier)))
+        return " ".join(parts) or "arc"
 
-def _feature(
-    seen_in: Callable, template: Template, sentence: int, head: int, modifier: int, between: int | None = None
-) -> str:
-    """Name of the feature of a template that an arc fires: ``h.form=dog m-1.upos=DET right 2``."""
-    seen = partial(seen_in, sentence)
-    parts = [f"h{o:+}.{f}={seen(f, head + o)}" if o else f"h.{f}={seen(f, head)}" for o, f in template.head]
-    parts += [
-        f"m{o:+}.{f}={seen(f, modifier + o)}" if o else f"m.{f}={seen(f, modifier)}" for o, f in template.modifier
-    ]
-    if template.between == KINSHIP:
-        parts.append(f"{KINSHIP}={seen(KINSHIP, modifier, head)}")
-    elif template.between:
-        value = "" if between is None else f"={seen(template.between, between)}"
-        parts.append(f"between.{template.between}{value}")
-    if template.variant != "arc":
-        parts.append("left" if modifier < head else "right")
-    if template.variant == "distance":
-        parts.append(distance_name(abs(head - modifier)))
-    return " ".join(parts) or "arc"
+    return name

@@ -1,7 +1,7 @@
 """Dependency parser: the estimator."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
@@ -19,29 +19,29 @@ from omkl.estimators.explanations import Explanation
 from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
+from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
 from omkl.groups.templates.named_sets import NAMED_SETS
 from omkl.online import OnlineModel
-from omkl.parsing.codec import TreebankCodec, TreeData, learn_relations, read_trees, relations_beside, tree_rates
+from omkl.parsing.codec import RelationsBeside, TreebankCodec, TreeData, learn_relations, read_trees, tree_rates
 from omkl.parsing.constraints import Arcs
 from omkl.parsing.decoding import (
     Parse,
     ParseMarginals,
-    TreeDecoder,
     best_parses,
+    best_trees,
     blocks_to_parse,
     fit_temperatures,
-    from_potentials,
     marginals_of,
-    parsed_block,
     relation_strings,
     with_confidence,
+    with_relations,
 )
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.explain import explain_tree
 from omkl.parsing.sentences import Sentences, check_sentences, check_trees, treebanks_of
-from omkl.parsing.template_selection import best_templates, check_keep, kept_templates, ranking
+from omkl.parsing.template_selection import best_templates, kept_templates, ranking
 from omkl.persistence import Unpacker
 
 
@@ -158,6 +158,15 @@ class DependencyParser(OnlineEstimator):
     [2, 0]
     """
 
+    _constraints = {
+        **OnlineEstimator._constraints,
+        "keep": Number(above=0, integer=True, also=("auto", None)),
+        "memory": Number(above=0),
+        "dtype": OneOf(("float32", "float64", np.float32, np.float64)),
+        "folds": Number(above=1, integer=True),
+        "likely": Number(above=0, below=1, also=(None,)),
+        "decode": OneOf(("map", "marginal")),
+    }
     _automatic_schedule = staticmethod(tree_rates)
 
     templates: Any = field(default="auto", kw_only=False)
@@ -220,11 +229,12 @@ class DependencyParser(OnlineEstimator):
             If a parameter or a sentence is not as described; the parser stays what it was.
         """
         X = check_sentences(X, y)
+        check_parameters(self, self._constraints)
         codec = TreebankCodec(self, None if self.keep is None else self._select_templates(X, sample_weight, run))
         given = None if validation is None else check_sentences(validation)
-        task = Task(codec, partial(read_trees, self), companions=relations_beside, finish=learn_relations)
+        task = Task(codec, partial(read_trees, self), companions=_beside, finish=learn_relations)
         data = TrainingBlock(X, None, sample_weight)
-        held_out = self._train(task, data, None if given is None else (given, None), run)
+        held_out: Any = self._train(task, data, None if given is None else (given, None), run)
         self.temperature_ = self.relation_temperature_ = None
         if given is None and held_out is not None and self.model_.codec.first is None:
             given = held_out.treebank[held_out.chosen]
@@ -232,9 +242,8 @@ class DependencyParser(OnlineEstimator):
 
     def _select_templates(self, X: Sentences, sample_weight: ArrayLike | None, run: RunOptions) -> TemplateSet:
         """The templates that ``keep`` asks for, by training on them."""
-        check_keep(self)
-        if isinstance(X, Stream):
-            raise InputError("keep= trains several times: give sentences, not a stream, or set keep=None.")
+        if isinstance(X, Stream) or self.first is not None:
+            raise InputError("keep= trains several times, which needs sentences, not a stream, and first=None.")
         data = read_trees(self, TrainingBlock(X, None, sample_weight), first=True, whole=True)
         candidates = TreebankCodec(self).suited(data)
         return kept_templates(self, candidates, data.treebank, data.weights, run)
@@ -255,8 +264,8 @@ class DependencyParser(OnlineEstimator):
         """
         if self.keep is not None:
             raise InputError("keep= trains several times, and partial_fit once: set keep=None.")
-        codec = None if "model_" in vars(self) else TreebankCodec(self)
-        task = Task(codec, partial(read_trees, self), companions=relations_beside)
+        check_parameters(self, self._constraints)
+        task = Task(TreebankCodec(self), partial(read_trees, self), companions=_beside)
         self._train_more(task, TrainingBlock(check_sentences(X, y), None, sample_weight))
         self.temperature_ = self.relation_temperature_ = None
         return self
@@ -315,7 +324,7 @@ class DependencyParser(OnlineEstimator):
         """
         parsed = []
         for block, constraints in blocks_to_parse(self, X, required, forbidden):
-            found = parsed_block(self, block, constraints)
+            found = with_relations(self, block, best_trees(self, block, constraints))
             parsed.append(with_confidence(self, block, found, constraints) if confidence else found)
         return Treebank.concatenate(parsed)
 
@@ -381,8 +390,7 @@ class DependencyParser(OnlineEstimator):
         """
         found: list[ParseMarginals] = []
         for block, constraints in blocks_to_parse(self, X, required, forbidden):
-            trees = from_potentials(self, block, TreeDecoder.of(self, constraints).tree, bool(constraints))
-            found += marginals_of(self, block, trees, constraints)
+            found += marginals_of(self, block, best_trees(self, block, constraints), constraints)
         return found
 
     def explain(
@@ -533,14 +541,15 @@ class DependencyParser(OnlineEstimator):
     def _codec(self) -> TreebankCodec:
         return TreebankCodec(self)
 
+    def _keep_parameters(self) -> None:
+        super()._keep_parameters()
+        if _is_file(self.templates):  # which may change
+            self.model_.parameters["templates"] = str(self.templates_).splitlines()
+
     def _saved_parameters(self) -> dict[str, Any]:
         templates = self.templates
-        if not isinstance(templates, str) or templates not in NAMED_SETS:
-            if "model_" in vars(self) and isinstance(templates, (str, os.PathLike)):
-                templates = self.model_.codec.asked  # the file may have changed
-            else:
-                templates = TemplateSet.resolve(templates, dict.fromkeys(self.lexicons or ()))
-            templates = str(templates).splitlines()
+        if _is_file(templates) or not isinstance(templates, str):
+            templates = str(TemplateSet.resolve(templates, dict.fromkeys(self.lexicons or ()))).splitlines()
         return {**super()._saved_parameters(), "templates": templates, "lexicons": None, "first": None}
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
@@ -549,3 +558,13 @@ class DependencyParser(OnlineEstimator):
         self.first = None if self.model_.codec.first is None else clone(self.first_)
         self._keep_parameters()
         self._adopt(self.model_)  # with these parameters
+
+
+def _beside(model: OnlineModel, make_pass: Callable) -> list[RelationsBeside]:
+    """Callbacks that learn beside the trees of a stream."""
+    return [RelationsBeside(model, make_pass)]
+
+
+def _is_file(templates: object) -> bool:
+    """Check whether templates are read from a file."""
+    return isinstance(templates, (str, os.PathLike)) and templates not in NAMED_SETS

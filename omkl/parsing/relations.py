@@ -1,12 +1,13 @@
 """Labeler of the relations of given trees: a linear classifier on templates of arcs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from omkl.data import Strings, Treebank
 from omkl.estimators.training import Run
+from omkl.features.lexicons import Lexicon
 from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, Features, TemplateSet, Tokens
 from omkl.groups.templates.named_sets import of_lexicon
 from omkl.losses import StructuredHinge
@@ -51,13 +52,7 @@ class RelationLabeler:
     """Relations of the arcs of given trees: a support vector machine, each sentence a chain without transitions.
 
     Arcs from the root get relations of such arcs in the training data, other arcs those of other arcs: in Universal
-    Dependencies ``root`` there and nowhere else.
-
-    Parameters
-    ----------
-    strings : omkl.data.Strings
-        The relations, and their codes in treebanks.
-    templates : TemplateSet
+    Dependencies ``root`` there and nowhere else. ``strings`` are the relations, and their codes in treebanks.
     """
 
     def __init__(self, strings: Strings, templates: TemplateSet) -> None:
@@ -79,17 +74,10 @@ class RelationLabeler:
         self._seen = np.zeros((2, len(strings)), dtype=bool)
 
     @classmethod
-    def for_treebank(cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Any]) -> "RelationLabeler":
+    def for_treebank(cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Lexicon]) -> "RelationLabeler":
         """Make an untrained labeler for the relations of a treebank, or for none yet if it is a block of a stream.
 
-        Parameters
-        ----------
-        treebank : Treebank
-            Templates are adapted to its columns.
-        whole : bool
-            Whether it is all of the data.
-        lexicons : mapping of str to Lexicon
-            Templates are added for each.
+        Templates are adapted to the columns of the treebank, and some are added for each lexicon.
         """
         own = [line for name in lexicons for line in of_lexicon(name) if line.endswith("direction")]
         templates, _ = suited(TemplateSet([*RELATION_TEMPLATES, *own], lexicons), treebank, whole)
@@ -99,7 +87,7 @@ class RelationLabeler:
         """Train on gold trees, with weights of sentences (number of sentences,) or None."""
         codes = _known(treebank, treebank.deprels)
         self._note(treebank.heads, codes)
-        arcs: Any = _Arcs.of(self, treebank, codes, weights)
+        arcs = _Arcs(ArcExamples.of(treebank, self.templates, weights), codes, self._hasher)
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
         run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
 
@@ -112,42 +100,29 @@ class RelationLabeler:
             self.trainer.grow_outputs(Chain(len(self.strings)))
             self._seen = np.pad(self._seen, ((0, 0), (0, len(self.strings) - self._seen.shape[1])))
         self._note(treebank.heads, codes)
-        arcs = _Arcs.of(self, treebank, codes, examples.given)
+        arcs = _Arcs(ArcExamples.of(treebank, self.templates, examples.given), codes, self._hasher)
         if len(arcs):
             TrainingLoop(self.trainer, _Beside(arcs, trees), make_pass=make_pass).run(1)
 
-    def predict(
-        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None
-    ) -> np.ndarray:
-        """Code of the relation of every word given its head, (number of words,).
-
-        Parameters
-        ----------
-        tokens : ArcTokens
-            Of :meth:`encode`.
-        heads : int array of shape (number of words,)
-        offsets : int array of shape (number of sentences + 1,)
-        n_jobs : int, optional
-            Threads.
-        """
+    def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+        """Code of the relation of every word given its head, (number of words,)."""
 
         def best(scores: np.ndarray) -> np.ndarray:
             """Best relation of each word; there are no transitions."""
             return scores.argmax(axis=1).astype(np.int32)
 
-        return np.concatenate([np.zeros(0, np.int32), *self._scored(tokens, heads, offsets, n_jobs, best)])
+        return np.concatenate([np.zeros(0, np.int32), *self._scored(treebank, heads, n_jobs, best)])
 
-    def scores(
-        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None
-    ) -> np.ndarray:
+    def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
         """Scores of the relations of every word given its head, (number of words, number of relations)."""
         none = np.zeros((0, len(self.strings)))
-        return np.concatenate([none, *self._scored(tokens, heads, offsets, n_jobs, lambda scores: scores)])
+        return np.concatenate([none, *self._scored(treebank, heads, n_jobs, lambda scores: scores)])
 
     def _scored(
-        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None, function: Callable
+        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None, function: Callable
     ) -> list[np.ndarray]:
         """Apply a function to the scores of some sentences at a time."""
+        tokens, offsets = encode(treebank, self.templates), treebank.offsets
         predictor, potentials = self.trainer.predictor(), self._bars()
 
         def of_part(sentences: range) -> np.ndarray:
@@ -155,7 +130,7 @@ class RelationLabeler:
             own = heads[offsets[sentences.start] : offsets[sentences.stop]]
             return function(predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)])
 
-        n = len(offsets) - 1
+        n = len(treebank)
         return in_threads(of_part, [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)], n_jobs)
 
     def _arcs(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, sentences: range) -> Tokens:
@@ -163,13 +138,11 @@ class RelationLabeler:
         found = [
             self._hasher.tokens(tokens.sentence(s), heads[offsets[s] : offsets[s + 1]]).features for s in sentences
         ]
-        features: list[Any] = [own for own in found if own is not None]
-        counts = np.concatenate([np.diff(own.starts) for own in features])
-        starts = np.zeros(len(counts) + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
+        features = [own for own in found if own is not None]
+        starts = np.concatenate([[0], *(np.diff(own.starts) for own in features)]).cumsum()
         ids = np.concatenate([own.ids for own in features])
         joined = Features(starts, ids, np.ones(len(ids)))
-        return Tokens(np.array([0, len(counts)]), joined, n_features=len(self._hasher.groups))
+        return Tokens(np.array([0, len(starts) - 1]), joined, n_features=len(self._hasher.groups))
 
     def _note(self, heads: np.ndarray, relations: np.ndarray) -> None:
         """Note the relations of arcs of the training data."""
@@ -192,17 +165,13 @@ class RelationLabeler:
 
     @classmethod
     def restored(
-        cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], lexicons: Mapping[str, Any]
+        cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], lexicons: Mapping[str, Lexicon]
     ) -> "RelationLabeler":
         """The inverse of :meth:`describe`, given the lexicons of the templates."""
         labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"], lexicons))
         labeler._seen = np.array(manifest["seen"], dtype=bool)
         labeler.trainer.load_state(arrays)
         return labeler
-
-    def encode(self, treebank: Treebank) -> ArcTokens:
-        """Encode sentences for the templates."""
-        return encode(treebank, self.templates)
 
 
 def _known(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
@@ -213,7 +182,7 @@ def _known(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
 class _Beside(ArraySource):
     """Source of one block in the given order, with the regularization of another trainer."""
 
-    def __init__(self, arcs: Any, trees: OnlineTrainer) -> None:
+    def __init__(self, arcs: "_Arcs", trees: OnlineTrainer) -> None:
         super().__init__(arcs)
         self.n_examples = None
         self._trees = trees
@@ -221,35 +190,28 @@ class _Beside(ArraySource):
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         trainer.lambda_, trainer.recompute_every = self._trees.lambda_, self._trees.recompute_every
 
-    def blocks(self, epoch: int, start: int) -> Iterator[Any]:
+    def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
         yield self.examples
 
 
-class _Arcs:
+class _Arcs(Sequence[Example]):
     """Gold arcs of a treebank as training examples; features are made on demand, since all of them are large."""
 
-    def __init__(self, templates: TemplateSet, trees: ArcExamples, relations: np.ndarray) -> None:
-        self._templates = templates
-        self._hasher = ArcFeatureHasher(templates, ROWS)
+    def __init__(self, trees: ArcExamples, relations: np.ndarray, hasher: ArcFeatureHasher) -> None:
         self._trees = trees
-        self._relations = relations
-
-    @classmethod
-    def of(
-        cls, labeler: RelationLabeler, treebank: Treebank, relations: np.ndarray, weights: np.ndarray | None
-    ) -> "_Arcs":
-        trees = ArcExamples.of(treebank, labeler.templates, weights)
-        return cls(labeler.templates, trees, relations.astype(np.int64))
+        self._relations = relations.astype(np.int64)
+        self._hasher = hasher
 
     def part(self, indices: np.ndarray) -> "_Arcs":
+        """Some of the presentations, without the other sentences."""
         offsets = self._trees.offsets
         words = [np.arange(offsets[s], offsets[s + 1]) for s in np.unique(self._trees.chosen[indices])]
-        return _Arcs(self._templates, self._trees.part(indices), self._relations[np.concatenate(words)])
+        return _Arcs(self._trees.part(indices), self._relations[np.concatenate(words)], self._hasher)
 
     def __len__(self) -> int:
         return len(self._trees)
 
-    def __getitem__(self, i: int) -> Example:
+    def __getitem__(self, i):
         example: Any = self._trees[i]
         x, heads, weight = example
         s = self._trees.chosen[i]
@@ -258,4 +220,5 @@ class _Arcs:
 
     @property
     def total_weight(self) -> float:
+        """Sum of the weights of the sentences."""
         return self._trees.total_weight

@@ -2,14 +2,13 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias, TypeGuard
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
 from omkl._messages import shown
 from omkl.data import Sentence, Stream, Strings, Treebank, read_treebank
-from omkl.data.files import find_files
 from omkl.data.treebank.treebank import check_heads
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.structures import ProjectiveTree
@@ -19,13 +18,7 @@ Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[Sentence
 
 
 def check_sentences(X: Sentences, y: object = None) -> Sentences:
-    """Refuse targets beside sentences, and list an iterator, which online estimators would read as a stream of pairs.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If ``y`` is given.
-    """
+    """Refuse targets beside sentences; list an iterator, which online estimators would read as a stream of pairs."""
     if y is not None:
         raise InputError("Trees and tags are in X, a treebank or sentences with heads: leave y out.")
     return list(X) if isinstance(X, Iterator) else X
@@ -38,81 +31,41 @@ def treebanks_of(X: Sentences, trees: bool | str, single_root: bool = False) -> 
 
 
 def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> Treebank:
-    """Read and check a treebank.
+    """Read and check a treebank, paths, or sentences.
 
-    Parameters
-    ----------
-    X : path, list of paths, Treebank, or sentences as for :func:`as_sentences`
-        A treebank is checked as well: its reader may have asked for less.
-    trees : bool or str
-        Which heads are asked for; see :func:`~omkl.data.stream_conllu`. Without trees the text of a file
-        is kept, to be written again.
-    single_root : bool
-        Refuse trees with several roots.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If it is something else, or a tree is not as asked for.
+    ``trees`` says which heads are asked for, see :func:`~omkl.data.stream_conllu`. Without trees the text of a file is
+    kept, to be written again. With ``single_root`` trees with several roots are refused.
     """
     single_root = single_root and bool(trees)
-    if isinstance(X, Stream):
-        raise InputError("X must be a treebank, sentences or paths, got a stream.")
-    if isinstance(X, Treebank):
+    if isinstance(X, Treebank):  # its reader may have asked for less
         check_heads(X.offsets, X.heads, trees, single_root)
         return X
-    X = list(X) if isinstance(X, Iterator) else X
-    paths = [X] if isinstance(X, (str, os.PathLike)) else X
-    if isinstance(paths, (list, tuple)) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
-        _check_paths(paths)
-        return read_treebank(paths, single_root=single_root, trees=trees, keep_text=not trees)
-    return Treebank.from_sentences(as_sentences(X), trees=trees, single_root=single_root)
+    items: Any = [X] if isinstance(X, (str, os.PathLike, Sentence)) else list(X) if _is_listing(X) else [[X]]
+    if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
+        sentences = [_as_sentence(item, number) for number, item in enumerate(items, 1)]
+        return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
+    try:
+        return read_treebank(items, single_root=single_root, trees=trees, keep_text=not trees)
+    except DataFileError as error:
+        if not any(isinstance(path, str) and (len(items) > 1 or " " in path) for path in items):
+            raise
+        hint = 'Strings are paths: give the words of each sentence as a list of its own, [["No", "way"]].'
+        raise DataFileError(f"{error} {hint}") from None
 
 
-def as_sentences(X: object) -> list[Sentence]:
-    """Convert lists of words to sentences.
-
-    Parameters
-    ----------
-    X : Sentence, or iterable of Sentence and of iterables of str
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If it is something else; the message names the sentence, counted from 1.
-    """
-    if isinstance(X, Sentence):
-        return [X]
-    if not _is_listing(X):
-        raise InputError(f"X must be a list of sentences, got {type(X).__name__} {shown(X, 40)}.")
-    return [
-        item if isinstance(item, Sentence) else Sentence(forms=_words(item, number)) for number, item in enumerate(X, 1)
-    ]
-
-
-def _words(item: object, number: int) -> list[str]:
-    """Words of the sentence of this number."""
-    words: list = list(item) if _is_listing(item) else [item]
-    if _is_listing(item) and all(isinstance(word, str) for word in words):
-        return words
-    raise InputError(
-        f"Sentence {number} must be a list of words or a Sentence, got {type(item).__name__} {shown(item, 40)}."
-    )
+def _as_sentence(item: object, number: int) -> Sentence:
+    """Convert the words of the sentence of this number."""
+    if isinstance(item, Sentence):
+        return item
+    words = list(item) if _is_listing(item) else [None]
+    if not all(isinstance(word, str) for word in words):
+        got = f"{type(item).__name__} {shown(item, 40)}"
+        raise InputError(f"Sentence {number} must be a list of words or a Sentence, got {got}.")
+    return Sentence(forms=words)
 
 
 def _is_listing(value: object) -> TypeGuard[Iterable]:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
-
-
-def _check_paths(paths: Sequence) -> None:
-    """Raise where there is no such file; a list of words may have been meant as a sentence."""
-    try:
-        find_files(paths)
-    except DataFileError as error:
-        if not any(isinstance(path, str) and (len(paths) > 1 or " " in path) for path in paths):
-            raise
-        hint = 'Strings are paths: give the words of each sentence as a list of its own, [["No", "way"]].'
-        raise DataFileError(f"{error} {hint}") from None
 
 
 def strings_of(treebank: Treebank, name: str) -> list[str]:
@@ -141,7 +94,7 @@ def check_trees(treebank: Treebank, partial: bool = False) -> None:
 
 
 def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
-    """Mask of the sentences whose heads fit a projective tree; a warning tells how many others there are."""
+    """Mask of the sentences whose heads fit a projective tree; one warning counts the others."""
     kept = projective_sentences(treebank.heads, treebank.offsets)
     structure = ProjectiveTree(single_root)
     for s in np.flatnonzero(kept & np.logical_or.reduceat(treebank.heads < 0, treebank.offsets[:-1])).tolist():

@@ -1,65 +1,21 @@
 """Stacking and coarse-to-fine parsing: advice of a first parser for a second one."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from omkl._components import check_number
 from omkl.data import Strings, Treebank
-from omkl.exceptions import InputError
 from omkl.groups.templates.layout import ArcGuide
-from omkl.parsing.decoding import TrainedParser, from_potentials, with_relations, with_trees
+from omkl.parsing.decoding import from_potentials, with_relations, with_trees
 from omkl.parsing.examples import Guide
-from omkl.structures import ProjectiveTree
-from omkl.structures.trees import ArcFactored
-
-#: Settings of a first parser that is given by its templates alone.
-QUICK: dict[str, Any] = {"C": 1.0, "epochs": 3, "labeled": False}
-#: Parameters that it shares with the parser that it comes before.
-SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state")
+from omkl.parsing.protocol import Parser
 
 
-def first_parser(parser: Any) -> Any:
-    """The untrained first parser of a parser; one that is given by its templates gets quick settings."""
-    if not isinstance(parser.first, str):
-        return parser.first
-    return type(parser)(parser.first, **QUICK, **{name: getattr(parser, name) for name in SHARED})
-
-
-def check_first(first: Any, kind: type[Any], structure: ArcFactored, likely: float | None) -> None:
-    """Check a first parser before training.
-
-    Parameters
-    ----------
-    first : DependencyParser or None
-    kind : type
-        Class of the parser that it comes before.
-    structure : ArcFactored
-        Structure of the trees of that parser.
-    likely : float or None
-        The parameter of that parser.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If a parameter is not as described, or the first parser finds other kinds of trees.
-    """
-    if first is not None and not isinstance(first, kind):
-        raise InputError(f"`first` must be a {kind.__name__}, a set of templates or None, got {first!r}.")
-    if likely is not None:
-        check_number("likely", likely, above=0, below=1)
-        if first is None:
-            raise InputError(f"likely={likely!r} needs a first parser: set first=.")
-    own = isinstance(structure, ProjectiveTree), structure.single_root
-    if first is not None and (first.projective, first.single_root) != own:
-        raise InputError("The first parser must have the projective= and single_root= of the one that it is for.")
-
-
-def advice_of(parser: TrainedParser, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> Guide:
+def advice_of(parser: Parser, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> Guide:
     """Trees and potentials of a fitted parser for sentences; parameters as of :func:`from_potentials`."""
-    potentials = from_potentials(parser, treebank, lambda own, i: own, all_arcs, n_jobs)
+    potentials = from_potentials(parser, treebank, lambda own: own, all_arcs=all_arcs, n_jobs=n_jobs)
     trees = list(map(parser.predictor_.structure.decode, potentials))
     return Guide(with_relations(parser, treebank, trees), [ArcGuide(own.arcs) for own in potentials])
 
@@ -106,28 +62,12 @@ def only_likely(guide: Guide, right: Treebank, margin: float | None) -> Guide:
     return Guide(guide.trees, found)
 
 
-def cross_fit(first: Any, treebank: Treebank, weights: np.ndarray | None, folds: int) -> tuple[Any, Guide]:
-    """Train a first parser, and collect advice of parsers that have not seen the sentence.
+def cross_fit(first: Parser, treebank: Treebank, weights: np.ndarray | None, folds: int) -> tuple[Parser, Guide]:
+    """Train a copy of a first parser on gold trees, and collect advice of parsers that have not seen the sentence.
 
-    Parameters
-    ----------
-    first : DependencyParser
-        Untrained; it is not changed.
-    treebank : Treebank
-        Gold trees.
-    weights : array of shape (number of sentences,), optional
-    folds : int >= 2
-        Sentence ``i`` is parsed by a parser that is trained on the sentences ``j`` with ``j % folds != i % folds``.
-
-    Returns
-    -------
-    first : DependencyParser
-        Trained on all sentences.
-    guide : Guide
+    Sentence ``i`` is parsed by a parser that is trained on the sentences ``j`` with ``j % folds != i % folds``.
     """
-    check_number("folds", folds, above=1, integer=True)
-    if len(treebank) < folds:
-        raise InputError(f"folds={folds}, but there are {len(treebank)} sentences: give more, or use fewer folds.")
+    check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
     whole = clone(first).fit(treebank, sample_weight=weights)
     fold = np.arange(len(treebank)) % folds
     strings, advice = Strings(), [ArcGuide()] * len(treebank)

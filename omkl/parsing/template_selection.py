@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -12,44 +11,27 @@ from tqdm import tqdm
 from omkl._components import check_number, warn_caller
 from omkl.data import Treebank
 from omkl.estimators.training import RunOptions
+from omkl.estimators.validation import OneOf
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import absent_fields, are_copies
 from omkl.groups import Template, TemplateSet
 from omkl.groups.templates.language import own_field
+from omkl.parsing.protocol import Parser
 
 #: Replacement of a column of tags that is nearly empty.
 STAND_INS = {"xpos": "upos", "upos": "xpos"}
 #: A column of tags is nearly empty if at most this share of the words has one.
 SCARCE = 0.1
-#: Characters of the name of a template in a message.
-NAME_WIDTH = 24
 #: One sentence in so many is held out by ``keep="auto"``.
 PERIOD = 5
 
 
 def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tuple[TemplateSet, str]:
-    """Adapt templates to the columns of a treebank.
+    """Adapt templates to the columns of a treebank; returns them, and a message, empty if nothing was changed.
 
     UPOS replaces XPOS where XPOS is nearly empty or a copy of UPOS, and XPOS replaces an empty UPOS. Templates of other
-    columns or attributes that no word has are left out. Of templates that are then equal the first stays.
-
-    Parameters
-    ----------
-    templates : TemplateSet
-    treebank : omkl.data.Treebank
-    whole : bool
-        Whether the treebank is all of the data. If not, an attribute may still come, and only columns count.
-
-    Returns
-    -------
-    templates : TemplateSet
-    change : str
-        A message of about 150 characters at most; empty if nothing was changed.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If no template is left.
+    columns or attributes that no word has are left out. Of templates that are then equal the first stays. If the
+    treebank is not the ``whole`` data, an attribute may still come, and only columns count.
     """
     absent = absent_fields(treebank, templates, by_column=not whole)
     stand_ins = _stand_ins(templates, treebank)
@@ -64,11 +46,8 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
     if list(merged.values()) == list(templates):
         return templates, ""
     changes = [f"{other.upper()} takes the place of {field.upper()}" for field, other in stand_ins.items()]
-    left_out = [template.name for template in templates if not template.fields.isdisjoint(lost)]
-    if left_out:
-        first = left_out[0] if len(left_out[0]) <= NAME_WIDTH else f"{left_out[0][: NAME_WIDTH - 1]}…"
-        names = first if len(left_out) == 1 else f"{first}, ..."
-        changes.append(f"no {_listed(lost.values())}: {len(left_out)} left out ({names})")
+    if len(kept) < len(templates):
+        changes.append(f"no {_listed(lost.values())}: {len(templates) - len(kept)} left out")
     if len(merged) < len(kept):
         changes.append(f"{len(kept) - len(merged)} equal ones merged")
     reason = "for this data" if whole else f"for the first {len(treebank)} sentences"
@@ -101,53 +80,33 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
-def ranking(parser: Any, by: str = "weights") -> list[str]:
+def ranking(parser: Parser, by: str = "weights") -> list[str]:
     """Names of the templates of a fitted parser, the best first."""
-    if by not in ("weights", "norms"):
-        raise InputError(f"`by` must be one of 'weights', 'norms', got {by!r}.")
+    OneOf(("weights", "norms")).check("by", by)
     norms = dict(zip(parser.templates_.names, parser.predictor_.norms.tolist()))
     values = parser.template_weights_ if by == "weights" else norms
     return sorted(values, key=values.__getitem__, reverse=True)
 
 
-def best_templates(parser: Any, keep: int, by: str = "weights") -> TemplateSet:
+def best_templates(parser: Parser, keep: int, by: str = "weights") -> TemplateSet:
     """The ``keep`` best templates of a fitted parser."""
-    check_number("keep", keep, above=0, integer=True)
-    if keep > len(parser.templates_):
-        raise InputError(f"keep={keep}, but there are {len(parser.templates_)} templates.")
+    check_number("keep", keep, above=0, below=len(parser.templates_) + 1, integer=True)
     return parser.templates_.keep(ranking(parser, by)[:keep])
 
 
-def check_keep(parser: Any) -> None:
-    """Raise unless ``keep`` is a number of templates or "auto", and no first parser would be trained each time."""
-    if parser.first is not None:
-        raise InputError("keep= would train first= several times: set keep of the first parser instead.")
-    if not isinstance(parser.keep, str) or parser.keep != "auto":
-        check_number('keep (or "auto")', parser.keep, above=0, integer=True)
-
-
 def kept_templates(
-    parser: Any,
+    parser: Parser,
     templates: TemplateSet,
     treebank: Treebank,
     weights: np.ndarray | None,
     running: RunOptions,
 ) -> TemplateSet:
-    """Select templates as the parameter ``keep`` of a parser asks for.
+    """Select from templates as the parameter ``keep`` of an untrained parser asks for, by training on the treebank.
 
-    Parameters
-    ----------
-    parser : DependencyParser
-    templates : TemplateSet
-        Candidates.
-    treebank : Treebank
-        All sentences to train on.
-    weights : array of shape (number of sentences,), optional
-    running : RunOptions
-        Further arguments of ``fit``; each training has its own folder of checkpoints.
+    ``running`` are further arguments of ``fit``; each training has its own folder of checkpoints.
     """
 
-    def trained(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: Any) -> Any:
+    def trained(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Parser:
         folder = running.get("checkpoint")
         options = running if folder is None else {**running, "checkpoint": Path(folder) / stage}
         own = None if weights is None else weights[chosen]
@@ -165,31 +124,24 @@ def kept_templates(
 
 
 def fewest_templates(
-    trained: Callable, templates: TemplateSet, treebank: Treebank, tell: Callable[[str], object] | None
+    trained: Callable[..., Parser],
+    templates: TemplateSet,
+    treebank: Treebank,
+    tell: Callable[[str], object] | None,
 ) -> TemplateSet:
     """Find the fewest templates that parse held-out sentences as well as all do, by halving.
 
     The number of templates is halved, and the parser trained anew on the best ones, as long as its number of right
     heads is within a standard error (of the difference, paired by sentence) of the best so far.
-
-    Parameters
-    ----------
-    trained : callable
-        ``trained(stage, templates, chosen, **settings)`` is a parser trained on some of the sentences.
-    templates : TemplateSet
-    treebank : Treebank
-    tell : callable or None
-        Called with a line on each training.
+    ``trained(stage, templates, chosen, **settings)`` is a parser trained on some of the sentences; ``tell`` is called
+    with a line on each training.
     """
     tell = (lambda line: None) if tell is None else tell
     held_out = np.arange(len(treebank)) % PERIOD == PERIOD - 1
     chosen, gold = np.flatnonzero(~held_out), treebank[held_out]
-    tell(
-        f"Selecting from {len(templates)} templates: trained on {len(chosen)} sentences, measured on {len(gold)}; "
-        "takes about twice as long as training once."
-    )
+    tell(f"Selecting from {len(templates)} templates takes about twice as long as training once.")
 
-    def measured(templates: TemplateSet, **settings: Any) -> tuple[Any, np.ndarray]:
+    def measured(templates: TemplateSet, **settings: str) -> tuple[Parser, np.ndarray]:
         """A parser of some templates, and its number of right heads in each held-out sentence."""
         parser = trained(f"selection-{len(templates)}", templates, chosen, **settings)
         right = (parser.parse(gold).heads == gold.heads).astype(np.float64)
@@ -197,22 +149,16 @@ def fewest_templates(
         return parser, np.add.reduceat(right, gold.offsets[:-1])
 
     parser, first = measured(templates)
-    names = _active_ranking(parser)
-    size, found, best = len(names), first, first
+    weights = parser.template_weights_
+    all_equal = len(set(weights.values())) == 1
+    names = [name for name in ranking(parser, "norms" if all_equal else "weights") if weights[name] > 0]
+    size, best = len(names), first
     while size > 1:
         # the first training has tested the templates out of sample already
         fewer = measured(parser.templates_.keep(names[: size // 2]), weighting="norms")[1]
         lost = best - fewer
         if lost.sum() > np.sqrt(len(lost) * lost.var(ddof=1)):
             break
-        size, found, best = size // 2, fewer, best if lost.sum() > 0 else fewer
-    kept, everything = found.sum() / gold.n_words, first.sum() / gold.n_words
-    tell(f"{size} of {len(templates)} templates stay: {kept:.1%} of the held-out heads, {everything:.1%} with all.")
+        size, best = size // 2, best if lost.sum() > 0 else fewer
+    tell(f"{size} of {len(templates)} templates stay.")
     return parser.templates_.keep(names[:size])
-
-
-def _active_ranking(parser: Any) -> list[str]:
-    """Names of the templates of positive weight, the best first."""
-    weights = parser.template_weights_
-    all_equal = len(set(weights.values())) == 1
-    return [name for name in parser.ranking("norms" if all_equal else "weights") if weights[name] > 0]

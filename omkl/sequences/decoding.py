@@ -1,4 +1,7 @@
-"""Predictions of a trained sequence labeler: labels, alternatives, probabilities, comparison with gold labels."""
+"""Predictions of a trained sequence labeler: labels, alternatives, probabilities, comparison with gold labels.
+
+In all functions ``names`` are the names of the columns of data frames, in the model's order.
+"""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -8,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl.estimators.calibration import at_temperature, structure_temperature
-from omkl.estimators.sources import as_stream, blocks_of
+from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.validation import TokenData
 from omkl.exceptions import DataWarning, InputError
+from omkl.groups import Tokens
 from omkl.online import OnlineModel
-from omkl.sequences.constraints import check_feasible
-from omkl.sequences.labels import PartialLabels, forced_labels
-from omkl.sequences.reading import flatten, labeled_sequences
+from omkl.sequences.labels import check_feasible
+from omkl.sequences.reading import flatten, forced_labels, labeled_sequences
 from omkl.structures.chain import ChainPotentials
 
 
@@ -32,128 +35,81 @@ class Labeling(NamedTuple):
     score: float
 
 
+def _encoded(
+    model: OnlineModel, X: Any, names: Sequence[str] | None, labels: Any
+) -> Iterator[tuple[Tokens, np.ndarray | None]]:
+    """Encode sequences block by block, with the labels that tokens must have."""
+    if labels is not None and as_stream(X) is not None:
+        raise InputError("labels must be None for a stream.")
+    for block in blocks_of(X):
+        tokens, offsets = flatten(block.X, names)
+        forced = None if labels is None else forced_labels(labels, np.diff(offsets), model.codec.known)
+        yield model.codec.encoder.encode(tokens, offsets), forced
+
+
 def predict_labels(
     model: OnlineModel, X: Any, names: Sequence[str] | None, labels: Any = None, n_jobs: int | None = None
-) -> list[np.ndarray]:
-    """Codes of the best labels of each sequence.
-
-    Parameters
-    ----------
-    model : OnlineModel
-    X : list of sequences, or stream
-    names : sequence of str, optional
-        Names of the columns of data frames, in the model's order.
-    labels : list of sequences, optional
-        Labels that tokens must have; see :meth:`omkl.SequenceLabeler.predict`.
-    n_jobs : int, optional
-    """
-    stream = _stream(X, labels)
-    if stream is not None:
-        return [own for block in stream.blocks() for own in predict_labels(model, block.X, names, None, n_jobs)]
-    tokens, offsets = flatten(X, names)
-    encoded, structure = model.codec.encoder.encode(tokens, offsets), model.trainer.structure
-    if labels is None:
-        codes = model.decode(encoded, n_jobs)
-        check_feasible(structure, codes, offsets, None, "allowed_transitions")
-    else:
-        forced, found, low = forced_labels(labels, np.diff(offsets), model.codec.known), [np.zeros(0, np.int64)], 0
-        for block, potentials in model.predictor().blocks(encoded):
-            agreeing = structure.agreeing(potentials, forced[low : low + block.n_tokens])
-            found.append(structure.decode_many(agreeing, block.offsets))
-            low += block.n_tokens
-        codes = np.concatenate(found)
-        check_feasible(structure, codes, offsets, forced, "labels= and allowed_transitions")
-    return [codes[low:high] for low, high in pairwise(offsets.tolist())]
+) -> Iterator[np.ndarray]:
+    """Codes of the best labels of each sequence, of those that agree with known ``labels``."""
+    structure = model.trainer.structure
+    if labels is not None:
+        for own in sequence_potentials(model, X, names, labels):
+            yield structure.decode_many(own, np.array([0, len(own.unary)]))
+        return
+    for tokens, _ in _encoded(model, X, names, None):
+        codes = model.decode(tokens, n_jobs)
+        check_feasible(structure, codes, tokens.offsets)
+        yield from (codes[low:high] for low, high in pairwise(tokens.offsets.tolist()))
 
 
 def sequence_potentials(
     model: OnlineModel, X: Any, names: Sequence[str] | None, labels: Any = None
 ) -> Iterator[ChainPotentials]:
-    """Potentials of one sequence after the other; they forbid what contradicts ``labels``.
-
-    Parameters
-    ----------
-    model, X, names, labels
-        As for :func:`predict_labels`.
-    """
-    predictor, stream = model.predictor(), _stream(X, labels)
-    if stream is not None:
-        for part in stream.blocks():
-            yield from sequence_potentials(model, part.X, names)
-        return
-    tokens, offsets = flatten(X, names)
-    structure, first = predictor.structure, 0
-    forced = None if labels is None else forced_labels(labels, np.diff(offsets), model.codec.known)
-    for block, potentials in predictor.blocks(model.codec.encoder.encode(tokens, offsets)):
-        if forced is not None:
-            own = forced[first : first + block.n_tokens]
-            potentials = structure.agreeing(potentials, own)
-            codes = structure.decode_many(potentials, block.offsets)
-            check_feasible(structure, codes, block.offsets, own, "labels= and allowed_transitions")
-        first += block.n_tokens
-        for low, high in pairwise(block.offsets.tolist()):
-            yield structure.part(potentials, low, high)
-
-
-def _stream(X: Any, labels: Any) -> Any:
-    """The stream that X is, or None."""
-    stream = as_stream(X)
-    if stream is not None and labels is not None:
-        raise InputError("labels must be None for a stream.")
-    return stream
+    """Potentials of one sequence after the other; they forbid what contradicts known ``labels``."""
+    predictor = model.predictor()
+    structure = predictor.structure
+    for tokens, forced in _encoded(model, X, names, labels):
+        first = 0
+        for block, potentials in predictor.blocks(tokens):
+            if forced is not None:
+                own = forced[first : first + block.n_tokens]
+                potentials = structure.agreeing(potentials, own)
+                check_feasible(structure, structure.decode_many(potentials, block.offsets), block.offsets, own)
+            first += block.n_tokens
+            for low, high in pairwise(block.offsets.tolist()):
+                yield structure.part(potentials, low, high)
 
 
 def best_labelings(
     model: OnlineModel, potentials: Iterator[ChainPotentials], n: int, temperature: float | None = None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Codes (N, n) and scores (N,) of the N best labellings of each sequence.
-
-    Parameters
-    ----------
-    model : OnlineModel
-    potentials : iterator of ChainPotentials
-    n : int
-    temperature : float, optional
-        Return log-probabilities of potentials that are divided by it, instead of scores.
-    """
-    structure = model.predictor().structure
+) -> Iterator[list[Labeling]]:
+    """The n best labellings of each sequence; with a temperature their scores are log-probabilities."""
+    structure, classes = model.predictor().structure, model.codec.known.as_array()
     for own in potentials:
-        if not len(own.unary):
-            yield np.zeros((1, 0), np.int64), np.zeros(1)
-        elif temperature is None:
-            yield structure.decode_best(own, n)
-        else:
+        if temperature is not None:
             own = at_temperature(own, temperature)
-            codes, scores = structure.decode_best(own, n)
-            yield codes, scores - structure.marginals(own)[0]
+        found = structure.decode_best(own, n) if len(own.unary) else (np.zeros((1, 0), np.int64), np.zeros(1))
+        total = 0.0 if temperature is None or not len(own.unary) else structure.marginals(own)[0]
+        yield [Labeling(classes[codes], score) for codes, score in zip(found[0], (found[1] - total).tolist())]
 
 
 def label_marginals(
     model: OnlineModel, potentials: Iterator[ChainPotentials], temperature: float | None
 ) -> list[np.ndarray]:
     """Probability of each label at each token of each sequence, (n, K)."""
-    structure, marginals = model.predictor().structure, []
-    for own in potentials:
-        scaled = own if temperature is None else at_temperature(own, temperature)
-        marginals.append(structure.marginals(scaled)[1].unary if len(own.unary) else own.unary)
-    return marginals
+    structure, temperature = model.predictor().structure, temperature or 1.0
+    return [
+        structure.marginals(at_temperature(own, temperature))[1].unary if len(own.unary) else own.unary
+        for own in potentials
+    ]
 
 
 def calibration_temperature(model: OnlineModel, X: Any, y: Any, names: Sequence[str] | None) -> float:
-    """The temperature at which the labels of new sequences are likeliest; see :meth:`omkl.SequenceLabeler.calibrate`.
-
-    Parameters
-    ----------
-    model, X, names
-        As for :func:`predict_labels`.
-    y : list of sequences of labels
-    """
-    examples = []
+    """Find the temperature at which the labels of new sequences are likeliest."""
+    examples: list[tuple[ChainPotentials, np.ndarray]] = []
     for block in blocks_of(X, y):
-        data, labels = labeled_sequences(block, names), known_labels(model)
-        labels.add(data.labels)
-        gold = labels.encode(data.labels, "")
-        gold[gold >= len(model.codec.known)] = -1
+        data = labeled_sequences(block, names)
+        gold = gold_codes(model, data.labels, unknown=-1)
         parts = sequence_potentials(model, block.X, names)
         examples += [(own, gold[low:high]) for own, (low, high) in zip(parts, pairwise(data.offsets.tolist()))]
     temperature = structure_temperature(model.predictor().structure, examples)
@@ -162,50 +118,26 @@ def calibration_temperature(model: OnlineModel, X: Any, y: Any, names: Sequence[
     return temperature
 
 
-def known_labels(model: OnlineModel) -> PartialLabels:
-    """The labels of a model, in their order; others can be added to this copy."""
-    return PartialLabels(model.codec.known.members, grows=True)
-
-
-class Comparison(NamedTuple):
-    """Gold and predicted codes of the labels of some sequences."""
-
-    gold: np.ndarray
-    predicted: np.ndarray
-    data: TokenData
+def gold_codes(model: OnlineModel, labels: Sequence, unknown: int) -> np.ndarray:
+    """Codes of gold labels: -1 for None, and ``unknown`` for those that the model does not know."""
+    index = {label: code for code, label in enumerate(model.codec.known.members)} | {None: -1}
+    return np.array([index.get(label, unknown) for label in labels], dtype=np.int64)
 
 
 def compared_labels(
-    model: OnlineModel,
-    blocks: Iterator[Any],
-    names: Sequence[str] | None,
-    labels: PartialLabels,
-    n_jobs: int | None = None,
-) -> Iterator[Comparison]:
-    """Compare predictions with gold labels, block by block.
-
-    Parameters
-    ----------
-    model : OnlineModel
-    blocks : iterator of TrainingBlock
-    names : sequence of str, optional
-    labels : PartialLabels
-        The :func:`known_labels`. Labels that the model does not know are added, and a warning names them.
-    n_jobs : int, optional
-    """
-    predictor, codec, n_unknown, n_tokens = model.predictor(), model.codec, 0, 0
+    model: OnlineModel, blocks: Iterator[TrainingBlock], names: Sequence[str] | None, n_jobs: int | None = None
+) -> Iterator[tuple[TokenData, np.ndarray]]:
+    """Checked data and predicted codes, block by block; one warning names labels that the model does not know."""
+    members = {None, *model.codec.known.members}
+    unknown: dict[Any, None] = {}
     for block in blocks:
         data = labeled_sequences(block, names)
-        labels.add(data.labels)
-        gold = labels.encode(data.labels, "")
-        n_unknown, n_tokens = n_unknown + np.count_nonzero(gold >= len(codec.known)), n_tokens + len(gold)
-        encoded = codec.encoder.encode(data.inputs, data.offsets)
-        yield Comparison(gold, predictor.decode(encoded, n_jobs), data)
-    if n_unknown:
-        new = list(map(repr, labels.members[len(codec.known) :]))
+        yield data, model.predictor().decode(model.codec.encoder.encode(data.inputs, data.offsets), n_jobs)
+        unknown |= dict.fromkeys(label for label in data.labels if label not in members)
+    if unknown:
+        some = ", ".join(map(repr, list(unknown)[:3]))
         warnings.warn(
-            f"Labels that the model does not know, {', '.join(new[:3])}{', ...' * (len(new) > 3)}, count "
-            f"as wrong: {n_unknown} of {n_tokens} tokens.",
+            f"Labels that the model does not know count as wrong: {some}{', ...' * (len(unknown) > 3)}.",
             DataWarning,
             stacklevel=3,
         )

@@ -1,12 +1,13 @@
 """Scores of labelled sequences: tokens, each label, and the entities that labels such as ``B-PER`` mark."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
 
 #: Labels that mark entities: outside; begin, inside, end (or last), and single (or unit) with a type.
@@ -53,53 +54,38 @@ def evaluate_labels(y_true: Iterable, y_pred: Iterable, *, scheme: str | None = 
     >>> round(found["accuracy"], 2), found["entity_f1"]
     (0.67, 0.0)
     """
-    sides: list[list[list]] = [[list(labels) for labels in side] for side in (y_true, y_pred)]
-    lengths = [np.array(list(map(len, side)), dtype=np.int64) for side in sides]
-    if len(lengths[0]) != len(lengths[1]):
-        raise InputError(f"There are {len(lengths[0])} gold sequences, but {len(lengths[1])} predicted ones.")
-    if (lengths[0] != lengths[1]).any():
-        s = int(np.argmax(lengths[0] != lengths[1]))
-        raise InputError(f"Sequence {s + 1} has {lengths[0][s]} gold labels, but {lengths[1][s]} predicted ones.")
-    flat = [[label for labels in side for label in labels] for side in sides]
-    if any(label is None for labels in flat for label in labels):
-        raise InputError("There is a label None: only sequences whose labels are all known can be compared.")
+    sides = [[list(labels) for labels in side] for side in (y_true, y_pred)]
+    lengths, others = (list(map(len, side)) for side in sides)
+    if lengths != others:
+        raise InputError("y_true and y_pred must have the same number of sequences, each of the same length.")
+    flat = [list(chain(*side)) for side in sides]
     members = list(dict.fromkeys(chain(*flat)))
+    if not members or None in members:
+        raise InputError("y_true and y_pred must hold labels, all of them known.")
     index = {label: k for k, label in enumerate(members)}
-    gold, predicted = (np.array([index[label] for label in side], dtype=np.int64) for side in flat)
-    return label_scores(gold, predicted, lengths[0], members, scheme)
-
-
-def label_scores(
-    gold: np.ndarray, predicted: np.ndarray, lengths: np.ndarray, members: Sequence, scheme: str | None = None
-) -> dict[str, Any]:
-    """Compute the result of :func:`evaluate_labels` for labels given as indices among ``members``."""
-    if not len(gold):
-        raise InputError("There is no label to compare: give at least one.")
+    gold, predicted = (np.array([index[label] for label in side]) for side in flat)
     right = gold == predicted
-    counts = [np.bincount(codes, minlength=len(members)) for codes in (gold, predicted, gold[right])]
-    rows = {
-        members[k]: tuple(int(count[k]) for count in counts) for k in np.flatnonzero(counts[0] + counts[1]).tolist()
-    }
+    counts = np.stack([np.bincount(codes, minlength=len(members)) for codes in (gold, predicted, gold[right])], axis=1)
     wrong = np.bincount(np.repeat(np.arange(len(lengths)), lengths), weights=~right, minlength=len(lengths))
     return {
         "accuracy": float(right.mean()),
         "sequence_accuracy": float(np.mean(wrong == 0)),
         "tokens": len(gold),
         "sequences": len(lengths),
-        "labels": sorted(records("label", rows), key=lambda row: -row["gold"]),
-        **_entity_scores(gold, predicted, lengths, members, list(rows), scheme),
+        "labels": sorted(records("label", dict(zip(members, counts))), key=lambda row: -row["gold"]),
+        **_entity_scores(gold, predicted, np.array(lengths), members, scheme),
     }
 
 
-def _entity_scores(gold, predicted, lengths, members, met, scheme):
-    """Scores of entities; ``met`` are those of the members that occur."""
-    if scheme is not None and scheme not in ENDS:
-        raise InputError(f'scheme must be None, "BIO" or "BIOES", not {scheme!r}.')
-    others = [label for label in met if not (isinstance(label, str) and ENTITY_LABEL.fullmatch(label))]
-    if others or met == ["O"]:
+def _entity_scores(
+    gold: np.ndarray, predicted: np.ndarray, lengths: np.ndarray, members: list, scheme: str | None
+) -> dict[str, Any]:
+    """Scores of entities, for labels as codes of ``members``."""
+    OneOf((None, *ENDS)).check("scheme", scheme)
+    others = [label for label in members if not (isinstance(label, str) and ENTITY_LABEL.fullmatch(label))]
+    if others or members == ["O"]:
         if scheme is not None:
-            strange = others[0] if others else "O"
-            raise InputError(f"scheme={scheme!r} needs labels such as 'B-PER' and 'O', not {strange!r}: leave it out.")
+            raise InputError(f"scheme={scheme!r} needs labels such as 'B-PER' and 'O', got {[*others, 'O'][0]!r}.")
         return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1", "entities"))
     names = [str(label).partition("-")[2] for label in members]
     types = list(dict.fromkeys(names))
@@ -109,11 +95,12 @@ def _entity_scores(gold, predicted, lengths, members, met, scheme):
     _, i, j = np.intersect1d(own[:, 0], other[:, 0], assume_unique=True, return_indices=True)
     same = own[i][(own[i] == other[j]).all(axis=1)]
     found = np.stack([np.bincount(side[:, 2], minlength=len(types)) for side in (own, other, same)], axis=1)
-    rows = records("type", {name: row for name, row in zip(types, found) if row.any()})
-    everything = scores_of(*found.sum(axis=0))
+    everything = records("", {"": found.sum(axis=0)})[0]
     return {
         **{f"entity_{name}": everything[name] for name in ("precision", "recall", "f1")},
-        "entities": sorted(rows, key=lambda row: -row["gold"]),
+        "entities": sorted(
+            records("type", {name: row for name, row in zip(types, found) if row.any()}), key=lambda row: -row["gold"]
+        ),
     }
 
 
@@ -137,8 +124,8 @@ def _entities(
     return np.stack([starts, ends, types[starts]], axis=1)
 
 
-def records(name: str, table: Mapping[Any, Any]) -> list[dict[str, Any]]:
-    """Scores of counts, a flat record for each key of a table.
+def records(name: str, table: Mapping[Any, Iterable]) -> list[dict[str, Any]]:
+    """Counts, precision, recall and F1, 0 where nothing was counted: a flat record for each key of a table.
 
     Parameters
     ----------
@@ -150,32 +137,15 @@ def records(name: str, table: Mapping[Any, Any]) -> list[dict[str, Any]]:
     >>> records("label", {"X": (4, 2, 1)})[0]["recall"]
     0.25
     """
-    return [{name: key, **scores_of(*found)} for key, found in table.items()]
-
-
-def scores_of(gold: int, predicted: int, correct: int) -> dict[str, Any]:
-    """Precision, recall and F1, 0 where nothing was counted, and the counts, by name.
-
-    Parameters
-    ----------
-    gold, predicted, correct : int
-    """
-    return {
-        "gold": int(gold),
-        "predicted": int(predicted),
-        "correct": int(correct),
-        "precision": float(correct / max(predicted, 1)),
-        "recall": float(correct / max(gold, 1)),
-        "f1": f1(gold, predicted, correct),
-    }
-
-
-def f1(gold: int, predicted: int, correct: int) -> float:
-    """The harmonic mean of precision and recall.
-
-    Parameters
-    ----------
-    gold, predicted, correct : int
-        Counts.
-    """
-    return float(2 * correct / max(gold + predicted, 1))
+    return [
+        {
+            name: key,
+            "gold": int(gold),
+            "predicted": int(predicted),
+            "correct": int(correct),
+            "precision": float(correct / max(predicted, 1)),
+            "recall": float(correct / max(gold, 1)),
+            "f1": float(2 * correct / max(gold + predicted, 1)),
+        }
+        for key, (gold, predicted, correct) in table.items()
+    ]

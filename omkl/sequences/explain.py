@@ -5,37 +5,20 @@ from typing import Any
 
 import numpy as np
 
+from omkl._components import check_number
 from omkl.estimators.explanations import Explanation, explanation, listed, part_namer
 from omkl.exceptions import InputError
 from omkl.online import OnlineModel, contributions
-from omkl.sequences.constraints import check_feasible
-from omkl.sequences.labels import forced_labels
-from omkl.sequences.reading import flatten
+from omkl.sequences.labels import check_feasible
+from omkl.sequences.reading import flatten, forced_labels
 from omkl.structures import Chain
 from omkl.structures.chain import ChainPotentials
 
 
 def explain_labels(
-    model: OnlineModel,
-    x: Any,
-    names: Sequence[str] | None,
-    *,
-    labels: Any = None,
-    against: Any = None,
-    token: int | None = None,
-    n: int = 20,
+    model: OnlineModel, x: Any, names: Sequence[str] | None, labels: Any, against: Any, token: int | None, n: int
 ) -> Explanation:
-    """Explain a labelling of a sequence; see :meth:`omkl.SequenceLabeler.explain`.
-
-    Parameters
-    ----------
-    model : OnlineModel
-    x : sequence
-    names : sequence of str, optional
-        Names of the columns of data frames, in the model's order.
-    labels, against, token, n
-        As for the method.
-    """
+    """Explain a labelling of a sequence; see :meth:`omkl.SequenceLabeler.explain`."""
     predictor, codec = model.predictor(), model.codec
     tokens, offsets = flatten([x], names)
     span = codec.encoder.encode(tokens, offsets).everything()
@@ -48,9 +31,9 @@ def explain_labels(
         return codes
 
     chosen = structure.decode(potentials) if labels is None else read(labels)
-    check_feasible(structure, chosen, offsets, None, "allowed_transitions")
-    if token is not None and not (isinstance(token, (int, np.integer)) and 0 <= token < len(chosen)):
-        raise InputError(f"token must be one of the {len(chosen)} tokens of the sequence, from 0, got {token!r}.")
+    check_feasible(structure, chosen, offsets)
+    if token is not None:
+        check_number("token", token, above=-1, below=len(chosen), integer=True)
     other = read(against) if against is not None else _other_labels(structure, potentials, chosen, token)
     margin, direction = structure.difference(potentials, chosen, other)
     members = codec.known.members
@@ -66,22 +49,15 @@ def explain_labels(
 
 def _other_labels(structure: Chain, potentials: ChainPotentials, chosen: np.ndarray, token: int | None) -> np.ndarray:
     """The best other labelling; with a token, of those that have another label there."""
-    if token is None and structure.order == 1:
-        found = [own for own in structure.decode_best(potentials, 2)[0] if not np.array_equal(own, chosen)]
-    else:
-        places = range(len(chosen)) if token is None else [int(token)]
-        found = [own for i in places if (own := _without(structure, potentials, chosen, i)) is not None]
-        found.sort(key=lambda own: -structure.score(potentials, own))
+    found = []
+    for place in range(len(chosen)) if token is None else [int(token)]:
+        possible = np.ones((len(chosen), structure.n_labels), dtype=bool)
+        possible[place, chosen[place]] = False
+        own = structure.decode(structure.agreeing(potentials, possible))
+        ends = np.array([0, len(own)])
+        broken = structure.allowed is not None and structure.allowed.first_violation(own, ends) is not None
+        if not broken and own[place] != chosen[place]:
+            found.append(own)
     if not found:
         raise InputError("The model allows no other labelling to compare with.")
-    return found[0]
-
-
-def _without(structure: Chain, potentials: ChainPotentials, chosen: np.ndarray, token: int) -> np.ndarray | None:
-    """The best labelling that has another label at a token; None where all others are forbidden."""
-    possible = np.ones((len(chosen), structure.n_labels), dtype=bool)
-    possible[token, chosen[token]] = False
-    own = structure.decode(structure.agreeing(potentials, possible))
-    ends = np.array([0, len(own)])
-    broken = structure.allowed is not None and structure.allowed.first_violation(own, ends) is not None
-    return None if broken or own[token] == chosen[token] else own
+    return max(found, key=lambda own: structure.score(potentials, own))

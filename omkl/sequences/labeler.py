@@ -1,8 +1,8 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import pairwise
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,7 +15,7 @@ from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import OneOf, TokenData
+from omkl.estimators.validation import OneOf, TokenData, keep_names
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank, TrigramBank
 from omkl.sequences.decoding import (
@@ -23,16 +23,17 @@ from omkl.sequences.decoding import (
     best_labelings,
     calibration_temperature,
     compared_labels,
-    known_labels,
+    gold_codes,
     label_marginals,
     predict_labels,
     sequence_potentials,
 )
-from omkl.sequences.evaluation import label_scores
+from omkl.sequences.evaluation import evaluate_labels
 from omkl.sequences.explain import explain_labels
 from omkl.sequences.labels import ChainOutputs
-from omkl.sequences.reading import labeled_sequences, read_labeled
+from omkl.sequences.reading import labeled_sequences, names_in, training_sequences
 from omkl.structures import Chain
+from omkl.structures.chain import ChainPotentials
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -241,11 +242,6 @@ class SequenceLabeler(OnlineEstimator):
         Returns
         -------
         self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a parameter or the data is not as described; the model stays as it was.
         """
         held_out = self._train(self._task(classes), TrainingBlock(X, y, sample_weight), validation, run)
         self.temperature_ = None
@@ -277,12 +273,16 @@ class SequenceLabeler(OnlineEstimator):
         return self
 
     def _task(self, classes: Any) -> Task:
-        return Task(self._codec(classes), partial(read_labeled, self))
+        return Task(self._codec(classes), self._read)
 
     def _codec(self, classes: Any = None) -> TokenCodec:
         allowed = self.allowed_transitions
         outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes, allowed, self.order)
         return TokenCodec(outputs, self)
+
+    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
+        keep_names(self, names_in(block.X), reset=first)
+        return training_sequences(block, self._column_names, self.class_weight, whole)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return labeled_sequences(block, self._column_names)
@@ -302,11 +302,6 @@ class SequenceLabeler(OnlineEstimator):
         Returns
         -------
         list of arrays of labels
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If ``labels`` and ``allowed_transitions`` contradict each other, or the model does not know a label.
         """
         return [self.classes_[own] for own in predict_labels(self.model_, X, self._column_names, labels, self.n_jobs)]
 
@@ -327,24 +322,11 @@ class SequenceLabeler(OnlineEstimator):
             Pairs ``(labels, score)``.
         """
         check_number("n", n, above=0, integer=True)
-        return self._labelings(X, int(n), labels)
+        return list(best_labelings(self.model_, self._potentials(X, labels), int(n)))
 
-    def nbest_with_probabilities(self, X: Any, n: int) -> list[list[Labeling]]:
-        """The likeliest labellings of each sequence, with log-probabilities as scores.
-
-        Parameters
-        ----------
-        X : list of sequences, or stream
-        n : int > 0
-        """
-        return self._labelings(X, n, None, self.temperature_ or 1.0)
-
-    def _labelings(self, X: Any, n: int, labels: Any, temperature: float | None = None) -> list[list[Labeling]]:
-        found = best_labelings(self.model_, self._potentials(X, labels), n, temperature)
-        return [
-            [Labeling(self.classes_[own], score) for own, score in zip(codes, scores.tolist())]
-            for codes, scores in found
-        ]
+    def _likeliest(self, X: Any, n: int) -> list[list[Labeling]]:
+        """The n likeliest labellings of each sequence, with log-probabilities as scores."""
+        return list(best_labelings(self.model_, self._potentials(X), n, self.temperature_ or 1.0))
 
     def decision_function(self, X: Any) -> list[np.ndarray]:
         """Unary potentials of each sequence: the score of each label without transitions.
@@ -361,7 +343,7 @@ class SequenceLabeler(OnlineEstimator):
 
     @available_if(has_marginals)
     def predict_marginals(self, X: Any, labels: Any = None) -> list[np.ndarray]:
-        """Probability of each label at each token: a list of arrays (n, K) with rows that sum to 1.
+        """Probability of each label at each token.
 
         With ``loss="crf"`` the model's own; with others once the model is calibrated, see :meth:`calibrate`.
 
@@ -370,10 +352,15 @@ class SequenceLabeler(OnlineEstimator):
         X : list of sequences, or stream
         labels : list of sequences, optional
             As for :meth:`predict`: probabilities are then conditional on them.
+
+        Returns
+        -------
+        list of arrays of shape (n, K)
+            Rows sum to 1.
         """
         return label_marginals(self.model_, self._potentials(X, labels), self.temperature_)
 
-    def _potentials(self, X: Any, labels: Any = None) -> Any:
+    def _potentials(self, X: Any, labels: Any = None) -> Iterator[ChainPotentials]:
         return sequence_potentials(self.model_, X, self._column_names, labels)
 
     def calibrate(self, X: Any, y: Any = None) -> "SequenceLabeler":
@@ -420,14 +407,8 @@ class SequenceLabeler(OnlineEstimator):
         Returns
         -------
         omkl.Explanation
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If labels do not fit the sequence, the model does not know them, or there is no other labelling.
         """
-        options = {"labels": labels, "against": against, "token": token, "n": n}
-        return explain_labels(self.model_, x, self._column_names, **options)
+        return explain_labels(self.model_, x, self._column_names, labels, against, token, n)
 
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
@@ -442,17 +423,11 @@ class SequenceLabeler(OnlineEstimator):
         X : list of sequences, or stream
         y : list of sequences of labels, optional
         sample_weight : array of shape (number of sequences,), optional
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If ``y`` does not fit ``X``, or holds no label.
         """
         right, total, model = 0.0, 0.0, self.model_
         blocks = blocks_of(X, y, sample_weight)
-        for gold, predicted, data in compared_labels(
-            model, blocks, self._column_names, known_labels(model), self.n_jobs
-        ):
+        for data, predicted in compared_labels(model, blocks, self._column_names, self.n_jobs):
+            gold = gold_codes(model, data.labels, unknown=len(self.classes_))
             each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
             weights = np.repeat(each, np.diff(data.offsets)) * (gold >= 0)
             right, total = right + float(weights @ (predicted == gold)), total + float(weights.sum())
@@ -475,20 +450,15 @@ class SequenceLabeler(OnlineEstimator):
         dict
             ``accuracy``, ``sequence_accuracy``, ``tokens``, ``sequences``, ``labels``, ``entity_precision``,
             ``entity_recall``, ``entity_f1`` and ``entities``, as :func:`omkl.evaluate_labels` has them.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            As for :meth:`score`; or if the labels do not follow the scheme.
         """
-        model, found = self.model_, [(np.zeros(0, np.int64),) * 3]
-        labels = known_labels(model)
-        compared = compared_labels(model, blocks_of(X, y), self._column_names, labels, self.n_jobs)
-        found += [(gold, predicted, np.diff(data.offsets)) for gold, predicted, data in compared]
-        gold, predicted, lengths = map(np.concatenate, zip(*found))
-        if (gold < 0).any():
-            raise InputError("y must not hold None: evaluation needs all labels.")
-        return label_scores(gold, predicted, lengths, labels.members, scheme)
+        gold: list[list] = []
+        predicted: list[list] = []
+        for data, codes in compared_labels(self.model_, blocks_of(X, y), self._column_names, self.n_jobs):
+            labels = self.classes_[codes].tolist()
+            for low, high in pairwise(data.offsets.tolist()):
+                gold.append(list(data.labels[low:high]))
+                predicted.append(labels[low:high])
+        return evaluate_labels(gold, predicted, scheme=scheme)
 
     # ---- learned attributes -------------------------------------------------------------------------------------
 
@@ -506,8 +476,8 @@ class SequenceLabeler(OnlineEstimator):
         table = self._averaged_table(TrigramBank)
         return np.zeros((len(self.classes_),) * 3) if table is None else table
 
-    def _averaged_table(self, kind: Any) -> np.ndarray | None:
-        return next((bank.table for bank in self.predictor_.banks if type(bank) is kind), None)
+    def _averaged_table(self, kind: type[TransitionBank | TrigramBank]) -> np.ndarray | None:
+        return next((bank.table for bank in self.predictor_.banks if isinstance(bank, kind)), None)
 
     @property
     def _column_names(self) -> Sequence[str] | None:

@@ -1,4 +1,4 @@
-"""Labels of sequences: codes of labels that may be unknown, and the chain over them."""
+"""Labels of sequences: their codes, the chain over them, and constraints on them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,7 +8,6 @@ import numpy as np
 from omkl.estimators.targets import Labels, check_cost_names, learn_labels
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank, TrigramBank
-from omkl.sequences.constraints import check_transitions
 from omkl.structures import Chain, allowed_transitions
 
 
@@ -25,40 +24,18 @@ class PartialLabels(Labels):
 
 
 class ChainOutputs:
-    """A label for every token of a sequence.
-
-    Parameters
-    ----------
-    transitions : {"free", "regularized", None}
-    by_position : bool
-    cost : array of shape (K, K), optional
-    classes : sequence, "growing" or None
-    allowed : str, dict, array or None
-        See :func:`~omkl.structures.allowed_transitions`.
-    order : {1, 2}
-        2 scores trigrams of labels.
-    """
+    """A label for every token of a sequence; the parameters are those of :class:`~omkl.SequenceLabeler`."""
 
     single = False
-    codes: Any = PartialLabels
+    codes: type[Labels] = PartialLabels
 
     def __init__(
-        self,
-        transitions: str | None,
-        by_position: bool,
-        cost: Any = None,
-        classes: Any = None,
-        allowed: Any = None,
-        order: int = 1,
+        self, transitions: str | None, by_position: bool, cost: Any, classes: Any, allowed: Any, order: int
     ) -> None:
         if by_position and transitions is None:
             raise InputError("transitions_by_position must be False with transitions=None.")
-        self._transitions = transitions
-        self._by_position = by_position
-        self._cost = cost
-        self._classes = classes
-        self._allowed = allowed
-        self._order = order
+        self._transitions, self._by_position, self._order = transitions, by_position, order
+        self._cost, self._classes, self._allowed = cost, classes, allowed
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
         """Learn the codes from the known labels of the first data."""
@@ -68,27 +45,28 @@ class ChainOutputs:
         return learn_labels(PartialLabels, given, self._classes, self._cost)
 
     def structure(self, known: Labels) -> Chain:
-        """The chain over these labels."""
+        """Make the chain over these labels."""
         allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members)
-        linked = self._transitions is not None
         check_cost_names(self._cost, known.members)
-        return Chain(len(known), self._cost, self._by_position, linked, allowed, self._order)
+        return Chain(len(known), self._cost, self._by_position, self._transitions is not None, allowed, self._order)
 
     def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError where labels break the allowed transitions."""
-        if structure.allowed is not None:
-            check_transitions(structure, gold, offsets, known.members)
+        """Raise an InputError where labels break the allowed transitions, or unknown ones cannot be filled in."""
+        if structure.allowed is None:
+            return
+        at = structure.allowed.first_violation(gold, offsets)
+        if at is not None:
+            s = _sequence_of(at, offsets)
+            label, token = known.members[gold[at]], at - offsets[s]
+            raise InputError(f"allowed_transitions forbids {label!r} at token {token} of sequence {s} of y.")
+        if structure.is_partial(gold):
+            decoded = structure.decode_many(structure.agreeing(structure.zeros(len(gold)), gold), offsets)
+            check_feasible(structure, decoded, offsets, gold)
 
     def banks(self, structure: Chain, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """Banks of transitions and trigrams: regularized ones, and free ones.
+        """Make banks of transitions and trigrams: regularized ones, and free ones.
 
-        Parameters
-        ----------
-        structure : Chain
-        n_outputs : int
-        longest : int
-            Length of the longest sequence, for transitions by position.
-        averaging : bool
+        ``longest`` is the length of the longest sequence, for transitions by position.
         """
         if self._transitions is None:
             return [], []
@@ -98,57 +76,26 @@ class ChainOutputs:
         return (banks, []) if self._transitions == "regularized" else ([], banks)
 
 
-def flat_labels(y: Any, lengths: np.ndarray, name: str = "y") -> list:
-    """Labels of all tokens in one list, checked against the lengths of the sequences.
+def check_feasible(
+    structure: Chain, codes: np.ndarray, offsets: np.ndarray, constraint: np.ndarray | None = None
+) -> None:
+    """Raise where the best labels break the constraints of decoding, so that no labelling meets them all.
 
-    Parameters
-    ----------
-    y : list of sequences of labels
-    lengths : int array
-    name : str
-        The name of ``y`` in messages.
+    ``constraint`` holds the code of each label, -1 for any; or is (N, K), the labels that each token may have.
     """
-    if not hasattr(y, "__len__") or isinstance(y, (str, bytes, dict)):
-        raise InputError(f"{name} must be a list of sequences of labels, got {y!r:.80}.")
-    if len(y) != len(lengths):
-        raise InputError(f"{name} must have a sequence of labels for each of X: {len(lengths)}, got {len(y)}.")
-    flat: list = []
-    for i, (labels, length) in enumerate(zip(y, lengths)):
-        if not hasattr(labels, "__len__") or isinstance(labels, (dict, set, frozenset)):
-            raise InputError(f"Sequence {i} of {name} must be a list or array of labels, got {labels!r:.80}.")
-        if len(labels) != length:
-            raise InputError(f"Sequence {i} has {length} tokens in X but {len(labels)} labels in {name}.")
-        flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
-    return flat
+    places = [] if structure.allowed is None else [structure.allowed.first_violation(codes, offsets)]
+    if constraint is not None:
+        if constraint.ndim == 2:
+            wrong = ~constraint[np.arange(len(codes)), codes]
+        else:
+            wrong = (constraint >= 0) & (constraint != codes)
+        places.append(int(np.argmax(wrong)) if wrong.any() else None)
+    broken = [place for place in places if place is not None]
+    if broken:
+        s = _sequence_of(min(broken), offsets)
+        raise InputError(f"Sequence {s} has no labelling that allowed_transitions and the given labels allow.")
 
 
-def forced_labels(labels: Any, lengths: np.ndarray, known: Labels) -> np.ndarray:
-    """Codes that tokens must have.
-
-    Parameters
-    ----------
-    labels : list of sequences
-        For each token None, a label, or a set of labels.
-    lengths : int array
-        Lengths of the sequences.
-    known : Labels
-
-    Returns
-    -------
-    int array of shape (N,), or bool array of shape (N, K) where there are sets
-        The code of each label, -1 for any; or the labels that a token may have.
-    """
-    flat = flat_labels(labels, lengths, "labels")
-    if not any(isinstance(label, set) for label in flat):
-        return _codes(flat, known)
-    possible = np.ones((len(flat), len(known)), dtype=bool)
-    for row, label in zip(possible, flat):
-        choices = label if isinstance(label, set) else {label}
-        if None not in choices:
-            row[:] = False
-            row[_codes(choices, known)] = True
-    return possible
-
-
-def _codes(labels: Iterable, known: Labels) -> np.ndarray:
-    return known.encode(labels, "no token can be forced to have it.")
+def _sequence_of(token: int, offsets: np.ndarray) -> int:
+    """Number of the sequence of a token."""
+    return int(np.searchsorted(offsets, token, side="right")) - 1

@@ -331,7 +331,7 @@ def test_bad_settings_are_refused(settings, message):
 def test_refused_treebanks_change_nothing(annotator, test):
     before = columns_of(annotator.annotate(test))
     for bad, message in (
-        (Stream.from_arrays([["a"]]), "got a stream"),
+        (Stream.from_arrays([["a"]]), "Sentence 1 must be"),
         ([Sentence(forms=["a", "b"])] * 9, "no column to learn"),
         ([], "no sentence"),
         ([Sentence(forms=["a", "b"], upos=["X", "Y"], heads=[0, 0])] * 9, "root"),

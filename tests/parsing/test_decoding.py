@@ -59,7 +59,7 @@ def test_no_sentences_have_no_trees(models):
 
 
 def potentials_of(model, treebank):
-    return from_potentials(model, treebank, lambda own, i: own.arcs)
+    return from_potentials(model, treebank, lambda own: own.arcs)
 
 
 def brute_force(potentials):
@@ -168,7 +168,7 @@ def test_the_tree_of_minimum_risk_is_that_of_the_marginals(name, models, grammar
         assert all(np.array_equal(a, b) for a, b in zip(model.predict(test), decoded))
     finally:
         model.set_params(decode="map")
-    with pytest.raises(InputError, match="`decode` must be one of"):
+    with pytest.raises(InputError, match="decode must be one of"):
         parser(decode="best").fit(grammar[0][:20]).parse(test)
 
 
@@ -207,16 +207,14 @@ def test_trees_keep_to_arcs_that_are_required_and_forbidden(models, grammar):
 @pytest.mark.parametrize(
     ("arcs", "message"),
     [
-        ({"required": [[(0, 1)], [(2, 1), (3, 1)]]}, "Sentence 2: word 1 is required to have both the heads 2 and 3"),
-        ({"required": [[], [(2, 1)]], "forbidden": [[], [(2, 1)]]}, r"Sentence 2: the arc \(2, 1\) is both"),
-        ({"required": [[], [(1, 2), (2, 1)]]}, "Sentence 2: no tree has all required arcs"),
-        ({"required": [[], [(0, 1), (0, 2)]]}, "Sentence 2: no tree"),
+        ({"required": [[(0, 1)], [(2, 1), (3, 1)]]}, "Sentence 2: no tree"),
+        ({"required": [[], [(2, 1)]], "forbidden": [[], [(2, 1)]]}, "Sentence 2: no tree"),
+        ({"required": [[], [(1, 2), (2, 1)]]}, "Sentence 2: no tree"),
         ({"forbidden": [[(0, 1), (0, 2), (0, 3)], None]}, "Sentence 1: no tree"),
-        ({"forbidden": [[(4, 1)], []]}, r"Sentence 1: forbidden has \(4, 1\), which is no arc"),
-        ({"required": [[(1, 0)], []]}, r"Sentence 1: required has \(1, 0\), which is no arc"),
-        ({"required": [[(2, 2)], []]}, "which is no arc"),
-        ({"required": [["ab"], []]}, "which is no arc"),
-        ({"required": [[]]}, "required has arcs for 1 sentences, but there are 2"),
+        ({"forbidden": [[(4, 1)], []]}, r"Sentence 1: forbidden must .* got \(4, 1\)"),
+        ({"required": [[(1, 0)], []]}, "Sentence 1: required must"),
+        ({"required": [["ab"], []]}, "Sentence 1: required must"),
+        ({"required": [[]]}, "for each of the 2 sentences"),
         ({"required": 3}, "required must be a list"),
     ],
 )
@@ -229,7 +227,7 @@ def test_constraints_that_make_no_sense_are_one_sentence(arcs, message, models):
 def test_constraints_are_not_for_streams(models, grammar, tmp_path):
     write_treebank(tmp_path / "test.conllu", grammar[2])
     stream = stream_conllu(tmp_path / "test.conllu", block_size=10)
-    with pytest.raises(InputError, match="required has arcs for 100 sentences"):
+    with pytest.raises(InputError, match="None for a stream"):
         models["crf"].parse(stream, required=[[]] * len(grammar[2]))
 
 

@@ -166,7 +166,7 @@ def test_punctuation_by_rules():
     rules = {None: 3, "upos": 1, "xpos": 2, "form": 2, (lambda form, upos, xpos: form == "a"): 2}
     for rule, words in rules.items():
         assert evaluate_treebanks(gold, gold, ignore=rule)["words"] == words
-    with pytest.raises(InputError, match="`ignore` must be"):
+    with pytest.raises(InputError, match="ignore must be"):
         evaluate_treebanks(gold, gold, ignore="commas")
 
 
@@ -174,16 +174,12 @@ def test_other_words_are_refused():
     gold, other, longer = (
         Treebank.from_sentences([Sentence(["the"]), Sentence(["a", *words])]) for words in ("b", "c", "bd")
     )
-    with pytest.raises(InputError, match="Sentence 2, word 2 is 'b', but 'c'"):
-        evaluate_treebanks(gold, other)
-    with pytest.raises(InputError, match="Sentence 2 has 2 gold words, but 3"):
-        evaluate_treebanks(gold, longer)
-    with pytest.raises(InputError, match="2 gold sentences, but 1"):
-        evaluate_treebanks(gold, gold[:1])
-    with pytest.raises(InputError, match="No word is left"):
-        evaluate_treebanks(gold, gold, ignore=lambda *_: True)
-    with pytest.raises(InputError, match="there is no sentence"):
-        evaluate_treebanks(gold[:0], gold[:0])
+    for predicted in (other, longer, gold[:1]):
+        with pytest.raises(InputError, match=r"Sentence 2 must have the same words in both, got \['a', 'b'\] and "):
+            evaluate_treebanks(gold, predicted)
+    for sentences in (gold, gold[:0]):
+        with pytest.raises(InputError, match="a word that counts"):
+            evaluate_treebanks(sentences, sentences, ignore=lambda *_: True)
 
 
 def test_heads_that_are_no_trees_have_no_score():
@@ -192,9 +188,9 @@ def test_heads_that_are_no_trees_have_no_score():
         return Treebank.from_sentences(sentences, trees=False)
 
     gold = treebank([0, 1], [2, 0])
-    with pytest.raises(InputError, match=r"Predicted trees: Sentence 1, word 2: the head 3 .* out of range"):
+    with pytest.raises(InputError, match=r"Sentence 1, word 2: the head 3 .* out of range"):
         evaluate_treebanks(gold, treebank([0, 3], [2, 0]))
-    with pytest.raises(InputError, match=r"Gold trees: Sentence 2, word 1: .* a cycle, 1 -> 2 -> 1"):
+    with pytest.raises(InputError, match=r"Sentence 2, word 1: .* a cycle, 1 -> 2 -> 1"):
         evaluate_treebanks(treebank([0, 1], [2, 1]), gold)
     with pytest.raises(InputError, match="2 gold words have no head, and others have one"):
         evaluate_treebanks(treebank([0, 1], [None, None]), gold)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import omkl
 from omkl.data import Sentence, Treebank, synthetic_treebank
-from omkl.exceptions import InputError
 from omkl.groups import initial_potentials
 from omkl.groups.templates.layout import ArcGuide
 from omkl.parsing.examples import Guide
@@ -173,16 +172,6 @@ def test_a_parser_of_likely_arcs_comes_before_another(grammar):
         if isinstance(value, float)
     )
     assert outer.score(test) > 0.3
-
-
-def test_bad_settings_are_refused(grammar):
-    train, _ = grammar
-    for settings in ({"likely": 0.9}, {"likely": 1.0, "first": parser()}, {"likely": 0.0, "first": parser()}):
-        with pytest.raises(InputError, match="likely"):
-            parser(**settings).fit(train[:10])
-    for settings in ({"single_root": False}, {"projective": True}):
-        with pytest.raises(InputError, match="must have the projective= and single_root="):
-            parser(first=parser(**settings), likely=0.9).fit(train[:10])
 
 
 def test_no_templates_are_looked_up_for_unlikely_arcs(grammar, fitted, monkeypatch):

@@ -277,7 +277,7 @@ CYCLE = [Sentence(forms=["a", "b", "c"], heads=[2, 1, 0])]
     [
         ({"memory": 0}, None, "memory must be"),
         ({"memory": 0.001}, None, "allow more"),
-        ({"dtype": "int8"}, None, "`dtype` must be"),
+        ({"dtype": "int8"}, None, "dtype must be"),
         ({"C": -1}, None, "C must be"),
         ({"templates": "nothing507"}, None, "neither a file"),
         ({"loss": "likelihood"}, None, "Unknown loss"),

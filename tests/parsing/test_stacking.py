@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.data import Sentence, Treebank, stream_conllu, synthetic_treebank, write_treebank
+from omkl.data import Sentence, Treebank, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
 from omkl.parsing.examples import Guide, encode
@@ -97,20 +97,25 @@ def test_resumed_runs_have_the_same_first_parser(grammar, tmp_path):
     assert np.array_equal(resumed.model_.trainer.banks[0].table, whole.model_.trainer.banks[0].table)
 
 
-def test_bad_settings_are_refused(grammar, tmp_path):
-    train, _ = grammar
-    with pytest.raises(InputError, match="'kinship' in the trees of a first parser: set first="):
-        parser(["kinship h.upos"]).fit(train)
-    with pytest.raises(InputError, match="`first` must be a DependencyParser"):
-        parser(first=7).fit(train)
-    with pytest.raises(InputError, match="folds must be"):
-        parser(first=parser(), folds=1).fit(train)
-    with pytest.raises(InputError, match="folds=3, but there are 2 sentences"):
-        parser(first=parser()).fit(train[:2])
-    with pytest.raises(InputError, match="fit on arrays"):
-        parser(first=parser()).partial_fit(train[:20])
-    write_treebank(tmp_path / "train.conllu", train[:20])
-    with pytest.raises(InputError, match="fit on arrays"):
-        parser(first=parser()).fit(stream_conllu(tmp_path / "train.conllu"))
+@pytest.mark.parametrize(
+    ("settings", "method", "n", "message"),
+    [
+        ({"templates": ["kinship h.upos"]}, "fit", 60, "'kinship' needs a first parser"),
+        ({"likely": 0.9}, "fit", 60, "likely=0.9 needs a first parser"),
+        ({"likely": 1.0, "first": "small"}, "fit", 60, "likely"),
+        ({"first": 7}, "fit", 60, "`first` must be"),
+        ({"first": parser(single_root=False)}, "fit", 60, "`first` must be"),
+        ({"first": parser(projective=True)}, "fit", 60, "`first` must be"),
+        ({"first": parser(), "folds": 1}, "fit", 60, "folds must be"),
+        ({"first": parser()}, "fit", 2, "folds must be"),
+        ({"first": parser()}, "partial_fit", 20, "call fit"),
+    ],
+)
+def test_bad_settings_are_refused(grammar, settings, method, n, message):
+    with pytest.raises(InputError, match=message):
+        getattr(parser(**settings), method)(grammar[0][:n])
+
+
+def test_a_stacked_parser_learns_from_all_sentences_at_once(grammar):
     with pytest.raises(InputError, match="call fit"):
-        parser(first=parser(epochs=1), epochs=1).fit(train[:30]).partial_fit(train[30:40])
+        parser(first=parser(epochs=1), epochs=1).fit(grammar[0][:30]).partial_fit(grammar[0][30:40])

@@ -77,9 +77,9 @@ def test_training_labels_that_break_transitions_are_one_sentence():
     X = [["a", "b", "c"], ["a", "b", "c"]]
     good = ["B-X", "I-X", "O"]
     for bad, message in (
-        (["I-X", "O", "O"], "sequence 1 of y, token 0"),
-        (["B-X", "O", "I-X"], "'I-X' after 'O': sequence 1 of y, token 2"),
-        ([None, "O", "I-X"], "'I-X' after 'O'"),
+        (["I-X", "O", "O"], "token 0 of sequence 1"),
+        (["B-X", "O", "I-X"], "token 2 of sequence 1"),
+        ([None, "O", "I-X"], "token 2 of sequence 1"),
     ):
         with pytest.raises(InputError, match=message):
             omkl.SequenceLabeler(allowed_transitions="BIO").fit(X, [good, bad])
