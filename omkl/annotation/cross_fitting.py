@@ -19,7 +19,7 @@ from omkl.estimators.sources import fingerprint
 from omkl.estimators.training import Run
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
 from omkl.online import OnlineTrainer, below, check_callbacks, hooks
-from omkl.online.callbacks import load_states, states_of
+from omkl.online.hooks import load_states, states_of
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import strings_of, with_strings
 from omkl.persistence import Packer, Unpacker

@@ -169,7 +169,6 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
         method=trainer.method.name,
         radius=trainer.radius,
         average=trainer.average,
-        coordinates_every=trainer.coordinates_every,
         batch_size=trainer.batch_size,
         l2=trainer.l2,
         order=trainer.order,
@@ -232,8 +231,9 @@ def mix(trainer: OnlineTrainer, states: Sequence[dict[str, np.ndarray]], weights
         bank.mix([below(state, f"bank{index}/") for state in states], mixture.of(bank.group_state.groups))
 
     counters = np.array([state["counters"] for state in states])
-    trainer.go_on(counters[:, 0].max(), *(weights @ counters[:, 1:3]))
-    trainer.schedule.mix(counters[:, 4:], weights)
+    trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1])
+    trainer.schedule.mix(counters[:, 3:], weights)
+
     if trainer.evidence is not None:
         trainer.evidence.mix([below(state, "evidence/") for state in states])
 

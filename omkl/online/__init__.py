@@ -7,12 +7,11 @@ from omkl.online.callbacks import (
     ProgressBar,
     ProgressiveValidation,
     RecordLog,
-    check_callbacks,
-    hooks,
 )
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.group_contributions import Contributions, Piece, contributions, group_report
 from omkl.online.group_selection import left_out_groups
+from omkl.online.hooks import check_callbacks, hooks
 from omkl.online.methods import METHODS
 from omkl.online.model import OnlineModel, OnlineSettings, condensed_state
 from omkl.online.progress import TrainingProgress, thinned, to_frame, values_of

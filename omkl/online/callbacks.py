@@ -1,61 +1,24 @@
 """Callbacks of the training loop: progressive validation, early stopping, a log and a progress bar."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from omkl._components import check_number
 from omkl._files import PathLike, check_output
 from omkl._progress import progress_bar
-from omkl.exceptions import InputError
-from omkl.online.progress import Record, TrainingProgress, flat_record, thinned
-from omkl.online.rounds import Example, Step
-
-if TYPE_CHECKING:
-    from omkl.online.trainer import OnlineTrainer
-    from omkl.online.training_loop import LearnedBlock
+from omkl.online.hooks import State, hooks, load_states, states_of
+from omkl.online.progress import Record, TrainingProgress, thinned
+from omkl.online.rounds import Example, LearnedBlock, Step
+from omkl.online.trainer import OnlineTrainer
 
 #: Rounds between two updates of the progress bar.
 STRIDE = 100
-#: State of a callback in a checkpoint: JSON values and named arrays.
-State = tuple[dict[str, Any], dict[str, np.ndarray]]
-
-
-def check_callbacks(callbacks: object) -> list[Any]:
-    """Return callbacks as a list, empty for None.
-
-    Parameters
-    ----------
-    callbacks : list, tuple or None
-        Each is callable or has an ``on_*`` method; else an InputError is raised.
-    """
-    callbacks = [] if callbacks is None else callbacks
-    if not isinstance(callbacks, (list, tuple)):
-        raise InputError(f"`callbacks` must be a list of callbacks, got {callbacks!r}.")
-    for callback in callbacks:
-        if not callable(callback) and not any(name.startswith("on_") for name in dir(callback)):
-            raise InputError(f"The callback {callback!r} has no `on_*` method and is not callable.")
-    return list(callbacks)
-
-
-def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
-    """Collect the methods of a name that callbacks have; a plain callable is its own ``on_epoch``.
-
-    Parameters
-    ----------
-    callbacks : sequence
-    name : str
-        Such as ``"on_round"``.
-    """
-    found = [getattr(callback, name, callback if name == "on_epoch" else None) for callback in callbacks]
-    return [hook for hook in found if callable(hook)]
 
 
 class ProgressiveValidation:
@@ -103,8 +66,8 @@ class ProgressiveValidation:
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
         """Take in one round."""
-        batch = isinstance(step.potentials, list)
-        for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
+        is_batch = isinstance(step.potentials, list)
+        for potentials, gold in zip(step.potentials, step.gold) if is_batch else [(step.potentials, step.gold)]:
             self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
             self._size += trainer.structure.n_known(gold)
         return self._take_in(trainer, step)
@@ -135,7 +98,7 @@ class ProgressiveValidation:
             return False
         now = time.perf_counter()
         loss = self._loss / self._weight if self._weight else 0.0
-        record = flat_record(trainer, epoch=epoch, examples=self._examples, loss=loss, seconds=now - self._began)
+        record = trainer.record(epoch, self._examples, loss, now - self._began)
         if self._size:
             record["error"] = self._cost / self._size
         self._loss = self._weight = self._cost = 0.0
@@ -150,14 +113,12 @@ class ProgressiveValidation:
     def state(self) -> State:
         """JSON values for a checkpoint, those of the listeners included; no arrays."""
         own = {name: value for name, value in vars(self).items() if name not in ("_began", "listeners")}
-        return {**own, "told": [told.state()[0] for told in _with_state(self.listeners)]}, {}
+        return {**own, "listeners": states_of(self.listeners)[0]}, {}
 
     def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
-        own = dict(values)
-        for listener, state in zip(_with_state(self.listeners), own.pop("told")):
-            listener.load_state(state, {})
-        vars(self).update(own)
+        load_states(self.listeners, values["listeners"], {})
+        vars(self).update({name: value for name, value in values.items() if name != "listeners"})
         self._began = time.perf_counter()
 
 
@@ -304,28 +265,3 @@ class RecordLog:
             lines = path.read_text("utf-8").splitlines(keepends=True)[: values["records"]]
             path.write_text("".join(lines), "utf-8")
             self._n_records = len(lines)
-
-
-def states_of(callbacks: Sequence[object]) -> tuple[list, dict[str, np.ndarray]]:
-    """Return ``(values, arrays)`` of the callbacks that have a ``state()``."""
-    values, arrays = [], {}
-    for index, callback in enumerate(_with_state(callbacks)):
-        value, own = callback.state()
-        values.append(value)
-        arrays.update({f"callback{index}/{name}": np.asarray(array) for name, array in own.items()})
-    return values, arrays
-
-
-def load_states(callbacks: Sequence[object], values: list, arrays: dict[str, np.ndarray]) -> None:
-    """The inverse of :func:`states_of`."""
-    callbacks = _with_state(callbacks)
-    if len(callbacks) != len(values):
-        raise InputError(f"The checkpoint has states of {len(values)} callbacks, but this run has {len(callbacks)}.")
-    for index, (callback, value) in enumerate(zip(callbacks, values)):
-        prefix = f"callback{index}/"
-        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        callback.load_state(value, own)
-
-
-def _with_state(callbacks: Sequence[object]) -> list[Any]:
-    return [callback for callback in callbacks if hasattr(callback, "state")]

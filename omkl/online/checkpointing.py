@@ -1,7 +1,5 @@
 """Checkpoints of a training run: its last two states on disk, written atomically."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,18 +9,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError, OmklError
-from omkl.online.callbacks import load_states, states_of
+from omkl.online.hooks import load_states, states_of
 from omkl.online.rounds import below
 from omkl.persistence import holds_whole
-
-if TYPE_CHECKING:
-    from omkl.online.training_loop import TrainingLoop
 
 #: Seconds in the units that ``every="5m"`` may have.
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -214,7 +209,7 @@ class Checkpointer:
         if self._earlier:
             self._compare("data", facts)
 
-    def stage(self, name: str) -> StageCheckpointer:
+    def stage(self, name: str) -> "StageCheckpointer":
         """Return the checkpointer of one loop.
 
         Parameters
@@ -271,7 +266,7 @@ class StageCheckpointer:
         """See :meth:`Checkpoints.due`."""
         return self._run.checkpoints.due(n_examples)
 
-    def restore(self, loop: TrainingLoop) -> None:
+    def restore(self, loop: Any) -> None:
         """Put all parts of a loop back to where the checkpoint has them, where there is one."""
         found = self._run.earlier(self._name)
         if found is None:
@@ -283,12 +278,12 @@ class StageCheckpointer:
             loop.progress.load_state(values["progress"])
             load_states(loop.callbacks, values["callbacks"], arrays)
 
-    def write(self, loop: TrainingLoop) -> None:
+    def write(self, loop: Any) -> None:
         """Write the state of a loop."""
         self.end(loop)
         self._run.write()
 
-    def end(self, loop: TrainingLoop) -> None:
+    def end(self, loop: Any) -> None:
         """The loop is over: later checkpoints hold its state as it is now."""
         source, own = loop.source.state()
         callbacks, arrays = states_of(loop.callbacks)

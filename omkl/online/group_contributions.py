@@ -113,20 +113,23 @@ def _blocks(structure: Structure, examples: Iterable[Example]) -> Iterator[tuple
     """Blocks of inputs to score at once: consecutive sequences of the same tokens share one, others have their own."""
     has_parts = type(structure).part is not Structure.part
     limit = max(1, BLOCK // sum(array[:1].size for array in structure.zeros(2))) if has_parts else 0
-    first, last, shares = None, None, []
+    run: list[tuple[Span, object]] = []
     for x, y, _ in examples:
-        is_span = isinstance(x, Span) and has_parts
-        follows = is_span and last is not None and x.tokens is last.tokens and x.low == last.high
-        if first is not None and not (follows and x.high - first.low <= limit):
-            yield Span(first.tokens, first.low, last.high), shares
-            first, last, shares = None, None, []
-        if is_span:
-            first, last = first or x, x
-            shares.append((slice(x.low - first.low, x.high - first.low), y))
+        is_next = run and isinstance(x, Span) and x.tokens is run[-1][0].tokens and x.low == run[-1][0].high
+        if run and not (is_next and x.high - run[0][0].low <= limit):
+            yield _block(run)
+            run = []
+        if limit and isinstance(x, Span):
+            run.append((x, y))
         else:
             yield x, [(None, y)]
-    if first is not None:
-        yield Span(first.tokens, first.low, last.high), shares
+    if run:
+        yield _block(run)
+
+
+def _block(run: list[tuple[Span, object]]) -> tuple[Span, list[Share]]:
+    first, last = run[0][0], run[-1][0]
+    return Span(first.tokens, first.low, last.high), [(slice(x.low - first.low, x.high - first.low), y) for x, y in run]
 
 
 class Piece(NamedTuple):

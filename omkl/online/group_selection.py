@@ -218,7 +218,7 @@ def _leave_out_useless(trainer):
     evidence.open = False
     left_out = trainer.group_state.left_out[: trainer.n_penalized]
     left_out |= ~evidence.useful()
-    trainer.go_on(trainer.round, trainer.presented, trainer.coordinate_step)
+    trainer.go_on(trainer.round, trainer.presented)
     return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
 
 

@@ -12,13 +12,11 @@ from omkl.exceptions import MissingDependencyError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from omkl.online.trainer import OnlineTrainer
-
 #: Records that ``partial_fit`` and streams keep; where there are twice as many, neighbours are merged.
 RECORDS = 1000
 #: Entries that are means over the examples of a record.
 MEANS = ("loss", "error")
-#: A flat record of an epoch, or of some examples; see :func:`flat_record`.
+#: A flat record of an epoch, or of some examples; see :meth:`omkl.online.OnlineTrainer.record`.
 Record: TypeAlias = dict[str, Any]
 
 
@@ -102,42 +100,6 @@ class TrainingProgress:
         """The inverse of :meth:`state`."""
         vars(self).update(values)
         self.start_clock()
-
-
-def flat_record(trainer: OnlineTrainer, *, epoch: int, examples: int, loss: float, seconds: float) -> Record:
-    """Record the state of a trainer and its latest rounds.
-
-    Parameters
-    ----------
-    trainer : OnlineTrainer
-    epoch : int
-        From 1.
-    examples : int
-        Examples that the record covers.
-    loss : float
-        Mean of their losses, each before its update.
-    seconds : float
-        What they took.
-
-    Returns
-    -------
-    dict
-        Also ``round``, ``penalty`` (R of the model now), ``objective`` (the loss plus lambda times that), ``rate``,
-        and ``norm:NAME`` and ``weight:NAME`` of each group: those of the last iterate, not of the averaged model.
-    """
-    penalty = trainer.penalty()
-    return {
-        "epoch": epoch,
-        "round": trainer.round,
-        "examples": examples,
-        "loss": loss,
-        "penalty": penalty,
-        "objective": loss + trainer.current_lambda * penalty,
-        "rate": trainer.schedule(trainer.round - trainer.began),
-        **{f"norm:{name}": norm for name, norm in zip(trainer.group_state.names, trainer.group_state.norms.tolist())},
-        **{f"weight:{name}": weight for name, weight in trainer.iterate_weights().items()},
-        "seconds": seconds,
-    }
 
 
 def values_of(record: Record, kind: str) -> dict[str, float]:

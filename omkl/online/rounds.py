@@ -18,8 +18,8 @@ class Example(NamedTuple):
     weight : float
     """
 
-    x: object
-    y: object
+    x: Any
+    y: Any
     weight: float = 1.0
 
 
@@ -50,10 +50,31 @@ class Step(NamedTuple):
     rate: float
     square_gradient: float
     potentials: Any = None
-    gold: object = None
+    gold: Any = None
     n_examples: int = 1
     weight: float = 1.0
     in_shards: bool = False
+
+
+class LearnedBlock(NamedTuple):
+    """Argument of ``on_block``.
+
+    Attributes
+    ----------
+    examples : sequence of Example
+    n_examples : int
+        Learned examples of the block.
+    loss, weight : float
+        Sums of their losses and weights.
+    in_shards : bool
+        Whether shards have learned them, so that ``on_round`` was not called.
+    """
+
+    examples: Sequence[Example]
+    n_examples: int
+    loss: float
+    weight: float
+    in_shards: bool
 
 
 def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.group_selection import evidence_for
 from omkl.online.methods import OutOfSampleWeights, as_method
+from omkl.online.progress import Record
 from omkl.online.rounds import Example, Step, below, update_together
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
@@ -46,8 +47,6 @@ class OnlineTrainer:
         Weights of the averaged model; None returns the last iterate. The banks must have been made for averaging.
     unpenalized : sequence of Bank
         Banks whose groups the regularizer does not see.
-    coordinates_every : int
-        Regularizers on coordinates (l1) step every so many rounds, as that costs a pass; Algorithm 1 has 1.
     batch_size : int
         What :meth:`update_batch` divides sums of gradients by; 1 adds them up.
     l2 : float
@@ -76,7 +75,6 @@ class OnlineTrainer:
         radius: float = math.inf,
         average: Average | None = None,
         unpenalized: Sequence[Bank] = (),
-        coordinates_every: int = 1,
         batch_size: int = 1,
         l2: float = 0.0,
         order: Iterable[str] = (),
@@ -92,7 +90,6 @@ class OnlineTrainer:
         self.method: Any = as_method(method)
         self.radius = float(radius)
         self.average = average
-        self.coordinates_every = int(coordinates_every)
         self.batch_size = int(batch_size)
         self.l2 = float(l2)
         self.order = list(order)
@@ -106,7 +103,6 @@ class OnlineTrainer:
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
         self.penalized_banks: list[Any] = list(banks)
-        self.coordinate_step = 0.0
         self.decay = 1.0  # what the L2 part shrinks the model by in this round
         self._bind_regularizer()
         if self.coordinate_terms:
@@ -222,8 +218,11 @@ class OnlineTrainer:
         group_state = self.group_state
         step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
-        if self.coordinate_terms:
-            self._shrink_coordinates(step)
+        for bank in self.penalized_banks if self.coordinate_terms else ():
+            values = bank.coordinates()
+            for term in self.coordinate_terms:
+                values = term.prox(values, step)
+            bank.set_coordinates(values)
         norms = group_state.measure()[: self.n_penalized]
         norms = self.prox(norms, step)  # lines 6-8
         events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
@@ -271,16 +270,6 @@ class OnlineTrainer:
         self.group_state.bases *= first_rate / rate
         return first_rate
 
-    def _shrink_coordinates(self, step):
-        self.coordinate_step += step
-        if self.round % self.coordinates_every == 0:
-            for bank in self.penalized_banks:
-                values = bank.coordinates()
-                for term in self.coordinate_terms:
-                    values = term.prox(values, self.coordinate_step)
-                bank.set_coordinates(values)
-            self.coordinate_step = 0.0
-
     def grow_outputs(self, structure: Any) -> None:
         """Go on with a structure that has more labels; their weights are zero."""
         self._predictor = None
@@ -314,6 +303,41 @@ class OnlineTrainer:
         for term in self.coordinate_terms:
             total += sum(term.value(bank.coordinates()) for bank in self.penalized_banks)
         return total
+
+    def record(self, epoch: int, examples: int, loss: float, seconds: float) -> Record:
+        """Record the state of training and its latest rounds.
+
+        Parameters
+        ----------
+        epoch : int
+            From 1.
+        examples : int
+            Number of examples that the record covers.
+        loss : float
+            Mean of their losses, each before its update.
+        seconds : float
+            Time that they took.
+
+        Returns
+        -------
+        dict
+            Also ``round``, ``penalty`` (R of the model now), ``objective`` (the loss plus lambda times that),
+            ``rate``, and ``norm:NAME`` and ``weight:NAME`` of each group: those of the last iterate, not of the
+            averaged model.
+        """
+        penalty = self.penalty()
+        return {
+            "epoch": epoch,
+            "round": self.round,
+            "examples": examples,
+            "loss": loss,
+            "penalty": penalty,
+            "objective": loss + self.current_lambda * penalty,
+            "rate": self.schedule(self.round - self.began),
+            **{f"norm:{name}": norm for name, norm in zip(self.group_state.names, self.group_state.norms.tolist())},
+            **{f"weight:{name}": weight for name, weight in self.iterate_weights().items()},
+            "seconds": seconds,
+        }
 
     def recompute_norms(self) -> None:
         """Set every group norm from scratch: the recursion drifts by rounding."""
@@ -374,10 +398,16 @@ class OnlineTrainer:
         self.go_on(other.round, other.presented)
         self.began = other.began
 
-    def go_on(self, rounds: int, presented: float, coordinate_step: float = 0.0) -> None:
-        """Go on after so many rounds, on examples of this total weight."""
+    def go_on(self, rounds: float, presented: float) -> None:
+        """Go on after so many rounds, on examples of this total weight.
+
+        Parameters
+        ----------
+        rounds : int
+        presented : float
+        """
         self._predictor = None
-        self.round, self.presented, self.coordinate_step = int(rounds), float(presented), float(coordinate_step)
+        self.round, self.presented = int(rounds), float(presented)
 
     def release(self) -> None:
         """Turn kernel groups that are cached over a training set into expansions that score any input."""
@@ -394,7 +424,7 @@ class OnlineTrainer:
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
         for name, part in (("method", self.method), ("evidence", self.evidence)):
             arrays.update({f"{name}/{key}": value for key, value in (part.state() if part else {}).items()})
-        counters = [self.round, self.presented, self.coordinate_step, self.began, *self.schedule.state()]
+        counters = [self.round, self.presented, self.began, *self.schedule.state()]
         arrays["counters"] = np.array(counters, dtype=np.float64)
         return arrays
 
@@ -412,7 +442,7 @@ class OnlineTrainer:
             for bank in self.banks:
                 bank.frozen = True
             return
-        counters = state["counters"].tolist()
-        self.go_on(*counters[:3])
-        self.began = int(counters[3])
-        self.schedule.load_state(counters[4:])
+        rounds, presented, began, *rates = state["counters"].tolist()
+        self.go_on(rounds, presented)
+        self.began = int(began)
+        self.schedule.load_state(rates)

@@ -2,37 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
 from omkl.online import group_selection
-from omkl.online.callbacks import check_callbacks, hooks
-from omkl.online.progress import TrainingProgress, flat_record
-from omkl.online.rounds import Step
+from omkl.online.hooks import check_callbacks, hooks
+from omkl.online.progress import Record, TrainingProgress
+from omkl.online.rounds import LearnedBlock, Step
 from omkl.online.trainer import OnlineTrainer
-
-
-class LearnedBlock(NamedTuple):
-    """Argument of ``on_block``.
-
-    Attributes
-    ----------
-    examples : sequence of Example
-    n_examples : int
-        Learned examples of the block.
-    loss, weight : float
-        Sums of their losses and weights.
-    in_shards : bool
-        Whether shards have learned them, so that ``on_round`` was not called.
-    """
-
-    examples: Any
-    n_examples: int
-    loss: float
-    weight: float
-    in_shards: bool
 
 
 def serial_pass(
@@ -158,7 +137,7 @@ class TrainingLoop:
         self._of_shards: dict[str, Any] = {}
         self._write_waits = False
 
-    def run(self, epochs: int) -> list[dict[str, Any]]:
+    def run(self, epochs: int) -> list[Record]:
         """Make passes until ``epochs`` epochs are over, or a callback ends training; returns a record of each.
 
         A record is flat: ``epoch``, ``round``, ``examples``, ``loss`` (weighted mean of the losses, each before its
@@ -232,13 +211,8 @@ class TrainingLoop:
     def _end_epoch(self) -> bool:
         """Make the epoch's record; returns whether a callback ends training."""
         progress = self.progress
-        record = flat_record(
-            self.trainer,
-            epoch=progress.epoch,
-            examples=progress.examples,
-            loss=progress.loss / progress.weight,
-            seconds=progress.elapsed(),
-        )
+        mean_loss = progress.loss / progress.weight
+        record = self.trainer.record(progress.epoch, progress.examples, mean_loss, progress.elapsed())
         record.update(self._of_shards)
         progress.history.append(record)
         stopped = any([tell(self.trainer, record) for tell in self._on_epoch])

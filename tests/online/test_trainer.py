@@ -198,14 +198,6 @@ def test_perceptron_is_rosenblatts(data):
     assert_allclose(trainer.banks[0].averaged_table()[:, 0], total / len(data.gold), atol=1e-12)
 
 
-def test_coordinates_every_n_rounds_shrinks_by_the_accumulated_weight(data):
-    every = data.trainer(L1(), 0.05, Constant(1e-4))
-    rarely = data.trainer(L1(), 0.05, Constant(1e-4), coordinates_every=10)
-    for trainer in (every, rarely):
-        fit(trainer, data.examples, epochs=2)
-    assert_allclose(every.banks[0].coordinates(), rarely.banks[0].coordinates(), atol=1e-4)
-
-
 def test_l1_refuses_kernels_and_dual_averaging(data):
     bank = KernelExpansion(["gaussian"], [Gaussian(1.0)], ["x"], 1)
     with pytest.raises(InputError, match=r"'gaussian' cannot.*'coordinates'"):
