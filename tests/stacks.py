@@ -21,13 +21,11 @@ class DenseStack(KernelStack):
     def _chosen(self, which):
         return self.grams if which is None else self.grams[which]
 
-    def quadratics(self, vector, which=None):
-        return np.maximum(self.products(vector, which) @ vector, 0.0)
+    def block_quadratics(self, vectors, which=None):
+        return np.maximum(np.einsum("pi,kij,pj->k", vectors, self._chosen(which), vectors, optimize=True), 0.0)
 
-    def products(self, vectors, which=None):
-        if vectors.ndim == 1:
-            return self._chosen(which) @ vectors
-        return np.matmul(self._chosen(which), vectors[:, :, None])[:, :, 0]
+    def block_products(self, vectors, which=None):
+        return np.matmul(vectors, self._chosen(which).swapaxes(1, 2))
 
     def combine(self, weights, which=None, samples=None):
         grams = self._chosen(which)

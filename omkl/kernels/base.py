@@ -49,12 +49,17 @@ class Kernel(Component):
         Hold the group as explicit features (True), as a dual expansion (False), or as is cheaper (None). Only for
         kernels with a finite feature map.
 
+    Notes
+    -----
     A string may ask for an approximation of any kernel by so many explicit features, as in
     ``"gaussian:sigma2=5,features=2000"``: ``map`` chooses :class:`~omkl.kernels.FourierFeatures` ("fourier", the
     default where a kernel has them) or :class:`~omkl.kernels.Nystrom` ("nystrom"), ``seed`` what is drawn.
 
     A kernel of your own is a subclass that defines :meth:`raw` and, unless ``k(x, x) = 1``, :meth:`raw_diagonal`; or a
     function, as ``Custom(function)``.
+
+    Methods take inputs as rows: arrays or CSR matrices X (n, d) and Y (m, d) of the columns that the kernel is on, or
+    whole inputs where that is said.
     """
 
     _: KW_ONLY
@@ -96,17 +101,16 @@ class Kernel(Component):
         raise self.undefined("raw")
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        """Return ``k(x, x)`` before normalisation for each row of X (n, d): (n,).
+        """Return ``k(x, x)`` before normalisation for each row: (n,).
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n, d)
-            The columns that the kernel is on.
         """
         return np.ones(X.shape[0])
 
     def columns(self, n_columns: int, names: Sequence[str] | None = None) -> Positions:
-        """Return the kernel's columns of inputs with ``n_columns`` that are called ``names``; see `find_columns`.
+        """Return the positions of the kernel's columns; raise an InputError where there is no such column.
 
         Parameters
         ----------
@@ -115,17 +119,15 @@ class Kernel(Component):
         names : sequence of str, optional
             Names of the columns.
         """
-        return find_columns(self.on, n_columns, names, self)
+        return find_columns(self.on, n_columns, names, self.name)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        """Return this kernel with its columns by position; raise an InputError where there is no such column.
+        """Return this kernel with its columns by position.
 
         Parameters
         ----------
-        n_columns : int
-            Number of columns of the input.
-        names : sequence of str, optional
-            Names of the columns.
+        n_columns, names
+            As for :meth:`columns`.
         """
         return self.restricted(self.columns(n_columns, names))
 
@@ -157,16 +159,15 @@ class Kernel(Component):
         return self.fit_view(self._view(X))
 
     def fit_view(self, X: Vectors) -> Self:
-        """As :meth:`fit`, from the columns of the kernel alone, (n, d).
+        """As :meth:`fit`, from the columns of the kernel alone.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n, d)
-            The columns that the kernel is on.
         """
         X = as_floats(X)
         if not self.indexed:
-            check_magnitudes(X, self)
+            check_magnitudes(X, self.name)
         fitted = self._copy()
         fitted._learn(X)
         if self.entrywise:
@@ -177,7 +178,7 @@ class Kernel(Component):
             fitted.scale_ = float(1.0 / total) if total > 0 else 1.0
         return fitted
 
-    def _view(self, X: ArrayLike) -> Vectors:
+    def _view(self, X: Any) -> Vectors:
         """Return the columns of the kernel, of whole inputs."""
         names = list(X.columns) if hasattr(X, "columns") else None
         X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
@@ -205,12 +206,11 @@ class Kernel(Component):
         return matrix
 
     def inverse_roots(self, X: Vectors) -> np.ndarray:
-        """Return ``1 / sqrt(k(x, x))`` before normalisation for each row of X, 0 where that is 0.
+        """Return ``1 / sqrt(k(x, x))`` before normalisation for each row, 0 where that is 0.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n, d)
-            The columns that the kernel is on.
         """
         return inverse_root(self.raw_diagonal(X))
 
@@ -226,12 +226,11 @@ class Kernel(Component):
         return self.between(Pair(X, X if Y is None else self._view(Y).astype(np.float64, copy=False)))
 
     def diagonal(self, X: Vectors) -> np.ndarray:
-        """Return ``k(x, x)`` for each row of X (n, d), normalised.
+        """Return ``k(x, x)`` for each row, normalised: (n,).
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n, d)
-            The columns that the kernel is on.
         """
         raw = self.raw_diagonal(X)
         if self.normalize == "diagonal":
@@ -239,7 +238,7 @@ class Kernel(Component):
         return raw if self.scale_ is None else raw * self.scale_
 
     def feature_count(self, n_columns: int) -> int | None:
-        """Return the dimension of the feature map for inputs of ``n_columns``, or None where there is none.
+        """Return the dimension of the feature map, or None where there is none.
 
         Parameters
         ----------
@@ -249,22 +248,20 @@ class Kernel(Component):
         return None
 
     def raw_features(self, X: Vectors) -> Vectors:
-        """Return the features of X before normalisation: an array or sparse matrix F with ``F F' = raw``.
+        """Return the features before normalisation: an array or sparse matrix F with ``F F' = raw``.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n, d)
-            The columns that the kernel is on.
         """
         raise InputError(f"The kernel {self.name} has no explicit features.")
 
     def features(self, X: Vectors) -> Vectors:
-        """Return explicit features (n, D) of X, whose inner products are the kernel; sparse if X is.
+        """Return explicit features (n, D), whose inner products are the kernel; sparse if X is.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n, d)
-            The columns that the kernel is on.
         """
         features = self.raw_features(X)
         if self.normalize == "diagonal":
@@ -279,18 +276,12 @@ class Kernel(Component):
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
         """Return the contribution of each part of an input to the inner product of its features with weights.
 
-        Parts are features, unless the kernel defines others; see :meth:`part_name`.
+        Parts are features, unless the kernel defines others; see :meth:`part_name`. They sum to the inner product.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (1, d)
-            The columns that the kernel is on.
         weights : array of shape (D,)
-
-        Returns
-        -------
-        array
-            A number for each part. They sum to the inner product.
         """
         features = self.features(X)
         return (features.toarray() if sparse.issparse(features) else features)[0] * weights
@@ -308,21 +299,17 @@ class Kernel(Component):
         return str(i)
 
     def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        """Return the name of the feature ``i``; see :meth:`part_name`.
+        """Return the name of the feature ``i``.
 
         Parameters
         ----------
-        i : int
-            Index of the feature.
-        column : callable
-            ``column(j)`` is the name of a column.
-        n_columns : int
-            Number of columns of the input.
+        i, column, n_columns
+            As for :meth:`part_name`.
         """
         return self.part_name(i, column, n_columns)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        """Frequencies drawn from the spectral density, an array of shape (m, d), for Fourier features.
+        """Draw frequencies from the spectral density for Fourier features: an array of shape (m, d).
 
         Only kernels of differences have one, by Bochner's theorem: ``k(x, y) = E cos w'(x - y)``, with ``k(x, x) = 1``.
 
@@ -335,12 +322,11 @@ class Kernel(Component):
         raise InputError(f"The kernel {self.name} has no spectral density.")
 
     def as_support(self, X: np.ndarray) -> np.ndarray:
-        """Return what must be kept of training inputs X (N, d) to evaluate the kernel against them.
+        """Return what must be kept of training inputs to evaluate the kernel against them.
 
         Parameters
         ----------
-        X : array or CSR matrix of shape (n, d)
-            The columns that the kernel is on.
+        X : array of shape (n, d)
         """
         return X
 
@@ -352,15 +338,15 @@ class Kernel(Component):
 
     def learned(self) -> dict[str, Any]:
         """Return the attributes that :meth:`fit` has set, by name."""
-        return {key: value for key, value in vars(self).items() if key.endswith("_")}
+        return {key: value for key, value in self.__dict__.items() if key.endswith("_")}
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
-        vars(copy).update(vars(self))
+        copy.__dict__.update(self.__dict__)
         return copy
 
-    def __eq__(self, other):
-        if not super().__eq__(other):
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Kernel) or not super().__eq__(other):
             return False
         mine, theirs = self.learned(), other.learned()
         return mine.keys() == theirs.keys() and all(np.array_equal(mine[key], theirs[key]) for key in mine)

@@ -92,17 +92,21 @@ class FactoredStack(KernelStack):
         within = np.arange(len(owners)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
         return which, self.starts[which][owners] + within, owners
 
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which, rows, owners = self._chosen(which)
-        inner = np.empty(len(rows))
-        dots(self.rows, rows, np.asarray(vector, dtype=np.float64), inner)
-        return np.bincount(owners, weights=inner**2, minlength=len(which))
+        inner, squares = np.empty(len(rows)), np.zeros(len(rows))
+        for vector in np.asarray(vectors, dtype=np.float64):
+            dots(self.rows, rows, vector, inner)
+            squares += inner**2
+        return np.bincount(owners, weights=squares, minlength=len(which))
 
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        which = self._chosen(which)[0]
-        result = np.zeros((len(which), self.n_samples))
-        factor_products(self.rows, self.starts, which, np.atleast_2d(vectors), result)
-        return result
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        which, parts = self._chosen(which)[0], []
+        for p in range(vectors.shape[-2]):
+            parts.append(np.zeros((len(which), self.n_samples)))
+            own = np.atleast_2d(np.ascontiguousarray(vectors[..., p, :]))
+            factor_products(self.rows, self.starts, which, own, parts[-1])
+        return np.stack(parts, axis=1)
 
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         _, rows, owners = self._chosen(which)

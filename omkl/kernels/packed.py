@@ -6,7 +6,7 @@ columns are one matrix product, from (kernels, columns) and (columns, pairs of s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
@@ -62,60 +62,37 @@ class PackedStack(KernelStack):
     sums_entries = concurrent = True
 
     def __init__(self, rows: np.ndarray, n_jobs: int = 1) -> None:
-        if n_jobs < 1:
-            raise InputError(f"n_jobs is a number of threads, at least 1, not {n_jobs!r}.")
         self.rows, self.n_jobs = rows, n_jobs
         self.n_kernels, self.length = rows.shape
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
-    def from_grams(
-        cls,
-        grams: Iterable[np.ndarray] | np.ndarray,
-        dtype: DTypeLike = np.float32,
-        normalize: str | None = None,
-        n_jobs: int = 1,
-    ) -> Self:
-        """Pack Gram matrices one by one: of an iterable, no more than one is in memory beside the packed ones.
+    def from_grams(cls, grams: Sequence[np.ndarray] | np.ndarray, dtype: DTypeLike = np.float32) -> Self:
+        """Pack Gram matrices.
 
         Parameters
         ----------
-        grams : array of shape (M, N, N), or iterable of arrays of shape (N, N)
+        grams : array of shape (M, N, N), or sequence of M arrays of shape (N, N)
             Checked one by one: see :func:`~omkl.kernels.checked_gram`.
         dtype : {numpy.float32, numpy.float64}
             Of the storage. Single precision errs by less than 1e-7 of an entry.
-        normalize : {None, "trace"}
-            "trace" divides each kernel by its trace.
-        n_jobs : int >= 1
 
         Raises
         ------
         omkl.exceptions.InputError
             If a matrix is no kernel, or not of the first one's size, or there is not enough memory.
         """
-        rows, count = None, 0
-        for count, gram in enumerate(grams, start=1):
-            if rows is None:
-                n = len(gram)
-                expected = len(grams) if isinstance(grams, Sized) else 64
-                require_memory(expected, n, dtype)
-                rows = np.empty((expected, n * (n + 1) // 2), dtype=dtype)
-            elif count > len(rows):
-                require_memory(len(rows), n, dtype)
-                # in place, where the operating system can move pages: what is not written yet takes no memory
-                rows.resize((2 * len(rows), rows.shape[1]), refcheck=False)
-            pack(checked_gram(gram, count - 1, n), 0, rows[count - 1])
-        if rows is None:
+        if not len(grams):
             raise InputError("There are no kernels: give at least one Gram matrix.")
-        rows.resize((count, rows.shape[1]), refcheck=False)
-        stack = cls(rows, n_jobs)
-        stack.normalize(normalize)
-        return stack
+        n = len(grams[0])
+        require_memory(len(grams), n, dtype)
+        rows = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype)
+        for m, (row, gram) in enumerate(zip(rows, grams)):
+            pack(checked_gram(gram, m, n), 0, row)
+        return cls(rows)
 
     @classmethod
-    def from_kernels(
-        cls, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, n_jobs: int = 1
-    ) -> Self:
+    def from_kernels(cls, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32) -> Self:
         """Compute kernels on data straight into packed storage.
 
         Parameters
@@ -124,70 +101,46 @@ class PackedStack(KernelStack):
             They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
         X : array of shape (N, d)
         dtype : {numpy.float32, numpy.float64}
-        n_jobs : int >= 1
         """
-        return cls(packed_kernels(kernels, X, dtype), n_jobs)
+        return cls(packed_kernels(kernels, X, dtype))
 
     def restricted(self, samples: np.ndarray) -> PackedStack:
         i, j = np.tril_indices(len(samples))
         # by take, as an index in brackets would leave the entries of a kernel apart in memory
         return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1), self.n_jobs)
 
-    def normalize(self, how: str | None) -> None:
-        """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""
-        if how is None:
-            return
-        if how != "trace":
-            raise InputError(f'normalize must be None or "trace", not {how!r}.')
-        traces = self.traces()
-        for row, trace in zip(self.rows, traces):
-            row /= trace if trace > 0 else 1.0
-
     @property
     def nbytes(self) -> int:
         """Bytes of the kernels."""
         return self.rows.nbytes
 
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        which = self._indices(which)
-        square, values = np.empty(self.length), np.empty(len(which))
-        packed_square(vector, square)
-        self._in_threads(len(which), self.length, lambda part: dots(self.rows, which[part], square, values[part]))
-        return np.maximum(values, 0.0)
-
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        which = self._indices(which)
-        result = np.zeros((len(which), self.n_samples))
-        vectors = np.atleast_2d(vectors)
-
-        def multiply(part):
-            own = vectors if len(vectors) == 1 else vectors[part]
-            packed_products(self.rows, which[part], own, result[part])
-
-        self._in_threads(len(which), self.length, multiply)
-        return result
-
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         # sum_p v_p v_p' in the place of v v': one pass, however many vectors
         which = self._indices(which)
-        square, one, values = np.zeros(self.length), np.empty(self.length), np.empty(len(which))
-        for vector in vectors:
+        square, values = np.empty(self.length), np.empty(len(which))
+        packed_square(vectors[0], square)
+        for vector in vectors[1:]:
+            one = np.empty(self.length)
             packed_square(vector, one)
             square += one
         self._in_threads(len(which), self.length, lambda part: dots(self.rows, which[part], square, values[part]))
         return np.maximum(values, 0.0)
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        which = self._indices(which)
-        vectors = np.broadcast_to(vectors, (len(which), *vectors.shape[-2:]))
-        result = np.empty(vectors.shape)
+        which, n_vectors = self._indices(which), vectors.shape[-2]
+        result = np.zeros((len(which), n_vectors, self.n_samples))
 
-        def multiply(part):
+        def multiply(part: slice) -> None:
+            own = vectors if vectors.ndim == 2 else vectors[part]
+            if n_vectors == 1:
+                packed_products(self.rows, which[part], own.reshape(-1, self.n_samples), result[part, 0])
+                return
             buffer = np.empty(TILE * self.n_samples)
-            for k, block, out in zip(which[part], vectors[part], result[part]):
+            blocks = np.broadcast_to(own, result[part].shape)
+            for k, block, out in zip(which[part], blocks, result[part]):
                 _packed_times_block(self.rows[k], block, buffer, out)
 
-        self._in_threads(len(which), self.length * vectors.shape[1], multiply)
+        self._in_threads(len(which), self.length * n_vectors, multiply)
         return result
 
     def _in_threads(self, size, entries, work):

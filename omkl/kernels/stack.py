@@ -17,8 +17,9 @@ Which: TypeAlias = Sequence[int] | np.ndarray | None
 class KernelStack:
     """Base of stacks: Gram matrices ``K_1`` to ``K_M`` of N samples.
 
-    A subclass sets ``n_kernels`` and ``n_samples``, and defines :meth:`quadratics`, :meth:`products`, :meth:`combine`
-    and :meth:`diagonals`, each in one pass over the kernels it is asked about. The other methods follow.
+    A subclass sets ``n_kernels`` and ``n_samples``, and defines :meth:`block_quadratics`, :meth:`block_products`,
+    :meth:`combine` and :meth:`diagonals`, each in one pass over the kernels it is asked about. The other methods
+    follow. In all of them, ``which`` are the indices of the kernels, an array of shape (k,); all by default.
 
     Attributes
     ----------
@@ -42,24 +43,22 @@ class KernelStack:
         """Bytes of the kernels that are held."""
         raise NotImplementedError
 
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        """Return ``v' K_m v`` for each kernel, clipped at 0: (k,).
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        """Return ``sum_p v_p' K_m v_p`` for each kernel, clipped at 0: (k,).
 
         Parameters
         ----------
-        vector : array of shape (N,)
+        vectors : array of shape (P, N)
         which : int array of shape (k,), optional
-            The kernels; all by default.
         """
         raise NotImplementedError
 
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        """Return ``K_m v_m`` for each kernel: (k, N).
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        """Return ``K_m v_p`` for each kernel: (k, P, N).
 
         Parameters
         ----------
-        vectors : array of shape (N,) or (k, N)
-            One vector for all kernels, or one for each.
+        vectors : array of shape (P, N), or (k, P, N) where each kernel has its own
         which : int array of shape (k,), optional
         """
         raise NotImplementedError
@@ -81,31 +80,29 @@ class KernelStack:
         Parameters
         ----------
         which : int array of shape (k,), optional
-            The kernels; all by default.
         """
         raise NotImplementedError
 
-    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        """Return ``sum_p v_p' K_m v_p`` for each kernel, clipped at 0: (k,), from vectors (P, N).
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
+        """Return ``v' K_m v`` for each kernel, clipped at 0: (k,).
 
         Parameters
         ----------
-        vectors : array of shape (P, N), or (k, P, N) where each kernel has its own
+        vector : array of shape (N,)
         which : int array of shape (k,), optional
-            The kernels; all by default.
         """
-        return np.sum([self.quadratics(vector, which) for vector in vectors], axis=0)
+        return self.block_quadratics(vector[None], which)
 
-    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        """Return ``K_m v_p`` for each kernel: (k, P, N), from vectors (P, N) for all or (k, P, N) for each.
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        """Return ``K_m v_m`` for each kernel: (k, N).
 
         Parameters
         ----------
-        vectors : array of shape (P, N), or (k, P, N) where each kernel has its own
+        vectors : array of shape (N,) or (k, N)
+            One vector for all kernels, or one for each.
         which : int array of shape (k,), optional
-            The kernels; all by default.
         """
-        return np.stack([self.products(part, which) for part in np.moveaxis(vectors, -2, 0)], axis=1)
+        return self.block_products(vectors[..., None, :], which)[:, 0]
 
     def traces(self, which: Which = None) -> np.ndarray:
         """Return the trace of each kernel: (k,).
@@ -113,7 +110,6 @@ class KernelStack:
         Parameters
         ----------
         which : int array of shape (k,), optional
-            The kernels; all by default.
         """
         return self.diagonals(which).sum(axis=1)
 
@@ -128,7 +124,7 @@ class KernelStack:
         return WeightedSum(self, weights, which)
 
     def restricted(self, samples: np.ndarray) -> KernelStack:
-        """Return the same kernels on some of the samples, given by increasing indices (n,).
+        """Return the same kernels on some of the samples.
 
         Parameters
         ----------
@@ -142,25 +138,14 @@ class KernelStack:
 
 
 class WeightedSum(KernelStack):
-    """A stack of the single kernel ``sum_m w_m K_m``, which multiplies by one of the kernels after the other.
-
-    Parameters
-    ----------
-    kernels : KernelStack
-    weights : array of shape (k,)
-    which : int array of shape (k,), optional
-    """
+    """A stack of the single kernel ``sum_m w_m K_m``, which multiplies by one of the kernels after the other."""
 
     def __init__(self, kernels: KernelStack, weights: ArrayLike, which: Which = None) -> None:
         self.kernels, self.weights, self.which = kernels, np.asarray(weights, dtype=np.float64), which
         self.n_kernels, self.n_samples = 1, kernels.n_samples
 
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        return (self.weights @ self.kernels.quadratics(vector, self.which))[None]
-
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        vector = vectors if vectors.ndim == 1 else vectors[0]
-        return (self.weights @ self.kernels.products(vector, self.which))[None]
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return (self.weights @ self.kernels.block_quadratics(vectors, self.which))[None]
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         vectors = vectors if vectors.ndim == 2 else vectors[0]
@@ -174,14 +159,7 @@ class WeightedSum(KernelStack):
 
 
 class RestrictedView(KernelStack):
-    """The kernels of a stack on some of its samples, without a copy: vectors are filled up with zeros.
-
-    Parameters
-    ----------
-    stack : KernelStack
-    samples : int array of shape (n,)
-        Increasing indices.
-    """
+    """The kernels of a stack on some of its samples, without a copy: vectors are filled up with zeros."""
 
     def __init__(self, stack: KernelStack, samples: np.ndarray) -> None:
         self.stack, self.samples = stack, np.asarray(samples)
@@ -189,21 +167,10 @@ class RestrictedView(KernelStack):
         self.sums_entries, self.concurrent = stack.sums_entries, stack.concurrent
 
     def filled(self, vectors: np.ndarray) -> np.ndarray:
-        """Return vectors (..., n) as vectors (..., N) of the whole stack.
-
-        Parameters
-        ----------
-        vectors : array of shape (..., n)
-        """
+        """Return vectors (..., n) as vectors (..., N) of the whole stack."""
         full = np.zeros((*vectors.shape[:-1], self.stack.n_samples))
         full[..., self.samples] = vectors
         return full
-
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        return self.stack.quadratics(self.filled(vector), which)
-
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        return self.stack.products(self.filled(vectors), which)[:, self.samples]
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         return self.stack.block_quadratics(self.filled(vectors), which)
@@ -231,13 +198,6 @@ class ReplicatedStack(KernelStack):
 
     Samples of different copies have kernel values of zero: each copy may have a function of its own in every kernel,
     and the norm of a kernel is that of all its P functions. A single block is held.
-
-    Parameters
-    ----------
-    stack : KernelStack
-        Of N samples.
-    n_parts : int >= 1
-        The number of copies P.
     """
 
     def __init__(self, stack: KernelStack, n_parts: int) -> None:
@@ -246,22 +206,21 @@ class ReplicatedStack(KernelStack):
         self.sums_entries, self.concurrent = stack.sums_entries, stack.concurrent
 
     def _parts(self, vectors: np.ndarray) -> np.ndarray:
-        """Return vectors (..., P N) as (..., P, N)."""
-        return vectors.reshape(*vectors.shape[:-1], self.n_parts, self.stack.n_samples)
+        """Return vectors (..., R, P N) as (..., R P, N)."""
+        return vectors.reshape(*vectors.shape[:-2], -1, self.stack.n_samples)
 
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        return self.stack.block_quadratics(self._parts(vector), which)
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return self.stack.block_quadratics(self._parts(vectors), which)
 
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         products = self.stack.block_products(self._parts(vectors), which)
-        return products.reshape(len(products), self.n_samples)
+        return products.reshape(len(products), -1, self.n_samples)
 
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         copies, own = np.divmod(np.arange(self.n_samples) if samples is None else samples, self.stack.n_samples)
-        result = np.zeros((len(own), self.n_samples))
-        for result_row, copy, row in zip(self._parts(result), copies, self.stack.combine(weights, which, own)):
-            result_row[copy] = row
-        return result
+        result = np.zeros((len(own), self.n_parts, self.stack.n_samples))
+        result[np.arange(len(own)), copies] = self.stack.combine(weights, which, own)
+        return result.reshape(len(own), self.n_samples)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         return np.tile(self.stack.diagonals(which), self.n_parts)
@@ -286,15 +245,6 @@ class PartedStack(KernelStack):
         for stack, at, local in self._stacks_of(which):
             values[at] = ask(stack, at, local)
         return values
-
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        return self._gather(which, lambda stack, at, local: stack.quadratics(vector, local))
-
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        def multiply(stack, at, local):
-            return stack.products(vectors if np.ndim(vectors) == 1 else vectors[at], local)
-
-        return self._gather(which, multiply, self.n_samples)
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         return self._gather(which, lambda stack, at, local: stack.block_quadratics(vectors, local))

@@ -1,7 +1,5 @@
 """Every kind of stack answers as one of plain Gram matrices does; what is no kernel is refused at the door."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -56,7 +54,6 @@ def nystrom(n_landmarks):
 GRAMS = grams_of(KERNELS)
 STACKS = {
     "packed": lambda: PackedStack.from_grams(GRAMS, np.float64),
-    "packed from an iterator": lambda: PackedStack.from_grams(iter(GRAMS), np.float64),
     "packed from data": lambda: PackedStack.from_kernels(KERNELS, X, np.float64),
     "single precision": lambda: PackedStack.from_grams(GRAMS),
     "single precision from data": lambda: PackedStack.from_kernels(KERNELS, X),
@@ -173,7 +170,8 @@ def test_rows_longer_than_a_block_are_summed_whole():
 @pytest.mark.parametrize("n_jobs", [2, 5, 20])
 def test_any_number_of_threads_gives_the_same_bits(n_jobs, monkeypatch):
     monkeypatch.setattr("omkl.kernels.packed.ENTRIES", 1)
-    alone, together = (PackedStack.from_grams(GRAMS, n_jobs=jobs) for jobs in (1, n_jobs))
+    rows = PackedStack.from_grams(GRAMS).rows
+    alone, together = (PackedStack(rows, jobs) for jobs in (1, n_jobs))
     rng = np.random.default_rng(9)
     for which in (None, np.array([4]), np.array([5, 0, 2]), np.arange(0)):
         size = 6 if which is None else len(which)
@@ -183,24 +181,6 @@ def test_any_number_of_threads_gives_the_same_bits(n_jobs, monkeypatch):
         np.testing.assert_array_equal(alone.quadratics(vector, which), together.quadratics(vector, which))
         weights = rng.random(size)
         np.testing.assert_array_equal(alone.combine(weights, which), together.combine(weights, which))
-
-
-def test_the_trace_can_be_made_one():
-    stack = PackedStack.from_grams([*GRAMS, np.zeros((N, N))], normalize="trace")
-    np.testing.assert_allclose(stack.traces(), [1, 1, 1, 1, 1, 1, 0], rtol=1e-6)
-
-
-@pytest.mark.compiled
-def test_packing_an_iterator_takes_little_more_than_the_packed_kernels():
-    rng = np.random.default_rng(7)
-    factor = rng.normal(size=(100, 3))
-    gram = factor @ factor.T
-    PackedStack.from_grams([gram])
-    tracemalloc.start()
-    stack = PackedStack.from_grams([gram] * 500)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak <= 1.2 * stack.nbytes
 
 
 def test_a_lazy_stack_keeps_within_its_budget():
@@ -238,10 +218,6 @@ class TestRefusals:
 
     def test_no_kernels(self):
         self.refuse("no kernels")
-
-    def test_no_threads(self):
-        with pytest.raises(InputError, match="n_jobs"):
-            PackedStack.from_grams(GRAMS, n_jobs=0)
 
     def test_more_memory_than_there_is(self, monkeypatch):
         monkeypatch.setattr(checks, "_free_bytes", lambda: 2**30)
