@@ -14,8 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from omkl.batch import SILP, HessianMKL, LevelMKL, OneStep, Problem, SimpleMKL, Solver, Spicy
-from omkl.data import read_uci
-from omkl.kernels import PackedStack
+from omkl.kernels import Gaussian, Linear, PackedStack
 from omkl.losses import Hinge, Logistic, PointwiseLoss
 from omkl.regularizers import L21, ElasticNet, Regularizer, SquaredL21
 
@@ -143,6 +142,6 @@ def warm_up(names):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=30) > 0, 1.0, -1.0)
-    kernels = PackedStack.from_kernels(["linear", "gaussian"], X)
+    kernels = PackedStack.from_kernels([Linear(), Gaussian()], X)
     for name in names:
         run(name, problem_for(name, kernels, y, 0.1))

@@ -26,8 +26,8 @@ from omkl.features.words import WordEncoder, Words
 from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.checks import check_kernel_names
-from omkl.kernels.functions import KernelSpec
 from omkl.kernels.inputs import Vectors, find_columns, format_on
+from omkl.kernels.specs import KernelSpec
 from omkl.persistence import Packer, Unpacker
 
 #: Kernels as users give them.

@@ -4,7 +4,6 @@ from omkl.kernels.base import Kernel
 from omkl.kernels.checks import checked_gram
 from omkl.kernels.feature_maps import FeatureMap, FourierFeatures, Nystrom
 from omkl.kernels.functions import (
-    Average,
     B1Spline,
     ChiSquared,
     Custom,
@@ -12,14 +11,13 @@ from omkl.kernels.functions import (
     Laplacian,
     Linear,
     Polynomial,
-    as_kernel,
 )
-from omkl.kernels.generators import per_block, per_column, random_subset_gaussians, variable_kernels
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Pair, with_index
 from omkl.kernels.low_rank import FactoredStack
 from omkl.kernels.packed import LazyStack, PackedStack
 from omkl.kernels.precomputed import Precomputed
+from omkl.kernels.specs import Average, as_kernel, per_column, random_subset_gaussians, variable_kernels
 from omkl.kernels.stack import KernelStack, MixedStack
 from omkl.kernels.support_buffer import SupportBuffer
 
@@ -47,7 +45,6 @@ __all__ = [
     "SupportBuffer",
     "as_kernel",
     "checked_gram",
-    "per_block",
     "per_column",
     "random_subset_gaussians",
     "variable_kernels",

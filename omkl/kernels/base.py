@@ -119,7 +119,7 @@ class Kernel(Component):
         names : sequence of str, optional
             Names of the columns.
         """
-        return find_columns(self.on, n_columns, names, self.name)
+        return find_columns(self.on, n_columns, names, self)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
         """Return this kernel with its columns by position.
@@ -167,7 +167,7 @@ class Kernel(Component):
         """
         X = as_floats(X)
         if not self.indexed:
-            check_magnitudes(X, self.name)
+            check_magnitudes(X, self)
         fitted = self._copy()
         fitted._learn(X)
         if self.entrywise:
@@ -276,7 +276,7 @@ class Kernel(Component):
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
         """Return the contribution of each part of an input to the inner product of its features with weights.
 
-        Parts are features, unless the kernel defines others; see :meth:`part_name`. They sum to the inner product.
+        Parts are features, unless the kernel defines others. They sum to the inner product.
 
         Parameters
         ----------
@@ -297,16 +297,6 @@ class Kernel(Component):
         n_columns : int
         """
         return str(i)
-
-    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        """Return the name of the feature ``i``.
-
-        Parameters
-        ----------
-        i, column, n_columns
-            As for :meth:`part_name`.
-        """
-        return self.part_name(i, column, n_columns)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Draw frequencies from the spectral density for Fourier features: an array of shape (m, d).
@@ -332,6 +322,9 @@ class Kernel(Component):
 
     #: The kernel as a short string: its name, and the parameters that differ from their defaults.
     name = property(Component.as_string)
+
+    def __str__(self) -> str:
+        return self.name
 
     def _format(self, key: str, value: Any) -> str:
         return format_on(value) if key == "on" else str(value)

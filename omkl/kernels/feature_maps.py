@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.linalg import eigh
 
-from omkl._components import resolve
+from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, inverse_root
 from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
@@ -44,11 +44,8 @@ class FeatureMap(Kernel):
     map_name: ClassVar[str]
 
     def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0) -> None:
-        for name, value, least in (("the number of features", n_features, 1), ("seed", seed, 0)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise InputError(f"{name} of an approximated kernel must be an integer >= {least}, not {value!r}.")
-        if n_features > MOST_FEATURES:
-            raise InputError(f"An approximated kernel has at most {MOST_FEATURES} features, got {n_features}.")
+        check_number("features", n_features, above=0, below=MOST_FEATURES + 1, integer=True)
+        check_number("seed", seed, above=-1, integer=True)
         self.kernel = resolve(Kernel, kernel, "kernel")
         super().__init__(normalize=self.kernel.normalize, on=self.kernel.on, explicit=self.kernel.explicit)
         self.n_features, self.seed = int(n_features), int(seed)
@@ -92,7 +89,6 @@ class FeatureMap(Kernel):
         return diagonal
 
     def features(self, X: Vectors) -> Vectors:
-        """Explicit features as a dense array (n, D), with inner products equal to this kernel."""
         features = self.raw_features(X)
         if self.normalize == "diagonal":
             features *= inverse_root(np.einsum("ij,ij->i", features, features))[:, None]
@@ -100,7 +96,7 @@ class FeatureMap(Kernel):
             features *= np.sqrt(self.scale_)
         return features
 
-    def _known(self, learned):
+    def _known(self, learned: np.ndarray | None) -> np.ndarray:
         if learned is None:
             raise InputError(f"The kernel {self.name} takes its features from data: call fit(X) first.")
         return learned
@@ -169,13 +165,7 @@ class FourierFeatures(FeatureMap):
         return features
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
-        """Return the contribution of each frequency, its cosine and its sine together.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (1, d)
-        weights : array of shape (D,)
-        """
+        # a frequency is one part: its cosine and its sine together
         return super().parts(X, weights).reshape(2, -1).sum(axis=0)
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
@@ -183,10 +173,6 @@ class FourierFeatures(FeatureMap):
         order = np.argsort(-np.abs(frequency))
         told = [f"{frequency[j]:+.2g} {column(j)}" for j in order[:COLUMNS_TOLD].tolist()]
         return f"frequency {i}: {' '.join(told)}{' ...' if n_columns > COLUMNS_TOLD else ''}"
-
-    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        kind, number = divmod(i, self.n_features // 2)
-        return f"{('cosine', 'sine')[kind]} {number}"
 
 
 class Nystrom(FeatureMap):
@@ -260,13 +246,7 @@ class Nystrom(FeatureMap):
         return features
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
-        """Return the contribution of the similarity to each landmark.
-
-        Parameters
-        ----------
-        X : array of shape (1, d)
-        weights : array of shape (D,)
-        """
+        # a landmark is one part: the similarity to it
         whitening = self._known(self.whitening_)
         values = self.kernel.between(Pair(np.asarray(X, dtype=np.float64), self.landmarks_))[0]
         if self.normalize == "diagonal":
@@ -279,29 +259,16 @@ class Nystrom(FeatureMap):
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
         return f"landmark {i}"
 
-    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        return f"component {i}"
-
-
-def orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Normal vectors, (m, d), of which each set of d is orthogonal (Yu et al. 2016, orthogonal random features)."""
-    count, d = shape
-    rows = []
-    for first in range(0, count, max(d, 1)):
-        basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
-        # with these signs the basis is uniform over all rotations
-        lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(np.diagonal(triangle))
-        rows.append((basis * lengths).T)
-    return np.concatenate(rows)
-
 
 def approximated(kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0) -> FeatureMap:
     """Return the approximation of a kernel; by default with Fourier features if it has any, else Nyström's."""
-    if features is None:
-        raise InputError(f"The kernel {kernel.name} is to be approximated: say by how many features=.")
-    if map not in (None, *MAPS):
-        raise InputError(f"map must be one of {', '.join(MAPS)}, not {map!r}.")
-    return (default_map(kernel) if map is None else MAPS[map])(kernel, features, seed)
+    maps = {None: default_map(kernel), "fourier": FourierFeatures, "nystrom": Nystrom}
+    if features is None or map not in maps:
+        raise InputError(
+            f"An approximation of {kernel.name} needs features=, their number, and map=fourier or map=nystrom, not "
+            f"features={features!r} and map={map!r}."
+        )
+    return maps[map](kernel, features, seed)
 
 
 def default_map(kernel: Kernel) -> type[FeatureMap]:
@@ -312,6 +279,3 @@ def default_map(kernel: Kernel) -> type[FeatureMap]:
 def has_spectrum(kernel: Kernel) -> bool:
     """Return True if Fourier features of the kernel can be drawn."""
     return type(kernel).frequencies is not Kernel.frequencies
-
-
-MAPS = {cls.map_name: cls for cls in (FourierFeatures, Nystrom)}

@@ -5,25 +5,21 @@ inner products (or distances) once, however many kernels ask for it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement, pairwise
 from math import comb, factorial
-from sys import float_info
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
-from omkl._components import resolve, split_settings
+from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel
-from omkl.kernels.feature_maps import approximated, orthogonal_normals
-from omkl.kernels.inputs import Pair, Vectors, count_columns, median_distance, take_columns
+from omkl.kernels.inputs import Pair, Vectors, median_distance
 
-#: What stands for a kernel: an object, a short string, or a function of two arrays.
-KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: Of polynomials: each degree is a product of matrices' entries, and few numbers have a power so high.
 LARGEST_DEGREE = 1000
 
@@ -80,13 +76,11 @@ class Polynomial(Kernel):
     normalize: str | None = "diagonal"
 
     def _prepare(self) -> None:
-        degree, coef0, gamma = self.degree, self.coef0, self.gamma
-        if not (1 <= degree <= LARGEST_DEGREE and degree == int(degree) and coef0 >= 0 and gamma > 0):
-            raise InputError(
-                f"Polynomial needs an integer degree from 1 to {LARGEST_DEGREE}, coef0 >= 0 and gamma > 0, not "
-                f"{degree!r}, {coef0!r} and {gamma!r}."
-            )
-        self.degree, self.coef0, self.gamma = int(degree), float(coef0), float(gamma)
+        check_number("degree", self.degree, above=0, below=LARGEST_DEGREE + 1, integer=True)
+        check_number("gamma", self.gamma, above=0)
+        if self.coef0 != 0:
+            check_number("coef0", self.coef0, above=0)
+        self.degree, self.coef0, self.gamma = int(self.degree), float(self.coef0), float(self.gamma)
 
     def raw(self, pair: Pair) -> np.ndarray:
         base = pair.products * self.gamma
@@ -120,8 +114,7 @@ class Polynomial(Kernel):
 
 @lru_cache(maxsize=16)
 def _monomials(n_columns: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """The columns that are the factors of each monomial, (degree, D), and the square root of how often the multinomial
-    theorem counts it: degree! over the factorials of its powers."""
+    """The columns of the factors of each monomial, (degree, D), and the root of its multinomial coefficient."""
     factors = np.array(list(combinations_with_replacement(range(n_columns), degree))).T
     counts, runs = np.full(factors.shape[1], float(factorial(degree))), np.ones(factors.shape[1])
     for earlier, column in pairwise(factors):
@@ -130,7 +123,7 @@ def _monomials(n_columns: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(factors), np.sqrt(counts)
 
 
-def _squares(X):
+def _squares(X: Vectors) -> np.ndarray:
     """Squared lengths of the rows of an array or CSR matrix."""
     if sparse.issparse(X):
         # where no column is there twice, squaring entries is enough
@@ -139,7 +132,7 @@ def _squares(X):
     return np.einsum("ij,ij->i", X, X)
 
 
-def _integer_power(base, degree):
+def _integer_power(base: np.ndarray, degree: int) -> np.ndarray:
     power = base.copy()
     for _ in range(degree - 1):
         power *= base
@@ -174,7 +167,7 @@ class Gaussian(Kernel):
         return np.exp(matrix, out=matrix)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        return orthogonal_normals(generator, shape) / np.sqrt(_known(self.width_, self))
+        return _orthogonal_normals(generator, shape) / np.sqrt(_known(self.width_, self))
 
 
 @dataclass(eq=False, repr=False)
@@ -261,11 +254,8 @@ class B1Spline(Kernel):
     density: float = 0.05
 
     def _prepare(self) -> None:
-        if self.h is not None and not self.h > 0:
-            raise InputError(f"h must be > 0, not {self.h!r}.")
-        if not 0 < self.density <= 1:
-            raise InputError(f"density must lie in (0, 1], not {self.density!r}.")
-        self.width_ = None if self.h is None else float(self.h)
+        check_number("density", self.density, above=0, below=1 + 1e-12)
+        self.width_ = _width("h", "median" if self.h is None else self.h)
 
     def _learn(self, X: Vectors) -> None:
         if self.h is None:
@@ -319,78 +309,27 @@ class Custom(Kernel):
         return np.array([self.function(x[None], x[None])[0, 0] for x in X], dtype=np.float64)
 
 
-@dataclass(eq=False, repr=False)
-class Average(Kernel):
-    """The plain average of several kernels, as one kernel: what MKL is compared with.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel or str
-        Each may be on columns of its own, counted among those that the average is on.
-
-    Examples
-    --------
-    >>> Average(["linear", "quadratic:on=0:2"]).name
-    'average(linear, quadratic:on=0:2)'
-    """
-
-    kernels: Sequence[KernelSpec]
-
-    def _prepare(self) -> None:
-        self.kernels = [as_kernel(kernel) for kernel in self.kernels]
-        if any(kernel.indexed for kernel in self.kernels):
-            raise InputError("Average precomputed matrices before passing them, as one precomputed kernel.")
-
-    @property
-    def name(self) -> str:
-        return f"average({', '.join(kernel.name for kernel in self.kernels)})"
-
-    def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        placed: Any = super().placed(n_columns, names)
-        own_names = None if names is None else take_columns(np.array(names, dtype=object)[None], placed.on)[0].tolist()
-        width = count_columns(placed.on, n_columns)
-        placed.kernels = [kernel.placed(width, own_names) for kernel in self.kernels]
-        return placed
-
-    def _learn(self, X: Vectors) -> None:
-        self.kernels = [kernel.fit(X) for kernel in self.kernels]
-
-    def raw(self, pair: Pair) -> np.ndarray:
-        pairs = (pair.on_columns(kernel.columns(pair.X.shape[1])) for kernel in self.kernels)
-        matrices: Iterator[Any] = (kernel.between(own) for kernel, own in zip(self.kernels, pairs))
-        total: Any = sum(matrices)
-        return total / len(self.kernels)
-
-    def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        diagonals = [kernel.diagonal(take_columns(X, kernel.columns(X.shape[1]))) for kernel in self.kernels]
-        total: Any = sum(diagonals)
-        return total / len(self.kernels)
-
-
-def as_kernel(spec: KernelSpec) -> Kernel:
-    """A kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function of two arrays.
-
-    Parameters
-    ----------
-    spec : Kernel, str or callable
-    """
-    if callable(spec) and not isinstance(spec, Kernel):
-        return Custom(spec)
-    if isinstance(spec, str):
-        spec, approximation = split_settings(spec, ("features", "map", "seed"), "kernel")
-        if approximation:
-            return approximated(resolve(Kernel, spec, "kernel"), **approximation)
-    return resolve(Kernel, spec, "kernel")
-
-
-def _width(name, value):
+def _width(name: str, value: float | str) -> float | None:
     """A width that is given, or None for one that data tell."""
-    if value != "median" and not (isinstance(value, (int, float)) and 0 < value <= float_info.max):
-        raise InputError(f'{name} must be a number > 0 or "median", not {value!r}.')
-    return None if value == "median" else float(value)
+    if value == "median":
+        return None
+    check_number(name, value, above=0)
+    return float(value)
 
 
-def _known(width, kernel):
+def _known(width: float | None, kernel: Kernel) -> float:
     if width is None:
         raise InputError(f"The kernel {kernel.name} takes its width from data: call fit(X) first, or set it.")
     return width
+
+
+def _orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """Normal vectors, (m, d), of which each set of d is orthogonal (Yu et al. 2016, orthogonal random features)."""
+    count, d = shape
+    rows = []
+    for first in range(0, count, max(d, 1)):
+        basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
+        # with these signs the basis is uniform over all rotations
+        lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(np.diagonal(triangle))
+        rows.append((basis * lengths).T)
+    return np.concatenate(rows)

@@ -24,13 +24,15 @@ def dense_grams(
     kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32, n_jobs: int | None = None
 ) -> np.ndarray:
     """Stack of Gram matrices, (p, N, N) in ``dtype``, contiguous in its last axis; threads have blocks of the rows."""
-    inputs = _all_in_precision(inputs, dtype)
+    inputs = _in_precision(inputs, dtype)
     n = len(inputs[0])
     stack = np.empty((len(kernels), n, n), dtype=dtype)
-    supports = _supports(kernels, inputs)
+    supports = [kernel.as_support(X) for kernel, X in zip(kernels, inputs)]
+    distinct = {id(X): X for X in inputs}
 
     def fill(rows: slice) -> None:
-        for k, matrix in enumerate(cross_matrices(kernels, _rows_of(inputs, rows), supports)):
+        own = {key: X[rows] for key, X in distinct.items()}
+        for k, matrix in enumerate(cross_matrices(kernels, [own[id(X)] for X in inputs], supports)):
             stack[k, rows] = matrix
 
     in_threads(fill, row_blocks(n, n, dtype), n_jobs)
@@ -44,6 +46,12 @@ def sparse_gram(kernel: Kernel, X: np.ndarray, dtype: DTypeLike = np.float32) ->
     slices = row_blocks(len(X), len(X), dtype)
     blocks = [sparse.csr_array(kernel.between(Pair(X[rows], support)), dtype=dtype) for rows in slices]
     return sparse.vstack(blocks, format="csr")
+
+
+def _in_precision(inputs: Sequence[np.ndarray], dtype: DTypeLike) -> list[np.ndarray]:
+    """The inputs in a precision; what was one array object is one still."""
+    converted = {id(X): in_precision(X, dtype) for X in inputs}
+    return [converted[id(X)] for X in inputs]
 
 
 class GramRows:
@@ -68,18 +76,17 @@ class GramRows:
         budget: int = 2**30,
     ) -> None:
         self.kernels, self.dtype, self.n_inputs = kernels, np.dtype(dtype), len(inputs[0])
-        inputs = _all_in_precision(inputs, dtype)
-        together = [k for k, kernel in enumerate(kernels) if kernel.entrywise]
+        inputs = _in_precision(inputs, dtype)
+        together: dict[int, list[int]] = {}
+        self._alone = []
+        for k, (kernel, X) in enumerate(zip(kernels, inputs)):
+            if kernel.entrywise:
+                together.setdefault(id(X), []).append(k)
+            else:
+                # one row at a time: with others beside them, what these kernels compute may be rounded otherwise
+                self._alone.append((k, kernel, X, Reference(kernel.as_support(X))))
         self._buffers = [
-            (own, SupportBuffer.holding([kernels[k] for k in own], inputs[own[0]]))
-            for own in ([k for k in together if inputs[k] is X] for X in _distinct(inputs))
-            if own
-        ]
-        # one row at a time: with others beside them, what these kernels compute may be rounded otherwise
-        self._alone = [
-            (k, kernel, inputs[k], Reference(kernel.as_support(inputs[k])))
-            for k, kernel in enumerate(kernels)
-            if k not in together
+            (own, SupportBuffer.holding([kernels[k] for k in own], inputs[own[0]])) for own in together.values()
         ]
         capacity = max(1, budget // (len(kernels) * self.n_inputs * self.dtype.itemsize))
         self._recent = RecentlyUsed(min(capacity, self.n_inputs))
@@ -105,8 +112,8 @@ class GramRows:
                 block[:, i] = self._rows[index]
         return block
 
-    def _compute(self, rows, indices):
-        rows, indices = np.asarray(rows), np.asarray(indices)
+    def _compute(self, missing: list[int], kept_at: list[int]) -> None:
+        rows, indices = np.asarray(missing), np.asarray(kept_at)
         for block in row_blocks(len(rows), self.n_inputs, self.dtype):
             for own, buffer in self._buffers:
                 pair = buffer.pair(rows[block], self.n_inputs)
@@ -115,29 +122,6 @@ class GramRows:
         for k, kernel, X, support in self._alone:
             for row, index in zip(rows, indices):
                 self._rows[index, k] = kernel.between(Pair(X[row : row + 1], support))[0]
-
-
-def _distinct(inputs):
-    """Each array object once."""
-    return {id(X): X for X in inputs}.values()
-
-
-def _all_in_precision(inputs, dtype):
-    """The inputs in a precision; what was one array object is one still."""
-    converted = {id(X): in_precision(X, dtype) for X in inputs}
-    return [converted[id(X)] for X in inputs]
-
-
-def _rows_of(inputs, rows):
-    """The same rows of each input; of one array object, one array."""
-    chosen = {id(X): X for X in inputs}
-    chosen = {key: X[rows] for key, X in chosen.items()}
-    return [chosen[id(X)] for X in inputs]
-
-
-def _supports(kernels, inputs):
-    """Training inputs as each kernel keeps them; the arrays themselves where it does not say otherwise."""
-    return [kernel.as_support(X) for kernel, X in zip(kernels, inputs)]
 
 
 class GramMatrices:
@@ -175,23 +159,22 @@ class GramMatrices:
 
     def __init__(self, matrices: Any) -> None:
         if isinstance(matrices, GramMatrices):
-            self.names, self.matrices = matrices.names, matrices.matrices
-        elif isinstance(matrices, Mapping):
+            matrices = dict(zip(matrices.names, matrices.matrices))
+        if isinstance(matrices, Mapping):
             check_kernel_names(matrices)
-            self.names, self.matrices = list(matrices), list(matrices.values())
+            self.names, given = list(matrices), list(matrices.values())
         else:
             if hasattr(matrices, "__array__") or sparse.issparse(matrices):
-                matrices = _dense(matrices)
-                matrices = matrices[:, :, None] if matrices.ndim == 2 else matrices
-                matrices = list(np.moveaxis(matrices, -1, 0)) if matrices.ndim == 3 else []
-            self.matrices = list(matrices) if hasattr(matrices, "__len__") else []
-            self.names = [f"kernel {m}" for m in range(len(self.matrices))]
-        self.matrices = [None if matrix is None else _dense(matrix) for matrix in self.matrices]
+                whole = _dense(matrices)
+                matrices = np.moveaxis(whole, -1, 0) if whole.ndim == 3 else [whole]
+            given = list(matrices) if isinstance(matrices, Sequence | np.ndarray) else []
+            self.names = [f"kernel {m}" for m in range(len(given))]
+        self.matrices = [None if matrix is None else _dense(matrix) for matrix in given]
         shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
             raise InputError(
                 "Precomputed kernels must be M matrices (n, N) of one shape: a dict with their names, a list of M "
-                f"arrays, or one array (n, N, M); not {_described(shapes)}."
+                f"arrays, or one array (n, N, M); not {f'shapes {sorted(shapes)}' if shapes else 'anything else'}."
             )
         self.shape: tuple[int, int, int] = (*shapes.pop(), len(self.matrices))
 
@@ -207,7 +190,3 @@ class GramMatrices:
 
 def _dense(matrix: Any) -> np.ndarray:
     return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
-
-
-def _described(shapes: set) -> str:
-    return f"shapes {', '.join(map(str, sorted(shapes)))}" if shapes else "anything else"

@@ -4,6 +4,7 @@ import fnmatch
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral
@@ -46,21 +47,14 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
     """
     if isinstance(on, str) and RANGE.fullmatch(on):
         on = slice(*(int(bound) if bound.strip() else None for bound in on.split(":")))
-    if isinstance(on, slice) and on.step == 0:
-        raise InputError("on= is a range of columns in steps of 0: leave the step out.")
-    if on is None or isinstance(on, (str, slice)):
+    if on is None or isinstance(on, str) or (isinstance(on, slice) and on.step != 0):
         return on
     if isinstance(on, Integral) and not isinstance(on, (bool, np.bool_)):
         return int(on)
-    try:
-        parsed = tuple(item if isinstance(item, str) else int(item) for item in on)
-    except (TypeError, ValueError):
-        parsed = ()
-    if not parsed:
-        raise InputError(
-            f"on= is a column by name or position, a range such as '0:3', or a list of columns; not {on!r}."
-        )
-    return parsed
+    with suppress(TypeError, ValueError):
+        if parsed := tuple(item if isinstance(item, str) else int(item) for item in on):
+            return parsed
+    raise InputError(f"on= is a column by name or position, a range such as '0:3', or a list of columns; not {on!r}.")
 
 
 def format_on(on: On | list) -> str:
@@ -78,64 +72,40 @@ def format_on(on: On | list) -> str:
     return str(on) if plain else repr(on)
 
 
-def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: Any = "") -> Positions:
+def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: object = "") -> Positions:
     """Return columns by position: None for all, a slice where they follow one another, else a tuple.
 
-    Parameters
-    ----------
-    on : int, str, slice, tuple or None
-        As :func:`parse_on` returns it.
-    n_columns : int
-    names : sequence of str, optional
-        Names of the columns.
-    kernel : Kernel or str
-        For messages.
-
-    Raises
-    ------
-    InputError
-        If there is no such column, or none at all.
+    Raises an InputError where there is no such column, or none at all; it names the ``kernel``.
     """
     if on is None:
         return None
     if isinstance(on, slice):
-        found = range(n_columns)[on]
+        found = list(range(n_columns)[on])
     else:
         items = on if isinstance(on, (tuple, list)) else (on,)
         found = [column for item in items for column in _positions(item, n_columns, names, kernel)]
-    if not len(found):
+    if not found:
         raise InputError(
-            f"The kernel {_name(kernel)!r} selects columns {format_on(on)}, which are none: inputs have {n_columns}."
+            f"The kernel '{kernel}' selects columns {format_on(on)}, which are none: inputs have {n_columns}."
         )
     low, high = found[0], found[-1] + 1
-    return slice(low, high) if list(found) == list(range(low, high)) else tuple(found)
+    return slice(low, high) if found == list(range(low, high)) else tuple(found)
 
 
-def _positions(item, n_columns, names, kernel):
-    if not isinstance(item, str):
-        if not -n_columns <= item < n_columns:
-            raise InputError(
-                f"The kernel {_name(kernel)!r} selects column {item}, but inputs have {n_columns}: 0 is the first."
-            )
-        return [item % n_columns]
-    if names is None:
-        raise InputError(
-            f"The kernel {_name(kernel)!r} is on the column {item!r}, but the columns of the input have no names: give "
-            "a data frame, or columns by position."
-        )
-    names = list(names)
-    found = [names.index(item)] if item in names else [names.index(name) for name in fnmatch.filter(names, item)]
-    if not found:
-        close = get_close_matches(item, names, n=1) or names[:5]
-        raise InputError(
-            f"The kernel {_name(kernel)!r} is on the column {item!r}, which is none of the {n_columns} columns; there "
-            f"is {', '.join(map(repr, close))}."
-        )
-    return found
-
-
-def _name(kernel):
-    return getattr(kernel, "name", kernel)
+def _positions(item: int | str, n_columns: int, names: Sequence[str] | None, kernel: object) -> list[int]:
+    """Positions of a column, or of those whose names fit a pattern."""
+    known = [] if names is None else list(names)
+    if isinstance(item, str):
+        positions = [known.index(name) for name in ([item] if item in known else fnmatch.filter(known, item))]
+    else:
+        positions = [item % n_columns] if -n_columns <= item < n_columns else []
+    if positions:
+        return positions
+    close = get_close_matches(str(item), known, n=1) or known[:5]
+    told = f"there is {', '.join(map(repr, close))}" if known else "they have no names"
+    raise InputError(
+        f"The kernel '{kernel}' is on the column {item!r}, which is none of the {n_columns} columns; {told}."
+    )
 
 
 def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:
@@ -157,10 +127,6 @@ def with_index(X: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
     index : int array of shape (n,), optional
         Which training input each row is, -1 where it is none. By default a square matrix is that of the training
         inputs, in their order, and others are of inputs that are new.
-
-    Returns
-    -------
-    array of shape (n, N + 1)
     """
     if index is None:
         index = np.arange(len(X)) if X.shape[0] == X.shape[1] else np.full(len(X), -1)
@@ -190,7 +156,7 @@ class Pair:
         self._on_columns: dict[Any, Pair] = {}
 
     def on_columns(self, columns: Positions) -> "Pair":
-        """The same vectors on some of their columns; once for all kernels on these.
+        """Return the same vectors on some of their columns; computed once for all kernels on these.
 
         Parameters
         ----------
@@ -241,7 +207,12 @@ class Pair:
         return -pairwise.additive_chi2_kernel(self.X, self.Y)
 
     def inverse_roots(self, kernel: Any) -> tuple[np.ndarray, np.ndarray]:
-        """``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation."""
+        """Return ``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        """
         return kernel.inverse_roots(self.X), self.right.inverse_roots(kernel)
 
 
@@ -296,12 +267,12 @@ def as_floats(X: Vectors) -> Vectors:
     return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
 
 
-def check_magnitudes(X: Vectors, kernel: Any) -> None:
-    """Raise an InputError unless numbers are finite and at most 1e100; ``kernel``, or its name, is for the message."""
+def check_magnitudes(X: Vectors, kernel: object) -> None:
+    """Raise an InputError that names the kernel unless numbers are finite and at most 1e100."""
     numbers = X.data if sparse.issparse(X) else X
     largest = max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))
     if not largest <= LARGEST:
-        raise InputError(f"The kernel {_name(kernel)!r} needs finite numbers up to {LARGEST:g}, got {largest:.3g}.")
+        raise InputError(f"The kernel '{kernel}' needs finite numbers up to {LARGEST:g}, got {largest:.3g}.")
 
 
 def finite_squares(squares: np.ndarray) -> np.ndarray:
@@ -332,15 +303,8 @@ def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
 def median_distance(X: Vectors, distances: str, quantile: float = 0.5) -> float:
     """Median, or another quantile, of a distance between distinct rows of X (n, d), never 0.
 
-    The rows are a sample that does not depend on a random state nor, where X is small, on the order or the number of
-    copies of its rows. Where all rows are the same it is 1.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n, d)
-    distances : str
-        An attribute of :class:`Pair`.
-    quantile : float in [0, 1]
+    ``distances`` is an attribute of :class:`Pair`. The rows are a sample that does not depend on a random state nor,
+    where X is small, on the order or the number of copies of its rows. Where all rows are the same it is 1.
     """
     if sparse.issparse(X):
         X = X.toarray() if X.shape[0] * X.shape[1] <= ENTRIES else X[_evenly(X.shape[0])]

@@ -28,8 +28,9 @@ from omkl.kernels._jit_stack import (
     unpack_rows,
     weighted_sum,
 )
+from omkl.kernels.base import Kernel
 from omkl.kernels.checks import checked_gram, require_memory
-from omkl.kernels.functions import Gaussian, KernelSpec, as_kernel
+from omkl.kernels.functions import Gaussian
 from omkl.kernels.inputs import Pair, Vectors, take_columns
 from omkl.kernels.stack import KernelStack, PartedStack, Which
 
@@ -92,12 +93,12 @@ class PackedStack(KernelStack):
         return cls(rows)
 
     @classmethod
-    def from_kernels(cls, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32) -> Self:
+    def from_kernels(cls, kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> Self:
         """Compute kernels on data straight into packed storage.
 
         Parameters
         ----------
-        kernels : iterable of Kernel or str
+        kernels : iterable of Kernel
             They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
         X : array of shape (N, d)
         dtype : {numpy.float32, numpy.float64}
@@ -201,7 +202,7 @@ class LazyStack(PartedStack):
 
     Parameters
     ----------
-    kernels : iterable of Kernel or str
+    kernels : iterable of Kernel
     X : array of shape (N, d)
     dtype : {numpy.float32, numpy.float64}
     budget : int
@@ -210,9 +211,9 @@ class LazyStack(PartedStack):
     """
 
     def __init__(
-        self, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, budget: int = BUDGET
+        self, kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike = np.float32, budget: int = BUDGET
     ) -> None:
-        self.kernels, self.X, self.dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X), np.dtype(dtype)
+        self.kernels, self.X, self.dtype = list(kernels), np.asarray(X), np.dtype(dtype)
         self.n_kernels, self.n_samples = len(self.kernels), len(self.X)
         row_bytes = self.n_samples * (self.n_samples + 1) // 2 * self.dtype.itemsize
         # passes come in blocks of as many kernels as may be kept
@@ -251,14 +252,12 @@ class LazyStack(PartedStack):
             self._kept[index] = row.copy()
 
 
-def packed_kernels(
-    kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike, part: range | None = None
-) -> np.ndarray:
+def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike, part: range | None = None) -> np.ndarray:
     """Packed kernels (M, N (N + 1) / 2) of X (N, d), fitted to it; their columns are by position.
 
     Or a ``part`` of them, a range of step 1, with the bits that they have among all.
     """
-    kernels = [as_kernel(kernel) for kernel in kernels]
+    kernels = list(kernels)
     X = X if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
     part = range(len(kernels)) if part is None else part
     n, d = X.shape

@@ -1,7 +1,6 @@
 """Kernel values given by the user: matrices of which each input knows its row, and its column."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class Precomputed(Kernel):
     aliases = {"precomputed": {}}
 
     def _prepare(self) -> None:
-        self.n_inputs_: Any = None
+        self.n_inputs_ = 0
 
     @property
     def indexed(self) -> bool:
@@ -46,11 +45,9 @@ class Precomputed(Kernel):
         check_magnitudes(values, self)
         self.n_inputs_ = values.shape[1]
         values = values[:, index.astype(np.int64)]
-        scale = np.abs(values).max(initial=0.0)
-        if not np.allclose(values, values.T, rtol=0, atol=1e-8 * scale):
-            raise InputError("The precomputed kernel matrix is not symmetric.")
-        if np.diag(values).min(initial=0.0) < -1e-8 * scale:
-            raise InputError("The precomputed kernel matrix has a negative diagonal, so it is not a kernel.")
+        rounding = 1e-8 * np.abs(values).max(initial=0.0)
+        if not np.allclose(values, values.T, rtol=0, atol=rounding) or np.diag(values).min(initial=0.0) < -rounding:
+            raise InputError("A precomputed kernel matrix must be symmetric, and have no negative diagonal entries.")
 
     def raw(self, pair: Pair) -> np.ndarray:
         return np.take(self._checked(pair.X), self._indices(pair.Y) + 1, axis=1)
@@ -68,14 +65,14 @@ class Precomputed(Kernel):
     def as_support(self, X: np.ndarray) -> np.ndarray:
         return X[:, :1]
 
-    def _checked(self, X):
+    def _checked(self, X: np.ndarray) -> np.ndarray:
         if X.shape[1] == self.n_inputs_ + 1:
             return X
         raise InputError(
             f"Inputs of a precomputed kernel are their index and {self.n_inputs_} values, not {X.shape[1]} numbers."
         )
 
-    def _indices(self, X):
+    def _indices(self, X: np.ndarray) -> np.ndarray:
         """Return the index of the training input of each row."""
         index = X[:, 0].astype(np.int64)
         if not np.array_equal(index, X[:, 0]) or index.min(initial=0) < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -42,7 +42,13 @@ class SupportBuffer:
 
     @classmethod
     def holding(cls, kernels: Sequence[Kernel], X: np.ndarray) -> Self:
-        """A buffer of the vectors X (B, d), in their precision."""
+        """Make a buffer of vectors, in their precision.
+
+        Parameters
+        ----------
+        kernels : list of Kernel
+        X : array of shape (B, d)
+        """
         buffer = cls(kernels, X.shape[1], len(X), X.dtype)
         buffer.load_state(X, np.array([inverse_root(kernel.raw_diagonal(X)) for kernel in buffer.normalized]))
         return buffer
@@ -53,13 +59,16 @@ class SupportBuffer:
         return self.columns.nbytes + self.roots.nbytes
 
     def stage(self, X: np.ndarray, n_support: int) -> BufferPair:
-        """Take vectors ``X`` (m, d) at hand; returns their :class:`BufferPair`.
+        """Take vectors at hand, and pair them with themselves and the first support vectors, in this order.
 
-        Its columns are the m vectors at hand, then the first ``n_support`` support vectors.
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        n_support : int
         """
         m = len(X)
         if m > self.first:
-            self._widen(m)
+            self._pad(m - self.first, 0)
         X = np.ascontiguousarray(X, dtype=self.columns.dtype)
         at_hand = slice(self.first - m, self.first)
         self.columns[:, at_hand] = X.T
@@ -68,7 +77,14 @@ class SupportBuffer:
         return BufferPair(self, X, at_hand, slice(self.first - m, self.first + n_support))
 
     def pair(self, which: slice | np.ndarray, n_support: int) -> BufferPair:
-        """The :class:`BufferPair` of some support vectors, by their indices, with the first ``n_support``."""
+        """Pair some support vectors with the first ones.
+
+        Parameters
+        ----------
+        which : slice or int array
+            Indices of the support vectors.
+        n_support : int
+        """
         columns = (
             slice(self.first + which.start, self.first + which.stop) if isinstance(which, slice) else self.first + which
         )
@@ -76,32 +92,57 @@ class SupportBuffer:
         return BufferPair(self, X, columns, slice(self.first, self.first + n_support))
 
     def keep(self, back: int, index: int) -> None:
-        """Copy a vector at hand to an index: the last one for ``back=1``, the one before it for 2, and so on."""
+        """Copy a vector at hand to an index.
+
+        Parameters
+        ----------
+        back : int
+            1 for the last vector at hand, 2 for the one before it, and so on.
+        index : int
+        """
         self.columns[:, self.first + index] = self.columns[:, self.first - back]
         self.roots[:, self.first + index] = self.roots[:, self.first - back]
 
     def vectors(self, n_support: int) -> np.ndarray:
-        """The first support vectors, (n_support, d)."""
+        """Return the first support vectors, (n_support, d).
+
+        Parameters
+        ----------
+        n_support : int
+        """
         return self.columns[:, self.first : self.first + n_support].T
 
     def grow(self, capacity: int) -> None:
-        """Have room for so many vectors."""
-        more = ((0, 0), (0, capacity - self.capacity))
-        self.columns, self.roots = np.pad(self.columns, more), np.pad(self.roots, more)
-        self.capacity = int(capacity)
+        """Make room for more vectors.
 
-    def _widen(self, first):
-        more = ((0, 0), (first - self.first, 0))
-        self.columns = np.pad(self.columns, more)
-        self.roots = np.pad(self.roots, more)
-        self.first = first
+        Parameters
+        ----------
+        capacity : int
+        """
+        self._pad(0, capacity - self.capacity)
+
+    def _pad(self, before: int, after: int) -> None:
+        """Add columns before the vectors at hand, and after the support vectors."""
+        self.columns, self.roots = (np.pad(array, ((0, 0), (before, after))) for array in (self.columns, self.roots))
+        self.first, self.capacity = self.first + before, self.capacity + int(after)
 
     def state(self, n_support: int) -> tuple[np.ndarray, np.ndarray]:
-        """``(vectors, roots)`` of the first vectors."""
+        """Return ``(vectors, roots)`` of the first vectors.
+
+        Parameters
+        ----------
+        n_support : int
+        """
         return self.vectors(n_support), self.roots[:, self.first : self.first + n_support]
 
     def load_state(self, vectors: np.ndarray, roots: np.ndarray) -> None:
-        """The inverse of :meth:`state`."""
+        """Load what :meth:`state` returned.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, d)
+        roots : array of shape (number of normalised kernels, n)
+        """
         self.columns[:, self.first : self.first + len(vectors)] = vectors.T
         if len(self.roots):
             self.roots[:, self.first : self.first + len(vectors)] = roots
@@ -110,7 +151,7 @@ class SupportBuffer:
 class BufferPair(Pair):
     """Vectors against columns of a :class:`SupportBuffer`; what it knows is not computed anew."""
 
-    def __init__(self, buffer: SupportBuffer, X: np.ndarray, rows: Any, columns: slice) -> None:
+    def __init__(self, buffer: SupportBuffer, X: np.ndarray, rows: slice | np.ndarray, columns: slice) -> None:
         self._buffer = buffer
         self._rows = rows
         self._columns = columns

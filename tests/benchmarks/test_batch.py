@@ -13,8 +13,7 @@ from sklearn.svm import SVC
 from omkl import MKLClassifier
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.data import data_home
-from omkl.kernels import LazyStack, PackedStack, random_subset_gaussians, variable_kernels
-from omkl.kernels.functions import as_kernel
+from omkl.kernels import LazyStack, PackedStack, as_kernel, random_subset_gaussians, variable_kernels
 from omkl.kernels.gram import GramRows
 from omkl.losses import Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet

@@ -23,6 +23,7 @@ from omkl.exceptions import DistributionError, InputError, MissingDependencyErro
 from omkl.kernels import (
     Custom,
     Gaussian,
+    Linear,
     PackedStack,
     random_subset_gaussians,
     variable_kernels,
@@ -37,7 +38,7 @@ N = 80
 X = np.random.default_rng(0).normal(size=(N, 6))
 Y = np.sign(X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * np.random.default_rng(1).normal(size=N))
 #: Gaussians among others, so that the Gaussians of a partition are not those of a block.
-KERNELS = [*random_subset_gaussians(150, 6, 0), *variable_kernels(6), "linear:normalize=trace"]
+KERNELS = [*random_subset_gaussians(150, 6, 0), *variable_kernels(6), Linear(normalize="trace")]
 M = len(KERNELS)
 ROW = N * (N + 1) // 2 * 4
 
@@ -131,7 +132,7 @@ def test_given_matrices_arrive_as_they_are(client, packed):
 def test_fewer_kernels_than_workers(client):
     stack = DistributedStack.from_kernels(["linear"], X, client)
     assert len(stack.partitions) == 1
-    assert_array_equal(stack.quadratics(Y), PackedStack.from_kernels(["linear"], X).quadratics(Y))
+    assert_array_equal(stack.quadratics(Y), PackedStack.from_kernels([Linear()], X).quadratics(Y))
 
 
 def test_cross_validation_and_stability_on_workers_find_what_they_find_here(client):

@@ -11,6 +11,7 @@ from sklearn.datasets import load_wine
 import omkl
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels import Average, Gaussian, Linear, as_kernel, per_column
+from omkl.kernels.gram import dense_grams
 
 NAMES = ["age", "income", "hours per week"]
 MODELS = {
@@ -95,7 +96,7 @@ def test_a_kernels_name_makes_it_again(spec):
     ("kernel", "message"),
     [
         ("gaussian:on=wage", "'wage', which is none of the 3 columns; there is 'age'"),
-        ("gaussian:on=3", "column 3, but inputs have 3"),
+        ("gaussian:on=3", "column 3, which is none of the 3"),
         ("gaussian:on=5:9", "columns 5:9, which are none"),
     ],
 )
@@ -217,9 +218,9 @@ def test_widths_from_data_know_no_units(kernel, dtype, power, rng):
     gram = as_kernel(kernel).fit(X)(X)
     scaled = X * 10.0**power
     assert_allclose(as_kernel(kernel).fit(scaled)(scaled), gram, atol=1e-6)
-    stack = omkl.kernels.PackedStack.from_kernels([kernel], scaled, dtype)
+    stack = omkl.kernels.PackedStack.from_kernels([as_kernel(kernel)], scaled, dtype)
     assert_allclose(stack.combine([1.0]), gram, atol=1e-5)
-    dense = omkl.kernels.gram.dense_grams([as_kernel(kernel).fit(scaled)], [scaled], dtype)
+    dense = dense_grams([as_kernel(kernel).fit(scaled)], [scaled], dtype)
     assert_allclose(dense[0], gram, atol=1e-5)
 
 

@@ -184,7 +184,7 @@ def test_precomputed_does_not_guess_which_input_a_row_is(X):
 
 @pytest.mark.parametrize(
     ("matrix", "message"),
-    [(np.ones((2, 3)), "square"), ([[1.0, 2.0], [0.0, 1.0]], "symmetric"), (-np.eye(2), "negative diagonal")],
+    [(np.ones((2, 3)), "square"), ([[1.0, 2.0], [0.0, 1.0]], "symmetric"), (-np.eye(2), "negative")],
 )
 def test_precomputed_refuses_what_is_no_kernel_matrix(matrix, message):
     with pytest.raises(InputError, match=message):

@@ -29,7 +29,7 @@ KERNELS = [
     Linear(normalize=None),
     Polynomial(degree=3, normalize="trace", on=slice(1, 2)),
     Gaussian(sigma2="median", normalize="trace", on=slice(0, 4)),
-    "quadratic",
+    Polynomial(2),
 ]
 X = np.random.default_rng(1).normal(size=(N, 5))
 
@@ -159,7 +159,7 @@ def test_sums_are_in_double_precision(dtype):
 
 def test_rows_longer_than_a_block_are_summed_whole():
     points = np.random.default_rng(4).normal(size=(300, 3))
-    stack = PackedStack.from_kernels(["gaussian:sigma2=1", "linear"], points, np.float64)
+    stack = PackedStack.from_kernels([Gaussian(1.0), Linear()], points, np.float64)
     vector = np.random.default_rng(5).normal(size=300)
     gram = Gaussian(sigma2=1.0)(points)
     assert stack.length > 32768

@@ -244,7 +244,7 @@ def test_streams_have_not_all_inputs_at_hand(data):
     [
         (lambda gram: gram[:, :-1], "square matrix of all training inputs, got .60, 59."),
         (lambda gram: np.hstack([gram, gram]), "square matrix of all training inputs, got .60, 120."),
-        (lambda gram: np.triu(gram), "not symmetric"),
+        (lambda gram: np.triu(gram), "must be symmetric"),
         (lambda gram: -gram, "negative diagonal"),
     ],
 )

@@ -2,13 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from omkl import MKLClassifier
 from omkl.exceptions import InputError
-from omkl.kernels import Gaussian, PackedStack, per_block, per_column, random_subset_gaussians, variable_kernels
+from omkl.kernels import Gaussian, PackedStack, per_column, random_subset_gaussians, variable_kernels
 
 
 def test_27_kernels_on_each_variable_and_on_all(rng):
@@ -53,17 +50,3 @@ def test_columns_of_a_data_frame_are_those_with_numbers(module):
     assert per_column("gaussian:sigma2=3", frame) == {name: Gaussian(3.0, on=name) for name in ("age", "well")}
     with pytest.raises(InputError, match="has columns already"):
         per_column("gaussian:on=0", frame)
-
-
-def test_blocks_of_a_transformer_by_name_are_those_by_position(rng):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"age": rng.normal(40, 9, 60), "pay": rng.normal(5e4, 1e4, 60), "job": [*"abc"] * 20})
-    y = (frame["age"] > 40) | (frame["job"] == "a")
-    encode = OneHotEncoder(sparse_output=False)
-    blocks = ColumnTransformer([("numbers", StandardScaler(), ["age", "pay"]), ("job", encode, ["job"])])
-    blocks.set_output(transform="pandas")
-    before = make_pipeline(blocks, MKLClassifier(per_block(blocks, "gaussian"))).fit(frame, y)
-    inputs = ColumnTransformer(blocks.transformers).fit(frame)
-    after = MKLClassifier(per_block(inputs, "gaussian")).fit(inputs.transform(frame), y)
-    assert list(after.kernel_weights_) == ["numbers", "job"]
-    assert before[-1].kernel_weights_ == after.kernel_weights_

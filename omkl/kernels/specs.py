@@ -1,17 +1,87 @@
-"""Families of kernels on which multiple kernel learning is compared, as kernel objects: no matrix is made here."""
+"""Kernels from strings and functions, one for each column, averages, and the families of the papers."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from omkl._components import resolve, split_settings
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel
-from omkl.kernels.functions import Gaussian, KernelSpec, Polynomial, as_kernel
+from omkl.kernels.feature_maps import approximated
+from omkl.kernels.functions import Custom, Gaussian, Polynomial
+from omkl.kernels.inputs import Pair, Vectors, count_columns, take_columns
 
+#: What stands for a kernel: an object, a short string, or a function of two arrays.
+KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: Bandwidths of the experiments of Suzuki and Tomioka (2011), taken from Rakotomamonjy et al. (2008).
 BANDWIDTHS = (0.1, 0.25, 0.5, 0.75, *range(1, 21))
+
+
+def as_kernel(spec: KernelSpec) -> Kernel:
+    """Return a kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function of two arrays.
+
+    Parameters
+    ----------
+    spec : Kernel, str or callable
+    """
+    if callable(spec) and not isinstance(spec, Kernel):
+        return Custom(spec)
+    if isinstance(spec, str):
+        spec, approximation = split_settings(spec, ("features", "map", "seed"), "kernel")
+        if approximation:
+            return approximated(resolve(Kernel, spec, "kernel"), **approximation)
+    return resolve(Kernel, spec, "kernel")
+
+
+@dataclass(eq=False, repr=False)
+class Average(Kernel):
+    """The plain average of several kernels, as one kernel: what MKL is compared with.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel or str
+        Each may be on columns of its own, counted among those that the average is on.
+
+    Examples
+    --------
+    >>> Average(["linear", "quadratic:on=0:2"]).name
+    'average(linear, quadratic:on=0:2)'
+    """
+
+    kernels: Sequence[KernelSpec]
+
+    def _prepare(self) -> None:
+        self.kernels = [as_kernel(kernel) for kernel in self.kernels]
+        if any(kernel.indexed for kernel in self.kernels):
+            raise InputError("Average precomputed matrices before passing them, as one precomputed kernel.")
+
+    @property
+    def name(self) -> str:
+        return f"average({', '.join(kernel.name for kernel in self.kernels)})"
+
+    def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
+        placed: Any = super().placed(n_columns, names)
+        own_names = None if names is None else take_columns(np.array(names, dtype=object)[None], placed.on)[0].tolist()
+        width = count_columns(placed.on, n_columns)
+        placed.kernels = [kernel.placed(width, own_names) for kernel in self.kernels]
+        return placed
+
+    def _learn(self, X: Vectors) -> None:
+        self.kernels = [kernel.fit(X) for kernel in self.kernels]
+
+    def raw(self, pair: Pair) -> np.ndarray:
+        pairs = (pair.on_columns(kernel.columns(pair.X.shape[1])) for kernel in self.kernels)
+        matrices: Iterator[Any] = (kernel.between(own) for kernel, own in zip(self.kernels, pairs))
+        total: Any = sum(matrices)
+        return total / len(self.kernels)
+
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
+        diagonals = [kernel.diagonal(take_columns(X, kernel.columns(X.shape[1]))) for kernel in self.kernels]
+        total: Any = sum(diagonals)
+        return total / len(self.kernels)
 
 
 def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
@@ -48,42 +118,6 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     return {c if isinstance(c, str) else f"column {c}": kernel.restricted(c) for c in chosen}
 
 
-def per_block(transformer: Any, kernel: KernelSpec) -> dict[str, Kernel]:
-    """One kernel for each block of columns that a ``ColumnTransformer`` makes.
-
-    Parameters
-    ----------
-    transformer : sklearn.compose.ColumnTransformer
-        Where it is fitted, blocks are by position. Where it is not, as in a pipeline that is still to be fitted, they
-        are by name, which its output must have: ``transformer.set_output(transform="pandas")``.
-    kernel : Kernel, str or callable
-
-    Returns
-    -------
-    dict of str to Kernel
-        By the name of the block; blocks without columns are left out.
-
-    Examples
-    --------
-    >>> from sklearn.compose import ColumnTransformer
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> scaled = ColumnTransformer([("body", StandardScaler(), [0, 1]), ("lab", StandardScaler(), [2])])
-    >>> per_block(scaled, "gaussian")
-    {'body': Gaussian(on='body__*'), 'lab': Gaussian(on='lab__*')}
-    >>> per_block(scaled.fit(np.eye(3)), "gaussian")
-    {'body': Gaussian(on=slice(0, 2, None)), 'lab': Gaussian(on=slice(2, 3, None))}
-    """
-    kernel = as_kernel(kernel)
-    if hasattr(transformer, "output_indices_"):
-        blocks = transformer.output_indices_
-        return {name: kernel.restricted(block) for name, block in blocks.items() if block.start < block.stop}
-    if not transformer.verbose_feature_names_out:
-        raise InputError("Blocks are found by the names of columns: fit the transformer before, or let it make names.")
-    blocks = [name for name, step, _ in transformer.transformers if not isinstance(step, str) or step != "drop"]
-    rest = [] if isinstance(transformer.remainder, str) and transformer.remainder == "drop" else ["remainder"]
-    return {name: kernel.restricted(f"{name}__*") for name in blocks + rest}
-
-
 def _is_numeric(frame, name):
     try:
         np.asarray(frame[name], dtype=np.float64)
@@ -106,6 +140,8 @@ def variable_kernels(n_columns: int) -> Iterator[Kernel]:
     Kernel
         27 (n_columns + 1) of them.
 
+    Examples
+    --------
     >>> len(list(variable_kernels(60)))
     1647
     """
@@ -138,8 +174,6 @@ def random_subset_gaussians(
     ------
     Gaussian
     """
-    if n_columns < 1:
-        raise InputError(f"Random subsets need at least one column, not {n_columns}.")
     random = check_random_state(random_state)
     for _ in range(n_kernels):
         bandwidth = 5.0 * random.chisquare(1) + 0.1
