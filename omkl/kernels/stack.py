@@ -207,14 +207,15 @@ class ReplicatedStack(KernelStack):
 
     def _parts(self, vectors: np.ndarray) -> np.ndarray:
         """Return vectors (..., R, P N) as (..., R P, N)."""
-        return vectors.reshape(*vectors.shape[:-2], -1, self.stack.n_samples)
+        *first, n_vectors, _ = vectors.shape
+        return vectors.reshape(*first, n_vectors * self.n_parts, self.stack.n_samples)
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         return self.stack.block_quadratics(self._parts(vectors), which)
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         products = self.stack.block_products(self._parts(vectors), which)
-        return products.reshape(len(products), -1, self.n_samples)
+        return products.reshape(len(products), vectors.shape[-2], self.n_samples)
 
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         copies, own = np.divmod(np.arange(self.n_samples) if samples is None else samples, self.stack.n_samples)

@@ -190,7 +190,7 @@ class EarlyStopping:
     def __init__(
         self, examples: Sequence[Example] | Callable[[], Sequence[Example]], patience: int, score: Callable
     ) -> None:
-        self.examples = examples
+        self.examples: Any = examples
         self.patience = patience
         self.score = score
         self.best_score = -np.inf

@@ -183,7 +183,7 @@ class Checkpointer:
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context in which errors of the resumed checkpoint name its directory."""
-        return holds_whole(str(self.checkpoints.directory), "checkpoint", OmklError)
+        return holds_whole(str(self.checkpoints.directory), "checkpoint", (OmklError,))
 
     def _compare(self, name: str, facts: dict[str, Any]) -> None:
         """Compare facts of this run with those of the one to be resumed; name the first that differs."""

@@ -25,6 +25,7 @@ from omkl.kernels import (
     Gaussian,
     Linear,
     PackedStack,
+    as_kernel,
     random_subset_gaussians,
     variable_kernels,
 )
@@ -284,7 +285,8 @@ def test_sparse_inputs_are_learned_on_workers_as_they_are_here(client):
         assert_allclose(weight, here.kernel_weights_[name], atol=2e-2)
     stack = DistributedStack.from_kernels(kernels.values(), rows, client)
     assert_array_equal(
-        stack.combine(np.ones(3)), PackedStack.from_kernels(kernels.values(), rows.tocsr()).combine(np.ones(3))
+        stack.combine(np.ones(3)),
+        PackedStack.from_kernels(map(as_kernel, kernels.values()), rows.tocsr()).combine(np.ones(3)),
     )
 
 
