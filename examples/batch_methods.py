@@ -14,6 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from omkl.batch import SILP, HessianMKL, LevelMKL, OneStep, Problem, SimpleMKL, Solver, Spicy
+from omkl.data import read_uci
 from omkl.kernels import Gaussian, Linear, PackedStack
 from omkl.losses import Hinge, Logistic, PointwiseLoss
 from omkl.regularizers import L21, ElasticNet, Regularizer, SquaredL21
