@@ -1,6 +1,7 @@
 """A trainer's epochs over a list of examples, as tests ask for them, and what ends them."""
 
-from omkl.online import ArraySource, TrainingLoop, serial_pass
+from omkl.online import ArraySource, TrainingLoop
+from omkl.online.training_loop import serial_pass
 
 
 def fit(trainer, examples, *, epochs=1, rng=None, callbacks=(), make_pass=serial_pass):

@@ -20,7 +20,7 @@ from omkl.estimators.explanations import Explanation
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_parameters
 from omkl.estimators.training import FREE, Run
 from omkl.exceptions import DataWarning, InputError
-from omkl.online import below
+from omkl.online.rounds import below
 from omkl.parsing.decoding import likeliest_trees, with_notes
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.parser import DependencyParser

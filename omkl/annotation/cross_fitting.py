@@ -18,8 +18,9 @@ from omkl.estimators.persistence import users_own
 from omkl.estimators.sources import fingerprint
 from omkl.estimators.training import Run
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
-from omkl.online import OnlineTrainer, below, check_callbacks, hooks
-from omkl.online.hooks import load_states, states_of
+from omkl.online.hooks import check_callbacks, hooks, load_states, states_of
+from omkl.online.rounds import below
+from omkl.online.trainer import OnlineTrainer
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import strings_of, with_strings
 from omkl.persistence import Packer, Unpacker

@@ -104,7 +104,7 @@ def _logs(options: Options) -> list[Any]:
     if options.log is None:
         refuse("goes with --log FILE", "log_every")
         return []
-    from omkl.online import ProgressiveValidation, RecordLog
+    from omkl.online.callbacks import ProgressiveValidation, RecordLog
 
     log = RecordLog(destination(options.log))
     return [log if options.log_every is None else ProgressiveValidation(options.log_every, log)]

@@ -31,7 +31,9 @@ from omkl.distributed.cluster import workers_of
 from omkl.distributed.executors import DaskExecutor, SerialExecutor
 from omkl.exceptions import InputError
 from omkl.groups import check_ability
-from omkl.online import OnlineTrainer, Step, below, serial_pass
+from omkl.online.rounds import Step, below
+from omkl.online.trainer import OnlineTrainer
+from omkl.online.training_loop import serial_pass
 
 
 class MixedPass(NamedTuple):
@@ -92,8 +94,8 @@ class ParameterMixing:
         """Learn a block, as a :class:`~omkl.online.TrainingLoop` asks for it.
 
         Shard j of S has the examples ``j, j + S, j + 2S, ...``, in an order of its own. With one shard the bits are
-        those of :func:`~omkl.online.serial_pass`; fewer examples than shards, as the last ones of a stream, are
-        learned here, one after the other.
+        those of :func:`~omkl.online.training_loop.serial_pass`; fewer examples than shards, as the last ones of a
+        stream, are learned here, one after the other.
 
         Parameters
         ----------

@@ -19,23 +19,15 @@ from omkl.estimators.validation import Constraint, Number, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups import KernelBank
 from omkl.losses import StructuredLoss
-from omkl.online import (
-    ArraySource,
-    DistanceOverGradients,
-    EarlyStopping,
-    OnlineModel,
-    OnlineSettings,
-    Predictor,
-    ProgressiveValidation,
-    Schedule,
-    TrainingLoop,
-    TrainingProgress,
-    check_callbacks,
-    group_report,
-    left_out_groups,
-    serial_pass,
-    thinned,
-)
+from omkl.online.averaging import Predictor
+from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
+from omkl.online.group_contributions import group_report
+from omkl.online.group_selection import left_out_groups
+from omkl.online.hooks import check_callbacks
+from omkl.online.model import OnlineModel, OnlineSettings
+from omkl.online.progress import TrainingProgress, thinned
+from omkl.online.schedules import DistanceOverGradients, Schedule
+from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 from omkl.persistence import Packer, Unpacker
 
 
@@ -51,7 +43,7 @@ class _Plan(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OnlineEstimator(SavedEstimator):
-    """An estimator that trains an :class:`~omkl.online.OnlineModel`, its ``model_``.
+    """An estimator that trains an :class:`~omkl.online.model.OnlineModel`, its ``model_``.
 
     Its fields are the parameters that online estimators share, described at :class:`~omkl.SequenceLabeler`. Subclasses
     are dataclasses with more fields, and define :meth:`_codec`, :meth:`_read_known`, ``fit``, ``partial_fit`` and

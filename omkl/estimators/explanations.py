@@ -16,7 +16,9 @@ from omkl.exceptions import InputError, MissingDependencyError
 from omkl.features.encoder import Encoder
 from omkl.features.views import FlatTokens
 from omkl.groups import Span
-from omkl.online import Contributions, OnlineModel, Piece, contributions, to_frame
+from omkl.online.group_contributions import Contributions, Piece, contributions
+from omkl.online.model import OnlineModel
+from omkl.online.progress import to_frame
 
 #: Groups that are listed one by one in text and pictures; the others are summed.
 SHOWN = 10

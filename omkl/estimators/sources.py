@@ -11,7 +11,8 @@ from scipy import sparse
 from omkl.data import Stream, Treebank
 from omkl.data.streams import regrouped
 from omkl.exceptions import InputError
-from omkl.online import OnlineModel, OnlineTrainer
+from omkl.online.model import OnlineModel
+from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Packer
 
 #: Examples of a stream that a shard learns between two mixes.

@@ -15,7 +15,10 @@ from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of, 
 from omkl.estimators.targets import check_sample_weight
 from omkl.estimators.training import RunOptions, Task
 from omkl.exceptions import InputError, ModelFileError
-from omkl.online import Example, OnlineTrainer, Piece, Predictor, contributions
+from omkl.online.averaging import Predictor
+from omkl.online.group_contributions import Piece, contributions
+from omkl.online.rounds import Example
+from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.structures import Potentials, Structure
 

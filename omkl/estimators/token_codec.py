@@ -18,7 +18,9 @@ from omkl.groups import (
     SparseCachedBank,
     Tokens,
 )
-from omkl.online import Example, OnlineTrainer, Predictor
+from omkl.online.averaging import Predictor
+from omkl.online.rounds import Example
+from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.

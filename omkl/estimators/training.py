@@ -12,16 +12,12 @@ import numpy as np
 
 from omkl.estimators.sources import fingerprint, no_companions
 from omkl.exceptions import InputError
-from omkl.online import (
-    Checkpointer,
-    Checkpoints,
-    OnlineTrainer,
-    Predictor,
-    ProgressBar,
-    TrainingLoop,
-    TrainingProgress,
-    serial_pass,
-)
+from omkl.online.averaging import Predictor
+from omkl.online.callbacks import ProgressBar
+from omkl.online.checkpointing import Checkpointer, Checkpoints
+from omkl.online.progress import TrainingProgress
+from omkl.online.trainer import OnlineTrainer
+from omkl.online.training_loop import TrainingLoop, serial_pass
 from omkl.persistence import Packer
 
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.

@@ -11,7 +11,7 @@ from omkl.batch.group_lasso.blocks import column_labels
 from omkl.estimators.batch import by_position, called
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.exceptions import InputError
-from omkl.online import Contributions, Piece
+from omkl.online.group_contributions import Contributions, Piece
 
 
 def explain_columns(model: Any, x: Any, label: Any, against: Any, target: int, offset: Any, n: int) -> Explanation:

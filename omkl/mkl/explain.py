@@ -11,7 +11,7 @@ from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explan
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel
 from omkl.kernels.inputs import take_columns
-from omkl.online import Contributions, Piece
+from omkl.online.group_contributions import Contributions, Piece
 
 
 def explain_kernels(model: Any, x: Any, label: Any, against: Any, target: int, n: int) -> Explanation:

@@ -24,7 +24,7 @@ from omkl.estimators.validation import TokenData, checked_rows, read_rows, row_p
 from omkl.exceptions import InputError
 from omkl.features.encoder import is_pairwise, takes_sparse
 from omkl.losses import PointwiseLoss
-from omkl.online import Predictor
+from omkl.online.averaging import Predictor
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

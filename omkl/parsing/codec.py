@@ -18,15 +18,11 @@ from omkl.features.lexicons import Lexicon, as_lexicons, check_use
 from omkl.groups import ArcTemplateBank, ArcTokens, TemplateSet
 from omkl.groups.templates.language import sees_trees
 from omkl.losses import CRF, StructuredLoss
-from omkl.online import (
-    DistanceOverGradients,
-    MeanPolyak,
-    OnlineModel,
-    OnlineTrainer,
-    Predictor,
-    Schedule,
-    below,
-)
+from omkl.online.averaging import Predictor
+from omkl.online.model import OnlineModel
+from omkl.online.rounds import below
+from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
+from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import LearnedBlock
 from omkl.parsing.examples import ArcExamples, Guide, encode
 from omkl.parsing.explain import strongest_features

@@ -7,11 +7,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from scipy.special import softmax
 
+from omkl._threads import in_threads
 from omkl.data import Stream, Strings, Treebank
 from omkl.estimators.calibration import at_temperature, has_marginals, relation_temperature, structure_temperature
 from omkl.estimators.persistence import check_is_fitted
 from omkl.exceptions import InputError
-from omkl.online import in_threads
 from omkl.parsing.constraints import ArcConstraints, Arcs
 from omkl.parsing.protocol import Parser
 from omkl.parsing.sentences import Sentences, check_trees, strings_of, treebanks_of, with_strings

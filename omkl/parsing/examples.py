@@ -12,7 +12,7 @@ from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, column_of, 
 from omkl.groups import ArcTokens, TemplateSet
 from omkl.groups.templates.language import sees_trees
 from omkl.groups.templates.layout import ArcGuide
-from omkl.online import Example
+from omkl.online.rounds import Example
 from omkl.parsing.evaluation import Rule, is_punctuation
 from omkl.structures import WeightedHeads
 

@@ -12,7 +12,7 @@ from omkl.exceptions import InputError
 from omkl.features.fields import TreeFields, column_of, values_of
 from omkl.groups import ArcTemplateBank, Template, TemplateSet, distance_name
 from omkl.groups.templates.language import KINSHIP
-from omkl.online import Piece, contributions
+from omkl.online.group_contributions import Piece, contributions
 from omkl.parsing.decoding import best_trees, blocks_to_parse
 from omkl.parsing.examples import ArcExamples
 from omkl.parsing.protocol import Parser

@@ -23,7 +23,7 @@ from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
 from omkl.groups.templates.named_sets import NAMED_SETS
-from omkl.online import OnlineModel
+from omkl.online.model import OnlineModel
 from omkl.parsing.codec import RelationsBeside, TreebankCodec, TreeData, learn_relations, read_trees, tree_rates
 from omkl.parsing.constraints import Arcs
 from omkl.parsing.decoding import (

@@ -4,7 +4,8 @@ from typing import Any, Protocol
 
 from omkl.data import Treebank
 from omkl.groups import TemplateSet
-from omkl.online import OnlineModel, Predictor
+from omkl.online.averaging import Predictor
+from omkl.online.model import OnlineModel
 from omkl.parsing.evaluation import Rule
 
 

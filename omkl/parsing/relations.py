@@ -5,22 +5,19 @@ from typing import Any
 
 import numpy as np
 
+from omkl._threads import in_threads
 from omkl.data import Strings, Treebank
 from omkl.estimators.training import Run
 from omkl.features.lexicons import Lexicon
 from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, Features, TemplateSet, Tokens
 from omkl.groups.templates.named_sets import of_lexicon
 from omkl.losses import StructuredHinge
-from omkl.online import (
-    ArraySource,
-    DistanceOverGradients,
-    Example,
-    OnlineTrainer,
-    PolynomialAverage,
-    TrainingLoop,
-    condensed_state,
-    in_threads,
-)
+from omkl.online.averaging import PolynomialAverage
+from omkl.online.model import condensed_state
+from omkl.online.rounds import Example
+from omkl.online.schedules import DistanceOverGradients
+from omkl.online.trainer import OnlineTrainer
+from omkl.online.training_loop import ArraySource, TrainingLoop
 from omkl.parsing.examples import ArcExamples, encode
 from omkl.parsing.template_selection import suited
 from omkl.regularizers import Ridge

@@ -15,7 +15,7 @@ from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.validation import TokenData
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Tokens
-from omkl.online import OnlineModel
+from omkl.online.model import OnlineModel
 from omkl.sequences.labels import check_feasible
 from omkl.sequences.reading import flatten, forced_labels, labeled_sequences
 from omkl.structures.chain import ChainPotentials

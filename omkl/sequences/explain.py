@@ -8,7 +8,8 @@ import numpy as np
 from omkl._components import check_number
 from omkl.estimators.explanations import Explanation, explanation, listed, part_namer
 from omkl.exceptions import InputError
-from omkl.online import OnlineModel, contributions
+from omkl.online.group_contributions import contributions
+from omkl.online.model import OnlineModel
 from omkl.sequences.labels import check_feasible
 from omkl.sequences.reading import flatten, forced_labels
 from omkl.structures import Chain

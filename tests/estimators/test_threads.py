@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import omkl
+from omkl._threads import in_threads
 from omkl.data import synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.features import token_features, vocabulary
-from omkl.online import averaging, in_threads
+from omkl.online import averaging
 
 VALUE = st.one_of(st.sampled_from(["a", "b", "ß", ""]), st.booleans(), st.just(2.5), st.none(), st.just(["x", "y"]))
 TOKENS = st.lists(st.dictionaries(st.sampled_from("uvwx"), VALUE, max_size=4), min_size=1, max_size=5)
