@@ -140,13 +140,13 @@ def write_archive(
     ----------
     path : path-like
     manifest : dict
-        JSON values; ``format`` is added.
+        JSON values; ``format`` and ``n_arrays`` are added.
     arrays : dict of str to array
     compress : bool
         Compress the arrays, which takes longer.
     """
     kind = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
-    text = json.dumps({"format": FORMAT, **manifest}, indent=1, default=np.generic.item)
+    text = json.dumps({"format": FORMAT, **manifest, "n_arrays": len(arrays)}, indent=1, default=np.generic.item)
     with replacing(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         # a ZipInfo made by hand has a fixed date
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
@@ -184,6 +184,8 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
                 remedy = "upgrade omkl" if manifest["format"] > FORMAT else "train the model again"
                 raise ModelFileError(f"{path} has format {manifest['format']}, not {FORMAT}: {remedy}.")
             members = [info for info in archive.infolist() if info.filename != MANIFEST]
+            if len(members) != manifest["n_arrays"]:  # a damaged directory hides entries
+                raise ModelFileError(f"{path} is damaged: it has {len(members)} of {manifest['n_arrays']} arrays.")
             return manifest, {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in members}
     except FileNotFoundError:
         raise ModelFileError(f"There is no model file {path}.") from None

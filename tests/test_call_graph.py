@@ -46,7 +46,7 @@ def test_a_shuffled_stream_with_a_checkpoint(tmp_path):
     model.fit(stream, checkpoint=tmp_path / "warm", checkpoint_every="100 rounds")
     files, depth, mutual = walked(lambda: model.fit(stream, checkpoint=tmp_path / "run", checkpoint_every="100 rounds"))
     print(files, depth, [tuple(path.removeprefix(ROOT) for path in pair) for pair in mutual])
-    assert files <= 42
+    assert files <= 45
     assert depth <= 15
 
 

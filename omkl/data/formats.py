@@ -110,7 +110,7 @@ class Npy(StreamFormat):
     suffixes = (".npy",)
     has_target = True
 
-    def open(self, path, target=None, **options):
+    def open(self, path: Any, target: Any = None, **options: Any) -> Stream:
         return stream_npy(path, target, **options)
 
 
@@ -121,7 +121,7 @@ class Npz(StreamFormat):
     suffixes = (".npz",)
     has_target = True
 
-    def open(self, path, target="y", **options):
+    def open(self, path: PathLike | Sequence[PathLike], target: Any = "y", **options: Any) -> Stream:
         return stream_npz(path, y=target, **options)
 
 

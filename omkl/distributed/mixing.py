@@ -58,7 +58,9 @@ class ParameterMixing:
         a :class:`~omkl.distributed.DaskExecutor` with a client.
     """
 
-    def __init__(self, n_shards: int, executor: Callable[[list], SerialExecutor | DaskExecutor] = SerialExecutor):
+    def __init__(
+        self, n_shards: int, executor: Callable[[list], SerialExecutor | DaskExecutor] = SerialExecutor
+    ) -> None:
         if not isinstance(n_shards, (int, np.integer)) or n_shards < 1:
             raise InputError(f"`shards` must be an integer > 0, got {n_shards!r}.")
         self.n_shards = int(n_shards)
@@ -178,7 +180,9 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
     )
 
 
-def _built(banks: list[Callable], unpenalized: list[Callable], *parts: Any, schedule: Any, **settings: Any):
+def _built(
+    banks: list[Callable], unpenalized: list[Callable], *parts: Any, schedule: Any, **settings: Any
+) -> OnlineTrainer:
     own, others = [make() for make in banks], [make() for make in unpenalized]
     # passes may run side by side: each needs its own schedule
     return OnlineTrainer(own, *parts, schedule=schedule.fresh(), unpenalized=others, **settings)

@@ -91,7 +91,7 @@ def by_position(groups: Any, names: Sequence[str] | None) -> Any:
         groups = list(groups.values())
     if not isinstance(groups, (list, tuple)) or not all(map(_has_members, groups)):
         return groups
-    place = {name: j for j, name in enumerate(names or ())}
+    place = {name: j for j, name in enumerate(() if names is None else names)}
     if unknown := [name for group in groups for name in group if isinstance(name, str) and name not in place]:
         raise InputError(f"groups has {unknown[0]!r}, which is no name of a column: names are those of a data frame.")
     return [[place[column] if isinstance(column, str) else column for column in group] for group in groups]
@@ -116,8 +116,10 @@ def by_index(values: Any, names: Sequence | None, what: str, of: str) -> list | 
         values = values.to_dict()
     if not isinstance(values, dict):
         return None
-    if names is None or values.keys() != set(names):
-        wrong = sorted(values.keys() ^ set(names or ()), key=repr)
+    if names is None:
+        raise InputError(f"{what} is by the name of each {of}, but there are no names.")
+    if values.keys() != set(names):
+        wrong = sorted(values.keys() ^ set(names), key=repr)
         raise InputError(f"{what} must have a value for the name of each {of}, and no other; see {wrong[0]!r}.")
     return [values[name] for name in names]
 

@@ -163,7 +163,7 @@ class SavedEstimator(BaseEstimator):
             raise ModelFileError("The records of history_ are damaged.")
         if "feature_names_in_" in attributes:
             attributes["feature_names_in_"] = object_array(attributes["feature_names_in_"])
-        vars(estimator).update(attributes)
+        estimator.__dict__.update(attributes)
         return estimator
 
     @classmethod

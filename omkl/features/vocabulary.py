@@ -87,7 +87,8 @@ class Vocabulary:
 
     def is_text(self, key: str) -> bool:
         """Check whether all known values of a key are strings."""
-        return bool(own := self.ids.get(key)) and NUMBER not in own
+        own = self.ids.get(key)
+        return bool(own) and NUMBER not in (own or {})
 
     def encode(self, tokens: Sequence[Any], grow: bool) -> Features:
         """Features of tokens.

@@ -4,6 +4,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from omkl._components import Component
 from omkl.exceptions import InputError
 
 #: A named tuple of arrays with a score for every part of an output, such as ``ChainPotentials``.
@@ -12,7 +13,7 @@ Potentials: TypeAlias = Any
 Output: TypeAlias = Any
 
 
-class Structure:
+class Structure(Component):
     """The outputs of a structured predictor: how to decode, compare and sum over them.
 
     A structure of your own derives from this class and defines ``zeros``, ``decode``, ``indicator`` and
@@ -20,6 +21,11 @@ class Structure:
     perceptron need follows. The CRF loss needs ``marginals`` as well, learning from partial outputs ``is_partial`` and
     ``agreeing``. The trainer, the groups and the losses then work with it as they are.
     """
+
+    # a method may have the name of a parameter, such as cost: structures compare as objects
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+    __repr__ = object.__repr__
 
     def zeros(self, size: int) -> Potentials:
         """Return potentials of an input of this size, all zero.

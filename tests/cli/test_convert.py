@@ -77,7 +77,7 @@ def test_values_that_cannot_be_read_back_are_refused(tmp_path, format, token, la
 
 @pytest.mark.parametrize("format", ["jsonl", "crfsuite"])
 def test_sets_and_scalars_of_numpy_are_written_as_they_are_learned(tmp_path, format):
-    x = [{"s": {"b", "a"}, "t": frozenset({2, 1}), "n": np.True_, "f": np.False_, "i": np.int64(3)}, {"s": {"a"}}]
+    x = [{"s": {"b", "a"}, "t": frozenset({"2", "1"}), "n": np.True_, "f": np.False_, "i": np.int64(3)}, {"s": {"a"}}]
     write_sequences(tmp_path / "out", [(x, [np.int64(1), "B"])], format)
     [read], [labels] = read_sequences(tmp_path / "out", format)
     assert list(map(str, labels)) == ["1", "B"]
@@ -102,10 +102,7 @@ def test_words_without_a_tag_have_no_label(tmp_path, capsys):
     assert read_sequences(tmp_path / "t.jsonl") == read_sequences(path)
     assert main(["train", "labeler", path, "-o", model, "--dev", path]) == 2
     assert "t.conllu has tokens without a label" in capsys.readouterr().err
-    for kind in ("confusion", "calibration"):
-        assert main(["plot", model, path, "--kind", kind, "-o", str(tmp_path / f"{kind}.svg")]) == 0
-    assert "None" not in (tmp_path / "confusion.svg").read_text()
-    with pytest.raises(InputError, match="There is a label None"):
+    with pytest.raises(InputError, match="all of them known"):
         omkl.evaluate_labels([["A", None]], [["A", "B"]])
 
 

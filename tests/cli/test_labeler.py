@@ -135,7 +135,7 @@ def test_unknown_gold_labels_are_a_warning(model, tmp_path, capsys):
     path.write_text("X\tw=dog\n")
     assert main(["evaluate", str(model), str(path)]) == 0
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("omkl: warning: Labels that the model does not know, 'X', count as wrong")
+    assert line.startswith("omkl: warning: Labels that the model does not know count as wrong: 'X'")
 
 
 def test_wrong_usage_is_one_sentence_and_exit_code_2(capsys):

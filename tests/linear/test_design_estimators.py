@@ -195,7 +195,7 @@ def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, tmp_path
     model.save(tmp_path / "model.npz")
     assert omkl.load(tmp_path / "model.npz").explain(frame[:1]).groups == explained.groups
     assert_array_equal(clone(estimator).set_params(groups=list(named.values())).fit(frame, y).coef_, expected.coef_)
-    with pytest.raises(InputError, match="the column 'c10', but there is no such column"):
+    with pytest.raises(InputError, match="'c10', which is no name of a column"):
         clone(estimator).set_params(groups=[["c10"]]).fit(frame, y)
 
 
@@ -218,10 +218,13 @@ def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimato
             loaded = omkl.load(tmp_path / "model.npz")
             assert loaded.explain(frame[:1]).groups == expected.explain(frame[:1]).groups
             assert_array_equal(loaded.fit(frame, y).coef_, expected.coef_)
-    for weights, message in (({**sizes, "four": 1.0}, "'four', which is no group"), ({"one": 1.0}, "group 'three'")):
+    for weights, message in (
+        ({**sizes, "four": 1.0}, "and no other; see 'four'"),
+        ({"one": 1.0}, "and no other; see 'three'"),
+    ):
         with pytest.raises(InputError, match=message):
             clone(estimator).set_params(groups=labels, group_weights=weights).fit(frame, y)
-    with pytest.raises(InputError, match="no value for the column 'c0'"):
+    with pytest.raises(InputError, match="and no other; see 'c0'"):
         clone(estimator).set_params(groups=series[1:]).fit(frame, y)
 
 
@@ -253,9 +256,9 @@ def test_groups_that_are_not_regularized_and_tell_classes_apart_are_said_to():
         (GroupLasso(groups=[[0, 1], [1, 2]]), "each of the 10 columns exactly once"),
         (GroupLasso(groups={"a": [0, 1]}), "each of the 10 columns exactly once"),
         (GroupLasso(groups={"a": 0, "b": range(1, 10)}), "a list of columns for 'a', not 0"),
-        (GroupLasso(groups=[["age", "sex"], ["bmi"]]), "the column 'age', but columns have no names"),
+        (GroupLasso(groups=[["age", "sex"], ["bmi"]]), "'age', which is no name of a column"),
         (GroupLasso(groups=[[0.5, 1.0], [2.0]]), "positions of columns"),
-        (GroupLasso(group_weights={0: 1.0}), "by the names of groups, but these have none"),
+        (GroupLasso(group_weights={0: 1.0}), "but there are no names"),
         (GroupLasso(group_weights=[1.0, 2.0]), "10 finite numbers >= 0"),
         (GroupLasso(group_weights="size"), "sqrt-size"),
         (GroupLasso(loss="hinge"), "classification"),

@@ -130,7 +130,7 @@ def test_memory_does_not_grow_along_a_stream(digits):
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert model.memory_usage() == first
-    assert held[-1] - held[1] < 0.01 * first["training"] * 1e6
+    assert held[-1] - held[1] < 0.1 * first["training"] * 1e6
 
 
 def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
