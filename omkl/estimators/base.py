@@ -196,7 +196,8 @@ class OnlineEstimator(SavedEstimator):
             if found is not None:
                 values, arrays = found
                 model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
-        source.open()
+        if model.trainer is None:
+            source.open()
         meter = ProgressiveValidation()
 
         def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -169,14 +169,13 @@ class StreamSource:
         self._weight: float | None = None
 
     def open(self) -> None:
-        """Start the model with the first block, if it has not started."""
-        if self._model.trainer is None:
-            blocks = self._raw(0)
-            for block in blocks:
-                self._opened = blocks, block, self._model.encode(self._read(TrainingBlock.of(block), True))
-                self._first = False
-                return
-            raise InputError("The stream must have an example.")
+        """Check and encode the first block, before anything is learned; it starts a model that has not started."""
+        blocks = self._raw(0)
+        for block in blocks:
+            self._opened = blocks, block, self._model.encode(self._read(TrainingBlock.of(block), self._first))
+            self._first = False
+            return
+        raise InputError("The stream must have an example.")
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Set what depends on the number of examples."""

@@ -268,8 +268,8 @@ class SequenceLabeler(OnlineEstimator):
         -------
         self
         """
-        self.temperature_ = None
         self._train_more(self._task(classes), TrainingBlock(X, y, sample_weight), classes)
+        self.temperature_ = None
         return self
 
     def _task(self, classes: Any) -> Task:

@@ -318,3 +318,18 @@ def test_files_with_cycles_are_refused(tmp_path):
     path.write_text("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n", encoding="utf-8")
     with pytest.raises(DataFileError, match=r"cycle.conllu, line"):
         parser().fit(path)
+
+
+def test_refused_blocks_change_nothing_that_was_learned(grammar):
+    model = parser(epochs=1).fit(grammar[0][:20])
+
+    def learned():
+        trainers = model.model_.trainer, model.model_.codec.relations.trainer
+        states = [array.tobytes() for trainer in trainers for array in trainer.state().values()]
+        return states + [(trainer.lambda_, trainer.recompute_every) for trainer in trainers]
+
+    before = learned()
+    for sentences, weights in (([["no", "heads"]], None), (grammar[0][:1], [-1.0])):
+        with pytest.raises(InputError):
+            model.partial_fit(sentences, sample_weight=weights)
+    assert learned() == before
