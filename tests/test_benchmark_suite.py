@@ -103,9 +103,16 @@ def test_a_floor_that_takes_long_is_measured_in_part(floor):
 
 def a_row(name, multiple=None):
     found = {
-        "seconds": 1.0, "clock": "cpu", "megabytes": 0.0, "floor": multiple and 1.0 / multiple, "floor_kind": "stream",
-        "multiple": multiple, "peers": {}, "size": None, "notes": {},
-    }  # fmt: skip
+        "seconds": 1.0,
+        "clock": "cpu",
+        "megabytes": 0.0,
+        "floor": multiple and 1.0 / multiple,
+        "floor_kind": "stream",
+        "multiple": multiple,
+        "peers": {},
+        "size": None,
+        "notes": {},
+    }
     return {"fullname": f"tests/benchmarks/test_{name}", "param": None, "extra_info": found, "took": TOOK}
 
 
@@ -131,9 +138,13 @@ def test_reasons_are_of_rows_that_there_are():
 def test_pieces_are_one_page():
     """Of a row that was measured twice, the last one counts; what was measured, where and with what is said."""
     about = {
-        "machine": "a machine", "date": "2026-01-01", "commit": "0123456789ab", "peers": {"numpy": "2.0"}, "load": 1.5,
+        "machine": "a machine",
+        "date": "2026-01-01",
+        "commit": "0123456789ab",
+        "peers": {"numpy": "2.0"},
+        "load": 1.5,
         "cores": 2,
-    }  # fmt: skip
+    }
     pieces = [[a_row("a.py::test_x", 9.0), a_row("a.py::test_y")], [a_row("a.py::test_x", 4.0), a_row("b.py::test_z")]]
     later = {"date": "2026-01-02", "commit": "ba9876543210"}
     found = merged([{**about, "benchmarks": pieces[0]}, {**about, **later, "benchmarks": pieces[1]}])

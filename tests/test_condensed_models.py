@@ -29,8 +29,9 @@ def words(rng, n=60):
     X, y = [], []
     for _ in range(n):
         tags = rng.choice(["D", "N", "V"], rng.integers(1, 6)).tolist()
-        X.append([{"w": f"{tag}{rng.integers(9)}", "size": float(rng.normal()), "v": rng.normal(size=2)}
-                  for tag in tags])  # fmt: skip
+        X.append(
+            [{"w": f"{tag}{rng.integers(9)}", "size": float(rng.normal()), "v": rng.normal(size=2)} for tag in tags]
+        )
         y.append(tags)
     return X, y
 
@@ -161,8 +162,9 @@ def test_classifiers_of_rows_predict_bit_for_bit_and_learn_no_more(name, online,
     model.save(tmp_path / "single.npz", training=False, dtype="float32")
     scores, single = model.decision_function(X), omkl.load(tmp_path / "single.npz").decision_function(X)
     assert np.abs(single - scores).max() < 1e-5 * np.abs(scores).max()
-    assert_array_equal(omkl.load(tmp_path / "small.npz").set_params(random_state=0).fit(X, y).predict(X),
-                       model.fit(X, y).predict(X))  # fmt: skip
+    assert_array_equal(
+        omkl.load(tmp_path / "small.npz").set_params(random_state=0).fit(X, y).predict(X), model.fit(X, y).predict(X)
+    )
 
 
 @pytest.mark.parametrize(("scale", "rounds"), [(1.0, True), (1e300, False), (1e-200, False)])

@@ -41,7 +41,9 @@ LABELERS = {
     "objects": (
         {
             "kernels": {"mean": Average(["linear:normalize=average", "laplacian"]), "two": Gaussian(on=slice(0, 2))},
-            "regularizer": L21() + 0.5 * Ridge(), "average": PolynomialAverage(3), "cost": np.array([[0, 2.0], [1, 0]]),
+            "regularizer": L21() + 0.5 * Ridge(),
+            "average": PolynomialAverage(3),
+            "cost": np.array([[0, 2.0], [1, 0]]),
         },
         False,
     ),
@@ -52,7 +54,7 @@ LABELERS = {
     "by position, no average": ({"kernels": "linear", "transitions_by_position": True, "average": None}, False),
     "single precision": ({"kernels": ["gaussian", "linear"], "dtype": "float32"}, False),
     "crf": ({"kernels": ["linear"], "loss": "crf", "transitions": "regularized", "radius": "auto"}, False),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LABELERS)
@@ -92,10 +94,11 @@ def test_classifiers_too(tmp_path):
 @pytest.mark.parametrize(
     "model",
     [
-        omkl.MKLClassifier(["linear", "gaussian"], multiclass="ovr"), omkl.SparseLogisticRegression(0.01),
+        omkl.MKLClassifier(["linear", "gaussian"], multiclass="ovr"),
+        omkl.SparseLogisticRegression(0.01),
         omkl.GroupLasso(0.01),
     ],
-)  # fmt: skip
+)
 def test_batch_models_keep_how_their_gap_closed(model, tmp_path):
     X, y = load_iris(return_X_y=True)
     with warnings.catch_warnings():

@@ -70,8 +70,12 @@ def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
     lemmatizer = Lemmatizer().fit([*words, irregular], [*lemmas, "goose"], lambda X, y: clone(labeler).fit(X, y))
     unknown = [("zuzus", "NOUN", "Plur"), ("zuzuted", "VERB", "Past"), ("x", "ADJ", "_")]
     assert lemmatizer.predict([irregular, ("geese", "NOUN", "Sing"), *unknown]) == [
-        "goose", "goose", "zuzu", "zuzu", "x",
-    ]  # fmt: skip
+        "goose",
+        "goose",
+        "zuzu",
+        "zuzu",
+        "x",
+    ]
 
 
 def test_all_parts_are_learned(annotator, test):
@@ -142,9 +146,17 @@ def test_nbest_probabilities_sum_to_one(train, tmp_path):
     [found, _] = model.predict_nbest(few, 3)
     assert len(found) == 3
     for own in found:  # what is beside tags is the best beside these, and probabilities are those of the parts
-        tagged = Treebank.from_sentences([Sentence(forms=own.sentence.forms, upos=own.sentence.upos,
-                                                   xpos=own.sentence.xpos, feats=own.sentence.feats,
-                                                   lemmas=own.sentence.lemmas)])  # fmt: skip
+        tagged = Treebank.from_sentences(
+            [
+                Sentence(
+                    forms=own.sentence.forms,
+                    upos=own.sentence.upos,
+                    xpos=own.sentence.xpos,
+                    feats=own.sentence.feats,
+                    lemmas=own.sentence.lemmas,
+                )
+            ]
+        )
         marginals = model.parser_.predict_marginals(tagged)[0].arcs
         assert own.score < min(np.log(marginals[h, m]) for m, h in enumerate(own.sentence.heads, 1)) + 1e-9
     model.save(tmp_path / "m.npz")
@@ -227,9 +239,14 @@ def test_trees_are_learned_with_cross_fitted_tags(monkeypatch):
 
 @pytest.mark.parametrize(
     ("parts", "columns"),
-    [(["upos"], ("upos",)), (["lemmas"], ("lemmas",)), (["xpos", "feats"], ("xpos", "feats")),
-     (["trees"], ("heads", "deprels")), (["lemmas", "trees"], ("lemmas", "heads", "deprels"))],
-)  # fmt: skip
+    [
+        (["upos"], ("upos",)),
+        (["lemmas"], ("lemmas",)),
+        (["xpos", "feats"], ("xpos", "feats")),
+        (["trees"], ("heads", "deprels")),
+        (["lemmas", "trees"], ("lemmas", "heads", "deprels")),
+    ],
+)
 def test_each_part_is_learned_alone(train, test, parts, columns):
     model = untrained(parts=parts).fit(train)
     assert model.columns_ == columns

@@ -106,7 +106,7 @@ def test_other_data_settings_and_directories_are_refused(treebank, tmp_path):
         "has tagger__C = 1.0, but this run has 2.0": untrained(tagger=omkl.SequenceLabeler(epochs=2, C=2.0)),
         "has parser__memory = 1, but this run has 140.0": untrained(parser=omkl.DependencyParser("small", epochs=2)),
         "has random_state = 0, but this run has 1": untrained(random_state=1),
-    }  # fmt: skip
+    }
     for message, other in others.items():
         with pytest.raises(InputError, match=message):
             other.fit(treebank, **options)

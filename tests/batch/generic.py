@@ -53,7 +53,7 @@ WEIGHT_SETS = {
 } | {
     f"weights in {p}-ball": (SquaredLq(2 * p / (p + 1)), constrained(lambda d, p=p: cp.norm(d, p) <= 1))
     for p in (4 / 3, 2.0, 4.0)
-}  # fmt: skip
+}
 
 
 def small_problem(loss, penalty, intercept=True, C=10 / 3, n=N, n_kernels=M, seed=0):

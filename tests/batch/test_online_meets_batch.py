@@ -53,10 +53,19 @@ def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept
     excess = []
     for epochs in (10, 300):
         online = OnlineMKLClassifier(
-            kernels(lambda columns: f"{columns.start}:{columns.stop}"), loss=loss, regularizer="mkl", weighting="norms",
-            C=C, epochs=epochs, eta0=1.0, schedule="sqrt", average=None, fit_intercept=intercept, verbose=False,
+            kernels(lambda columns: f"{columns.start}:{columns.stop}"),
+            loss=loss,
+            regularizer="mkl",
+            weighting="norms",
+            C=C,
+            epochs=epochs,
+            eta0=1.0,
+            schedule="sqrt",
+            average=None,
+            fit_intercept=intercept,
+            verbose=False,
             random_state=0,
-        ).fit(X, y)  # fmt: skip
+        ).fit(X, y)
         norms = np.array([online.history_[-1][f"norm:{name}"] for name in COLUMNS])
         excess.append(problem.primal(online.decision_function(X), norms) / optimum.primal - 1.0)
     assert -1e-6 <= excess[1] < 0.005
@@ -74,9 +83,16 @@ def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, expl
     X = np.hstack(factors)
     columns = {f"kernel {k}": f"{5 * k}:{5 * k + 5}" for k in range(len(factors))}
     online = OnlineMKLRegressor(
-        {group: Linear(normalize=None, on=on, explicit=explicit) for group, on in columns.items()}, loss=problem.loss,
-        regularizer=problem.regularizer, C=problem.C, epochs=1500, eta0=0.2, schedule="linear", average=None,
-        verbose=False, random_state=0,
-    ).fit(X, problem.y)  # fmt: skip
+        {group: Linear(normalize=None, on=on, explicit=explicit) for group, on in columns.items()},
+        loss=problem.loss,
+        regularizer=problem.regularizer,
+        C=problem.C,
+        epochs=1500,
+        eta0=0.2,
+        schedule="linear",
+        average=None,
+        verbose=False,
+        random_state=0,
+    ).fit(X, problem.y)
     reached = problem.primal(online.predict(X), np.array([online.history_[-1][f"norm:{group}"] for group in columns]))
     assert -1e-6 <= reached / optimum - 1.0 < 0.01

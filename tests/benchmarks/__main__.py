@@ -31,8 +31,9 @@ def merged(runs: list[dict]) -> dict:
     """What several runs have found; of a row that is in more than one, the last one's. Rows know when that was."""
     rows = {
         row["fullname"]: {"measured": {"date": run["date"], "commit": run["commit"]}, **row}
-        for run in runs for row in run["benchmarks"]
-    }  # fmt: skip
+        for run in runs
+        for row in run["benchmarks"]
+    }
     return {**runs[-1], "benchmarks": list(rows.values())}
 
 

@@ -35,9 +35,14 @@ def test_a_checkpoint_of_fifty_million_features(measure, tmp_path, averaging):
     bank = ArcTemplateBank(TemplateSet.resolve("martins507"), averaging, memory=200 * (1 + averaging))
     bank.table[:] = np.random.default_rng(0).random(bank.table.shape, dtype=np.float32)
     trainer = OnlineTrainer(
-        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=1.0, schedule=Constant(0.1),
+        [bank],
+        NonProjectiveTree(),
+        StructuredHinge(),
+        SquaredL21(),
+        lambda_=1.0,
+        schedule=Constant(0.1),
         average=PolynomialAverage() if averaging else None,
-    )  # fmt: skip
+    )
     measure_writing(measure, tmp_path, trainer.state())
 
 

@@ -122,9 +122,14 @@ def adelie(problem, alphas, gap, kind=None):
     Y = targets_of(problem).reshape(problem.design.matrix.shape[0], -1)
     kind = kind or ("binomial" if problem.loss.classifies else "gaussian")
     return elsewhere(
-        "adelie", A=problem.design.matrix, Y=np.maximum(Y, 0) if kind == "binomial" else Y, gap=gap, kind=kind,
-        alphas=np.atleast_1d(alphas), group_size=int(problem.groups.blocks.sizes[0]) // problem.n_outputs,
-    )  # fmt: skip
+        "adelie",
+        A=problem.design.matrix,
+        Y=np.maximum(Y, 0) if kind == "binomial" else Y,
+        gap=gap,
+        kind=kind,
+        alphas=np.atleast_1d(alphas),
+        group_size=int(problem.groups.blocks.sizes[0]) // problem.n_outputs,
+    )
 
 
 def a_pass(problem):

@@ -138,9 +138,11 @@ def test_random_features(measure, kernel):
     W = np.random.default_rng(0).normal(size=(20, 400))
     floor = Floor("product and cos", lambda: [np.cos(x @ W) for x in X[:, None]])
     peers = {
-        "SGD": lambda: by_sgd(X, y, [-1, 1]), "river": lambda: by_river(X, y),
-        "FOGD": lambda: lambda: fogd(X, y), "NOGD": lambda: lambda: nogd(X, y),
-    }  # fmt: skip
+        "SGD": lambda: by_sgd(X, y, [-1, 1]),
+        "river": lambda: by_river(X, y),
+        "FOGD": lambda: lambda: fogd(X, y),
+        "NOGD": lambda: lambda: nogd(X, y),
+    }
     measure(fit, floor=floor, peers=peers if "nystrom" not in kernel else {})
     measure.note(mistakes=wrong[-1] / len(y), fogd=int(fogd(X, y)) / len(y), nogd=int(nogd(X, y)) / len(y))
 

@@ -9,13 +9,13 @@ from omkl.features import token_features
 from tests.benchmarks.measuring import stream
 
 EPOCHS = 10
-PERCEPTRON = {
-    "loss": "perceptron", "regularizer": None, "eta0": 1.0, "schedule": "constant", "average": "uniform",
-}  # fmt: skip
+PERCEPTRON = {"loss": "perceptron", "regularizer": None, "eta0": 1.0, "schedule": "constant", "average": "uniform"}
 SETTINGS = {
-    "perceptron": PERCEPTRON, "MKL": {}, "SVM": {"regularizer": "l2"},
+    "perceptron": PERCEPTRON,
+    "MKL": {},
+    "SVM": {"regularizer": "l2"},
     "CRF": {"loss": "crf", "regularizer": "l2", "C": 10.0},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

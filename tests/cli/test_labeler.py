@@ -10,9 +10,10 @@ import omkl
 from omkl.cli import main
 from omkl.cli.console import bar_chart, table
 
-CRFSUITE = "".join(f"{label}\tw={word}\tn={i % 3}\n" + ("\n" if i % 4 == 3 else "") for i, (label, word) in enumerate(
-    [("D", "the"), ("N", "dog"), ("V", "runs"), ("P", ".")] * 10
-))  # fmt: skip
+CRFSUITE = "".join(
+    f"{label}\tw={word}\tn={i % 3}\n" + ("\n" if i % 4 == 3 else "")
+    for i, (label, word) in enumerate([("D", "the"), ("N", "dog"), ("V", "runs"), ("P", ".")] * 10)
+)
 
 
 @pytest.fixture
@@ -174,9 +175,13 @@ def test_charts_and_tables_line_up():
 def test_a_labeler_tags_treebanks_and_text(tmp_path, capsys):
     """What it writes is CoNLL-U again: its labels are UPOS, and all else is as it was."""
     train, text, out = tmp_path / "train.conllu", tmp_path / "text", tmp_path / "out.conllu"
-    lines = ["# sent_id = 1", *(f"{i}\t{w}\t_\t{t}\t_\t_\t{i - 1}\tx\t_\tA=b" for i, (w, t) in enumerate(
-        [("the", "DET"), ("dog", "NOUN")], 1
-    ))]  # fmt: skip
+    lines = [
+        "# sent_id = 1",
+        *(
+            f"{i}\t{w}\t_\t{t}\t_\t_\t{i - 1}\tx\t_\tA=b"
+            for i, (w, t) in enumerate([("the", "DET"), ("dog", "NOUN")], 1)
+        ),
+    ]
     train.write_text("\n".join([*lines, "", *lines, ""]) + "\n")
     model = str(tmp_path / "model.npz")
     assert main(["train", "labeler", str(train), "-o", model, "--epochs", "5", "--quiet"]) == 0
@@ -207,8 +212,9 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, capsys):
     text.write_text("the dog\n")
     assert main(["predict", model, str(text), "-o", str(out), "--quiet"]) == 0
     assert [line.split("\t")[1:4] for line in out.read_text().splitlines() if "\t" in line] == [
-        ["the", "_", "DET"], ["dog", "_", "NOUN"]
-    ]  # fmt: skip
+        ["the", "_", "DET"],
+        ["dog", "_", "NOUN"],
+    ]
     for options in (["--format", "crfsuite"], ["--folds", "0"]):
         assert main(["predict", model, str(text), "--to", "conllu", *options]) == 2
         assert f"{options[0]} does not go with --to conllu" in capsys.readouterr().err

@@ -246,9 +246,15 @@ def files_of_rows(tmp_path_factory):
     """A table, a classifier and a regressor of its columns, and a treebank."""
     folder = tmp_path_factory.mktemp("rows")
     (folder / "rows.csv").write_text("a,b,y\n" + "1,2,p\n2,1,q\n3,4,p\n4,3,q\n" * 5)
-    files = {name: str(folder / path) for name, path in {
-        "ROWS": "rows.csv", "MODEL": "model.npz", "REGRESSOR": "regressor.npz", "TREES": "trees.conllu",
-    }.items()}  # fmt: skip
+    files = {
+        name: str(folder / path)
+        for name, path in {
+            "ROWS": "rows.csv",
+            "MODEL": "model.npz",
+            "REGRESSOR": "regressor.npz",
+            "TREES": "trees.conllu",
+        }.items()
+    }
     write_treebank(files["TREES"], synthetic_treebank(4, random_state=0))
     for kind, name, target in (("classifier", "MODEL", "y"), ("regressor", "REGRESSOR", "a")):
         train = ["train", kind, files["ROWS"], "-o", files[name], "--target", target, "--epochs", "1", "--quiet"]

@@ -97,8 +97,10 @@ def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [record["forms"] for record in records] == [sentence.forms for sentence in sentences]
     assert records[0]["nbest"][1] == {
-        "heads": best[0][1].heads.tolist(), "deprels": best[0][1].deprels, "score": best[0][1].score
-    }  # fmt: skip
+        "heads": best[0][1].heads.tolist(),
+        "deprels": best[0][1].deprels,
+        "score": best[0][1].score,
+    }
     assert main(["predict", str(model), test, "-o", str(tmp_path / "parsed.jsonl"), "--quiet"]) == 0
     records = [json.loads(line) for line in (tmp_path / "parsed.jsonl").read_text().splitlines()]
     parsed = parser.parse(sentences)

@@ -79,8 +79,11 @@ def test_views_are_what_a_loop_finds():
     images = np.vstack(handwritten_dates(3, 1).train_images)
     views = digit_views(images)
     assert {name: view.shape for name, view in views.items()} == {
-        "pixels": (24, 64), "profiles": (24, 16), "spectrum": (24, 40), "outline": (24, 32),
-    }  # fmt: skip
+        "pixels": (24, 64),
+        "profiles": (24, 16),
+        "spectrum": (24, 40),
+        "outline": (24, 32),
+    }
     for i, image in enumerate(images.reshape(-1, 8, 8)):
         columns, rows = list(image.T), list(image)
         assert views["profiles"][i] == pytest.approx([np.mean(line) for line in rows + columns])

@@ -77,13 +77,16 @@ LIVER = [
     *["85,92,45,27,31,0.0,1"] * 145,
     *["85,64,59,32,23,0.5,2"] * 200,
 ]
-WPBC = [f"8423,{label},61,{','.join(['0.5'] * 31)},{nodes}" for label, nodes, n in
-        (("N", 2, 148), ("R", 0, 46), ("N", "?", 3), ("R", "?", 1)) for _ in range(n)]  # fmt: skip
+WPBC = [
+    f"8423,{label},61,{','.join(['0.5'] * 31)},{nodes}"
+    for label, nodes, n in (("N", 2, 148), ("R", 0, 46), ("N", "?", 3), ("R", "?", 1))
+    for _ in range(n)
+]
 
 
-@pytest.mark.parametrize(("name", "lines", "shape", "n_positive"), [
-    ("liver", LIVER, (345, 6), 145), ("wpbc", WPBC, (194, 33), 46),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "lines", "shape", "n_positive"), [("liver", LIVER, (345, 6), 145), ("wpbc", WPBC, (194, 33), 46)]
+)
 def test_tables_without_checksum_are_verified_by_what_uci_documents(
     fetch_uci, cache, monkeypatch, tmp_path, capsys, name, lines, shape, n_positive
 ):

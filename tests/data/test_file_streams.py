@@ -191,10 +191,15 @@ def test_the_name_of_a_file_tells_its_format(tmp_path, text):
     np.save(tmp_path / "X.npy", np.eye(3))
     np.save(tmp_path / "y.npy", np.arange(3))
     files = {
-        "a9a": "1 1:1\n", "a.svm.bz2": "1 1:1\n", "a.LIBSVM": "1 1:1\n",
-        "a.csv": "u,v\n1,2\n", "a.tsv.gz": "u\tv\n1\t2\n",
-        "a.conllu.gz": text, "a.jsonl": json.dumps({"x": [{"a": 1}], "y": ["b"]}), "a.crfsuite": CRFSUITE,
-    }  # fmt: skip
+        "a9a": "1 1:1\n",
+        "a.svm.bz2": "1 1:1\n",
+        "a.LIBSVM": "1 1:1\n",
+        "a.csv": "u,v\n1,2\n",
+        "a.tsv.gz": "u\tv\n1\t2\n",
+        "a.conllu.gz": text,
+        "a.jsonl": json.dumps({"x": [{"a": 1}], "y": ["b"]}),
+        "a.crfsuite": CRFSUITE,
+    }
     for name, content in files.items():
         write(tmp_path / name, content)
     for name in ("a9a", "a.svm.bz2", "a.LIBSVM"):

@@ -95,9 +95,14 @@ class Mortal:
 def train(data, executor=None):
     bank = ExplicitBank(["a", "b"], [0, 0, 1, 1], 1, averaging=True)
     trainer = OnlineTrainer(
-        [bank], Binary(), StructuredHinge(), SquaredL21(), lambda_=0.05, schedule=InverseSqrt(),
+        [bank],
+        Binary(),
+        StructuredHinge(),
+        SquaredL21(),
+        lambda_=0.05,
+        schedule=InverseSqrt(),
         average=UniformAverage(),
-    )  # fmt: skip
+    )
     mixing = ParameterMixing(2) if executor is None else ParameterMixing(2, executor)
     fit(trainer, data, epochs=3, rng=np.random.default_rng(0), make_pass=mixing)
     return trainer.state()

@@ -97,11 +97,17 @@ def make_trainer(explicit, options, average, schedule=None):
     transitions = TransitionBank(K, averaging=averaging)
     free = options.get("free", False)
     return OnlineTrainer(
-        banks if free else [*banks, transitions], Chain(K), options.get("loss", StructuredHinge()),
-        options["regularizer"], lambda_=options["lambda_"],
-        schedule=schedule or InverseSqrt(options.get("rate", 1.0)), method=options.get("method", "fobos"),
-        radius=options.get("radius", np.inf), average=average, unpenalized=[transitions] if free else [],
-    )  # fmt: skip
+        banks if free else [*banks, transitions],
+        Chain(K),
+        options.get("loss", StructuredHinge()),
+        options["regularizer"],
+        lambda_=options["lambda_"],
+        schedule=schedule or InverseSqrt(options.get("rate", 1.0)),
+        method=options.get("method", "fobos"),
+        radius=options.get("radius", np.inf),
+        average=average,
+        unpenalized=[transitions] if free else [],
+    )
 
 
 class Recorded:
@@ -181,9 +187,12 @@ def check_against_naive(trainer, naive, data, tolerance=1e-8):
 @pytest.mark.parametrize("setting", SETTINGS)
 @settings(max_examples=6)
 @given(
-    n_shards=st.integers(2, 4), seed=st.integers(0, 99), average=st.sampled_from([None, PolynomialAverage(2.0)]),
-    narrow=st.booleans(), weighted=st.booleans(),
-)  # fmt: skip
+    n_shards=st.integers(2, 4),
+    seed=st.integers(0, 99),
+    average=st.sampled_from([None, PolynomialAverage(2.0)]),
+    narrow=st.booleans(),
+    weighted=st.booleans(),
+)
 def test_mixing_is_the_dense_average_with_one_proximal_step(
     naive_model, explicit, setting, n_shards, seed, average, narrow, weighted
 ):
@@ -234,9 +243,15 @@ def test_dense_banks_are_mixed_alike():
     data = Sequences(explicit=True)
     banks = [InterceptBank(K, averaging=True), TransitionBank(K, positions=3, averaging=True)]
     trainer = OnlineTrainer(
-        [], Chain(K, by_position=True), StructuredHinge(), None, lambda_=0.0, schedule=InverseSqrt(),
-        average=UniformAverage(), unpenalized=banks,
-    )  # fmt: skip
+        [],
+        Chain(K, by_position=True),
+        StructuredHinge(),
+        None,
+        lambda_=0.0,
+        schedule=InverseSqrt(),
+        average=UniformAverage(),
+        unpenalized=banks,
+    )
     means, averages = [0.0, 0.0], [0.0, 0.0]
     for j in range(2):
         chosen = np.arange(j, len(data), 2)

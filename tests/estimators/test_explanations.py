@@ -141,11 +141,19 @@ def test_second_order_is_compared_with_the_best_of_all_other_labellings():
 
 TREES = [
     Sentence(forms=["dogs", "bark"], upos=["NOUN", "VERB"], heads=[2, 0], deprels=["nsubj", "root"]),
-    Sentence(forms=["the", "old", "dog", "saw", "cats"], upos=["DET", "ADJ", "NOUN", "VERB", "NOUN"],
-             heads=[3, 3, 4, 0, 4], deprels=["det", "amod", "nsubj", "root", "obj"]),
-    Sentence(forms=["cats", "saw", "the", "dog"], upos=["NOUN", "VERB", "DET", "NOUN"], heads=[2, 0, 4, 2],
-             deprels=["nsubj", "root", "det", "obj"]),
-]  # fmt: skip
+    Sentence(
+        forms=["the", "old", "dog", "saw", "cats"],
+        upos=["DET", "ADJ", "NOUN", "VERB", "NOUN"],
+        heads=[3, 3, 4, 0, 4],
+        deprels=["det", "amod", "nsubj", "root", "obj"],
+    ),
+    Sentence(
+        forms=["cats", "saw", "the", "dog"],
+        upos=["NOUN", "VERB", "DET", "NOUN"],
+        heads=[2, 0, 4, 2],
+        deprels=["nsubj", "root", "det", "obj"],
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -174,15 +182,22 @@ def test_features_of_arcs_are_what_templates_see():
     )
     names = {record["feature"] for record in parser.explain(TREES[0]).features}
     assert names <= {
-        "h.form=bark m.form=dogs", "h.form=ROOT m.form=bark", "h.form=ROOT m.form=dogs", "h.form=dogs m.form=bark",
-        "m.upos=NOUN left", "m.upos=NOUN right", "m.upos=VERB left", "m.upos=VERB right",
-    }  # fmt: skip
+        "h.form=bark m.form=dogs",
+        "h.form=ROOT m.form=bark",
+        "h.form=ROOT m.form=dogs",
+        "h.form=dogs m.form=bark",
+        "m.upos=NOUN left",
+        "m.upos=NOUN right",
+        "m.upos=VERB left",
+        "m.upos=VERB right",
+    }
     assert "rather than" in str(parser.explain(TREES[0]))
 
 
 def test_parts_of_an_annotator():
-    annotator = omkl.Annotator(["upos", "trees"], folds=2, random_state=0,
-                               parser=omkl.DependencyParser("small", memory=10, epochs=2)).fit(TREES)  # fmt: skip
+    annotator = omkl.Annotator(
+        ["upos", "trees"], folds=2, random_state=0, parser=omkl.DependencyParser("small", memory=10, epochs=2)
+    ).fit(TREES)
     assert_sums(annotator.explain(["dogs", "saw", "cats"]))
     tags = annotator.explain(["dogs", "saw", "cats"], "upos", token=0)
     assert tags.output.tolist() == annotator.annotate([["dogs", "saw", "cats"]])[0].upos

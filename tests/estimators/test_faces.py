@@ -211,8 +211,10 @@ def test_a_users_class_that_is_defined_is_found(rng, tmp_path):
 
 def test_a_structure_of_ones_own_predicts_and_scores_streams(rng):
     y = rng.integers(0, 2, size=30).tolist()
-    inputs = [Tokens(np.array([0, 1]), Features(np.array([0, 1]), np.array([k], np.int32), np.ones(1))).everything()
-              for k in y]  # fmt: skip
+    inputs = [
+        Tokens(np.array([0, 1]), Features(np.array([0, 1]), np.array([k], np.int32), np.ones(1))).everything()
+        for k in y
+    ]
     bank = ExplicitBank(["identity"], groups=[0, 0], n_outputs=2, averaging=True)
     model = omkl.StructuredPredictor(Multiclass(2), [bank], random_state=0).fit(inputs, y)
     assert model.predict(iter([(x, None) for x in inputs])) == model.predict(inputs)

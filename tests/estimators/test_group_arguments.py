@@ -46,9 +46,10 @@ PAIRS = {
     "scaled": both(lambda g: 0.3 * TreeGroups([[g[0], g[1]], [g[1]]])),
     "sum": both(lambda g: 0.5 * Ridge() + 2 * OverlappingGroups([[g[1]], [g[0], g[2]]], [3.0, 1.0])),
     "weighted sum": (
-        Ridge() + WeightedSquaredL21([0.5, 1.0, 9.0]), Ridge() + WeightedSquaredL21({"l": 1.0, "m": 9.0, "g": 0.5})
+        Ridge() + WeightedSquaredL21([0.5, 1.0, 9.0]),
+        Ridge() + WeightedSquaredL21({"l": 1.0, "m": 9.0, "g": 0.5}),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", PAIRS)
@@ -100,10 +101,16 @@ def test_groups_without_arguments_are_refused_and_the_model_goes_on(weights):
 
 
 TERMS = {
-    "l21": L21(), "ridge": Ridge(), "mkl": SquaredL21(), "lq": LqNorm(1.5), "elastic net": ElasticNet(0.3),
-    "weighted": WeightedSquaredL21({"g": 1.0, "l": 2.0, "m": 0.5}), "squared lq": SquaredLq(4 / 3),
-    "overlapping": OverlappingGroups([["g", "l"], ["m"]]), "tree": TreeGroups([["g", "l", "m"], ["m"]]),
-}  # fmt: skip
+    "l21": L21(),
+    "ridge": Ridge(),
+    "mkl": SquaredL21(),
+    "lq": LqNorm(1.5),
+    "elastic net": ElasticNet(0.3),
+    "weighted": WeightedSquaredL21({"g": 1.0, "l": 2.0, "m": 0.5}),
+    "squared lq": SquaredLq(4 / 3),
+    "overlapping": OverlappingGroups([["g", "l"], ["m"]]),
+    "tree": TreeGroups([["g", "l", "m"], ["m"]]),
+}
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations_with_replacement(TERMS, 2)))

@@ -17,9 +17,13 @@ Y = (X[:, 0] * X[:, 1] > 0).astype(int)
 @pytest.mark.parametrize("budget", [None, 20])
 def test_dual_coefficients_and_support_vectors_are_the_decision_function(average, budget):
     model = omkl.OnlineMKLClassifier(
-        ["gaussian:sigma2=0.5", "gaussian:sigma2=4"], fit_intercept=False, average=average, budget=budget,
-        dtype="float64", random_state=0,
-    ).fit(X, Y)  # fmt: skip
+        ["gaussian:sigma2=0.5", "gaussian:sigma2=4"],
+        fit_intercept=False,
+        average=average,
+        budget=budget,
+        dtype="float64",
+        random_state=0,
+    ).fit(X, Y)
     total = 0.0
     assert len(model.dual_coef_) == 2
     for (name, A), sigma2 in zip(sorted(model.dual_coef_.items()), [0.5, 4.0]):

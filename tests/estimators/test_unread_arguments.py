@@ -98,8 +98,9 @@ def test_sequences_of_weight_zero_are_as_if_they_were_not_there():
 
 def test_sentences_of_weight_zero_are_as_if_they_were_not_there():
     def sentence(root, relation):
-        return Sentence(["dogs", "bark"], ["dog", "bark"], ["NOUN", "VERB"], ["N", "V"], heads=[2, 0],
-                        deprels=[relation, root])  # fmt: skip
+        return Sentence(
+            ["dogs", "bark"], ["dog", "bark"], ["NOUN", "VERB"], ["N", "V"], heads=[2, 0], deprels=[relation, root]
+        )
 
     sentences = [sentence("root", "nsubj"), sentence("root", "obj"), sentence("top", "dep")]
     make = lambda: DependencyParser("small", epochs=2, memory=10, random_state=0)  # noqa: E731
@@ -151,8 +152,10 @@ def test_positions_need_transitions():
 
 def test_targets_beside_trees_are_refused():
     words, heads = [["the", "dog", "runs"]] * 8, [[2, 3, 0]] * 8
-    trees = [Sentence(forms=own, upos=["D", "N", "V"], heads=of, deprels=["det", "nsubj", "root"])
-             for own, of in zip(words, heads)]  # fmt: skip
+    trees = [
+        Sentence(forms=own, upos=["D", "N", "V"], heads=of, deprels=["det", "nsubj", "root"])
+        for own, of in zip(words, heads)
+    ]
     parser = DependencyParser("small", epochs=1, memory=1, random_state=0).fit(trees)
     annotator = Annotator(parser=parser, tagger=SequenceLabeler(epochs=1), folds=2, random_state=0).fit(trees)
     calls = [parser.fit, parser.partial_fit, parser.score, parser.group_report, annotator.fit, annotator.score]

@@ -30,7 +30,8 @@ CASES = {
     "in order": (omkl.OnlineMKLClassifier(**SETTINGS, shuffle=False), (X[:100], Y[:100]), (X[100:], Y[100:])),
     "sparse": (omkl.OnlineMKLClassifier(**SETTINGS), (csr_array(X[:100]), Y[:100]), (csr_array(X[100:]), Y[100:])),
     "frames": (
-        omkl.OnlineMKLClassifier(**SETTINGS), (pandas.DataFrame(X[:100], columns=list("abcd")), Y[:100]),
+        omkl.OnlineMKLClassifier(**SETTINGS),
+        (pandas.DataFrame(X[:100], columns=list("abcd")), Y[:100]),
         (pandas.DataFrame(X[100:], columns=list("abcd")), Y[100:]),
     ),
     "numbers": (omkl.OnlineMKLRegressor(**SETTINGS), (Z[:300], T[:300]), (Z[300:], T[300:])),
@@ -38,9 +39,11 @@ CASES = {
     "vectors": (omkl.SequenceLabeler(**SETTINGS), (VECTORS[:35], CODES[:35]), (VECTORS[35:], CODES[35:])),
     "trees": (omkl.DependencyParser("small", memory=9, **SETTINGS), (TREES[:90],), TREES[90:]),
     "stream": (
-        omkl.OnlineMKLClassifier(**SETTINGS), (Stream.from_arrays(X[:100], Y[:100], 30),), (X[100:], Y[100:]),
+        omkl.OnlineMKLClassifier(**SETTINGS),
+        (Stream.from_arrays(X[:100], Y[:100], 30),),
+        (X[100:], Y[100:]),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

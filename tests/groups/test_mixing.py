@@ -34,9 +34,15 @@ def examples():
 def make_trainer(dtype, exact, n_lines, regularizer, lambda_, method="fobos"):
     bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[n_lines] * 3, exact=exact)
     return OnlineTrainer(
-        [bank], NonProjectiveTree(), StructuredHinge(), regularizer, lambda_=lambda_, schedule=InverseSqrt(0.3),
-        method=method, average=PolynomialAverage(2.0),
-    )  # fmt: skip
+        [bank],
+        NonProjectiveTree(),
+        StructuredHinge(),
+        regularizer,
+        lambda_=lambda_,
+        schedule=InverseSqrt(0.3),
+        method=method,
+        average=PolynomialAverage(2.0),
+    )
 
 
 def scores(bank, examples):

@@ -113,10 +113,18 @@ def models(kind, setting, average, naive_model, seed=0, schedule=None, **more):
     banks, tokens = banks_of(kind, problem, average is not None)
     transitions = TransitionBank(K, averaging=average is not None)
     trainer = OnlineTrainer(
-        banks if free else [*banks, transitions], structure, loss, options["regularizer"],
-        lambda_=options["lambda_"], schedule=schedule, method=method, radius=radius, average=average,
-        unpenalized=[transitions] if free else [], **more,
-    )  # fmt: skip
+        banks if free else [*banks, transitions],
+        structure,
+        loss,
+        options["regularizer"],
+        lambda_=options["lambda_"],
+        schedule=schedule,
+        method=method,
+        radius=radius,
+        average=average,
+        unpenalized=[transitions] if free else [],
+        **more,
+    )
     naive = naive_model(
         [f.toarray() for f in problem.features(KERNELS.values())], K, structure, loss, options["regularizer"],
         options["lambda_"], schedule, method, radius, average, free, **more,
@@ -235,9 +243,14 @@ def test_gradient_norms_are_exact_where_tokens_share_features(method, naive_mode
     for kind in KINDS:
         banks, tokens = banks_of(kind, problem, False)
         trainer = OnlineTrainer(
-            [*banks, TransitionBank(K)], Chain(K), CRF(), SquaredL21(), lambda_=0.01, schedule=InverseSqrt(1.0),
+            [*banks, TransitionBank(K)],
+            Chain(K),
+            CRF(),
+            SquaredL21(),
+            lambda_=0.01,
+            schedule=InverseSqrt(1.0),
             method=method,
-        )  # fmt: skip
+        )
         features = [f.toarray() for f in problem.features(KERNELS.values())]
         for s in problem.order[:20]:
             x = tokens.sequence(s)
@@ -263,9 +276,15 @@ def test_kernels_without_features_agree_cached_sparse_and_expanded(kernel):
         precision = np.float64
         banks = [bank(["k"], [kernel], ["x"], *where, K, True, precision)]
         trainer = OnlineTrainer(
-            banks, Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.01, schedule=InverseSqrt(1.0),
-            average=UniformAverage(), unpenalized=[TransitionBank(K, averaging=True)],
-        )  # fmt: skip
+            banks,
+            Chain(K),
+            StructuredHinge(),
+            SquaredL21(),
+            lambda_=0.01,
+            schedule=InverseSqrt(1.0),
+            average=UniformAverage(),
+            unpenalized=[TransitionBank(K, averaging=True)],
+        )
         steps = [trainer.update(x := tokens.sequence(s), problem.gold[x.low : x.high]) for s in problem.order]
         trainer.release()
         predictor = Predictor(trainer.banks, trainer.structure)
@@ -297,11 +316,16 @@ def test_the_state_of_mapped_groups_is_all_they_need():
     (bank,), tokens = banks_of("mapped", problem, True)
     trainers = [
         OnlineTrainer(
-            [bank], Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.3, schedule=InverseSqrt(0.5),
+            [bank],
+            Chain(K),
+            StructuredHinge(),
+            SquaredL21(),
+            lambda_=0.3,
+            schedule=InverseSqrt(0.5),
             average=UniformAverage(),
         )
         for bank in (bank, *banks_of("mapped", problem, True)[0])
-    ]  # fmt: skip
+    ]
     for s in problem.order[:30]:
         trainers[0].update(x := tokens.sequence(s), problem.gold[x.low : x.high])
     trainers[1].load_state({name: array.copy() for name, array in trainers[0].state().items()})

@@ -64,9 +64,12 @@ def test_without_groups_it_is_the_lasso(diabetes):
 def test_every_kind_of_design_gives_the_same_model(diabetes, kind):
     X, y = diabetes
     convert = {
-        "float32": lambda X: X.astype(np.float32), "Fortran order": np.asfortranarray, "CSC": sparse.csc_array,
-        "CSR": sparse.csr_array, "operator": aslinearoperator,
-    }[kind]  # fmt: skip
+        "float32": lambda X: X.astype(np.float32),
+        "Fortran order": np.asfortranarray,
+        "CSC": sparse.csc_array,
+        "CSR": sparse.csr_array,
+        "operator": aslinearoperator,
+    }[kind]
     reference = GroupLasso(500.0 / 442, tol=1e-8).fit(X, y)
     model = GroupLasso(500.0 / 442, tol=1e-8).fit(convert(X), y)
     assert_allclose(model.coef_, reference.coef_, atol=1e-3 if kind == "float32" else 1e-4)
@@ -326,9 +329,13 @@ def test_class_weights_are_those_of_scikit_learn(cancer):
         ours = SparseLogisticRegression(0.01, class_weight=class_weight, tol=1e-8).fit(X, y)
         factors = 1.0 if class_weight == "balanced" else np.where(y == 0, 3.0, 1.0).mean()
         theirs = LogisticRegression(
-            C=1 / (0.01 * factors * len(y)), **LASSO, solver="saga", class_weight=class_weight, tol=1e-8,
+            C=1 / (0.01 * factors * len(y)),
+            **LASSO,
+            solver="saga",
+            class_weight=class_weight,
+            tol=1e-8,
             max_iter=20_000,
-        ).fit(X, y)  # fmt: skip
+        ).fit(X, y)
         assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
 
 

@@ -22,9 +22,16 @@ from omkl.losses import (
 from omkl.structures import Scalar, UnaryPotentials
 
 LOSSES = [
-    Logistic(), Hinge(), SquaredHinge(), Squared(), EpsilonInsensitive(0.3), Huber(0.7), Exponential(), Quantile(0.2),
+    Logistic(),
+    Hinge(),
+    SquaredHinge(),
+    Squared(),
+    EpsilonInsensitive(0.3),
+    Huber(0.7),
+    Exponential(),
+    Quantile(0.2),
     Poisson(),
-]  # fmt: skip
+]
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 predictions = st.floats(-4, 4)
 
@@ -58,9 +65,11 @@ def test_conjugate_is_the_supremum(loss, number, share):
     y = target(loss, number)
     rho = inner(loss, y, share)
     best = minimize_scalar(
-        lambda z: float((loss.value(y, np.array([z])) + rho * z)[0]), bounds=(-40, 40), method="bounded",
+        lambda z: float((loss.value(y, np.array([z])) + rho * z)[0]),
+        bounds=(-40, 40),
+        method="bounded",
         options={"xatol": 1e-10},
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(loss.conjugate(y, rho)[0], -best.fun, atol=1e-6)
 
 

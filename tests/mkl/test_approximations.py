@@ -173,8 +173,12 @@ def test_factors_give_the_model_that_matrices_give(cancer, solver):
     settings = {"C": 3.0, "solver": solver, "dtype": "float64", "tol": 1e-7 if solver != "fista" else 1e-4}
     factored = MKLClassifier(LOW_RANK, **settings).fit(X, y)
     assert list(factored.kernel_representations_.values()) == [
-        "factor of rank 16", "factor of rank 12", "factor of rank 5", "factor of rank 10", "dense",
-    ]  # fmt: skip
+        "factor of rank 16",
+        "factor of rank 12",
+        "factor of rank 5",
+        "factor of rank 10",
+        "dense",
+    ]
     grams = as_grams(LOW_RANK, X)
     dense = MKLClassifier("precomputed", **settings).fit(list(grams), y)
     assert set(dense.kernel_representations_.values()) == {"dense"}
@@ -266,8 +270,10 @@ class TestMoreThanFitsIntoMemory:
         assert all("factor of rank" in held for held in model.kernel_representations_.values())
         assert model.dual_gap_ <= 1e-5
         maps = {
-            "g": Nystrom("gaussian", 60), "l": Nystrom("laplacian:normalize=trace", 60), "q": Nystrom("quadratic", 60)
-        }  # fmt: skip
+            "g": Nystrom("gaussian", 60),
+            "l": Nystrom("laplacian:normalize=trace", 60),
+            "q": Nystrom("quadratic", 60),
+        }
         grams = as_grams(maps, X)
         expected = np.einsum("mij,mj->i", grams, model.dual_coef_) + model.intercept_
         assert_allclose(model.decision_function(X), expected, atol=1e-8)

@@ -171,8 +171,9 @@ def test_the_gap_is_that_of_the_stored_model(cancer):
     assert (primal - dual) / primal == pytest.approx(model.dual_gap_, abs=1e-9)
 
 
-@pytest.mark.parametrize("solver", ["spicy", "one-step", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl",
-                                    "gmkl", "lp-norm"])  # fmt: skip
+@pytest.mark.parametrize(
+    "solver", ["spicy", "one-step", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "gmkl", "lp-norm"]
+)
 def test_every_solver_has_a_regularizer_of_its_own(cancer, solver):
     X, y = cancer
     loss = "hinge" if solver not in ("ista", "fista") else "logistic"

@@ -63,11 +63,18 @@ def test_class_weights_are_those_of_scikit_learn(few_positives, class_weight):
     assert_allclose(ours, svm.decision_function(new), atol=5e-3)
 
 
-@pytest.mark.parametrize("estimator", [
-    MKLClassifier(KERNELS, C=2.0, tol=1e-7), MKLClassifier(KERNELS, loss="hinge", regularizer="block1", tol=1e-6),
-    MKLClassifier(KERNELS, loss="hinge", solver="simplemkl", tol=1e-6), MKLRegressor(KERNELS, tol=1e-7),
-    MKLRegressor(KERNELS, solver="hessianmkl", tol=1e-7), MKLRegressor(KERNELS, solver="fista", tol=1e-7),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        MKLClassifier(KERNELS, C=2.0, tol=1e-7),
+        MKLClassifier(KERNELS, loss="hinge", regularizer="block1", tol=1e-6),
+        MKLClassifier(KERNELS, loss="hinge", solver="simplemkl", tol=1e-6),
+        MKLRegressor(KERNELS, tol=1e-7),
+        MKLRegressor(KERNELS, solver="hessianmkl", tol=1e-7),
+        MKLRegressor(KERNELS, solver="fista", tol=1e-7),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("precomputed", [False, True])
 def test_whole_weights_are_repetitions_and_zeros_leave_out(cancer, estimator, precomputed):
     X, y = cancer

@@ -157,13 +157,16 @@ def test_a_gap_in_single_precision_is_not_below_that_of_huge_kernels(scale):
     assert certify(exact, model._models[0], model.dual_variables_[0]).gap <= model.dual_gap_
 
 
-@pytest.mark.parametrize(("function", "message"), [
-    (lambda A, B: np.tanh(2.0 * A @ B.T - 1.0), "not positive semidefinite"),
-    (lambda A, B: A @ B.T + A[:, :1], "not symmetric"),
-    (lambda A, B: -A @ B.T, "not positive semidefinite"),
-    (lambda A, B: 1e40 * A @ B.T, "not finite, or above"),
-    (lambda A, B: np.where(A @ B.T > 3, np.nan, A @ B.T), "not finite"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda A, B: np.tanh(2.0 * A @ B.T - 1.0), "not positive semidefinite"),
+        (lambda A, B: A @ B.T + A[:, :1], "not symmetric"),
+        (lambda A, B: -A @ B.T, "not positive semidefinite"),
+        (lambda A, B: 1e40 * A @ B.T, "not finite, or above"),
+        (lambda A, B: np.where(A @ B.T > 3, np.nan, A @ B.T), "not finite"),
+    ],
+)
 def test_functions_that_are_no_kernels_are_refused_as_matrices_are(cancer, function, message):
     X, y = cancer
     with pytest.raises(InputError, match=f"Kernel 'mine' .*{message}"):

@@ -68,9 +68,17 @@ def test_the_model_is_that_of_the_kernels_that_are_left(data):
 
 @pytest.mark.parametrize(
     ("regularizer", "solver"),
-    [("block1", "spicy"), ("uniform", "one-step"), (None, "one-step"), ("block-q", "spicy"), (None, "gmkl"),
-     ("mkl", "simplemkl"), ("mkl", "silp"), (None, "lp-norm")],
-)  # fmt: skip
+    [
+        ("block1", "spicy"),
+        ("uniform", "one-step"),
+        (None, "one-step"),
+        ("block-q", "spicy"),
+        (None, "gmkl"),
+        ("mkl", "simplemkl"),
+        ("mkl", "silp"),
+        (None, "lp-norm"),
+    ],
+)
 def test_every_regularizer_and_solver_has_its_say_among_them(data, regularizer, solver):
     X, y = data
     model = out_of_sample(MKLClassifier, regularizer=regularizer, solver=solver, loss="hinge", C=10.0).fit(X, y > 0)
@@ -177,8 +185,10 @@ def test_where_nothing_helps_all_stays_with_a_warning(data):
 def test_degenerate_data_have_an_answer(data):
     X, y = data
     columns = np.column_stack([X[:, 0], X[:, 0], np.zeros(120), np.full(120, 1e5), X[:, 2:4]])
-    kernels = {f"k{i}": f"{'linear' if i in (2, 3) else 'gaussian:sigma2=1'}:on={i}:{i + 1}".replace("=1:on", "=1,on")
-               for i in range(6)}  # fmt: skip
+    kernels = {
+        f"k{i}": f"{'linear' if i in (2, 3) else 'gaussian:sigma2=1'}:on={i}:{i + 1}".replace("=1:on", "=1,on")
+        for i in range(6)
+    }
     model = MKLRegressor(kernels, weighting="out-of-sample", C=10.0).fit(columns, y)
     one = MKLRegressor({"k0": kernels["k0"]}, weighting="out-of-sample", C=10.0).fit(columns, y)
     assert {"k2", "k3"} <= set(model.left_out_)

@@ -79,10 +79,17 @@ def averaged_norms(model, kernels):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"method": "rda"}, {"average": None}, {"average": "decayed"}, {"cache_size": 0}, {"budget": 20},
-     {"loss": "crf"}],
+    [
+        {},
+        {"method": "rda"},
+        {"average": None},
+        {"average": "decayed"},
+        {"cache_size": 0},
+        {"budget": 20},
+        {"loss": "crf"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_weights_follow_from_the_norms_of_the_averaged_model(settings):
     kernels = {"a": Gaussian(1.0), "b": Gaussian(9.0)}
     model = classifier(kernels, **settings).fit(*rows(60, 3))
@@ -256,10 +263,18 @@ def test_inputs_of_a_kind_of_their_own_are_measured_one_by_one():
 def test_the_table_of_507_templates_is_readable():
     names = TemplateSet.resolve("martins507").names
     records = [
-        {"group": name, "weight": 1 / 507, "norm": float(k > 9), "bytes": 1.0, "bytes_share": 1 / 507,
-         "loss_without": 1.0, "loss_increase": k / 507 - 0.1, "standard_error": 0.1}
+        {
+            "group": name,
+            "weight": 1 / 507,
+            "norm": float(k > 9),
+            "bytes": 1.0,
+            "bytes_share": 1 / 507,
+            "loss_without": 1.0,
+            "loss_increase": k / 507 - 0.1,
+            "standard_error": 0.1,
+        }
         for k, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     lines = list(group_lines(records, 30))
     assert max(map(len, lines[1:-3])) <= NAME_WIDTH + 70
     assert lines[3].startswith(names[-1][:20])

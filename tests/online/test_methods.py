@@ -45,9 +45,7 @@ def test_losses_of_parts_are_inner_products_with_the_gradient():
     rates, bases, decay, weight = rng.uniform(0.1, 1, 5), rng.uniform(0.1, 1, 5), 0.9, 2.5
     after = v - rates[:, None] * g
     found = np.empty(5)
-    jit.losses_of_parts(
-        (v**2).sum(1), (after**2).sum(1), (g**2).sum(1), rates, bases, decay, weight, found
-    )  # fmt: skip
+    jit.losses_of_parts((v**2).sum(1), (after**2).sum(1), (g**2).sum(1), rates, bases, decay, weight, found)
     np.testing.assert_allclose(found, weight * (bases / decay) * (v * g).sum(1))
 
 

@@ -40,9 +40,15 @@ TOKENS = Tokens(np.arange(41), Features(rows.indptr.astype(np.int64), rows.indic
 def trainer_of(regularizer, lambda_, schedule, average=None, loss=None, **options):
     bank = ExplicitBank("abc", np.repeat(np.arange(3), 2), 1, average is not None)
     return OnlineTrainer(
-        [bank], Binary(), loss or StructuredHinge(), regularizer, lambda_=lambda_, schedule=schedule,
-        average=average, **options,
-    )  # fmt: skip
+        [bank],
+        Binary(),
+        loss or StructuredHinge(),
+        regularizer,
+        lambda_=lambda_,
+        schedule=schedule,
+        average=average,
+        **options,
+    )
 
 
 def train(trainer, weights, epochs, seed=0):

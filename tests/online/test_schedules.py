@@ -85,17 +85,23 @@ def test_rates_must_be_positive():
 
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])
-@pytest.mark.parametrize(("regularizer", "method"), [(L21(), "fobos"), (L21(), "rda"), (L1(), "fobos"),
-                                                     (SparseGroup(), "fobos")], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    ("regularizer", "method"), [(L21(), "fobos"), (L21(), "rda"), (L1(), "fobos"), (SparseGroup(), "fobos")], ids=repr
+)
 @pytest.mark.parametrize("lambda_", [2.5, 0.3])
 def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(schedule, regularizer, method, lambda_):
     """The first gradient is shorter than lambda; the mean of all is 0.8 long, so 0.3 has a model and 2.5 none."""
     features = Features(np.arange(9), np.array([2, 2, 0, 1, 0, 1, 0, 1], dtype=np.int32), np.array([0.2] * 2 + [1] * 6))
     tokens, gold = Tokens(np.arange(9), features), [0, 1, 0, 1, 0, 1, 0, 1]
     trainer = OnlineTrainer(
-        [ExplicitBank(["words"], np.zeros(3, dtype=np.int32), 2)], Chain(2), StructuredHinge(), regularizer,
-        lambda_=lambda_, schedule=schedule(), method=method,
-    )  # fmt: skip
+        [ExplicitBank(["words"], np.zeros(3, dtype=np.int32), 2)],
+        Chain(2),
+        StructuredHinge(),
+        regularizer,
+        lambda_=lambda_,
+        schedule=schedule(),
+        method=method,
+    )
     for epoch in range(40):
         for i in range(8):
             step = trainer.update(tokens.sequence(i), np.array(gold[i : i + 1]))

@@ -62,9 +62,15 @@ class Classification:
     def trainer(self, regularizer, lambda_=0.1, schedule=None, loss=None, averaging=None, **options):
         bank = self.bank(averaging is not None)
         return OnlineTrainer(
-            [bank], Binary(), loss or StructuredHinge(), regularizer, lambda_=lambda_,
-            schedule=schedule or InverseSqrt(0.5), average=averaging, **options,
-        )  # fmt: skip
+            [bank],
+            Binary(),
+            loss or StructuredHinge(),
+            regularizer,
+            lambda_=lambda_,
+            schedule=schedule or InverseSqrt(0.5),
+            average=averaging,
+            **options,
+        )
 
 
 @pytest.fixture
@@ -231,9 +237,16 @@ def trainers_for_state(data, method, schedule):
 
         def build(banks=banks):
             return OnlineTrainer(
-                [*banks()], structure, StructuredHinge(), SquaredL21(), lambda_=0.05, method=method,
-                schedule=schedule.fresh(), average=PolynomialAverage(), unpenalized=[InterceptBank(2, True)],
-            )  # fmt: skip
+                [*banks()],
+                structure,
+                StructuredHinge(),
+                SquaredL21(),
+                lambda_=0.05,
+                method=method,
+                schedule=schedule.fresh(),
+                average=PolynomialAverage(),
+                unpenalized=[InterceptBank(2, True)],
+            )
 
         yield name, build
 
@@ -316,9 +329,14 @@ def test_a_chain_and_a_multiclass_share_the_trainer(data):
 def test_groups_that_arrive_late_join_the_others(data):
     bank = ExplicitBank(["a"], np.zeros(2, dtype=int), 2, averaging=True)
     trainer = OnlineTrainer(
-        [bank, TransitionBank(2, averaging=True)], Chain(2), StructuredHinge(), SquaredL21(), lambda_=0.05,
-        schedule=InverseSqrt(1.0), average=UniformAverage(),
-    )  # fmt: skip
+        [bank, TransitionBank(2, averaging=True)],
+        Chain(2),
+        StructuredHinge(),
+        SquaredL21(),
+        lambda_=0.05,
+        schedule=InverseSqrt(1.0),
+        average=UniformAverage(),
+    )
     few = Features(np.arange(len(data.gold) + 1), np.zeros(len(data.gold), np.int32), data.X[:, 0].copy())
     early = Tokens(np.arange(len(data.gold) + 1), few)
     for i, y in enumerate(data.gold):

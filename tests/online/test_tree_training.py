@@ -62,9 +62,13 @@ def sentences(structure, count, seed):
 @pytest.mark.parametrize("loss", [StructuredHinge(), CRF(), Perceptron()], ids=lambda loss: type(loss).__name__)
 def test_the_trainer_learns_to_parse_and_which_features_matter(structure, loss):
     trainer = OnlineTrainer(
-        [ArcBank("pairs", (N_TAGS + 1) ** 2), ArcBank("noise", 50)], structure, loss, SquaredL21(),
-        lambda_=1e-3, schedule=InverseSqrt(0.5),
-    )  # fmt: skip
+        [ArcBank("pairs", (N_TAGS + 1) ** 2), ArcBank("noise", 50)],
+        structure,
+        loss,
+        SquaredL21(),
+        lambda_=1e-3,
+        schedule=InverseSqrt(0.5),
+    )
     fit(trainer, list(sentences(structure, 60, 1)), epochs=8, rng=np.random.default_rng(0))
     lost = lost_untrained = 0.0
     for x, gold, _ in sentences(structure, 60, 2):

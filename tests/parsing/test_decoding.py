@@ -108,9 +108,9 @@ def test_probabilities_of_relations_are_largest_for_those_that_are_predicted(mod
 def test_calibrated_probabilities_are_the_shares_that_are_right(models, grammar):
     model, test = models["hinge"], grammar[2]
     marginals, parsed = model.predict_marginals(test), model.parse(test)
-    sure = np.concatenate([
-        own.arcs[sentence.heads, np.arange(1, len(sentence) + 1)] for own, sentence in zip(marginals, parsed)
-    ])  # fmt: skip
+    sure = np.concatenate(
+        [own.arcs[sentence.heads, np.arange(1, len(sentence) + 1)] for own, sentence in zip(marginals, parsed)]
+    )
     assert abs(sure.mean() - (parsed.heads == test.heads).mean()) < 0.05
     assert 0.1 < model.temperature_ < 10
     uncalibrated = parser().fit(grammar[0])

@@ -47,22 +47,27 @@ def by_definition(pairs, counts=lambda gold, i: True):
                 head, word = sentence.heads[i], (s, i)
                 below = frozenset(
                     (j, upos_, frozenset(feats_), relation_)
-                    for j in range(len(gold)) if sentence.heads[j] == i + 1
-                    for upos_, feats_, relation_ in [of_one_word(sentence, j)] if relation_ in FUNCTION
-                )  # fmt: skip
+                    for j in range(len(gold))
+                    if sentence.heads[j] == i + 1
+                    for upos_, feats_, relation_ in [of_one_word(sentence, j)]
+                    if relation_ in FUNCTION
+                )
                 say = {
-                    "upos": upos, "xpos": sentence.xpos[i], "ufeats": frozenset(feats), "lemmas": lemma, "uas": head,
-                    "alltags": (upos, sentence.xpos[i], frozenset(feats)), "las": (head, relation),
+                    "upos": upos,
+                    "xpos": sentence.xpos[i],
+                    "ufeats": frozenset(feats),
+                    "lemmas": lemma,
+                    "uas": head,
+                    "alltags": (upos, sentence.xpos[i], frozenset(feats)),
+                    "las": (head, relation),
                     "las_subtypes": (head, sentence.deprels[i]),
-                }  # fmt: skip
+                }
                 if relation in CONTENT:
                     say |= {"clas": (head, relation), "blex": (head, relation, lemma)}
                     say["mlas"] = head, relation, upos, frozenset(feats), below
                 for name, what in say.items():
                     said[name][side].add((word, what))
-    return {
-        name: 2 * len(gold & system) / max(len(gold) + len(system), 1) for name, (gold, system) in said.items()
-    }  # fmt: skip
+    return {name: 2 * len(gold & system) / max(len(gold) + len(system), 1) for name, (gold, system) in said.items()}
 
 
 @st.composite
@@ -128,8 +133,15 @@ def test_tables_count_what_the_scores_count(pairs):
     assert sum(row["correct"] for row in found["lengths"]) == round(found["uas"] * n)
     for row in found["relations"]:
         assert row["recall"] == (row["correct"] / row["gold"] if row["gold"] else 0.0)
-        arcs = [{(s, i, sentence.heads[i]) for s, sentence in enumerate(side) for i in range(len(sentence))
-                 if sentence.deprels[i].split(":")[0] == row["relation"]} for side in zip(*pairs)]  # fmt: skip
+        arcs = [
+            {
+                (s, i, sentence.heads[i])
+                for s, sentence in enumerate(side)
+                for i in range(len(sentence))
+                if sentence.deprels[i].split(":")[0] == row["relation"]
+            }
+            for side in zip(*pairs)
+        ]
         assert (row["gold"], row["predicted"], row["correct"]) == (len(arcs[0]), len(arcs[1]), len(arcs[0] & arcs[1]))
 
 

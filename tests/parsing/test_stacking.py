@@ -12,9 +12,11 @@ from omkl.parsing.stacking import advice_of, cross_fit
 
 GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
 TREE = Sentence(
-    forms=["a", "b", "c", "d", "e", "f"], upos=list("ABCDEF"), heads=[2, 4, 2, 0, 4, 5],
+    forms=["a", "b", "c", "d", "e", "f"],
+    upos=list("ABCDEF"),
+    heads=[2, 4, 2, 0, 4, 5],
     deprels=["det", "nsubj", "nmod", "root", "obj", "amod"],
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +36,29 @@ def guided(sentence):
 
 def test_fields_of_trees_are_those_of_relatives():
     treebank, guide = guided(TREE)
-    fields = ["parent_upos", "leftmost_upos", "rightmost_upos", "before_upos", "after_upos", "relation", "valency",
-              "parent_parent_upos"]  # fmt: skip
+    fields = [
+        "parent_upos",
+        "leftmost_upos",
+        "rightmost_upos",
+        "before_upos",
+        "after_upos",
+        "relation",
+        "valency",
+        "parent_parent_upos",
+    ]
     tokens = encode(treebank, TemplateSet([f"m.{field}" for field in fields]), guide)
     upos = encode(treebank, TemplateSet(["m.upos"]))
     code = dict(zip("*ABCDEF", upos.columns[0, upos.roots[0] :].tolist()))
     code["."] = int(encode(treebank, TemplateSet(["m-1.upos"])).columns[0, 0])
     found = {field: tokens.columns[tokens.fields.index(field), tokens.roots[0] + 1 :].tolist() for field in fields}
     expected = {
-        "parent_upos": "BDB*DE", "parent_parent_upos": "D*D**D", "leftmost_upos": ".A.B..", "rightmost_upos": ".C.EF.",
-        "before_upos": "..A.B.", "after_upos": "CE....",
-    }  # fmt: skip
+        "parent_upos": "BDB*DE",
+        "parent_parent_upos": "D*D**D",
+        "leftmost_upos": ".A.B..",
+        "rightmost_upos": ".C.EF.",
+        "before_upos": "..A.B.",
+        "after_upos": "CE....",
+    }
     for field, letters in expected.items():
         assert found[field] == [code[letter] for letter in letters], field
     assert len(set(found["relation"])) == 6

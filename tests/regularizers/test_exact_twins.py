@@ -110,16 +110,12 @@ def cases(rng):
     return {
         "l21": (L21(), in_fractions(lambda b, t: linear_quadratic(b, t, 1))),
         "ridge": (Ridge(), in_fractions(lambda b, t: linear_quadratic(b, t, 0, 1))),
-        "elastic net": (
-            ElasticNet(mu), in_fractions(lambda b, t: linear_quadratic(b, t, 1.0 - mu, mu))
-        ),
+        "elastic net": (ElasticNet(mu), in_fractions(lambda b, t: linear_quadratic(b, t, 1.0 - mu, mu))),
         "mkl": (SquaredL21(), in_fractions(squared)),
         "scaled": (factor * SquaredL21(), in_fractions(lambda b, t: squared(b, Fraction(float(t) * factor)))),
         "mkl + ridge": (
             SquaredL21() + factor * Ridge(),
-            in_fractions(lambda b, t: squared(
-                linear_quadratic(b, t, 0, factor), t / (1 + t * Fraction(factor))
-            )),
+            in_fractions(lambda b, t: squared(linear_quadratic(b, t, 0, factor), t / (1 + t * Fraction(factor)))),
         ),
         "weighted": (WeightedSquaredL21(weights), in_fractions(lambda b, t: squared(b, t, weights))),
         "lasso of weights": (ElasticNetWeights(1.0), in_fractions(squared)),
@@ -129,10 +125,11 @@ def cases(rng):
         "ball": (L21Ball(radius), in_fractions(lambda b, t: ball(b, radius))),
         "tree": (TreeGroups(TREE, by_union), lambda b, t: unions(b, t, TREE, by_union)),
         "partition": (
-            OverlappingGroups(PARTITION, by_union[:3], exact=True), lambda b, t: unions(b, t, PARTITION, by_union)
+            OverlappingGroups(PARTITION, by_union[:3], exact=True),
+            lambda b, t: unions(b, t, PARTITION, by_union),
         ),
         "sparse group": (SparseGroup(mu, PARTITION), lambda b, t: sparse_group(b, t, mu)),
-    }  # fmt: skip
+    }
 
 
 NAMES = list(cases(np.random.default_rng(0)))

@@ -201,10 +201,12 @@ def test_prox_slope_is_the_derivative_of_the_prox(regularizer):
 )
 def test_slope_and_coupling_make_the_jacobian_of_the_prox(regularizer):
     width = 1e-6
-    jacobian = np.array([
-        (regularizer.prox(SMOOTH_POINTS + e, 0.6) - regularizer.prox(SMOOTH_POINTS - e, 0.6)) / (2 * width)
-        for e in width * np.eye(len(SMOOTH_POINTS))
-    ])  # fmt: skip
+    jacobian = np.array(
+        [
+            (regularizer.prox(SMOOTH_POINTS + e, 0.6) - regularizer.prox(SMOOTH_POINTS - e, 0.6)) / (2 * width)
+            for e in width * np.eye(len(SMOOTH_POINTS))
+        ]
+    )
     coupling = regularizer.prox_coupling(SMOOTH_POINTS, 0.6)
     coupling = np.zeros_like(SMOOTH_POINTS) if coupling is None else coupling
     ours = np.diag(regularizer.prox_slope(SMOOTH_POINTS, 0.6)) - np.outer(coupling, coupling)

@@ -112,13 +112,17 @@ def test_mistakes_are_explained_against_the_right_output():
 @pytest.mark.parametrize(
     "model",
     [
-        omkl.MKLClassifier(C=1.0), omkl.MKLClassifierCV(["linear", "gaussian"], Cs=3, cv=2),
-        omkl.SparseLogisticRegression(0.01), omkl.OnlineMKLClassifier(["linear", "gaussian"], epochs=1),
-        omkl.OnlineMKLRegressor(epochs=2), omkl.MKLRegressor(["linear"]),
-        omkl.GroupLasso(0.01, groups=[[0, 1], [2, 3, 4]]), omkl.GroupLassoCV(alphas=3, cv=2),
+        omkl.MKLClassifier(C=1.0),
+        omkl.MKLClassifierCV(["linear", "gaussian"], Cs=3, cv=2),
+        omkl.SparseLogisticRegression(0.01),
+        omkl.OnlineMKLClassifier(["linear", "gaussian"], epochs=1),
+        omkl.OnlineMKLRegressor(epochs=2),
+        omkl.MKLRegressor(["linear"]),
+        omkl.GroupLasso(0.01, groups=[[0, 1], [2, 3, 4]]),
+        omkl.GroupLassoCV(alphas=3, cv=2),
     ],
     ids=lambda model: type(model).__name__ + str(getattr(model, "method", "")),
-)  # fmt: skip
+)
 def test_every_estimator_of_rows(model, given):
     y = Y if hasattr(model, "decision_function") else X[:, 0] - X[:, 2]
     model.fit(X[:60], y[:60])
@@ -168,14 +172,22 @@ def test_entities_have_a_table_of_their_own():
 
 
 SENTENCES = [
-    Sentence(forms=["the", "old", "dog", "saw", "cats"], upos=["DET", "ADJ", "NOUN", "VERB", "NOUN"],
-             heads=[3, 3, 4, 0, 4], deprels=["det", "amod", "nsubj", "root", "obj"]),
+    Sentence(
+        forms=["the", "old", "dog", "saw", "cats"],
+        upos=["DET", "ADJ", "NOUN", "VERB", "NOUN"],
+        heads=[3, 3, 4, 0, 4],
+        deprels=["det", "amod", "nsubj", "root", "obj"],
+    ),
     Sentence(forms=["dogs", "bark"], upos=["NOUN", "VERB"], heads=[2, 0], deprels=["nsubj", "root"]),
-] * 4  # fmt: skip
+] * 4
 WRONG = [
-    Sentence(forms=["the", "<old>", "dog", "saw"], upos=["DET", "ADJ", "NOUN", "VERB"], heads=[2, 0, 4, 2],
-             deprels=["det", "root", "nsubj", "dep"]),
-]  # fmt: skip
+    Sentence(
+        forms=["the", "<old>", "dog", "saw"],
+        upos=["DET", "ADJ", "NOUN", "VERB"],
+        heads=[2, 0, 4, 2],
+        deprels=["det", "root", "nsubj", "dep"],
+    )
+]
 
 
 def test_trees_and_annotations():
@@ -187,8 +199,9 @@ def test_trees_and_annotations():
     assert n > 0
     assert f"Sentence 9: {n} of 4 heads wrong" in page.text
     assert html.count('class="omkl-tree"') == 1
-    annotator = omkl.Annotator(["upos", "trees"], folds=2, random_state=0,
-                               parser=omkl.DependencyParser("small", memory=10, epochs=1)).fit(SENTENCES)  # fmt: skip
+    annotator = omkl.Annotator(
+        ["upos", "trees"], folds=2, random_state=0, parser=omkl.DependencyParser("small", memory=10, epochs=1)
+    ).fit(SENTENCES)
     page = checked(make_report(annotator, gold))
     assert "words wrong" in page.text
     assert {"By tag", "Weights of upos", "Weights of trees", "Training of upos", "Training of trees"} <= set(

@@ -94,11 +94,16 @@ def _arrays(rng):
 def _tables(rng):
     n = 40
     columns = {
-        "a": rng.standard_normal(n), "i": rng.integers(0, 99, n), "s": ["x" * k for k in rng.integers(0, 5, n)],
-        "d": pa.array(["u", "v"] * (n // 2)).dictionary_encode(), "v": [[1.0, 2.0]] * n,
-        "f": pa.array([[1, 2]] * n, pa.list_(pa.int32(), 2)), "b": [True, None] * (n // 2),
-        "l": pa.array(["q"] * n, pa.large_string()), "y": rng.integers(0, 3, n),
-    }  # fmt: skip
+        "a": rng.standard_normal(n),
+        "i": rng.integers(0, 99, n),
+        "s": ["x" * k for k in rng.integers(0, 5, n)],
+        "d": pa.array(["u", "v"] * (n // 2)).dictionary_encode(),
+        "v": [[1.0, 2.0]] * n,
+        "f": pa.array([[1, 2]] * n, pa.list_(pa.int32(), 2)),
+        "b": [True, None] * (n // 2),
+        "l": pa.array(["q"] * n, pa.large_string()),
+        "y": rng.integers(0, 3, n),
+    }
     table = pa.table(columns)
     plain = {"compression": "none", "use_dictionary": False, "row_group_size": 10}
     for name, options in (("a.parquet", {}), ("b.parquet", {**plain, "write_page_checksum": True})):
@@ -114,10 +119,14 @@ def _tables(rng):
 def reader_of(name: str) -> Callable[[Path], None]:
     """What reads a file of that name, whole, as it comes and leaving out what is wrong."""
     plain = {
-        "letter.data": read_ocr, "uci.table": read_uci, "mfeat.table": read_mfeat,
-        "brown.lexicon": lambda path: Lexicon.of(path, "brown"), "some.templates": TemplateSet.resolve,
-        "words.txt": lambda path: list(iter_words(path)), "a.npy": lambda path: _pass(stream_npy(path)),
-    }  # fmt: skip
+        "letter.data": read_ocr,
+        "uci.table": read_uci,
+        "mfeat.table": read_mfeat,
+        "brown.lexicon": lambda path: Lexicon.of(path, "brown"),
+        "some.templates": TemplateSet.resolve,
+        "words.txt": lambda path: list(iter_words(path)),
+        "a.npy": lambda path: _pass(stream_npy(path)),
+    }
     if name in plain:
         return plain[name]
     options = {"a.csv": {"target": "y"}, "b.csv": {"header": False, "target": -1}}.get(name, {})

@@ -32,9 +32,10 @@ REGULARIZERS = {
     "mkl + ridge": (SquaredL21() + 0.1 * Ridge(), lambda b: 0.5 * b.sum() ** 2 + 0.05 * b @ b),
     "tree": (TreeGroups([[0, 1, 2, 3], [0, 1], [3]]), lambda b: np.hypot(*b[:2]) + np.linalg.norm(b) + b[3]),
     "overlapping": (
-        OverlappingGroups(CHAIN, exact=True), lambda b: sum(np.hypot(b[first], b[second]) for first, second in CHAIN)
+        OverlappingGroups(CHAIN, exact=True),
+        lambda b: sum(np.hypot(b[first], b[second]) for first, second in CHAIN),
     ),
-}  # fmt: skip
+}
 SOLVERS = ["spicy", "one-step", "gmkl", "simplemkl", "lp-norm"]
 STRENGTHS = [1e-6, 1e-2, 1.0, 1e2, 1e4]
 

@@ -56,9 +56,15 @@ def test_what_was_learned_before_a_callback_ends_training_is_kept(treebank, tmp_
     (_, second_fold, last), trees = taggers, straight.begins[-1]
     assert straight.rounds > trees > last
     ends = {
-        1: ["upos"], 24: ["upos"], second_fold: PARTS[:-1], second_fold + 1: PARTS[:-1], last + 1: PARTS[:-1],
-        trees: PARTS[:-1], trees + 1: PARTS, straight.rounds - 1: PARTS,
-    }  # fmt: skip
+        1: ["upos"],
+        24: ["upos"],
+        second_fold: PARTS[:-1],
+        second_fold + 1: PARTS[:-1],
+        last + 1: PARTS[:-1],
+        trees: PARTS[:-1],
+        trees + 1: PARTS,
+        straight.rounds - 1: PARTS,
+    }
     for at, parts in ends.items():
         ending = Ending(at)
         model = annotator(ending).fit(treebank)

@@ -59,11 +59,13 @@ DESIGNS = {
     "lasso": (regression, lambda groups: GroupLasso(0.1, tol=1e-8)),
     "groups": (regression, lambda groups: GroupLasso(0.1, groups=groups, group_weights="sqrt-size", tol=1e-8)),
     "sparse groups": (
-        regression, lambda groups: GroupLasso(0.1, groups=groups, regularizer="sparse-group:sigma=0.6", tol=1e-8)
+        regression,
+        lambda groups: GroupLasso(0.1, groups=groups, regularizer="sparse-group:sigma=0.6", tol=1e-8),
     ),
     "positive": (regression, lambda groups: GroupLasso(0.1, groups=groups, positive=True, tol=1e-8)),
     "insensitive": (
-        regression, lambda groups: GroupLasso(0.1, groups=groups, loss="epsilon-insensitive:epsilon=0.2", tol=1e-6)
+        regression,
+        lambda groups: GroupLasso(0.1, groups=groups, loss="epsilon-insensitive:epsilon=0.2", tol=1e-6),
     ),
     "counts": (counts, lambda groups: GroupLasso(0.02, groups=groups, loss="poisson", tol=1e-8)),
     "outputs": (outputs, lambda groups: GroupLasso(0.1, groups=groups, tol=1e-8)),
@@ -71,9 +73,10 @@ DESIGNS = {
     "hinge": (binary, lambda groups: SparseLogisticRegression(0.05, groups=groups, loss="hinge", tol=1e-5)),
     "one against the rest": (ternary, lambda groups: SparseLogisticRegression(0.02, groups=groups, tol=1e-8)),
     "multinomial": (
-        ternary, lambda groups: SparseLogisticRegression(0.02, groups=groups, multiclass="multinomial", tol=1e-8)
+        ternary,
+        lambda groups: SparseLogisticRegression(0.02, groups=groups, multiclass="multinomial", tol=1e-8),
     ),
-}  # fmt: skip
+}
 
 
 def answers(model, X):
@@ -207,14 +210,23 @@ def test_fit_in_the_given_order_is_a_loop_over_partial_fit(average, method):
     tokens = [[{"word": f"w{k % 3}", "size": float(x[0])} for k, x in enumerate(X[i : i + 4])] for i in range(0, 40, 4)]
     tags = [y[i : i + 4].tolist() for i in range(0, 40, 4)]
     cases = [
-        (OnlineMKLClassifier, KERNELS, X, y), (OnlineMKLClassifier, ["gaussian:features=20,sigma2=4", "linear"], X, y),
-        (SequenceLabeler, None, tokens, tags), (OnlineMKLRegressor, KERNELS, X, np.sin(X[:, 0])),
-    ]  # fmt: skip
+        (OnlineMKLClassifier, KERNELS, X, y),
+        (OnlineMKLClassifier, ["gaussian:features=20,sigma2=4", "linear"], X, y),
+        (SequenceLabeler, None, tokens, tags),
+        (OnlineMKLRegressor, KERNELS, X, np.sin(X[:, 0])),
+    ]
     for kind, kernels, inputs, labels in cases:
         model = kind(
-            kernels, method=method, average=average, eta0=0.5, n_examples=len(labels), epochs=2, shuffle=False,
-            weighting="norms", random_state=0,
-        )  # fmt: skip
+            kernels,
+            method=method,
+            average=average,
+            eta0=0.5,
+            n_examples=len(labels),
+            epochs=2,
+            shuffle=False,
+            weighting="norms",
+            random_state=0,
+        )
         classes = {"classes": ["no", "yes"]}
         if kind is OnlineMKLRegressor:
             model.set_params(fit_intercept=False)  # a constant begins with what the first call has

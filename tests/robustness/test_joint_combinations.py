@@ -25,28 +25,33 @@ ONE_HOT = np.eye(3)[SCORES.argmax(axis=1)]
 LOSSES = {
     "squared": ("numbers", lambda y, z: 0.5 * (y - z) ** 2, lambda y, z: 0.5 * cp.square(y - z)),
     "huber:delta=0.5": (
-        "numbers", lambda y, z: np.where(abs(y - z) <= 0.5, 0.5 * (y - z) ** 2, 0.5 * abs(y - z) - 0.125),
+        "numbers",
+        lambda y, z: np.where(abs(y - z) <= 0.5, 0.5 * (y - z) ** 2, 0.5 * abs(y - z) - 0.125),
         lambda y, z: 0.5 * cp.huber(y - z, 0.5),
     ),
     "epsilon-insensitive:epsilon=0.1": (
-        "numbers", lambda y, z: np.maximum(0, abs(y - z) - 0.1), lambda y, z: cp.pos(cp.abs(y - z) - 0.1)
+        "numbers",
+        lambda y, z: np.maximum(0, abs(y - z) - 0.1),
+        lambda y, z: cp.pos(cp.abs(y - z) - 0.1),
     ),
     "logistic": ("labels", lambda y, z: np.logaddexp(0, -y * z), lambda y, z: cp.logistic(-cp.multiply(y, z))),
     "hinge": ("labels", lambda y, z: np.maximum(0, 1 - y * z), lambda y, z: cp.pos(1 - cp.multiply(y, z))),
     "squared-hinge": (
-        "labels", lambda y, z: 0.5 * np.maximum(0, 1 - y * z) ** 2,
+        "labels",
+        lambda y, z: 0.5 * np.maximum(0, 1 - y * z) ** 2,
         lambda y, z: 0.5 * cp.square(cp.pos(1 - cp.multiply(y, z))),
     ),
-}  # fmt: skip
+}
 REGULARIZERS = {
     "block1": (np.sum, cp.sum),
     "elastic-net:mu=0.3": (
-        lambda b: 0.7 * b.sum() + 0.15 * b @ b, lambda b: 0.7 * cp.sum(b) + 0.15 * cp.sum_squares(b)
+        lambda b: 0.7 * b.sum() + 0.15 * b @ b,
+        lambda b: 0.7 * cp.sum(b) + 0.15 * cp.sum_squares(b),
     ),
     "block-q:q=1.5": (lambda b: (b**1.5).sum() / 1.5, lambda b: cp.sum(cp.power(b, 1.5)) / 1.5),
     "uniform": (lambda b: 0.5 * b @ b, lambda b: 0.5 * cp.sum_squares(b)),
     "mkl": (lambda b: 0.5 * b.sum() ** 2, lambda b: 0.5 * cp.square(cp.sum(b))),
-}  # fmt: skip
+}
 STRENGTHS = [1e-6, 1e-3, 1.0, 1e3, 1e6]
 
 
@@ -110,7 +115,7 @@ def check_outputs(loss, regularizer, C):
         estimator = MKLRegressor if kind == "numbers" else MKLClassifier
         model = estimator(
             "precomputed", loss=loss, regularizer=regularizer, C=C, solver=solver, tol=1e-4, dtype="float64"
-        )  # fmt: skip
+        )
         if fitted(model, GRAMS, y if kind == "numbers" else (y > 0).astype(int)) is None:
             continue
         outputs = sum(K @ model.dual_coef_[:, m].T for m, K in enumerate(GRAMS)) + model.intercept_

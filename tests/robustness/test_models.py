@@ -52,11 +52,17 @@ def test_a_file_names_components_and_nothing_else(saved, target, tmp_path):
     manifest, arrays = saved["kernels"]
     folder = tmp_path / "made"
     named = {
-        "online.Checkpoints": {"directory": str(folder)}, "online.condensed_state": {},
-        "kernels.Pair": {"X": 1, "Y": 1}, "online.ProgressBar": {}, "groups.KernelBank": {},
-        "structures.Chain": {}, "data.read_treebank": {"path": "x"},
-        "os.system": {"command": "true"}, "online.__doc__": {}, "kernels.nothing": {},
-    }  # fmt: skip
+        "online.Checkpoints": {"directory": str(folder)},
+        "online.condensed_state": {},
+        "kernels.Pair": {"X": 1, "Y": 1},
+        "online.ProgressBar": {},
+        "groups.KernelBank": {},
+        "structures.Chain": {},
+        "data.read_treebank": {"path": "x"},
+        "os.system": {"command": "true"},
+        "online.__doc__": {},
+        "kernels.nothing": {},
+    }
     for part, parameters in named.items():
         changed = {
             **manifest,
@@ -114,10 +120,13 @@ def test_only_model_file_errors_leave_load(name, saved, target, data):
         array = arrays[key]
         kind = data.draw(st.sampled_from(["flat", "empty", "twice", "bool", "bytes", "dates"]))
         arrays[key] = {
-            "flat": lambda: array.ravel()[1:], "empty": lambda: array[:0] if array.ndim else array,
-            "twice": lambda: np.stack([array, array]), "bool": lambda: array.astype(str) == "1",
-            "bytes": lambda: array.astype("S3"), "dates": lambda: np.zeros(array.shape, "M8[s]"),
-        }[kind]()  # fmt: skip
+            "flat": lambda: array.ravel()[1:],
+            "empty": lambda: array[:0] if array.ndim else array,
+            "twice": lambda: np.stack([array, array]),
+            "bool": lambda: array.astype(str) == "1",
+            "bytes": lambda: array.astype("S3"),
+            "dates": lambda: np.zeros(array.shape, "M8[s]"),
+        }[kind]()
     said = ""
     try:
         load(target, manifest, arrays)
@@ -184,8 +193,10 @@ def small_checkpoint(path):
 
 
 ATTACKED = {
-    "model": lambda path: MODELS["kernels"]().save(path), "parser": small_parser, "checkpoint": small_checkpoint
-}  # fmt: skip
+    "model": lambda path: MODELS["kernels"]().save(path),
+    "parser": small_parser,
+    "checkpoint": small_checkpoint,
+}
 
 
 @pytest.mark.parametrize("name", ATTACKED)

@@ -114,11 +114,16 @@ def test_whatever_fails_the_previous_file_stays_and_no_other_is_left(failing, tm
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("{}/no/model.npz", "no directory"), ("{}", "is a directory"), ("{}/", "is a directory"),
-        ("{}/folder", "is a directory"), ("", "is a directory"), ("{}/" + "x" * 300, "name too long"),
-        ("{}/a\0b", "no file has such a name"), ("{}/loop", "symbolic links"),
+        ("{}/no/model.npz", "no directory"),
+        ("{}", "is a directory"),
+        ("{}/", "is a directory"),
+        ("{}/folder", "is a directory"),
+        ("", "is a directory"),
+        ("{}/" + "x" * 300, "name too long"),
+        ("{}/a\0b", "no file has such a name"),
+        ("{}/loop", "symbolic links"),
     ],
-)  # fmt: skip
+)
 def test_paths_that_cannot_be_written_are_refused_before(path, message, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "loop").symlink_to("loop")
@@ -215,8 +220,10 @@ def test_ctrl_c_keeps_what_rows_have_taught(rows, tmp_path, capsys, monkeypatch)
     checkpoint = ["--checkpoint", str(tmp_path / "run")]
     assert main([*train, "-o", str(out), "--json", str(metrics), *checkpoint]) == 0
     assert 50 <= len(rounds) <= 51
-    assert f"Interrupted in epoch 2: the model so far is saved. To go on, call the command again with --resume and "\
-        f"--checkpoint {tmp_path / 'run'}" in capsys.readouterr().out  # fmt: skip
+    assert (
+        f"Interrupted in epoch 2: the model so far is saved. To go on, call the command again with --resume and "
+        f"--checkpoint {tmp_path / 'run'}" in capsys.readouterr().out
+    )
     assert json.loads(metrics.read_text())["interrupted"]
     assert omkl.load(out).n_iter_ == 2
 
@@ -280,10 +287,12 @@ def test_no_model_without_a_fit():
     with pytest.raises(NotFittedError, match="call fit first"):
         omkl.OnlineMKLClassifier().save("nowhere/x")
     for call in (
-        lambda: omkl.OnlineMKLClassifier().top_features(), lambda: omkl.DependencyParser().prune(1),
-        lambda: omkl.SequenceLabeler().score([["a"]], [["D"]]), lambda: omkl.SequenceLabeler().memory_usage(),
+        lambda: omkl.OnlineMKLClassifier().top_features(),
+        lambda: omkl.DependencyParser().prune(1),
+        lambda: omkl.SequenceLabeler().score([["a"]], [["D"]]),
+        lambda: omkl.SequenceLabeler().memory_usage(),
         lambda: omkl.SequenceLabeler().calibrate([["a"]], [["D"]]),
-    ):  # fmt: skip
+    ):
         with pytest.raises(NotFittedError, match="call fit first"):
             call()
     assert not hasattr(omkl.SequenceLabeler(), "model_")

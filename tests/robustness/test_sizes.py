@@ -102,10 +102,16 @@ G = np.exp(-((X[:, None] - X) ** 2).sum(axis=-1) / 4)
 ONE, OTHER = np.outer(X[:, 0], X[:, 0]), np.outer(X[:, 1], X[:, 1])
 EMPTY, FLAT = np.zeros((30, 30)), np.ones((30, 30))
 DEGENERATE = {
-    "zero": [EMPTY], "zero beside another": [EMPTY, G], "constant": [FLAT], "constant beside another": [FLAT, G],
-    "duplicates": [G, G, G], "of rank one": [ONE], "all of rank one": [ONE, OTHER, ONE + 1e-12 * OTHER],
-    "identity": [np.eye(30)], "scaled": [1e-8 * G, G],
-}  # fmt: skip
+    "zero": [EMPTY],
+    "zero beside another": [EMPTY, G],
+    "constant": [FLAT],
+    "constant beside another": [FLAT, G],
+    "duplicates": [G, G, G],
+    "of rank one": [ONE],
+    "all of rank one": [ONE, OTHER, ONE + 1e-12 * OTHER],
+    "identity": [np.eye(30)],
+    "scaled": [1e-8 * G, G],
+}
 
 
 @pytest.mark.parametrize("name", DEGENERATE)

@@ -30,7 +30,7 @@ KINDS = {
     "words": (Labeler(epochs=2, random_state=0), WORDS, TAGS),
     "trigrams": (Labeler(["linear", "gaussian"], order=2, epochs=2, random_state=0), VECTORS, TAGS),
     "parser": (omkl.DependencyParser("small", memory=1, epochs=1, random_state=0), TREES, None),
-}  # fmt: skip
+}
 
 
 def with_nan(X):

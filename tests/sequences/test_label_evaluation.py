@@ -45,8 +45,9 @@ def test_entities_are_those_of_seqeval(sequences):
 
 
 @settings(max_examples=200, deadline=None)
-@pytest.mark.parametrize(("scheme", "name", "alphabet"), [("BIO", "IOB2", BIO), ("BIOES", "IOBES", BIOES),
-                                                         ("BIOES", "BILOU", BILOU)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scheme", "name", "alphabet"), [("BIO", "IOB2", BIO), ("BIOES", "IOBES", BIOES), ("BIOES", "BILOU", BILOU)]
+)
 @given(data=st.data())
 def test_entities_of_a_scheme_are_those_of_the_strict_mode(scheme, name, alphabet, data):
     metrics, schemes = pytest.importorskip("seqeval.metrics"), pytest.importorskip("seqeval.scheme")
@@ -81,8 +82,9 @@ def test_entities_by_hand():
     predicted = [["B-PER", "I-PER", "O", "B-PER"], ["I-LOC", "O"]]
     lenient, strict = evaluate_labels(gold, predicted), evaluate_labels(gold, predicted, scheme="BIO")
     assert [(row["type"], row["gold"], row["predicted"], row["correct"]) for row in lenient["entities"]] == [
-        ("LOC", 2, 1, 1), ("PER", 1, 2, 1),
-    ]  # fmt: skip
+        ("LOC", 2, 1, 1),
+        ("PER", 1, 2, 1),
+    ]
     assert (strict["entity_precision"], strict["entity_recall"]) == (0.5, 0.5)
 
 

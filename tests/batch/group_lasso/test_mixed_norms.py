@@ -51,9 +51,15 @@ def make_problem(samples, loss, kind, intercept=True, is_sparse=False, alpha=0.1
     weights, l1, positive = KINDS[kind]
     regularizer = L21() + l1 * L1() if l1 else L21()
     return DesignProblem(
-        as_design(sparse.csc_array(A) if is_sparse else A), targets[loss], loss(), regularizer, alpha,
-        ColumnGroups(LABELS, 24, weights), intercept, positive=positive,
-    )  # fmt: skip
+        as_design(sparse.csc_array(A) if is_sparse else A),
+        targets[loss],
+        loss(),
+        regularizer,
+        alpha,
+        ColumnGroups(LABELS, 24, weights),
+        intercept,
+        positive=positive,
+    )
 
 
 def by_cvxpy(samples, loss, kind, intercept, alpha=0.1):
@@ -141,9 +147,12 @@ def test_wide_designs_bound_what_it_does_not_compute():
 
 
 @given(
-    st.lists(st.floats(-5, 5), min_size=1, max_size=6), st.lists(st.floats(-5, 5), min_size=6, max_size=6),
-    st.floats(0, 3), st.floats(0, 3), st.booleans(),
-)  # fmt: skip
+    st.lists(st.floats(-5, 5), min_size=1, max_size=6),
+    st.lists(st.floats(-5, 5), min_size=6, max_size=6),
+    st.floats(0, 3),
+    st.floats(0, 3),
+    st.booleans(),
+)
 def test_the_dual_norm_is_the_polar(c, w, norm_weight, l1_weight, positive):
     if norm_weight + l1_weight < 1e-3:
         return

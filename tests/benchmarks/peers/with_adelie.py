@@ -56,9 +56,18 @@ def fit(given, tol):
     # its losses of several outputs are means over outputs
     path = given["alphas"] / (y.shape[1] if str(given["kind"]).startswith("multi") else 1)
     state = adelie.grpnet(
-        X=given["A"], glm=KINDS[str(given["kind"])][0](y), groups=starts, penalty=np.ones(len(starts)), lmda_path=path,
-        tol=tol, irls_tol=tol, early_exit=False, intercept=False, progress_bar=False, n_threads=1,
-    )  # fmt: skip
+        X=given["A"],
+        glm=KINDS[str(given["kind"])][0](y),
+        groups=starts,
+        penalty=np.ones(len(starts)),
+        lmda_path=path,
+        tol=tol,
+        irls_tol=tol,
+        early_exit=False,
+        intercept=False,
+        progress_bar=False,
+        n_threads=1,
+    )
     return state.betas
 
 

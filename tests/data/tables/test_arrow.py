@@ -274,8 +274,10 @@ def test_csv_rows_that_are_wrong_are_named_or_counted(tmp_path, row, message):
     path = write(tmp_path / "a.csv", "".join(rows).encode(errors="surrogateescape"))
     check_wrong_rows(
         lambda on_error: stream_csv(path, "y", on_error=on_error, block_size=777),
-        f"a.csv, row {len(good) - 1}: .*{message}", 2, [[i, i] for i in range(len(good))],
-    )  # fmt: skip
+        f"a.csv, row {len(good) - 1}: .*{message}",
+        2,
+        [[i, i] for i in range(len(good))],
+    )
 
 
 def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
@@ -284,29 +286,37 @@ def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
     pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [0] * 63}), path)
     check_wrong_rows(
         lambda on_error: stream_parquet(path, "y", on_error=on_error, block_size=50),
-        "a.parquet, row 61: the list in column 'v' has 1 numbers, others 2", 2, [[1.0, 2.0]] * 61,
-    )  # fmt: skip
+        "a.parquet, row 61: the list in column 'v' has 1 numbers, others 2",
+        2,
+        [[1.0, 2.0]] * 61,
+    )
     vectors = [None, [1.0, 2.0], [1.0], [3.0, 4.0], [5.0, 6.0, 7.0], [8.0, 9.0]]
     pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [False] * 6}), path)
     check_wrong_rows(
         lambda on_error: stream_parquet(path, "y", on_error=on_error),
-        "a.parquet, row 1: the list in column 'v' is missing", 3, [[1.0, 2.0], [3.0, 4.0], [8.0, 9.0]],
-    )  # fmt: skip
+        "a.parquet, row 1: the list in column 'v' is missing",
+        3,
+        [[1.0, 2.0], [3.0, 4.0], [8.0, 9.0]],
+    )
     vectors = pa.array([[], None, [1.0], [2.0], []], pa.list_(pa.float64()))
     pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [False] * 5}), path)
     for size in (1, 2, 50):  # a block may hold nothing else
         check_wrong_rows(
             lambda on_error, size=size: stream_parquet(path, "y", on_error=on_error, block_size=size),
-            "a.parquet, row 1: the list in column 'v' has 0 numbers", 3, [[1.0], [2.0]],
-        )  # fmt: skip
+            "a.parquet, row 1: the list in column 'v' has 0 numbers",
+            3,
+            [[1.0], [2.0]],
+        )
     pyarrow.parquet.write_table(pa.table({"v": vectors[:2], "y": [False] * 2}), path)
     with pytest.raises(DataFileError, match="holds no example that can be read"):
         whole(stream_parquet(path, "y", on_error="skip"))
     pyarrow.parquet.write_table(pa.table({"x": [1.0, 2.0, 3.0], "y": [0, None, 0]}), path)
     check_wrong_rows(
         lambda on_error: stream_parquet(path, "y", on_error=on_error),
-        "a.parquet, row 2: there is no 'y'", 1, [[1.0], [3.0]],
-    )  # fmt: skip
+        "a.parquet, row 2: there is no 'y'",
+        1,
+        [[1.0], [3.0]],
+    )
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])

@@ -58,7 +58,7 @@ WRONG = {
     "a line of spaces": (lines_of(0)[:-1] + "  \n\n", 5, "1 column, but"),
     "columns of an empty node": (lines_of(0)[:-1] + EMPTY_NODE.replace("\t_\n", "\n") + "\n", 5, "9 columns"),
     "two things wrong": (lines_of("x", 1, 9, ids=[1, 3, 4]), 4, "the head 'x'"),
-}  # fmt: skip
+}
 
 
 def skipping(path):

@@ -50,9 +50,16 @@ def make_bank(kernels, budget, averaging=False, dtype=np.float64):
 
 def make_trainer(bank, method="fobos", lambda_=0.02, loss=None, average=None):
     return OnlineTrainer(
-        [bank], Chain(K), loss or StructuredHinge(), SquaredL21(), lambda_=lambda_, schedule=InverseSqrt(1.0),
-        method=method, average=average, unpenalized=[TransitionBank(K, averaging=average is not None)],
-    )  # fmt: skip
+        [bank],
+        Chain(K),
+        loss or StructuredHinge(),
+        SquaredL21(),
+        lambda_=lambda_,
+        schedule=InverseSqrt(1.0),
+        method=method,
+        average=average,
+        unpenalized=[TransitionBank(K, averaging=average is not None)],
+    )
 
 
 def exact_square_norms(bank):
@@ -186,9 +193,16 @@ def test_rounds_and_averages_are_those_of_the_literal_algorithm(method, average,
     budget = 3  # more vectors would soon span the linear kernel's space
     bank = make_bank(kernels, budget, averaging=True)
     trainer = OnlineTrainer(
-        [bank], Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.02, schedule=InverseSqrt(0.3), method=method,
-        average=average, unpenalized=[TransitionBank(K, averaging=True)],
-    )  # fmt: skip
+        [bank],
+        Chain(K),
+        StructuredHinge(),
+        SquaredL21(),
+        lambda_=0.02,
+        schedule=InverseSqrt(0.3),
+        method=method,
+        average=average,
+        unpenalized=[TransitionBank(K, averaging=True)],
+    )
     literal = Literal([k.features(stream.X) for k in kernels.values()], budget, method, average)
     for x, y in stream:
         trainer.update(x, y)

@@ -20,10 +20,18 @@ from omkl.parsing.examples import Guide, encode
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree, TreePotentials
 
-TEMPLATES = TemplateSet([
-    "h.upos m.upos", "h.upos m.upos direction", "h.upos m.upos distance", "h-1.upos h.form m.form direction",
-    "distance", "m.suffix1 m+2.upos", "h.upos between.upos m.upos direction", "h.Case m.Case between.form",
-])  # fmt: skip
+TEMPLATES = TemplateSet(
+    [
+        "h.upos m.upos",
+        "h.upos m.upos direction",
+        "h.upos m.upos distance",
+        "h-1.upos h.form m.form direction",
+        "distance",
+        "m.suffix1 m+2.upos",
+        "h.upos between.upos m.upos direction",
+        "h.Case m.Case between.form",
+    ]
+)
 #: What looks at the tree of a first parser, too.
 STACKED = TemplateSet([*TEMPLATES, "kinship", "h.upos m.upos kinship direction", "m.parent_upos kinship distance"])
 BINS = (1, 2, 3, 5, 8, 16)
@@ -54,9 +62,12 @@ def kinship(sentence, h, m):
     """What the head is to the modifier in the tree of the first parser, spelled out."""
     above = dict(enumerate([None, *sentence.first_heads]))
     kin = {
-        "head": above[m] == h, "child": above[h] == m, "grandparent": above.get(above[m]) == h,
-        "grandchild": above.get(above[h]) == m, "sibling": above[h] == above[m],
-    }  # fmt: skip
+        "head": above[m] == h,
+        "child": above[h] == m,
+        "grandparent": above.get(above[m]) == h,
+        "grandchild": above.get(above[h]) == m,
+        "sibling": above[h] == above[m],
+    }
     if h == 0:
         kin["grandchild"] = kin["child"] = False
     return next((name for name, holds in kin.items() if holds), "none")
@@ -228,9 +239,15 @@ def trained(templates=TEMPLATES, rounds=30, **settings):
     tokens = encode(Treebank.from_sentences(corpus), templates)
     bank = ArcTemplateBank(templates, averaging=True, memory=20)
     trainer = OnlineTrainer(
-        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.02, schedule=InverseSqrt(0.3),
-        average=PolynomialAverage(2.0), **settings,
-    )  # fmt: skip
+        [bank],
+        NonProjectiveTree(),
+        StructuredHinge(),
+        SquaredL21(),
+        lambda_=0.02,
+        schedule=InverseSqrt(0.3),
+        average=PolynomialAverage(2.0),
+        **settings,
+    )
     for s in range(rounds):
         trainer.update(tokens.sentence(s % len(corpus)), np.array(corpus[s % len(corpus)].heads))
     return trainer, tokens
@@ -255,8 +272,15 @@ def test_the_restricted_bank_scores_as_the_kept_templates_do():
     kept = TEMPLATES.keep(TEMPLATES.names[1:6])
     bank = trainer.banks[0]
     smaller = bank.restricted(kept)
-    other = OnlineTrainer([smaller], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.02,
-                          schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0))  # fmt: skip
+    other = OnlineTrainer(
+        [smaller],
+        NonProjectiveTree(),
+        StructuredHinge(),
+        SquaredL21(),
+        lambda_=0.02,
+        schedule=InverseSqrt(0.3),
+        average=PolynomialAverage(2.0),
+    )
     other.take(trainer)
     trainer.group_state.scales[[0, 6, 7]] = 0.0
     as_kept = encode(Treebank.from_sentences(sentences()), kept)
@@ -302,8 +326,9 @@ def test_collisions_are_told_and_exact_keys_have_none():
     rates = []
     for sizes, exact in (([4] * 6, False), ([1 << 12] * 6, False), ([1 << 12] * 6, True)):
         bank = ArcTemplateBank(TEMPLATES, averaging=True, sizes=sizes, exact=exact)
-        trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0,
-                                schedule=InverseSqrt(0.3))  # fmt: skip
+        trainer = OnlineTrainer(
+            [bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0, schedule=InverseSqrt(0.3)
+        )
         for s, sentence in enumerate(corpus):
             trainer.update(tokens.sentence(s), np.array(sentence.heads))
         rates.append((bank.collision_rate(), bank.n_features()))
@@ -321,8 +346,9 @@ def test_exact_keys_say_when_memory_does_not_do():
     with pytest.raises(InputError, match=r"Exact keys need about .* keys on gold arcs"):
         ArcTemplateBank.plan(TEMPLATES, examples, memory=0.1, exact=True)
     bank = ArcTemplateBank(TEMPLATES, sizes=[4] * 6, exact=True)
-    trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0,
-                            schedule=InverseSqrt(0.3))  # fmt: skip
+    trainer = OnlineTrainer(
+        [bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0, schedule=InverseSqrt(0.3)
+    )
 
     def train():
         for s, sentence in enumerate(corpus):
@@ -342,12 +368,17 @@ def test_a_batch_of_one_is_a_round(method):
     tokens = encode(treebank, TEMPLATES)
     alone, batches = (
         OnlineTrainer(
-            [ArcTemplateBank(TEMPLATES, averaging=True, dtype=np.float64, memory=1)], NonProjectiveTree(),
-            StructuredHinge(), L21(), lambda_=0.8, schedule=InverseSqrt(0.5), method=method,
+            [ArcTemplateBank(TEMPLATES, averaging=True, dtype=np.float64, memory=1)],
+            NonProjectiveTree(),
+            StructuredHinge(),
+            L21(),
+            lambda_=0.8,
+            schedule=InverseSqrt(0.5),
+            method=method,
             average=PolynomialAverage(2),
         )
         for _ in range(2)
-    )  # fmt: skip
+    )
     deaths = 0
     for i in np.random.default_rng(0).integers(0, len(tokens), size=60):
         x, heads = tokens.sentence(i), treebank.heads[slice(*treebank.offsets[i : i + 2])].astype(np.int64)
@@ -373,8 +404,14 @@ def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
     """Lists of arcs are scored one after the other, all arcs of sentences in vectors, with sentences of any length."""
     rng = np.random.default_rng(0)
     lengths = [1, 2, 7, 8, 9, 16, 17, 40, 300]
-    made = [Sentence(forms=rng.choice(["a", "b", "ab", "c"], n).tolist(), upos=rng.choice(["X", "Y"], n).tolist(),
-                     heads=[0, *range(1, n)]) for n in lengths]  # fmt: skip
+    made = [
+        Sentence(
+            forms=rng.choice(["a", "b", "ab", "c"], n).tolist(),
+            upos=rng.choice(["X", "Y"], n).tolist(),
+            heads=[0, *range(1, n)],
+        )
+        for n in lengths
+    ]
     templates = TemplateSet(["h.form m.form", "h.form m.form direction", "h.form m.form distance", "h.upos m.upos",
                              "h-1.upos h.form m.form distance", "m.upos direction", "h.form m+1.form"])  # fmt: skip
     bank = ArcTemplateBank(templates, dtype=dtype, memory=0.2)
