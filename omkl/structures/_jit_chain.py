@@ -119,24 +119,6 @@ def add_indicator(unary, pairwise, labels, amount):
 
 
 @compiled
-def difference(unary, pairwise, predicted, gold, unary_gradient, pairwise_gradient):
-    """Write the indicator of ``predicted`` minus that of ``gold``; return the difference of their scores."""
-    gap = 0.0
-    for t in range(gold.shape[0]):
-        wrong = predicted[t] != gold[t]
-        if wrong:
-            unary_gradient[t, predicted[t]] = 1.0
-            unary_gradient[t, gold[t]] = -1.0
-            gap += unary[t, predicted[t]] - unary[t, gold[t]]
-        if t > 0 and pairwise.shape[0] > 0 and (wrong or predicted[t - 1] != gold[t - 1]):
-            position = t - 1 if pairwise.shape[0] > 1 else 0
-            pairwise_gradient[position, predicted[t - 1], predicted[t]] += 1.0
-            pairwise_gradient[position, gold[t - 1], gold[t]] -= 1.0
-            gap += pairwise[position, predicted[t - 1], predicted[t]] - pairwise[position, gold[t - 1], gold[t]]
-    return gap
-
-
-@compiled
 def total_cost(costs, gold, predicted):
     """Return the sum of ``costs[gold, predicted]`` over positions whose gold label is known."""
     total = 0.0
@@ -144,25 +126,6 @@ def total_cost(costs, gold, predicted):
         if gold[t] >= 0:
             total += costs[gold[t], predicted[t]]
     return total
-
-
-@compiled
-def keep_known(unary, gold):
-    """Set the unary potentials of all labels but the gold one to -inf, at each position where it is known."""
-    for t in range(gold.shape[0]):
-        if gold[t] >= 0:
-            for j in range(unary.shape[1]):
-                if j != gold[t]:
-                    unary[t, j] = -np.inf
-
-
-@compiled
-def is_partial(gold):
-    """Return True if a gold label is not known."""
-    for t in range(gold.shape[0]):  # noqa: SIM110 (numba)
-        if gold[t] < 0:
-            return True
-    return False
 
 
 @compiled
@@ -195,8 +158,7 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
     Each potential is exponentiated once, not once an edge. Numbers below 1e-308 of the largest message underflow. That
-    matters only if forward and backward messages hardly overlap: then return nan, and the caller calls
-    :func:`forward_backward_in_logs`.
+    matters only if forward and backward messages hardly overlap: then return nan, and the caller takes logarithms.
     """
     n, n_labels = unary.shape
     shared = pairwise.shape[0] == 1
@@ -312,65 +274,86 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
 
 
 @compiled
-def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals):
-    """Do the same in log space: slower, and right at any magnitude of the potentials.
+def n_best_labellings(unary, pairwise, labels, scores):
+    """Write the best labellings (n_best, n) and their ``scores`` (n_best,); return how many there are.
 
-    log Z is -inf where no labelling is allowed.
+    Each labelling deviates from an earlier one: it shares its labels from position ``t`` on, has the predecessor of
+    the next lower rank there, and the best labels before that (Lawler's partition over the lists of
+    Viterbi predecessors). Each labelling has one such description, and O(n) deviations of its own. O(n K^2) for the
+    first, O(n K log K) for each other one.
     """
     n, n_labels = unary.shape
-    forward = np.empty((n, n_labels))
-    backward = np.zeros((n, n_labels))
-    forward[0] = unary[0]
+    n_best = labels.shape[0]
+    best = np.empty((n, n_labels))
+    best[0] = unary[0]
     for t in range(1, n):
-        edge = pairwise[t - 1 if pairwise.shape[0] > 1 else 0]
         for j in range(n_labels):
             highest = -np.inf
             for i in range(n_labels):
-                highest = max(highest, forward[t - 1, i] + edge[i, j])
-            if highest == -np.inf:
-                forward[t, j] = -np.inf
-                continue
-            total = 0.0
-            for i in range(n_labels):
-                total += np.exp(forward[t - 1, i] + edge[i, j] - highest)
-            forward[t, j] = unary[t, j] + highest + np.log(total)
-    for t in range(n - 2, -1, -1):
-        edge = pairwise[t if pairwise.shape[0] > 1 else 0]
-        for i in range(n_labels):
-            highest = -np.inf
-            for j in range(n_labels):
-                highest = max(highest, edge[i, j] + unary[t + 1, j] + backward[t + 1, j])
-            if highest == -np.inf:
-                backward[t, i] = -np.inf
-                continue
-            total = 0.0
-            for j in range(n_labels):
-                total += np.exp(edge[i, j] + unary[t + 1, j] + backward[t + 1, j] - highest)
-            backward[t, i] = highest + np.log(total)
-    highest = forward[n - 1].max()
-    if highest == -np.inf:
-        return -np.inf
-    log_partition = highest + np.log(np.exp(forward[n - 1] - highest).sum())
-    pairwise_marginals[:] = 0.0
-    for t in range(n):
-        # normalise each position by itself: at large magnitudes the difference to log Z loses digits
-        here = forward[t] + backward[t]
-        normalizer = here.max() + np.log(np.exp(here - here.max()).sum())
-        unary_marginals[t] = np.exp(here - normalizer)
-        if t > 0:
-            position = t - 1 if pairwise.shape[0] > 1 else 0
-            highest = -np.inf
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    arc = forward[t - 1, i] + pairwise[position, i, j] + unary[t, j] + backward[t, j]
-                    highest = max(highest, arc)
-            total = 0.0
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    arc = forward[t - 1, i] + pairwise[position, i, j] + unary[t, j] + backward[t, j]
-                    total += np.exp(arc - highest)
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    arc = forward[t - 1, i] + pairwise[position, i, j] + unary[t, j] + backward[t, j]
-                    pairwise_marginals[position, i, j] += np.exp(arc - highest) / total
-    return log_partition
+                highest = max(highest, best[t - 1, i] + _edge(pairwise, t, i, j))
+            best[t, j] = highest + unary[t, j]
+    # a candidate: score, the labelling that it deviates from (-1: none), position, rank of the predecessor there
+    most = n_best * (n + 1) + 1
+    totals = np.empty(most)
+    described = np.empty((most, 3), np.int64)
+    values = np.empty(n_labels)
+    n_candidates = 0
+    _arriving(unary, pairwise, best, n, 0, values)
+    if values.max() > -np.inf:
+        totals[0], described[0, 0], described[0, 1], described[0, 2] = values.max(), -1, n, 0
+        n_candidates = 1
+    found = 0
+    while found < n_best and n_candidates > 0:
+        chosen = np.argmax(totals[:n_candidates])
+        total = totals[chosen]
+        parent, t, rank = described[chosen, 0], described[chosen, 1], described[chosen, 2]
+        n_candidates -= 1
+        totals[chosen], described[chosen] = totals[n_candidates], described[n_candidates]
+        own = labels[found]
+        if parent >= 0:
+            own[t:] = labels[parent, t:]
+        for position in range(t, 0, -1):
+            _arriving(unary, pairwise, best, position, own[position] if position < n else 0, values)
+            order = np.argsort(-values, kind="mergesort")
+            at = rank if position == t else 0
+            own[position - 1] = order[at]
+            # each lower rank at this position is another candidate, and so is each deviation at an earlier position
+            if at + 1 < n_labels and values[order[at + 1]] > -np.inf:
+                totals[n_candidates] = total + (values[order[at + 1]] - values[order[at]])
+                described[n_candidates, 0], described[n_candidates, 1] = found, position
+                described[n_candidates, 2] = at + 1
+                n_candidates += 1
+        scores[found] = total
+        found += 1
+    return found
+
+
+@compiled
+def _edge(pairwise, t, i, j):
+    """Return the score of label ``i`` before ``j`` at position ``t``."""
+    if pairwise.shape[0] == 0:
+        return 0.0
+    return pairwise[t - 1 if pairwise.shape[0] > 1 else 0, i, j]
+
+
+@compiled
+def _arriving(unary, pairwise, best, t, j, values):
+    """Return the scores of the best labellings up to label ``j`` at ``t``, by the label before; at n, by the last."""
+    n = unary.shape[0]
+    for i in range(unary.shape[1]):
+        values[i] = best[t - 1, i] + (_edge(pairwise, t, i, j) + unary[t, j] if t < n else 0.0)
+
+
+@compiled
+def best_label(scores, costs, gold, cost_weight):
+    """Return the index of the highest ``scores + cost_weight * costs[gold]``; the first of equals."""
+    best = 0
+    highest = -np.inf
+    for k in range(scores.shape[0]):
+        score = scores[k]
+        if cost_weight != 0.0:
+            score += cost_weight * costs[gold, k]
+        if score > highest:
+            highest = score
+            best = k
+    return best

@@ -14,26 +14,29 @@ and the marginal of an arc is, with the walk stopped at the root 0 (Wilson 1996)
 All terms are positive, so every number has nearly full relative accuracy, however singular the Laplacian. Each ``m``
 needs all other tokens eliminated; halving the set of tokens again and again shares that work: O(n^3) together.
 
-Trees with one root child are those of first order in the weight of the root's arcs, as this weight goes to zero: the
-root's arcs stay out of every pivot but the last.
+Trees with one root child outweigh all others by far once the weights of the root's arcs are multiplied by a tiny
+number. As nothing is subtracted, numbers of that size are as accurate as any other.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-# Numbers that underflow are below 1e-300 of their sum, and change nothing while Z is above this share of its bound.
-LEAST_LOG_SHARE = -460.0
+#: Factor of the root's arcs for a single root child, and its logarithm.
+ROOT, LOG_ROOT = 1e-150, -345.38776394910684
+#: Numbers that underflow are below 1e-300 (1e-150 for a single root child) of their sum, and change nothing while Z is
+#: above these shares of its bound.
+LEAST_LOG_SHARE, LEAST_LOG_SHARE_SINGLE_ROOT = -460.0, -230.0
 
 
 @compiled
 def marginals(scores, single_root, expected):
     """Write arc marginals into the zero array ``expected``; return log Z.
 
-    Return +inf if a score is nan or +inf, and nan where numbers may have underflowed. The caller then calls
-    :func:`omkl.structures._jit_matrix_tree_logs.marginals`, which finds out if there is a tree at all.
+    Return +inf if a score is nan or +inf, and nan where numbers may have underflowed, or there is no tree.
     """
     n = scores.shape[0] - 1
+    least = LEAST_LOG_SHARE_SINGLE_ROOT if single_root else LEAST_LOG_SHARE
     n_levels = 1
     while 2 ** (n_levels - 1) < n:
         n_levels += 1
@@ -57,7 +60,7 @@ def marginals(scores, single_root, expected):
             graph[from_low + 1 : from_high + 1, from_low:from_high] = blocks[
                 level - 1, from_low + 1 : from_high + 1, from_low:from_high
             ]
-            log_pivot = eliminate(graph, low, high, from_low, from_high, single_root, passing, escape[0], order)
+            log_pivot = eliminate(graph, low, high, from_low, from_high, passing, escape[0], order)
             if low == 0:
                 log_pivots += log_pivot
             if not np.isfinite(log_pivot):
@@ -71,7 +74,7 @@ def marginals(scores, single_root, expected):
         total = escaping(low, incoming[low], passing, escape, order, expected)
         if low == 0:  # first visit of this level
             log_pivots += np.log(total)
-        if not log_pivots - log_bound > LEAST_LOG_SHARE or np.isnan(total):
+        if not log_pivots - log_bound > least or np.isnan(total):
             return np.nan
     return shift + log_pivots
 
@@ -106,13 +109,14 @@ def exponentiate(scores, single_root, graph):
     from_root = 0.0
     for m in range(n):
         graph[0, m] = np.exp(scores[0, m + 1] - shifts[m] - root_shift)
+        graph[0, m] *= ROOT if single_root else 1.0
         from_root += graph[0, m]
     for h in range(n):
         for m in range(n):
             graph[h + 1, m] = 0.0 if m == h else np.exp(scores[h + 1, m + 1] - shifts[m])
             sums[m] += graph[h + 1, m]
     log_bound = np.log(from_root) if single_root else 0.0
-    shift = root_shift
+    shift = root_shift - LOG_ROOT if single_root else 0.0
     for m in range(n):
         total = sums[m] if single_root else sums[m] + graph[0, m]
         log_bound += np.log(total) if total > 0.0 else 0.0
@@ -121,7 +125,7 @@ def exponentiate(scores, single_root, graph):
 
 
 @compiled
-def eliminate(graph, low, high, from_low, from_high, single_root, passing, direct, order):
+def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
     """Eliminate from the tokens ``from_low : from_high`` all but ``low : high``, at either end; return log prod p_k.
 
     The remaining tokens always form a range, so all loops run along rows.
@@ -134,7 +138,7 @@ def eliminate(graph, low, high, from_low, from_high, single_root, passing, direc
         k = from_high - 1 - step if downwards else from_low + step
         first, last = (low, k) if downwards else (k + 1, high)
         order[n_done + step] = k, min(first, k), max(last, k + 1)
-        pivot = 0.0 if single_root else graph[0, k]
+        pivot = graph[0, k]
         for i in range(first, last):
             pivot += graph[i + 1, k]
         if not pivot > 0.0:

@@ -14,13 +14,9 @@ an arc between the ends spans, and ``after`` is ``left``, a row further up:
 
 All spans that begin at one token are found together, tokens from the last to the first, eight spans side by side.
 
-Sums keep to the widths of spans, in logs: ``left[j, i]`` is headed by ``j`` at its right end, and complete spans are
-also kept by their other end, so that every combination of two spans runs along two rows.
-
-:func:`marginals_by_sums` sums weights instead of logs, in the rows of the best tree, which takes a product where logs
-take an exponential. Weights are relative to the heaviest arc into each token, so no span weighs more than there are
-trees over it, at most 6.75 for each token. Where a weight that underflows might matter, it gives no answer, and
-:func:`marginals` must be called.
+Sums of weights take products where scores take sums, in the same rows. Weights are relative to the heaviest arc into
+each token, so no span weighs more than there are trees over it, at most 6.75 for each token. Where a weight that
+underflows might matter, there is no answer.
 """
 
 import numpy as np
@@ -31,8 +27,7 @@ from omkl._compilation import compiled
 SMALLEST, GROWTH = -708.0, 1.91
 #: Log of the relative error that spans left out may cause.
 NEGLIGIBLE = -42.0
-RIGHT, LEFT, RIGHTWARD, LEFTWARD, RIGHT_BY_END, LEFT_BY_END = 0, 1, 2, 3, 4, 5
-UNDER, AFTER = 4, 5
+RIGHT, LEFT, RIGHTWARD, LEFTWARD, UNDER, AFTER = 0, 1, 2, 3, 4, 5
 #: Columns that are processed together; rows of a chart have as many to spare.
 WIDTH = 8
 
@@ -40,9 +35,11 @@ WIDTH = 8
 @compiled
 def decode(scores, single_root, heads):
     """Write the heads of the best projective tree; return False if there is none, or a score is nan or +inf."""
-    if not are_scores(scores):
-        return False
     n = heads.shape[0]
+    for h in range(n + 1):
+        for m in range(1, n + 1):
+            if h != m and not scores[h, m] < np.inf:
+                return False
     chart = np.full((6, n + 1, n + 1 + WIDTH), -np.inf)
     find_highest(chart, scores, single_root)
     if not chart[RIGHT, 0, n] > -np.inf:
@@ -129,125 +126,10 @@ def split(spans, others, i, j, first, last, score):
 
 
 @compiled
-def are_scores(scores):
-    """Return True if no score of an arc is nan or +inf."""
-    unfit = False
-    for h in range(scores.shape[0]):
-        for m in range(1, scores.shape[0]):
-            unfit |= h != m and not scores[h, m] < np.inf
-    return not unfit
-
-
-@compiled
-def fill(chart, scores, single_root):
-    """Write the log of the summed weight of every span."""
-    n = scores.shape[0] - 1
-    for i in range(n + 1):
-        chart[:, i, i] = 0.0
-    for width in range(1, n + 1):
-        for i in range(n + 1 - width):
-            j = i + width
-            under = combined(chart[RIGHT], i, chart[LEFT], j, i, j, 1)
-            chart[RIGHTWARD, i, j] = under + scores[i, j]
-            chart[LEFTWARD, j, i] = under + scores[j, i] if i > 0 else -np.inf
-            right = combined(chart[RIGHTWARD], i, chart[RIGHT_BY_END], j, i + 1, j + 1, 0)
-            if single_root and i == 0 and j < n:
-                right = -np.inf
-            left = combined(chart[LEFTWARD], j, chart[LEFT_BY_END], i, i, j, 0)
-            chart[RIGHT, i, j] = right
-            chart[RIGHT_BY_END, j, i] = right
-            chart[LEFT, j, i] = left
-            chart[LEFT_BY_END, i, j] = left
-
-
-@compiled
-def combined(spans, i, others, j, first, last, gap):
-    """Return the log of the sum of exponentials of ``spans[i, k] + others[j, k + gap]``, k in ``first : last``."""
-    highest = -np.inf
-    for k in range(first, last):
-        score = spans[i, k] + others[j, k + gap]
-        highest = score if score > highest else highest
-    if highest == -np.inf or last - first == 1:
-        return highest
-    total = 0.0
-    for k in range(first, last):
-        total += np.exp(spans[i, k] + others[j, k + gap] - highest)
-    return highest + np.log(total)
-
-
-@compiled
 def marginals(scores, single_root, expected):
-    """Write arc marginals into the zero array ``expected``; return log Z, -inf without a tree, +inf for bad scores.
+    """Write arc marginals into the zero array ``expected``; return log Z, +inf if a score is nan or +inf.
 
-    On the way down each span hands its probability to the two spans that make it up, in proportion to what they add to
-    it (Eisner 2016). All these numbers are probabilities, so scores may have any scale.
-    """
-    if not are_scores(scores):
-        return np.inf
-    n = scores.shape[0] - 1
-    shifted = scores.copy()  # every tree has one arc a column
-    shift = 0.0
-    for m in range(1, n + 1):
-        highest = -np.inf
-        for h in range(n + 1):
-            highest = scores[h, m] if h != m and scores[h, m] > highest else highest
-        if highest == -np.inf:
-            return -np.inf
-        shift += highest
-        for h in range(n + 1):
-            shifted[h, m] -= highest
-    chart = np.empty((6, *scores.shape))
-    fill(chart, shifted, single_root)
-    if chart[RIGHT, 0, n] > -np.inf:
-        descend(chart, single_root, expected)
-    return shift + chart[RIGHT, 0, n]
-
-
-@compiled
-def descend(chart, single_root, expected):
-    """Compute the probabilities of all spans from their log weights, the widest first; write those of arcs."""
-    n = expected.shape[0] - 1
-    likely = np.zeros(chart.shape)
-    likely[RIGHT, 0, n] = 1.0
-    weights = np.empty(n + 1)
-    for width in range(n, 0, -1):
-        for i in range(n + 1 - width):
-            j = i + width
-            whole = likely[RIGHT, i, j] + likely[RIGHT_BY_END, j, i]
-            if whole > 0.0 and not (single_root and i == 0 and j < n):
-                hand_down(whole, chart, likely, RIGHTWARD, i, RIGHT_BY_END, j, i + 1, j + 1, 0, weights)
-            whole = likely[LEFT, j, i] + likely[LEFT_BY_END, i, j]
-            if whole > 0.0:
-                hand_down(whole, chart, likely, LEFTWARD, j, LEFT_BY_END, i, i, j, 0, weights)
-            expected[i, j] = likely[RIGHTWARD, i, j]
-            if i > 0:
-                expected[j, i] = likely[LEFTWARD, j, i]
-            whole = likely[RIGHTWARD, i, j] + likely[LEFTWARD, j, i]
-            if whole > 0.0:
-                hand_down(whole, chart, likely, RIGHT, i, LEFT, j, i, j, 1, weights)
-
-
-@compiled
-def hand_down(whole, chart, likely, kind, i, other, j, first, last, gap, weights):
-    """Share the probability ``whole`` of a span among the splits that :func:`combined` sums over."""
-    highest = -np.inf
-    for k in range(first, last):
-        highest = max(highest, chart[kind, i, k] + chart[other, j, k + gap])
-    total = 0.0
-    for k in range(first, last):
-        weights[k] = np.exp(chart[kind, i, k] + chart[other, j, k + gap] - highest)
-        total += weights[k]
-    for k in range(first, last):
-        share = whole * (weights[k] / total)
-        likely[kind, i, k] += share
-        likely[other, j, k + gap] += share
-
-
-@compiled
-def marginals_by_sums(scores, single_root, expected):
-    """Write arc marginals into the zero array ``expected``; return log Z, -inf without a tree, +inf for bad scores.
-
-    Return nan, and write nothing, where weights are too far apart for floating-point numbers.
+    Return nan, and write nothing, where weights are too far apart for floating-point numbers, or there is no tree.
     """
     n = scores.shape[0] - 1
     weights = np.zeros(scores.shape)
@@ -260,7 +142,7 @@ def marginals_by_sums(scores, single_root, expected):
                 highest[m] = max(highest[m], scores[h, m])
     shift = highest[1:].sum()
     if shift == -np.inf:
-        return shift
+        return np.nan
     for h in range(n + 1):
         for m in range(1, n + 1):
             if h != m:

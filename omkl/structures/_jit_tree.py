@@ -216,33 +216,3 @@ def add_indicator(scores, heads, amount):
     for i in range(heads.shape[0]):
         if heads[i] >= 0:
             scores[heads[i], i + 1] += amount
-
-
-@compiled
-def is_partial(heads):
-    """Return True if a head is -1, not known."""
-    partial = False
-    for i in range(heads.shape[0]):
-        partial |= heads[i] < 0
-    return partial
-
-
-@compiled
-def difference(scores, predicted, gold, gradient):
-    """Write the indicator of ``predicted`` minus that of ``gold``; return the difference of their scores."""
-    gap = 0.0
-    for i in range(gold.shape[0]):
-        if predicted[i] != gold[i]:
-            gradient[predicted[i], i + 1] = 1.0
-            gradient[gold[i], i + 1] = -1.0
-            gap += scores[predicted[i], i + 1] - scores[gold[i], i + 1]
-    return gap
-
-
-@compiled
-def wrong_heads(gold, predicted):
-    """Return the number of tokens whose known heads differ."""
-    wrong = 0
-    for i in range(gold.shape[0]):
-        wrong += gold[i] >= 0 and gold[i] != predicted[i]
-    return wrong

@@ -97,30 +97,11 @@ def add_indicator(unary, pairwise, triples, labels, amount):
 
 
 @compiled
-def difference(unary, pairwise, triples, predicted, gold, unary_gradient, pairwise_gradient, triple_gradient):
-    """Write the indicator of ``predicted`` minus that of ``gold``; return the difference of their scores."""
-    add_indicator(unary_gradient, pairwise_gradient, triple_gradient, predicted, 1.0)
-    add_indicator(unary_gradient, pairwise_gradient, triple_gradient, gold, -1.0)
-    gap = 0.0
-    for t in range(gold.shape[0]):
-        wrong = predicted[t] != gold[t]
-        if wrong:
-            gap += unary[t, predicted[t]] - unary[t, gold[t]]
-        wrong = wrong or (t > 0 and predicted[t - 1] != gold[t - 1])
-        if t > 0 and wrong:
-            gap += pairwise[0, predicted[t - 1], predicted[t]] - pairwise[0, gold[t - 1], gold[t]]
-        if t > 1 and (wrong or predicted[t - 2] != gold[t - 2]):
-            gap += triples[predicted[t - 2], predicted[t - 1], predicted[t]]
-            gap -= triples[gold[t - 2], gold[t - 1], gold[t]]
-    return gap
-
-
-@compiled
 def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
     """Write marginals by recursions on logarithms of messages; return log Z.
 
     Each trigram and each message is exponentiated once: the messages to a pair are scaled by the largest of them.
-    Return nan where a sum is below 1e-200 of that scale; the caller then calls :func:`forward_backward_in_logs`.
+    Return nan where a sum is below 1e-200 of that scale; the caller then takes logarithms throughout.
     """
     n, n_labels = unary.shape
     if n == 1:
@@ -230,51 +211,3 @@ def _add_pairs(logs, t, unary_marginals, pairwise_marginals):
     unary_marginals[t] = pairs.sum(axis=0)
     if t == 1:
         unary_marginals[0] = pairs.sum(axis=1)
-
-
-@compiled
-def forward_backward_in_logs(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
-    """Do the same in log space: slower, and right at any magnitude of the potentials.
-
-    log Z is -inf where no labelling is allowed.
-    """
-    n, n_labels = unary.shape
-    unary_marginals[:], pairwise_marginals[:], triple_marginals[:] = 0.0, 0.0, 0.0
-    if n == 1:
-        return _softmax(unary[0], unary_marginals[0])
-    forward, backward = np.empty((n, n_labels, n_labels)), np.zeros((n, n_labels, n_labels))
-    forward[1] = unary[0].copy().reshape(-1, 1) + pairwise[0] + unary[1]
-    terms = np.empty(n_labels)
-    for t in range(2, n):
-        for j in range(n_labels):
-            for k in range(n_labels):
-                for i in range(n_labels):
-                    terms[i] = forward[t - 1, i, j] + triples[i, j, k]
-                forward[t, j, k] = _log_sum(terms) + pairwise[0, j, k] + unary[t, k]
-    for t in range(n - 2, 0, -1):
-        for i in range(n_labels):
-            for j in range(n_labels):
-                for k in range(n_labels):
-                    terms[k] = triples[i, j, k] + pairwise[0, j, k] + unary[t + 1, k] + backward[t + 1, j, k]
-                backward[t, i, j] = _log_sum(terms)
-    log_partition = _log_sum(forward[n - 1].copy().reshape(-1))
-    if log_partition == -np.inf:
-        return log_partition
-    for t in range(1, n):
-        _add_pairs(forward[t] + backward[t], t, unary_marginals, pairwise_marginals)
-        if t > 1:
-            arcs = np.empty((n_labels, n_labels, n_labels))
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    for k in range(n_labels):
-                        arcs[i, j, k] = forward[t - 1, i, j] + triples[i, j, k] + pairwise[0, j, k] + unary[t, k]
-                        arcs[i, j, k] += backward[t, j, k]
-            arcs = np.exp(arcs - arcs.max())
-            triple_marginals += arcs / arcs.sum()
-    return log_partition
-
-
-@compiled
-def _log_sum(terms):
-    highest = terms.max()
-    return highest if highest == -np.inf else highest + np.log(np.exp(terms - highest).sum())

@@ -7,8 +7,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
-from omkl.structures import _jit_trigrams
-from omkl.structures._jit_n_best import n_best_labellings
+from omkl.structures import _jit_trigrams, log_space
 from omkl.structures.base import Structure
 from omkl.structures.transitions import AllowedTransitions
 
@@ -154,7 +153,7 @@ class Chain(Structure):
             raise InputError("The n best labellings need a first-order chain: train with order=1.")
         unary, pairwise = self._within_allowed(self._checked(potentials))
         labels, scores = np.empty((n_best, len(unary)), np.int64), np.empty(n_best)
-        found = n_best_labellings(unary, pairwise, labels, scores)
+        found = jit.n_best_labellings(unary, pairwise, labels, scores)
         return labels[:found], scores[:found]
 
     def loss_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
@@ -169,7 +168,7 @@ class Chain(Structure):
         return own._replace(unary=own.unary + cost_weight * costs)
 
     def is_partial(self, gold: np.ndarray) -> bool:
-        return jit.is_partial(gold)
+        return bool((gold < 0).any())
 
     def n_known(self, gold: np.ndarray) -> int:
         return int(np.count_nonzero(gold >= 0))
@@ -188,16 +187,15 @@ class Chain(Structure):
             A label, or -1, for each position; or which labels it may have.
         """
         own = self._checked(potentials)
-        if gold.ndim == 2:
-            return own._replace(unary=np.where(gold, own.unary, -np.inf))
-        unary = own.unary.copy()
-        jit.keep_known(unary, gold)
-        return own._replace(unary=unary)
+        allowed = gold if gold.ndim == 2 else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
+        return own._replace(unary=np.where(allowed, own.unary, -np.inf))
 
     def difference(self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
         own = self._checked(potentials)
         gradient = type(own)(*(np.zeros(array.shape) for array in own))
-        gap = self._programs.difference(*own, predicted, gold, *gradient)
+        self._programs.add_indicator(*gradient, predicted, 1.0)
+        self._programs.add_indicator(*gradient, gold, -1.0)
+        gap = self._programs.score_labels(*own, predicted) - self._programs.score_labels(*own, gold)
         return gap, _shaped_like(potentials, gradient)
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
@@ -208,7 +206,8 @@ class Chain(Structure):
             return jit.softmax(own.unary, expected.unary), expected
         log_partition = self._programs.forward_backward(*own, *expected)
         if not np.isfinite(log_partition):
-            log_partition = self._programs.forward_backward_in_logs(*own, *expected)
+            expected = type(own)(*(np.zeros(array.shape) for array in own))
+            log_partition = (log_space.chain if self.order == 1 else log_space.second_order_chain)(*own, *expected)
         if log_partition == -np.inf:
             raise InputError("No labelling is allowed: the constraints contradict each other.")
         if len(own.pairwise) != len(given.pairwise):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
-from omkl.structures._jit_multiclass import best_label, softmax
+from omkl.structures._jit_chain import best_label, softmax
 from omkl.structures.base import Structure
 from omkl.structures.chain import check_costs
 
@@ -70,7 +70,7 @@ class Multiclass(Structure):
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
         expected = self.zeros()
-        return softmax(_scores(potentials), expected.unary[0]), expected
+        return softmax(_scores(potentials)[None], expected.unary), expected
 
     def subtract_indicator(self, potentials: UnaryPotentials, output: int) -> None:
         potentials.unary[0, output] -= 1.0

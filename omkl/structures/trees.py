@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
-from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective
+from omkl.structures import _jit_matrix_tree, _jit_projective, log_space
 from omkl.structures import _jit_tree as jit
 from omkl.structures.base import Structure
 from omkl.structures.best_trees import best_trees
@@ -132,7 +132,7 @@ class ArcFactored(Structure):
         return bool(self._find(scores, np.empty(len(scores) - 1, np.int64)))
 
     def is_partial(self, gold: Gold) -> bool:
-        return jit.is_partial(gold_heads(gold))
+        return bool((gold_heads(gold) < 0).any())
 
     def n_known(self, gold: Gold) -> int:
         return int(np.count_nonzero(gold_heads(gold) >= 0))
@@ -163,7 +163,8 @@ class ArcFactored(Structure):
         expected = np.zeros(scores.shape)
         log_partition = self._sum(scores, expected)
         if not np.isfinite(log_partition):
-            raise self._refusal(scores)
+            expected = np.zeros(scores.shape)
+            log_partition = self._sum_in_logs(scores, self.decode(scores), expected)
         return log_partition, TreePotentials(expected)
 
     def arc_probabilities(self, potentials: AnyPotentials) -> np.ndarray:
@@ -185,7 +186,11 @@ class ArcFactored(Structure):
         raise NotImplementedError
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        """Write the probabilities of arcs; return the log-partition function, not finite where there is no tree."""
+        """Write the probabilities of arcs; return log Z, not finite where there is no tree or numbers underflow."""
+        raise NotImplementedError
+
+    def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
+        """Do the same at any magnitude of the scores, given the heads of the best tree."""
         raise NotImplementedError
 
     def cost_augmented(self, potentials: AnyPotentials, gold: Gold, cost_weight: float = 1.0) -> TreePotentials:
@@ -230,8 +235,10 @@ class ArcFactored(Structure):
         scores = as_scores(potentials)
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
-        gap = jit.difference(scores, as_heads(predicted, n), as_heads(gold_heads(gold), n), gradient)
-        return gap, TreePotentials(gradient)
+        predicted, right = as_heads(predicted, n), as_heads(gold_heads(gold), n)
+        jit.add_indicator(gradient, predicted, 1.0)
+        jit.add_indicator(gradient, right, -1.0)
+        return jit.score(scores, predicted) - jit.score(scores, right), TreePotentials(gradient)
 
     def subtract_indicator(self, potentials: TreePotentials, output: Gold) -> None:
         scores = as_scores(potentials)
@@ -251,7 +258,7 @@ class ArcFactored(Structure):
         right = as_heads(gold_heads(gold), len(gold_heads(gold)), partial=True)
         heads = as_heads(predicted, len(right))
         if self._counts_wrong_heads(gold):
-            return float(jit.wrong_heads(right, heads))
+            return float(np.count_nonzero((right >= 0) & (right != heads)))
         return float(jit.score(self.arc_costs(gold), heads))
 
     def _refusal(self, scores: np.ndarray) -> InputError:
@@ -298,10 +305,10 @@ class NonProjectiveTree(ArcFactored):
         return jit.decode(scores, self.single_root, heads) == jit.FOUND
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        log_partition = _jit_matrix_tree.marginals(scores, self.single_root, expected)
-        if np.isnan(log_partition):
-            log_partition = _jit_matrix_tree_logs.marginals(scores, self.single_root, expected)
-        return log_partition
+        return _jit_matrix_tree.marginals(scores, self.single_root, expected)
+
+    def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
+        return log_space.arborescences(scores, best, self.single_root, expected)
 
 
 class ProjectiveTree(ArcFactored):
@@ -333,10 +340,10 @@ class ProjectiveTree(ArcFactored):
         return _jit_projective.decode(scores, self.single_root, heads)
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        log_partition = _jit_projective.marginals_by_sums(scores, self.single_root, expected)
-        if np.isnan(log_partition):
-            log_partition = _jit_projective.marginals(scores, self.single_root, expected)
-        return log_partition
+        return _jit_projective.marginals(scores, self.single_root, expected)
+
+    def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
+        return log_space.projective_trees(scores, self.single_root, expected)
 
 
 def _are_costs(costs: np.ndarray) -> bool:

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
 from omkl.losses import CRF
-from omkl.structures import Chain, ChainPotentials
+from omkl.structures import Chain, ChainPotentials, log_space
 from omkl.structures import _jit_chain as jit
 
 
@@ -91,8 +91,8 @@ def test_marginals_and_log_partition_by_enumeration(seed, n, n_labels, by_positi
         indicator = chain.indicator(labels)
         expected.unary[:] += probability * indicator.unary
         expected.pairwise[:] += probability * indicator.pairwise
-    for marginals in (jit.forward_backward, jit.forward_backward_in_logs):
-        found = ChainPotentials(np.empty_like(expected.unary), np.empty_like(expected.pairwise))
+    for marginals in (jit.forward_backward, log_space.chain):
+        found = chain.zeros(n)
         assert_allclose(marginals(*potentials, *found), log_partition, rtol=1e-9)
         assert_allclose(found.unary, expected.unary, atol=1e-9)
         assert_allclose(found.pairwise, expected.pairwise, atol=1e-9)

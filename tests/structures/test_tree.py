@@ -12,9 +12,8 @@ from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
-from omkl.structures import NonProjectiveTree, ProjectiveTree
+from omkl.structures import NonProjectiveTree, ProjectiveTree, log_space
 from omkl.structures import _jit_matrix_tree as matrix_tree
-from omkl.structures import _jit_matrix_tree_logs as matrix_tree_in_logs
 
 small = {
     "seed": st.integers(0, 10**6),
@@ -95,10 +94,9 @@ def test_marginals_and_log_partition_by_enumeration(
     found, (marginals,) = structure.marginals(scores)
     assert_allclose(found, log_partition, atol=tolerance)
     assert_allclose(marginals, expected, atol=tolerance)
-    if structure_class is NonProjectiveTree:
-        in_logs = np.zeros_like(expected)
-        assert_allclose(matrix_tree_in_logs.marginals(scores, single_root, in_logs), log_partition, atol=tolerance)
-        assert_allclose(in_logs, expected, atol=tolerance)
+    in_logs, best = np.zeros_like(expected), structure.decode(scores)
+    assert_allclose(structure._sum_in_logs(scores, best, in_logs), log_partition, atol=tolerance)
+    assert_allclose(in_logs, expected, atol=tolerance)
 
 
 @pytest.mark.parametrize("n", [8, 20, 40])
@@ -249,7 +247,7 @@ def test_two_tokens_that_hold_each_other(gap):
     scores = np.array([[0.0, -gap, -gap], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     for single_root in (True, False):
         log_partition, (expected,) = NonProjectiveTree(single_root).marginals(scores)
-        assert_allclose(log_partition, -gap + np.log(2.0), rtol=1e-15)
+        assert_allclose(log_partition, -gap + np.log(2.0), rtol=1e-14, atol=1e-12)
         assert_allclose(expected[:, 1:], [[0.5, 0.5], [0.0, 0.5], [0.5, 0.0]], atol=1e-15)
 
 
@@ -259,8 +257,25 @@ def test_logarithms_agree_with_weights(arc_scores, single_root, n):
     scores = arc_scores(n, n, "plain", 3.0)
     expected, in_logs = np.zeros_like(scores), np.zeros_like(scores)
     log_partition = matrix_tree.marginals(scores, single_root, expected)
-    assert_allclose(matrix_tree_in_logs.marginals(scores, single_root, in_logs), log_partition, rtol=1e-13)
-    assert_allclose(in_logs, expected, rtol=1e-10)
+    best = NonProjectiveTree(single_root).decode(scores)
+    assert_allclose(log_space.arborescences(scores, best, single_root, in_logs), log_partition, rtol=1e-13)
+    assert_allclose(in_logs, expected, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("only", [[1, 2], [3], [5]])
+def test_tokens_that_only_the_root_enters_need_no_logarithms(only, arc_scores):
+    """With one such token it is the only child of the root; with two there is no tree of one root child."""
+    scores = arc_scores(0, 6, "plain", 3.0)
+    scores[1:, only] = -np.inf
+    expected = np.zeros_like(scores)
+    log_partition = matrix_tree.marginals(scores, True, expected)
+    if len(only) > 1:
+        assert np.isnan(log_partition)
+        return
+    free, without = scores.copy(), np.zeros_like(scores)
+    free[0, [m for m in range(1, 7) if m not in only]] = -np.inf
+    assert_allclose(log_partition, matrix_tree.marginals(free, False, without), rtol=1e-13)
+    assert_allclose(expected, without, rtol=1e-11, atol=1e-15)
 
 
 @pytest.mark.parametrize("single_root", [True, False])

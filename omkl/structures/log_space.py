@@ -1,0 +1,157 @@
+"""Marginals in log space: slow, and right at any magnitude of the potentials.
+
+The compiled programs add up weights. Where a weight that underflows might matter, they give no answer, and these
+functions take their place. Each writes marginals into arrays of zeros and returns log Z.
+"""
+
+import numpy as np
+
+log_sum = np.logaddexp.reduce
+
+
+def chain(
+    unary: np.ndarray, pairwise: np.ndarray, unary_marginals: np.ndarray, pairwise_marginals: np.ndarray
+) -> float:
+    """Sum over the labellings of a first-order chain; -inf where none is allowed."""
+    n, shared = len(unary), len(pairwise) == 1
+    edges = [pairwise[0 if shared else t] for t in range(n - 1)]
+    forward, backward = unary.copy(), np.zeros_like(unary)
+    for t in range(1, n):
+        forward[t] += log_sum(forward[t - 1][:, None] + edges[t - 1], axis=0)
+    for t in range(n - 2, -1, -1):
+        backward[t] = log_sum(edges[t] + unary[t + 1] + backward[t + 1], axis=1)
+    log_partition = float(log_sum(forward[-1]))
+    if log_partition > -np.inf:
+        for t in range(n):
+            unary_marginals[t] = _probabilities(forward[t] + backward[t])
+        for t, edge in enumerate(edges):
+            pairs = forward[t][:, None] + edge + unary[t + 1] + backward[t + 1]
+            pairwise_marginals[0 if shared else t] += _probabilities(pairs)
+    return log_partition
+
+
+def second_order_chain(
+    unary: np.ndarray,
+    pairwise: np.ndarray,
+    triples: np.ndarray,
+    unary_marginals: np.ndarray,
+    pairwise_marginals: np.ndarray,
+    triple_marginals: np.ndarray,
+) -> float:
+    """Sum over the labellings of a second-order chain; -inf where none is allowed."""
+    n = len(unary)
+    if n == 1:
+        return chain(unary, pairwise, unary_marginals, pairwise_marginals)
+    forward = pairwise + unary[1:, None]  # of the pairs that end at positions 1 .. n - 1
+    local, backward = forward.copy(), np.zeros_like(forward)
+    forward[0] += unary[0][:, None]
+    for t in range(1, n - 1):
+        forward[t] += log_sum(forward[t - 1][:, :, None] + triples, axis=0)
+    for t in range(n - 3, -1, -1):
+        backward[t] = log_sum(triples + local[t + 1] + backward[t + 1], axis=2)
+    log_partition = float(log_sum(forward[-1], axis=None))
+    if log_partition > -np.inf:
+        for t in range(n - 1):
+            pairs = _probabilities(forward[t] + backward[t])
+            pairwise_marginals[0] += pairs
+            unary_marginals[t : t + 2] = pairs.sum(axis=1), pairs.sum(axis=0)
+            if t > 0:
+                triple_marginals += _probabilities(forward[t - 1][:, :, None] + triples + local[t] + backward[t])
+    return log_partition
+
+
+def arborescences(scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray) -> float:
+    """Sum over trees, of which ``best`` is one of the highest score.
+
+    For each modifier all other tokens are eliminated, as in the compiled program. Arcs of a single root child have a
+    weight so small that trees with several of them do not count.
+    """
+    n = len(scores) - 1
+    weights, shift = _relative_to_the_best_heads(scores)
+    if single_root:
+        far = 40.0 + n * np.log(n + 1.0) - weights[best, np.arange(1, n + 1)].sum()
+        weights[0] -= far
+        shift += far
+    log_partition = 0.0
+    for m in range(1, n + 1):
+        graph, others = weights.copy(), [k for k in range(1, n + 1) if k != m]
+        steps, log_pivots = [], 0.0
+        for i, k in enumerate(others):
+            left = [0, m, *others[i + 1 :]]
+            pivot = log_sum(graph[left, k])
+            passing = graph[left, k] - pivot
+            graph[np.ix_(left, left)] = np.logaddexp(graph[np.ix_(left, left)], passing[:, None] + graph[k, left])
+            steps.append((k, left, passing))
+            log_pivots += pivot
+        to_root = np.full(n + 1, -np.inf)  # log-probability that a walk to heads meets the root before m
+        to_root[0] = 0.0
+        for k, left, passing in reversed(steps):
+            to_root[k] = log_sum(passing + to_root[left])
+        arriving = weights[:, m] + to_root
+        expected[:, m] = _probabilities(arriving)
+        log_partition = shift + log_pivots + float(log_sum(arriving))
+    return log_partition
+
+
+def projective_trees(scores: np.ndarray, single_root: bool, expected: np.ndarray) -> float:
+    """Sum over projective trees, of which there is one; the spans are those of the compiled program.
+
+    On the way down each span hands its probability to the two spans that make it up, in proportion to what they add to
+    it (Eisner 2016).
+    """
+    n = len(scores) - 1
+    weights, shift = _relative_to_the_best_heads(scores)
+    right, left, rightward, leftward = chart = np.full((4, n + 1, n + 1), -np.inf)
+    np.fill_diagonal(right, 0.0)
+    np.fill_diagonal(left, 0.0)
+
+    def rights(i: int, j: int) -> np.ndarray:
+        return rightward[i, i + 1 : j + 1] + right[i + 1 : j + 1, j]
+
+    def lefts(i: int, j: int) -> np.ndarray:
+        return left[i, i:j] + leftward[i:j, j]
+
+    def unders(i: int, j: int) -> np.ndarray:
+        return right[i, i:j] + left[i + 1 : j + 1, j]
+
+    spans = [(i, i + width) for width in range(1, n + 1) for i in range(n + 1 - width)]
+    for i, j in spans:
+        under = log_sum(unders(i, j))
+        rightward[i, j] = under + weights[i, j]
+        leftward[i, j] = under + weights[j, i] if i > 0 else -np.inf
+        if not (single_root and i == 0 and j < n):
+            right[i, j] = log_sum(rights(i, j))
+        left[i, j] = log_sum(lefts(i, j))
+    of_right, of_left, of_rightward, of_leftward = np.zeros_like(chart)
+    of_right[0, n] = 1.0
+    for i, j in reversed(spans):
+        if of_right[i, j] > 0.0:
+            shares = of_right[i, j] * _probabilities(rights(i, j))
+            of_rightward[i, i + 1 : j + 1] += shares
+            of_right[i + 1 : j + 1, j] += shares
+        if of_left[i, j] > 0.0:
+            shares = of_left[i, j] * _probabilities(lefts(i, j))
+            of_left[i, i:j] += shares
+            of_leftward[i:j, j] += shares
+        expected[i, j], expected[j, i] = of_rightward[i, j], of_leftward[i, j]
+        if of_rightward[i, j] + of_leftward[i, j] > 0.0:
+            shares = (of_rightward[i, j] + of_leftward[i, j]) * _probabilities(unders(i, j))
+            of_right[i, i:j] += shares
+            of_left[i + 1 : j + 1, j] += shares
+    return shift + float(right[0, n])
+
+
+def _probabilities(logs: np.ndarray) -> np.ndarray:
+    """Return numbers in proportion to exponentials that sum to 1."""
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def _relative_to_the_best_heads(scores: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return scores of arcs less the highest of their column, -inf where there is no arc; and the sum of these."""
+    weights = scores.copy()
+    weights[:, 0] = -np.inf
+    np.fill_diagonal(weights, -np.inf)
+    highest = weights[:, 1:].max(axis=0)
+    weights[:, 1:] -= highest
+    return weights, float(highest.sum())
