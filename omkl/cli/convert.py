@@ -1,4 +1,4 @@
-"""``omkl convert``: write a file of data in another format."""
+"""``omkl convert``: write sequences or trees in another format."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,19 +6,16 @@ from typing import Any
 
 from omkl import data
 from omkl.cli import options as opt
-from omkl.cli.files import open_rows
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
 
 #: Formats to write, by what a file holds.
 FORMATS = {
-    "rows": ("svmlight", "csv", "parquet", "arrow", "npz"),
     "sequences": ("crfsuite", "columns", "jsonl"),
     "trees": ("conllu", "crfsuite", "columns", "jsonl"),
 }
 #: Ends of names that are not the names of formats.
-SUFFIXES = {"svm": "svmlight", "libsvm": "svmlight", "iob": "columns", "bio": "columns"}
-SUFFIXES |= {"pq": "parquet", "feather": "arrow", "ipc": "arrow"}
+SUFFIXES = {"iob": "columns", "bio": "columns"}
 #: Formats of treebanks that are read like CoNLL-U.
 LAYOUTS = ("conllx", "conll2008")
 
@@ -27,8 +24,6 @@ LAYOUTS = ("conllx", "conll2008")
     "convert",
     """
     omkl convert eng.train --format columns -o train.jsonl
-    omkl convert train.csv --target species -o train.svm
-    omkl convert "sales/*.parquet" --target price -o sales.csv
     omkl convert old.conll --format conllx -o new.conllu
     """,
     opt.argument("input", type=opt.READ),
@@ -38,21 +33,20 @@ LAYOUTS = ("conllx", "conll2008")
         type=opt.CHOICE(sorted({name for names in FORMATS.values() for name in names})),
         help="Format to write; by default that of the output's name.",
     ),
-    *(opt.FORMAT, *opt.TABLE, opt.ON_ERROR, opt.METRICS),
+    *(opt.FORMAT, opt.ON_ERROR, opt.METRICS),
 )
 def convert(options: Options) -> None:
-    """Write the data of the file INPUT in another format.
+    """Write the sequences or trees of the file INPUT in another format.
 
     Sequences become attributes of CRFsuite, columns (CoNLL 2000 to 2003) or JSON lines. Treebanks (CoNLL-X, CoNLL-2008,
-    CoNLL-U) become CoNLL-U, or sequences of words with their UPOS. Rows become svmlight, CSV, Parquet, Arrow or npz.
+    CoNLL-U) become CoNLL-U, or sequences of words with their UPOS.
     """
     options.format = options.format or _guess(options.input)
     kind = "trees" if options.format in LAYOUTS else data.find_format(options.input, options.format).holds
+    if kind not in FORMATS:
+        raise InputError(f"{options.input} holds {kind}: convert is for sequences and trees.")
     to = _target_format(options, kind)
-    if kind == "rows":
-        blocks = open_rows(options.input, options).blocks()
-        counts = {"rows": data.write_rows(options.output, blocks, to, options.target)}
-    elif kind == "trees":
+    if kind == "trees":
         counts = _convert_trees(options, to)
     else:
         stream = data.stream_sequences(options.input, options.format, on_error=options.on_error)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import omkl
 from omkl import data
 from omkl._components import check_n_jobs
 from omkl.cli.options import ABOUT_DATA, OF_TABLES, Options, refuse
-from omkl.exceptions import DataFileError, InputError, OmklError, OutputFileError
+from omkl.exceptions import DataFileError, InputError, OmklError
 
 #: Options that models of a kind do not read.
 UNREAD = {
@@ -61,20 +60,6 @@ def check_about_data(options: Options) -> None:
 def destination(path: str) -> str:
     """A path to write to, where ``-`` is standard output."""
     return "/dev/stdout" if path == "-" else path
-
-
-def save_model(model: Any, output: str, **settings: Any) -> None:
-    """Save a model; in a temporary folder, which the error names, if its own cannot be written."""
-    try:
-        model.save(destination(output), **settings)
-    except OutputFileError as error:
-        folder = tempfile.mkdtemp(prefix="omkl-")
-        try:
-            model.save(f"{folder}/model.npz", **settings)
-        except OutputFileError:
-            os.rmdir(folder)
-            raise OutputFileError(f"{str(error).rstrip('.')}; nor can {folder}, and the model is lost.") from None
-        raise OutputFileError(f"{str(error).rstrip('.')}; the model is in {folder}/model.npz instead.") from None
 
 
 def calibrate(model: Any, path: str, *dev: Any) -> list[str]:

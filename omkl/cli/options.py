@@ -330,7 +330,7 @@ def _version(context: click.Context, parameter: click.Parameter, value: bool) ->
         "inspect": ("inspect:inspect", "Show what a model has learned."),
         "report": ("report:report", "Write a page about a model, and how good it is on data."),
         "prune": ("prune:prune", "Keep the best templates of a parser."),
-        "convert": ("convert:convert", "Write a data file in another format."),
+        "convert": ("convert:convert", "Write sequences or trees in another format."),
     },
 )
 @option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")

@@ -3,7 +3,7 @@
 from omkl import data
 from omkl.cli import options as opt
 from omkl.cli.console import attachment_lines
-from omkl.cli.files import calibrate, load_model, of_class, save_model
+from omkl.cli.files import calibrate, destination, load_model, of_class
 from omkl.cli.options import Options, option
 from omkl.cli.training import DEV, OUTPUT
 from omkl.exceptions import InputError
@@ -36,7 +36,7 @@ def prune(options: Options) -> None:
         pruned.set_params(verbose=not options.quiet, regularizer=options.regularizer or pruned.regularizer)
         pruned.fit(data.read_treebank(options.retrain, trees="partial", **reading))
     uncalibrated = [] if gold is None else calibrate(pruned, options.dev, gold)
-    save_model(pruned, options.output)
+    pruned.save(destination(options.output))
     metrics = {"templates": pruned.templates_.names, "memory": pruned.memory_usage()}
     lines = [f"Kept {len(pruned.templates_)} of {len(parser.templates_)} templates: {options.output}"]
     if gold is not None:

@@ -12,7 +12,7 @@ from omkl import data
 from omkl.cli import options as opt
 from omkl.cli.console import attachment_lines, bar_chart
 from omkl.cli.evaluate import annotation_scores
-from omkl.cli.files import calibrate, save_model
+from omkl.cli.files import calibrate, destination
 from omkl.cli.options import Options, option
 from omkl.cli.training import (
     CHECKPOINTS,
@@ -242,7 +242,7 @@ def annotator(options: Options) -> None:
     started = time.perf_counter()
     _fit_annotator(model, treebank, interruption, options)
     seconds = time.perf_counter() - started
-    save_model(model, options.output)
+    model.save(destination(options.output))
     if gold is not None:
         _calibrate_annotator(model, gold, options)
     sizes = {"sentences": len(treebank), "words": treebank.n_words}
@@ -272,7 +272,7 @@ def _fit_annotator(model: Any, treebank: Any, interruption: Interruption, option
 def _calibrate_annotator(model: Any, gold: Any, options: Options) -> None:
     """Calibrate a saved annotator, and save it again."""
     try:
-        save_model(model.calibrate(gold), options.output)
+        model.calibrate(gold).save(destination(options.output))
     except InputError as error:
         saved = f"The annotator is saved to {options.output}, but not calibrated"
         raise InputError(f"{saved}: in {options.dev}, {error}") from None

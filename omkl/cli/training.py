@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from omkl.cli.console import table
-from omkl.cli.files import destination, save_model
+from omkl.cli.files import destination
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
 from omkl.exceptions import DataWarning, InputError
 
@@ -136,7 +136,7 @@ def shuffled(stream: Any, options: Options) -> Any:
 def save_trained(model: Any, options: Options) -> None:
     """Save a trained model as the options say."""
     settings = {"dtype": options.precision} if options.precision else {}
-    save_model(model, options.output, training=not options.predict_only, **settings)
+    model.save(destination(options.output), training=not options.predict_only, **settings)
 
 
 class Interruption:

@@ -16,7 +16,6 @@ from .tables.arrays import stream_npy, stream_npz
 from .tables.arrow import stream_frames, stream_parquet
 from .tables.csv_files import stream_csv
 from .tables.svmlight import count_svmlight_features, stream_svmlight
-from .tables.writer import write_rows
 from .treebank.reader import iter_words, read_treebank, stream_conllu
 from .treebank.strings import Strings
 from .treebank.synthetic import synthetic_treebank
@@ -54,7 +53,6 @@ __all__ = [
     "stream_sequences",
     "stream_svmlight",
     "synthetic_treebank",
-    "write_rows",
     "write_sequences",
     "write_treebank",
 ]

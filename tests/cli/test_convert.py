@@ -1,17 +1,14 @@
 """``omkl convert``: converted files hold the same data."""
 
 import numpy as np
-import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.datasets import load_svmlight_file
 
 import omkl
 from omkl.cli import main
-from omkl.data import read_sequences, synthetic_treebank, write_rows, write_sequences, write_treebank
-from omkl.data.blocks import Block
+from omkl.data import read_sequences, synthetic_treebank, write_sequences, write_treebank
 from omkl.exceptions import InputError
 
 COLUMNS = "He PRP B-NP\nreckons\tVBZ   B-VP\n. . O\n\nthe DT B-NP\ndeficit NN I-NP\n"
@@ -130,91 +127,6 @@ def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
     assert all(X[0][0][k] == {v: 1.0} for k, v in expected[0].items() if isinstance(v, str))
 
 
-def test_rows_between_svmlight_csv_and_npz(tmp_path):
-    rng = np.random.default_rng(0)
-    X, y = np.where(rng.random((300, 4)) < 0.4, rng.normal(size=(300, 4)) * 10.0 ** rng.integers(-300, 300), 0), None
-    y = rng.integers(0, 3, 300)
-    np.savez(tmp_path / "a.npz", X=X, y=y)
-    assert convert(tmp_path / "a.npz", "-o", tmp_path / "a.svm") == 0
-    found, labels = load_svmlight_file(str(tmp_path / "a.svm"), n_features=4, zero_based=False)
-    np.testing.assert_array_equal(found.toarray(), X)
-    np.testing.assert_array_equal(labels, y)
-    assert convert(tmp_path / "a.svm", "-o", tmp_path / "a.csv.gz", "--target", "kind") == 2  # svmlight knows where
-    assert convert(tmp_path / "a.svm", "-o", tmp_path / "a.csv.gz") == 0
-    table = pandas.read_csv(tmp_path / "a.csv.gz")
-    assert list(table) == ["x0", "x1", "x2", "x3", "y"]
-    pytest.importorskip("pyarrow")
-    assert convert(tmp_path / "a.csv.gz", "--target", "y", "-o", tmp_path / "b.npz") == 0
-    with np.load(tmp_path / "b.npz") as arrays:
-        np.testing.assert_array_equal(arrays["X"], X)
-        np.testing.assert_array_equal(arrays["y"], y)
-
-
-@pytest.mark.parametrize("name", ["b.parquet", "b.arrow", "b.feather"])
-def test_rows_to_tables_of_arrow_and_back(name, tmp_path, capsys):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import feather, parquet
-
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(3000, 3)), rng.integers(0, 3, 3000)
-    X[5, 1] = np.nan
-    np.savez(tmp_path / "a.npz", X=X, y=y)
-    assert convert(tmp_path / "a.npz", "-o", tmp_path / name) == 0
-    table = (parquet if name.endswith("parquet") else feather).read_table(tmp_path / name)
-    assert table.column_names == ["x0", "x1", "x2", "y"]
-    assert table.schema.field("y").type == pyarrow.int64()
-    np.testing.assert_array_equal(table.drop_columns("y").to_pandas().to_numpy(), X)
-    assert convert(tmp_path / name, "--target", "y", "-o", tmp_path / "c.npz") == 0
-    with np.load(tmp_path / "c.npz") as arrays:
-        np.testing.assert_array_equal(arrays["X"], X)
-        np.testing.assert_array_equal(arrays["y"], y)
-    assert convert(tmp_path / "a.npz", "-o", f"{tmp_path / name}.gz") == 2
-    assert "compressed by itself" in capsys.readouterr().err
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_an_empty_column_is_streamed(tmp_path):
-    parquet, read = pytest.importorskip("pyarrow.parquet"), []
-
-    def blocks(late):
-        for k in range(200):
-            read.append(k)
-            yield Block([{"a": float(k), "b": late if k == 150 else None}], np.array([k]))
-
-    assert write_rows(tmp_path / "a.parquet", blocks(None), "parquet", "y") == 200
-    table = parquet.ParquetFile(tmp_path / "a.parquet")
-    assert table.num_row_groups > 100  # they were written as they came
-    assert table.read().column("b").null_count == 200
-    assert write_rows(tmp_path / "a.parquet", blocks(2.5), "parquet", "y") == 200
-    with pytest.raises(InputError, match="a column holds values of several kinds"):
-        write_rows(tmp_path / "a.parquet", blocks("late"), "parquet", "y")
-    assert parquet.read_table(tmp_path / "a.parquet").column("b")[150].as_py() == 2.5
-
-
-def test_parquet_keeps_missing_values_and_strings(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    blocks = [
-        Block([{"colour": None, "size": 1.0}, {"colour": None, "size": np.nan}], np.array(["a", "b"], dtype=object)),
-        Block([{"colour": "red", "size": 3.0}], np.array(["a"], dtype=object)),
-    ]
-    assert write_rows(tmp_path / "a.parquet", blocks, "parquet", "kind") == 3
-    table = parquet.read_table(tmp_path / "a.parquet").to_pydict()
-    assert table == {"colour": [None, None, "red"], "size": [1.0, None, 3.0], "kind": ["a", "b", "a"]}
-    blocks[1] = Block([{"colour": "red", "size": "large"}], np.array(["a"], dtype=object))
-    with pytest.raises(InputError, match="several kinds"):
-        write_rows(tmp_path / "b.parquet", blocks, "parquet", "kind")
-    assert not (tmp_path / "b.parquet").exists()
-
-
-def test_tables_with_strings_stay_tables(tmp_path, capsys):
-    pytest.importorskip("pyarrow")
-    (tmp_path / "a.csv").write_text('colour,size,kind\n"red, dark",1,cherry\ngreen,,melon\n')
-    assert convert(tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--target", "kind") == 0
-    assert pandas.read_csv(tmp_path / "b.csv").equals(pandas.read_csv(tmp_path / "a.csv"))
-    assert convert(tmp_path / "a.csv", "-o", tmp_path / "b.svm", "--target", "kind") == 2
-    assert "some columns hold strings: write csv" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("content", "output", "message"),
     [
@@ -240,16 +152,6 @@ def test_a_format_that_the_name_does_not_tell_is_asked_for(tmp_path, capsys):
     assert convert(tmp_path / "eng.train", "--format", "columns", "-o", tmp_path / "o.jsonl") == 0
     with pytest.raises(InputError, match="tokens are vectors"):
         write_sequences(tmp_path / "o", [([np.zeros(2)], ["a"])], "crfsuite")
-
-
-def test_a_pattern_stands_for_many_files(tmp_path, capsys):
-    pytest.importorskip("pyarrow")
-    for number in range(2):
-        (tmp_path / f"part{number}.csv").write_text(f"x,y\n{number},a\n")
-    assert convert(f"{tmp_path}/part*.csv", "--target", "y", "-o", tmp_path / "all.csv") == 0
-    assert pandas.read_csv(tmp_path / "all.csv").to_numpy().tolist() == [[0, "a"], [1, "a"]]
-    assert convert(f"{tmp_path}/none*.csv", "-o", tmp_path / "none.svm") == 2
-    assert "none*.csv" in capsys.readouterr().err
 
 
 def test_columns_are_known_by_their_first_line_and_documents_begin_between_sentences(tmp_path):

@@ -55,17 +55,6 @@ def test_mode_and_links_of_the_previous_file_stay(tmp_path):
     assert (tmp_path / "made").read_text() == "new"
 
 
-def test_new_files_get_the_mode_that_the_mask_leaves_and_nobody_elses_does(tmp_path):
-    before = os.umask(0o027)
-    try:
-        write(tmp_path / "a")
-        with replacing(tmp_path / "b"):  # another thread's files, meanwhile
-            (tmp_path / "c").touch()
-    finally:
-        os.umask(before)
-    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "abc"} == {0o640}
-
-
 @pytest.mark.parametrize("mode", ["w", "wb"])
 def test_pipes_and_devices_are_written_to_as_they_stand(tmp_path, mode):
     pipe, got = tmp_path / "pipe", []
@@ -160,39 +149,6 @@ def test_outputs_are_looked_at_before_anything_is_read(rows, tmp_path, capsys, m
         assert re.search(message, line), line
     assert before == ((rows / "rows.svm").read_bytes(), (rows / "model.npz").read_bytes())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alias", "hard"]
-
-
-def test_a_model_whose_folder_has_gone_is_saved_elsewhere(rows, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    fit = omkl.OnlineMKLClassifier.fit
-    monkeypatch.setattr("omkl.OnlineMKLClassifier.fit", lambda *a, **k: [fit(*a, **k), folder.rmdir()])
-    train = ["train", "classifier", str(rows / "rows.svm"), "--kernels", "linear", "--epochs", "1", "--quiet"]
-    assert main([*train, "-o", str(folder / "m.npz")]) == 2
-    said = capsys.readouterr().err
-    assert "no directory" in said
-    omkl.load(said.split("the model is in ")[1].split(" instead")[0])
-
-
-def test_a_model_that_fits_nowhere_is_said_to_be_lost(rows, tmp_path, capsys, monkeypatch):
-    resource = pytest.importorskip("resource")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
-    limits, fit = resource.getrlimit(resource.RLIMIT_FSIZE), omkl.OnlineMKLClassifier.fit
-    small = resource.RLIMIT_FSIZE, (2000, limits[1])  # no file may be larger than this
-    monkeypatch.setattr("omkl.OnlineMKLClassifier.fit", lambda *a, **k: [fit(*a, **k), resource.setrlimit(*small)])
-    train = ["train", "classifier", str(rows / "rows.svm"), "--kernels", "linear", "--epochs", "1", "--quiet"]
-    try:
-        assert main([*train, "-o", str(tmp_path / "m.npz")]) == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"omkl: error: {tmp_path / 'm.npz'} cannot be written: File too large; nor can {elsewhere}")
-    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
-    assert not list(elsewhere.iterdir())
 
 
 def test_an_error_of_a_library_is_none_of_standard_output(rows, capsys, monkeypatch):
