@@ -173,8 +173,6 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
         method=trainer.method.name,
         radius=trainer.radius,
         average=trainer.average,
-        batch_size=trainer.batch_size,
-        l2=trainer.l2,
         order=trainer.order,
         weighting=trainer.weighting,
     )
@@ -204,7 +202,7 @@ def pass_over_shard(
     trainer = make_trainer()
     trainer.load_state(state)
     if alone:
-        trainer.recompute_every = -(-len(order) // trainer.batch_size)
+        trainer.recompute_every = len(order)
     count, loss, weight = 0, 0.0, 0.0
     for step in serial_pass(trainer, shard, lambda sizes: [order], 0, report):
         count, loss, weight = count + step.n_examples, loss + step.loss, weight + step.weight

@@ -65,8 +65,6 @@ class OnlineEstimator(SavedEstimator):
     validation_fraction: float = 0.1
     n_iter_no_change: int = 5
     n_examples: float | None = None
-    batch_size: int = 1
-    l2: float = 0.0
     n_jobs: int | None = None
     callbacks: Any = None
     verbose: bool = False
@@ -76,8 +74,6 @@ class OnlineEstimator(SavedEstimator):
     _constraints: ClassVar[dict[str, Constraint]] = {
         "C": Number(above=0),
         "epochs": Number(above=0, integer=True),
-        "batch_size": Number(above=0, below=2**53, integer=True),
-        "l2": Number(above=0, below=1e100, also=(0,)),
         "n_examples": Number(above=0, also=(None,)),
         "radius": Number(above=0, also=(None, "auto")),
         "validation_fraction": Number(above=0, below=1),

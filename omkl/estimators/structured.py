@@ -36,7 +36,7 @@ class StructuredPredictor(OnlineEstimator):
         See :class:`omkl.structures.Structure`.
     groups : list of Bank
         Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, batch_size, l2, radius, shuffle, \
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, \
 early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`; early stopping looks at the mean cost of held-out examples.
 

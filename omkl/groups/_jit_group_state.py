@@ -10,11 +10,11 @@ OUT_OF_RANGE = 4
 
 
 @compiled
-def begin_forward_backward(scales, empty, averages, pending, rate, decay, bases, rates):
-    """Open a round of forward-backward splitting: ``theta = decay theta - rate g`` is ``v -= (rate / (decay s)) g``."""
+def begin_forward_backward(scales, empty, averages, pending, rate, bases, rates):
+    """Open a round of forward-backward splitting: ``theta - rate g`` is ``v -= (rate / s) g``."""
     for k in range(scales.shape[0]):
         averages[k] += pending * scales[k]
-        bases[k] = 1.0 if empty[k] else decay * scales[k]
+        bases[k] = 1.0 if empty[k] else scales[k]
         rates[k] = rate / bases[k]
 
 

@@ -124,10 +124,10 @@ class GroupState:
         """Group norms ``b_k = s_k ||v_k||`` of the current model."""
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
-    def begin_forward_backward(self, rate: float, decay: float = 1.0) -> None:
+    def begin_forward_backward(self, rate: float) -> None:
         """Open a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
         jit.begin_forward_backward(
-            self.scales, self.empty, self.averages, self.pending_weight, rate, decay, self.bases, self.rates
+            self.scales, self.empty, self.averages, self.pending_weight, rate, self.bases, self.rates
         )
 
     def begin_dual_averaging(self, weight: float, base: float) -> None:

@@ -37,11 +37,6 @@ class PointwiseLoss(Component):
     #: True if the prediction is a function of z, :meth:`mean`, and not z itself.
     has_link: ClassVar[bool] = False
 
-    @property
-    def has_bounded_slope(self) -> bool:
-        """Return True if the derivative in z is bounded, so that the domain of the conjugate is."""
-        return all(np.isfinite(end).all() for end in self.domain(np.ones(1)))
-
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """Return the loss of each sample.
 

@@ -9,17 +9,17 @@ LOWEST = -40.0
 
 
 @compiled
-def begin(scales, factors, empty, averages, pending, rate, decay, bases, rates):
-    """Open a round: each part ``f_k = (s_k / w_k) v_k`` shrinks by ``decay`` and takes a step along ``g_k``."""
+def begin(scales, factors, empty, averages, pending, rate, bases, rates):
+    """Open a round: each part ``f_k = (s_k / w_k) v_k`` takes a step along ``g_k``."""
     for k in range(scales.shape[0]):
         averages[k] += pending * scales[k]
         # a group that has lost its weight has been left out
-        bases[k] = 1.0 if empty[k] or factors[k] == 0.0 else decay * scales[k] / factors[k]
+        bases[k] = 1.0 if empty[k] or factors[k] == 0.0 else scales[k] / factors[k]
         rates[k] = rate / bases[k]
 
 
 @compiled
-def losses_of_parts(before, square_norms, square_gradients, rates, bases, decay, weight, losses):
+def losses_of_parts(before, square_norms, square_gradients, rates, bases, weight, losses):
     """``weight * <f_k, g_k>`` before a step of ``v_k -= r_k g_k``, from what it has made of ``||v_k||^2``.
 
     ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
@@ -27,7 +27,7 @@ def losses_of_parts(before, square_norms, square_gradients, rates, bases, decay,
     for k in range(losses.shape[0]):
         r = rates[k]
         slope = 0.5 * (r * square_gradients[k] - (square_norms[k] - before[k]) / r)
-        losses[k] = weight * bases[k] / decay * slope
+        losses[k] = weight * bases[k] * slope
 
 
 @compiled

@@ -66,10 +66,9 @@ class ProgressiveValidation:
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
         """Take in one round."""
-        is_batch = isinstance(step.potentials, list)
-        for potentials, gold in zip(step.potentials, step.gold) if is_batch else [(step.potentials, step.gold)]:
-            self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
-            self._size += trainer.structure.n_known(gold)
+        structure = trainer.structure
+        self._cost += structure.cost(step.gold, structure.decode(step.potentials))
+        self._size += structure.n_known(step.gold)
         return self._take_in(trainer, step)
 
     def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> bool:

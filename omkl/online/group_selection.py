@@ -206,7 +206,7 @@ def left_out_groups(trainer: Any) -> list[str]:
 def _can_hedge(trainer):
     regularizer = trainer.regularizer
     is_mkl = getattr(regularizer, "weight_set", None) == "simplex" and regularizer.is_sparse
-    return trainer.evidence is not None and is_mkl and trainer.method.forgets and trainer.batch_size == 1
+    return trainer.evidence is not None and is_mkl and trainer.method.forgets
 
 
 def _leave_out_useless(trainer):

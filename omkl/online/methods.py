@@ -8,8 +8,6 @@ import numpy as np
 from omkl.exceptions import InputError
 from omkl.groups import GroupState
 from omkl.online import _jit_hedge as jit
-from omkl.online.schedules import Schedule
-from omkl.regularizers import Regularizer
 
 
 class Method:
@@ -21,16 +19,6 @@ class Method:
     has_weights = False
     #: Whether groups at zero forget their past.
     forgets = True
-
-    def check(self, on_coordinates: Regularizer | None, l2: float, schedule: Schedule) -> None:
-        """Raise an InputError for a regularizer on coordinates or an L2 part that the method does not support."""
-        if on_coordinates is not None and not self.forgets:
-            raise InputError(f"{on_coordinates!r} acts on coordinates, which dual averaging does not support.")
-        if l2 and (schedule.adaptive or not self.forgets):
-            raise InputError(
-                f"l2={l2:g} needs method='fobos' and rates that do not adapt, such as schedule='inverse-time' with "
-                "eta0=1/l2."
-            )
 
     def meet(self, new: bool, group_state: GroupState) -> None:
         """Take in whether the next examples are new to the model, and which groups are left out."""
@@ -65,9 +53,9 @@ class ForwardBackward(Method):
     def prepare(self, group_state: GroupState) -> None:
         """Do nothing: all groups are empty at the start."""
 
-    def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
-        """Open a round: ``theta`` is multiplied by ``decay`` and moves by ``-rate * weight`` along the gradient."""
-        group_state.begin_forward_backward(rate * weight, decay)
+    def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
+        """Open a round: ``theta`` moves by ``-rate * weight`` along the gradient."""
+        group_state.begin_forward_backward(rate * weight)
 
     def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
         """Weight of lambda in the proximal step."""
@@ -111,7 +99,7 @@ class DualAveraging(Method):
         """Gradients are summed for every group, dead or alive."""
         group_state.empty[:] = False
 
-    def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
+    def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
         """Open a round: the gradient adds to the sum; the parameters are ``-rate`` times the sum, then shrunk."""
         group_state.begin_dual_averaging(weight, rate)
 
@@ -196,9 +184,9 @@ class OutOfSampleWeights(ForwardBackward):
             group_state.scales, self._factors, out=np.zeros_like(group_state.scales), where=self._factors > 0.0
         )
 
-    def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
+    def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
         """Open a round: the gradient moves each part by ``-rate * weight``, and so ``theta_k`` by ``w_k`` of that."""
-        self._weight, self._decay = weight, decay
+        self._weight = weight
         self._before = group_state.square_norms.copy()
         self.sums += group_state.pending_weight * self.weights
         jit.begin(
@@ -208,7 +196,6 @@ class OutOfSampleWeights(ForwardBackward):
             group_state.averages,
             group_state.pending_weight,
             rate * weight,
-            decay,
             group_state.bases,
             group_state.rates,
         )
@@ -222,7 +209,6 @@ class OutOfSampleWeights(ForwardBackward):
                 group_state.square_gradients,
                 group_state.rates,
                 group_state.bases,
-                self._decay,
                 self._weight,
                 self._losses,
             )

@@ -12,7 +12,7 @@ from omkl.exceptions import InputError
 from omkl.groups import Tokens, check_ability
 from omkl.online.averaging import Average, Predictor, averaged_potentials
 from omkl.online.methods import as_method
-from omkl.online.schedules import GrowingHorizon, InverseTime, Schedule
+from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
@@ -75,8 +75,6 @@ class OnlineSettings:
     epochs: int = 1
     radius: float | str | None = None
     n_examples: float | None = None
-    batch_size: int = 1
-    l2: float = 0.0
 
     @classmethod
     def of(cls, estimator: Any, losses: type, automatic: Schedule) -> "OnlineSettings":
@@ -95,13 +93,7 @@ class OnlineSettings:
         omkl.exceptions.InputError
             If a parameter is not as described.
         """
-        if estimator.l2 != 0:
-            automatic = InverseTime(1.0 / estimator.l2)
         loss = resolve(losses, estimator.loss, "loss")
-        if estimator.l2 != 0 and estimator.eta0 == "auto" and not getattr(loss, "has_bounded_slope", True):
-            raise InputError(
-                f"The rates 1 / (l2 t) are for losses of bounded slope, not {loss!r}: set eta0, or choose another loss."
-            )
         if getattr(estimator, "cost", None) is not None and not getattr(loss, "uses_cost", True):
             raise InputError(f"{loss!r} does not look at cost=, the margin of the hinge: leave it out, or choose that.")
         radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
@@ -117,9 +109,7 @@ class OnlineSettings:
             C=float(estimator.C),
             epochs=int(estimator.epochs),
             radius=radius,
-            l2=float(estimator.l2),
             n_examples=None if estimator.n_examples is None else float(estimator.n_examples),
-            batch_size=int(estimator.batch_size),
         )
 
     @property
@@ -145,8 +135,6 @@ class OnlineSettings:
             method=self.method,
             average=self.average,
             unpenalized=free[0] if free else (),
-            batch_size=self.batch_size,
-            l2=self.l2,
             order=codec.order,
             weighting=self.weighting,
         )
@@ -203,9 +191,9 @@ class OnlineModel:
         m = n_examples if settings.n_examples is None else settings.n_examples
         total = weight if settings.n_examples is None else settings.n_examples
         trainer.lambda_ = GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total)
-        trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m / trainer.batch_size))
+        trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m))
         if m is not None:
-            trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size) - trainer.began)
+            trainer.schedule.plan(settings.epochs * m / n_shards - trainer.began)
 
     def set_objective(self, training: Any) -> None:
         """Set lambda and the radius for training examples that are all at hand, and know their ``total_weight``.

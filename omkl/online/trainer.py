@@ -13,7 +13,7 @@ from omkl.online.averaging import Average, Predictor
 from omkl.online.group_selection import evidence_for
 from omkl.online.methods import OutOfSampleWeights, as_method
 from omkl.online.progress import Record
-from omkl.online.rounds import Example, Step, below, update_together
+from omkl.online.rounds import Example, Step, below
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
@@ -47,12 +47,6 @@ class OnlineTrainer:
         Weights of the averaged model; None returns the last iterate. The banks must have been made for averaging.
     unpenalized : sequence of Bank
         Banks whose groups the regularizer does not see.
-    batch_size : int
-        What :meth:`update_batch` divides sums of gradients by; 1 adds them up.
-    l2 : float
-        :math:`\sigma`: the loss of each example has :math:`\frac{\sigma}{2} \|\theta\|^2` added, over all groups, and
-        is :math:`\sigma`-strongly convex (Martins et al. 2011, Prop. 5). Its gradient is part of the gradient step.
-        Where groups have weights of their own, :math:`\|\theta\|^2` is :math:`\sum_k \|\theta_k\|^2 / w_k`.
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
@@ -75,8 +69,6 @@ class OnlineTrainer:
         radius: float = math.inf,
         average: Average | None = None,
         unpenalized: Sequence[Bank] = (),
-        batch_size: int = 1,
-        l2: float = 0.0,
         order: Iterable[str] = (),
         weighting: str = "norms",
     ) -> None:
@@ -90,20 +82,16 @@ class OnlineTrainer:
         self.method: Any = as_method(method)
         self.radius = float(radius)
         self.average = average
-        self.batch_size = int(batch_size)
-        self.l2 = float(l2)
         self.order = list(order)
         self.weighting = weighting
         self.evidence = evidence_for(weighting, banks)
         self.recompute_every = RECOMPUTE_EVERY
-        self.measures_gradients = self.schedule.adaptive  # in batches, that costs another pass over them
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
         self.began = 0  # rounds that had been when the model last began at zero
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
         self.penalized_banks: list[Any] = list(banks)
-        self.decay = 1.0  # what the L2 part shrinks the model by in this round
         self._bind_regularizer()
         if self.coordinate_terms:
             check_ability(
@@ -112,7 +100,8 @@ class OnlineTrainer:
                 f"{self.regularizer!r} shrinks single coordinates",
                 "hold kernels as explicit features, or choose a regularizer on group norms",
             )
-        self.method.check(self.regularizer if self.coordinate_terms else None, self.l2, self.schedule)
+            if not self.method.forgets:
+                raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not support.")
 
     @property
     def group_names(self) -> list[str]:
@@ -152,7 +141,7 @@ class OnlineTrainer:
             return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
         if self.evidence is not None:
             self.evidence.look_at(self, x, y, weight)
-        rate = self.open_round(weight, weight)
+        rate = self.open_round(weight)
         potentials = self.potentials(x)  # line 4
         loss, gradient = self.loss_and_gradient(potentials, y)
         square_gradient = 0.0
@@ -169,29 +158,14 @@ class OnlineTrainer:
         self.close_round(weight)
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
-    def update_batch(self, examples: Iterable[Example]) -> Step:
-        """One round on several examples, see :func:`~omkl.online.rounds.update_together`."""
-        return update_together(self, examples)
-
-    def open_round(self, weight: float, step_weight: float) -> float:
-        """Open a round on examples of the total weight, each step of which has another; returns its rate."""
+    def open_round(self, weight: float) -> float:
+        """Open a round on an example of this weight; returns its rate."""
         self.round += 1
         self.presented += weight
         self._predictor = None
-        schedule = self.schedule
         t = self.round - self.began
-        rate = schedule(t, weight / self.batch_size) if schedule.adaptive else schedule(t)
-        rate /= self.batch_size
-        if self.l2:
-            self.decay = 1.0 - rate * weight * self.l2
-        if self.decay <= 0.0:
-            if not self.group_state.empty.all():
-                raise InputError(
-                    f"The rate of round {self.round} times l2={self.l2:g} is not below 1: choose the rates "
-                    "1 / (l2 t), schedule='inverse-time' with eta0=1/l2, or smaller ones."
-                )
-            self.decay = 1.0  # nothing is there that could shrink
-        self.method.begin(self.group_state, rate, step_weight, self.decay)
+        rate = self.schedule(t, weight) if self.schedule.adaptive else self.schedule(t)
+        self.method.begin(self.group_state, rate, weight)
         return rate
 
     def potentials(self, x: Any) -> Any:
@@ -202,15 +176,12 @@ class OnlineTrainer:
         return potentials
 
     def loss_and_gradient(self, potentials: Any, y: Any) -> tuple[float, Any]:
-        """The loss, its L2 part included, and the gradient of the rest in potentials."""
+        """The loss, and its gradient in potentials."""
         loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
         if not math.isfinite(loss):
             raise DivergenceError(
                 f"The loss is {loss} in round {self.round}: training diverged. Choose a smaller eta0, or a radius."
             )
-        if self.l2:
-            norms = self.group_state.norms
-            loss += 0.5 * self.l2 * self.method.distance(norms[: self.n_penalized], float(np.linalg.norm(norms))) ** 2
         return loss, gradient
 
     def shrink(self, rate: float, weight: float, square_gradient: float) -> tuple[np.ndarray, int]:
@@ -262,11 +233,9 @@ class OnlineTrainer:
 
     def adapt(self, rate: float, loss: float, square_gradient: float, weight: float) -> float:
         """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
-        b = self.batch_size
-        first_rate = self.schedule.observe(loss / b, square_gradient / b**2, weight / b)
+        first_rate = self.schedule.observe(loss, square_gradient, weight)
         if first_rate is None:
             return rate
-        first_rate /= b
         self.group_state.bases *= first_rate / rate
         return first_rate
 

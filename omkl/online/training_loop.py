@@ -17,7 +17,7 @@ from omkl.online.trainer import OnlineTrainer
 def serial_pass(
     trainer: OnlineTrainer, examples: Sequence, orders: Callable, done: int, report: Callable
 ) -> Iterator[Step]:
-    """Learn the examples of a block one round after the other, each on as many as the trainer's ``batch_size``.
+    """Learn the examples of a block one round after the other.
 
     Parameters
     ----------
@@ -36,12 +36,8 @@ def serial_pass(
         What each round did.
     """
     order = orders([len(examples)])[0][done:].tolist()
-    if trainer.batch_size == 1:
-        for i in order:
-            yield trainer.update(*examples[i])
-    else:
-        for low in range(0, len(order), trainer.batch_size):
-            yield trainer.update_batch([examples[i] for i in order[low : low + trainer.batch_size]])
+    for i in order:
+        yield trainer.update(*examples[i])
 
 
 class ArraySource:
@@ -62,9 +58,8 @@ class ArraySource:
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Tell the trainer how many rounds there will be."""
-        rounds = -(-self.n_examples // trainer.batch_size)
-        trainer.schedule.plan(rounds_before + epochs * -(-rounds // n_shards) - trainer.began)
-        trainer.recompute_every = max(1, rounds)
+        trainer.schedule.plan(rounds_before + epochs * -(-self.n_examples // n_shards) - trainer.began)
+        trainer.recompute_every = max(1, self.n_examples)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
         """The blocks of an epoch (from 0), from block ``start`` on."""

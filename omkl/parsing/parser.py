@@ -104,8 +104,6 @@ class DependencyParser(OnlineEstimator):
         Hold out a fraction of the sentences, and stop when their attachment score has not improved for so many epochs.
     n_examples : int, optional
         The m of the objective; the number of sentences by default, for ``partial_fit`` of those met so far.
-    batch_size, l2
-        As for :class:`~omkl.SequenceLabeler`.
     n_jobs : int or None
         Threads that parse; None is one, -1 one for each core. They do not change the trees.
     callbacks : list of callable, optional

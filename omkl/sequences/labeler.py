@@ -121,11 +121,6 @@ class SequenceLabeler(OnlineEstimator):
     n_examples : float, optional
         The m in ``C = 1 / (lambda m)``. By default the (weighted) number of training sequences; in ``partial_fit``,
         the number of sequences seen so far.
-    batch_size : int > 0
-        Examples whose gradients make one step together, at the same parameters, with one proximal step after it.
-    l2 : float >= 0
-        Adds ``l2 / 2`` times the squared norm of all parameters to every loss. ``eta0="auto"`` then means the rates
-        ``1 / (l2 t)``; ``method="fobos"`` only.
     budget : int > 0, optional
         Largest number of support vectors of all kernels that are held as dual expansions, which bounds memory and the
         time of a round. When it is reached, a new support vector replaces the least important one, whose part of the

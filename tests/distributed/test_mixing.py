@@ -162,7 +162,7 @@ def naive_epoch(naive, data, n_shards, weights, options):
             shard.regularizer = Recorded(options["regularizer"])
         for s in range(j, len(data), n_shards):
             low, high = data.offsets[s], data.offsets[s + 1]
-            shard.update_batch([(low, high, data.gold[low:high], data.weights[s])])
+            shard.update(low, high, data.gold[low:high], data.weights[s])
         shards.append(shard)
     return naive_mix(naive, shards, weights, options)
 

@@ -9,7 +9,6 @@ from omkl import (
     DependencyParser,
     MKLClassifier,
     OnlineMKLClassifier,
-    OnlineMKLRegressor,
     SequenceLabeler,
     SparseLogisticRegression,
 )
@@ -50,14 +49,6 @@ def test_what_partial_fit_cannot_do_is_refused():
 def test_a_scale_beside_a_schedule_that_has_one_is_refused():
     with pytest.raises(InputError):
         classifier(eta0=0.01, schedule=Constant(1.0)).fit(X, Y)
-
-
-def test_rates_of_strong_convexity_are_for_losses_of_bounded_slope():
-    with pytest.raises(InputError):
-        OnlineMKLRegressor("linear", l2=0.01).fit(X, X[:, 0])
-    for settings in ({"loss": "huber"}, {"eta0": 0.05}):
-        model = OnlineMKLRegressor("linear", l2=0.01, random_state=0, **settings).fit(X, X[:, 0])
-        assert model.score(X, X[:, 0]) > 0.5
 
 
 @pytest.mark.parametrize("loss", ["crf", "perceptron"])

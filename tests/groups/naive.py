@@ -10,7 +10,7 @@ class NaiveModel:
     """
 
     def __init__(self, feature_maps, n_labels, structure, loss, regularizer, lambda_, rate, method, radius=np.inf,
-                 average=None, free_transitions=False, batch_size=1, l2=0.0):  # fmt: skip
+                 average=None, free_transitions=False):  # fmt: skip
         self.features = feature_maps
         self.theta = [np.zeros((f.shape[1], n_labels)) for f in feature_maps] + [np.zeros((n_labels, n_labels))]
         self.gradients = [np.zeros_like(t) for t in self.theta]
@@ -19,7 +19,6 @@ class NaiveModel:
         self.structure, self.loss, self.regularizer = structure, loss, regularizer
         self.lambda_, self.rate, self.method, self.radius = lambda_, rate, method, radius
         self.average, self.round, self.presented = average, 0, 0.0
-        self.batch_size, self.l2 = batch_size, l2
         self.n_penalized = len(self.theta) - free_transitions
 
     def potentials(self, low, high):
@@ -29,31 +28,23 @@ class NaiveModel:
         potentials.pairwise[0] += self.theta[-1]
         return potentials
 
-    def update(self, low, high, y):
-        return self.update_batch([(low, high, y, 1.0)])
-
-    def update_batch(self, examples):
-        """Returns the sum of the weighted losses; ``gradient`` is the mean of the weighted gradients."""
+    def update(self, low, high, y, weight=1.0):
+        """Returns the weighted loss; ``gradient`` is the weighted gradient."""
         self.round += 1
-        weight = sum(w for *_, w in examples)
         self.presented += weight
-        g, value = [np.zeros_like(t) for t in self.theta], 0.0
-        for low, high, y, w in examples:
-            loss, D = self.loss.value_and_gradient(self.structure, self.potentials(low, high), y)
-            value += w * (loss + self.l2 / 2 * np.sum(self.norms**2))
-            if D is not None:
-                parts = [features[low:high].T @ D.unary for features in self.features] + [D.pairwise.sum(axis=0)]
-                g = [total + w * part for total, part in zip(g, parts)]
-        self.gradient = [total / self.batch_size for total in g]
+        loss, D = self.loss.value_and_gradient(self.structure, self.potentials(low, high), y)
+        self.gradient = [np.zeros_like(t) for t in self.theta]
+        if D is not None:
+            parts = [features[low:high].T @ D.unary for features in self.features] + [D.pairwise.sum(axis=0)]
+            self.gradient = [weight * part for part in parts]
         rate = self.rate(self.round)
         if self.method == "fobos":
-            decay = 1 - rate * weight / self.batch_size * self.l2
-            start = [decay * theta - rate * gradient for theta, gradient in zip(self.theta, self.gradient)]
-            step = rate * self.lambda_ * weight / self.batch_size
+            start = [theta - rate * gradient for theta, gradient in zip(self.theta, self.gradient)]
+            step = rate * self.lambda_ * weight
         else:
             self.gradients = [total + gradient for total, gradient in zip(self.gradients, self.gradient)]
             start = [-rate * total for total in self.gradients]
-            step = rate * self.presented / self.batch_size * self.lambda_
+            step = rate * self.presented * self.lambda_
         norms = np.array([np.linalg.norm(t) for t in start])
         shrunk = norms.copy()
         if self.regularizer is not None:
@@ -66,7 +57,7 @@ class NaiveModel:
             w = weight * self.average.weight(self.round)
             self.weight += w
             self.sums = [s + w * t for s, t in zip(self.sums, self.theta)]
-        return value
+        return weight * loss
 
     @property
     def norms(self):

@@ -20,9 +20,7 @@ from omkl.groups import (
 from omkl.kernels import B1Spline, Gaussian, Linear, Polynomial
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import (
-    DistanceOverGradients,
     InverseSqrt,
-    InverseTime,
     OnlineTrainer,
     PolynomialAverage,
     Predictor,
@@ -141,52 +139,6 @@ def run(kind, setting, average, naive_model, check, seed=0, **more):
         assert_allclose(loss_value, naive.update(x.low, x.high, y), atol=1e-8)
         check(trainer, naive, tokens)
     return trainer, naive
-
-
-def run_batches(kind, setting, naive_model, schedule=None):
-    """Rounds on batches of two to four weighted sequences; the literal algorithm has the rates of the trainer."""
-    trainer, naive, problem, tokens = models(
-        kind, setting, PolynomialAverage(2), naive_model, schedule=schedule, batch_size=3
-    )
-    rng, deaths, squares = np.random.default_rng(0), 0, []
-    for _ in range(25):
-        spans = [tokens.sequence(s) for s in rng.integers(0, 12, size=rng.integers(2, 5))]
-        weights = rng.choice([0.4, 1.0, 2.0], size=len(spans))
-        batch = [(x, problem.gold[x.low : x.high], w) for x, w in zip(spans, weights)]
-        step = trainer.update_batch(batch)
-        naive.rate = lambda t, rate=step.rate: 3 * rate
-        assert_allclose(step.loss, naive.update_batch([(x.low, x.high, y, w) for x, y, w in batch]), atol=1e-7)
-        assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-7)
-        deaths += trainer.group_state.deactivated.sum()
-        squares.append((step.square_gradient / 9, sum(np.sum(g**2) for g in naive.gradient)))
-    everything = tokens.everything()
-    predicted = trainer.predictor().potentials(everything).unary
-    naive.theta = naive.averaged()
-    assert_allclose(predicted, naive.potentials(0, everything.high).unary, atol=1e-7)
-    return deaths, np.array(squares)
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_is_one_step_along_all_gradients_at_the_same_parameters(kind, setting, naive_model):
-    deaths, _ = run_batches(kind, setting, naive_model)
-    assert deaths > 0 or not setting.startswith("sparse mkl")
-
-
-@pytest.mark.parametrize("setting", ["sparse mkl: groups die and come back", "sparse dual averaging"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_rates_that_adapt_are_told_the_norm_of_the_mean_gradient_of_a_batch(kind, setting, naive_model):
-    _, squares = run_batches(kind, setting, naive_model, DistanceOverGradients())
-    assert_allclose(*squares.T, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("setting", ["mkl", "crf", "free transitions", "no regularizer"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_l2_part_of_a_strongly_convex_loss_shrinks_the_model_exactly(kind, setting, naive_model):
-    def check(trainer, naive, tokens):
-        assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-7)
-
-    run(kind, setting, UniformAverage(), naive_model, check, schedule=InverseTime(1 / 0.3), l2=0.3)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

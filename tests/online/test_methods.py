@@ -42,20 +42,19 @@ def test_hedge_keeps_its_bound(p, rounds, scale, seed):
 def test_losses_of_parts_are_inner_products_with_the_gradient():
     rng = np.random.default_rng(0)
     v, g = rng.normal(size=(2, 5, 7))
-    rates, bases, decay, weight = rng.uniform(0.1, 1, 5), rng.uniform(0.1, 1, 5), 0.9, 2.5
+    rates, bases, weight = rng.uniform(0.1, 1, 5), rng.uniform(0.1, 1, 5), 2.5
     after = v - rates[:, None] * g
     found = np.empty(5)
-    jit.losses_of_parts((v**2).sum(1), (after**2).sum(1), (g**2).sum(1), rates, bases, decay, weight, found)
-    np.testing.assert_allclose(found, weight * (bases / decay) * (v * g).sum(1))
+    jit.losses_of_parts((v**2).sum(1), (after**2).sum(1), (g**2).sum(1), rates, bases, weight, found)
+    np.testing.assert_allclose(found, weight * bases * (v * g).sum(1))
 
 
-@pytest.mark.parametrize("l2", [0.0, 0.01])
 @pytest.mark.parametrize("cache_size", [0, 100])
-def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(cache_size, l2, monkeypatch):
+def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(cache_size, monkeypatch):
     monkeypatch.setattr(jit, "hedge", lambda weights, cumulative, losses, gap: gap)
     X, y = interaction(60)
     specs = [USEFUL, *JUNK]
-    options = {"random_state": 0, "epochs": 1, "shuffle": False, "weighting": "out-of-sample", "l2": l2}
+    options = {"random_state": 0, "epochs": 1, "shuffle": False, "weighting": "out-of-sample"}
     monkeypatch.setattr(Evidence, "useful", lambda evidence: np.ones(len(evidence.sums), dtype=bool))
     parts = omkl.OnlineMKLClassifier(specs, cache_size=cache_size, **options).fit(X, y)
     mean = np.mean([as_kernel(spec).fit(X)(X, X) for spec in specs], axis=0)
@@ -84,7 +83,6 @@ def trained(kind, X, y, **options):
         ("classes", {"cache_size": 0, "epochs": 1}),
         ("classes", {"budget": 100}),
         ("classes", {"loss": "crf"}),
-        ("classes", {"l2": 0.01}),
         ("sequences", {}),
         ("sequences", {"loss": "crf"}),
         ("numbers", {}),

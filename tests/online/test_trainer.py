@@ -135,26 +135,14 @@ def test_distance_over_gradients_reaches_the_optimum_without_tuning(data):
         assert losses.mean() + lambda_ / 2 * w @ w <= 1.05 * optimum
 
 
-@pytest.mark.parametrize("regularizer", [None, SquaredL21()], ids=repr)
-def test_a_strongly_convex_loss_reaches_the_optimum_with_rates_of_one_over_sigma_t(data, regularizer):
-    sigma, lambda_ = 0.2, 0.0 if regularizer is None else 0.05
-    trainer = data.trainer(regularizer, lambda_, InverseTime(1 / sigma), l2=sigma)
+def test_a_strongly_convex_objective_is_minimized_with_rates_of_one_over_sigma_t(data):
+    sigma, lambda_, penalty = 0.2, 0.05, PENALTIES["mkl"][1]
+    trainer = data.trainer(lambda_ * SquaredL21() + sigma * Ridge(), 1.0, InverseTime(1 / sigma))
     fit(trainer, data.examples, epochs=60, rng=np.random.default_rng(0))
-    penalty = PENALTIES["mkl"][1]
     optimum = batch_optimum(
         data, lambda w: lambda_ * penalty(w) + sigma / 2 * cp.sum_squares(w), 1.0, StructuredHinge()
     )
-    reached = trainer.mean_loss(data.examples) + lambda_ * trainer.penalty()  # the L2 part is in the loss
-    assert optimum - 1e-9 <= reached <= 1.02 * optimum
-
-
-def test_the_l2_part_of_the_loss_refuses_what_it_is_not_defined_for(data):
-    with pytest.raises(InputError, match="needs method='fobos'"):
-        data.trainer(None, l2=0.1, schedule=DistanceOverGradients())
-    with pytest.raises(InputError, match="needs method='fobos'"):
-        data.trainer(None, l2=0.1, method="rda")
-    with pytest.raises(InputError, match=r"below 1.*inverse-time"):
-        fit(data.trainer(None, l2=2.0, schedule=Constant(1.0)), data.examples)
+    assert optimum - 1e-9 <= trainer.mean_loss(data.examples) + trainer.penalty() <= 1.02 * optimum
 
 
 def test_noise_dies_again_and_again_and_the_informative_group_never(data):

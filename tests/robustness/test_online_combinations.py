@@ -23,7 +23,6 @@ ONLINE = {
     "average": ["quadratic", "uniform", "last", "polynomial:power=3"],
     "weighting": ["norms", "out-of-sample"],
     "schedule": [None, "sqrt", "constant", "inverse-time"],
-    "batch_size": [1, 5],
     "radius": [None, 2.0],
 }
 

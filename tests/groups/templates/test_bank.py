@@ -362,36 +362,6 @@ def test_tables_begin_at_a_cache_line():
     assert ArcTemplateBank(TEMPLATES, memory=1).table.ctypes.data % 128 == 0
 
 
-@pytest.mark.parametrize("method", ["fobos", "rda"])
-def test_a_batch_of_one_is_a_round(method):
-    treebank = Treebank.from_sentences(sentences())
-    tokens = encode(treebank, TEMPLATES)
-    alone, batches = (
-        OnlineTrainer(
-            [ArcTemplateBank(TEMPLATES, averaging=True, dtype=np.float64, memory=1)],
-            NonProjectiveTree(),
-            StructuredHinge(),
-            L21(),
-            lambda_=0.8,
-            schedule=InverseSqrt(0.5),
-            method=method,
-            average=PolynomialAverage(2),
-        )
-        for _ in range(2)
-    )
-    deaths = 0
-    for i in np.random.default_rng(0).integers(0, len(tokens), size=60):
-        x, heads = tokens.sentence(i), treebank.heads[slice(*treebank.offsets[i : i + 2])].astype(np.int64)
-        alone.update(x, heads)
-        batches.update_batch([(x, heads, 1.0)])
-        deaths += alone.group_state.deactivated.sum()
-        assert_allclose(batches.norms, alone.norms, atol=1e-9)
-    assert deaths > 0 or method == "rda"
-    for i in range(len(tokens)):
-        scores = (trainer.predictor().potentials(tokens.sentence(i)) for trainer in (alone, batches))
-        assert_allclose(*scores, atol=1e-9)
-
-
 @given(arrays_of.arrays(np.float32, (7, 5), elements=st.sampled_from([0.0, 1.0, -1.0, 0.5, -3.0])), st.integers(1, 50))
 def test_the_largest_weights_are_those_that_sorting_finds(weights, n):
     order = np.argsort(-np.abs(weights), axis=None, kind="stable")[:n]
