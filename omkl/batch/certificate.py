@@ -1,6 +1,6 @@
 """Certificates of optimality: duality gaps of models."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,16 +46,6 @@ class Certificate:
         tol : float
         """
         return -ROUNDING <= self.gap <= tol
-
-    def lowered(self, error: float) -> "Certificate":
-        """Return the same certificate with a lower dual, for rounding of stored kernels.
-
-        Parameters
-        ----------
-        error : float
-            By how much the relative gap may be off.
-        """
-        return replace(self, dual=self.dual - error * abs(self.primal))
 
 
 def relative_gap(primal: float, dual: float) -> float:

@@ -34,11 +34,14 @@ class HeldOut(NamedTuple):
         Number of groups in each model.
     gaps : array of shape (n_values,)
         Relative duality gaps.
+    decoder : ClassDecoder or NumberDecoder
+        Of the outputs; it knows only the classes of the fold's training part.
     """
 
     outputs: np.ndarray
     active: np.ndarray
     gaps: np.ndarray
+    decoder: ClassDecoder | NumberDecoder
 
 
 class PathSearch:
@@ -73,7 +76,6 @@ class PathSearch:
         held_out: Callable[[np.ndarray, np.ndarray], HeldOut],
         y: np.ndarray,
         weights: np.ndarray | None,
-        decoder: Any,
         probabilistic: bool,
         n_jobs: int | None,
     ) -> float:
@@ -88,16 +90,16 @@ class PathSearch:
             True targets of the samples of weight > 0.
         weights : array, optional
             Weights of the same samples in scores.
-        decoder : ClassDecoder or NumberDecoder
         probabilistic : bool
-            Whether the decoder has probabilities.
+            Whether the decoders have probabilities.
         n_jobs : int or None
             Number of folds solved at once, in threads.
         """
-        model = (OutputClassifier if is_a_classifier(self.estimator) else OutputRegressor)(decoder, probabilistic)
+        decoding = OutputClassifier if is_a_classifier(self.estimator) else OutputRegressor
 
         def score(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, HeldOut]:
             found = held_out(train, test)
+            model: Any = decoding(found.decoder, probabilistic)  # type: ignore[arg-type]
             options = {} if weights is None else {"sample_weight": weights[test]}
             try:
                 scores = [self.scorer(model, own, y[test], **options) for own in found.outputs]

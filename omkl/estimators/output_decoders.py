@@ -113,7 +113,7 @@ def one_vs_rest(codes: np.ndarray, n_classes: int) -> np.ndarray:
     return np.where(codes[:, None] == members, 1.0, -1.0)
 
 
-def encode_labels(y: np.ndarray) -> tuple[np.ndarray, ClassDecoder]:
+def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassDecoder]:
     """Targets -1 and +1 (N, P) of the labels that samples differ in, from indicators (N, L) of 0 and 1."""
     if not np.isin(y, (0, 1)).all():
         raise InputError(f"y has {y.shape[1]} columns, which must hold 0 and 1, for labels that a sample has or not.")
@@ -122,7 +122,7 @@ def encode_labels(y: np.ndarray) -> tuple[np.ndarray, ClassDecoder]:
     if not len(varying):
         raise InputError("y must have a column with both 0 and 1: all samples have the same labels.")
     constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
-    if constant:
+    if constant and warns:
         first = ", ".join(map(str, list(constant)[:5]))
         warnings.warn(
             f"{len(constant)} of {y.shape[1]} labels are those of all samples, or of none, and are predicted so: "

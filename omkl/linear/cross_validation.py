@@ -257,15 +257,16 @@ def _fit_best(
     kept = slice(None) if weights is None else np.flatnonzero(weights)
     alphas = path_values(estimator._problems(samples.merged(), 1.0), estimator.alphas)
 
+    outputs_decoder = NumberDecoder(resolve_loss(estimator, links=True)) if decoder is None else decoder
+
     def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
-        return _path_of_fold(estimator, samples, alphas, train, test)
+        return HeldOut(*_path_of_fold(estimator, samples, alphas, train, test), outputs_decoder)
 
     alpha = search.choose(
         alphas,
         held_out,
         given[kept] if is_a_classifier(estimator) else samples.targets[0],
         None if weights is None else weights[kept],
-        NumberDecoder(resolve_loss(estimator, links=True)) if decoder is None else decoder,
         estimator._has_probabilities(),
         estimator.n_jobs,
     )
@@ -276,8 +277,8 @@ def _fit_best(
 
 def _path_of_fold(
     estimator: SparseLinear, samples: Samples, alphas: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> HeldOut:
-    """Solve a path on the training samples of a fold."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Solve a path on the training samples of a fold; return outputs, numbers of active groups, and gaps."""
     outputs = np.zeros((len(alphas), len(test), sum(map(n_outputs_of, samples.targets))))
     if samples.offsets is not None:
         outputs += samples.offsets[:, test].T
@@ -296,4 +297,4 @@ def _path_of_fold(
             outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
             active[a] += np.count_nonzero(certificate.norms)
             gaps[a] = max(gaps[a], abs(certificate.gap))
-    return HeldOut(outputs, active, gaps)
+    return outputs, active, gaps

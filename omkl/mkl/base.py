@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from omkl._components import check_n_jobs, resolve
 from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
 from omkl.data.frames import are_few_rows, plain_targets
-from omkl.estimators.batch import CONSTRAINTS, GapProgress, is_a_classifier, resolve_loss
+from omkl.estimators.batch import CONSTRAINTS, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.output_decoders import ClassDecoder, NumberDecoder, is_probabilistic
@@ -38,8 +38,7 @@ from omkl.estimators.validation import (
 from omkl.exceptions import InputError
 from omkl.losses import Logistic
 from omkl.mkl.explain import explain_kernels
-from omkl.mkl.fit_warnings import warn_of_fit
-from omkl.mkl.gram_storage import LARGEST_C, Settings, StoredKernels, with_stored_kernels
+from omkl.mkl.gram_storage import LARGEST_C, StoredKernels, precision
 from omkl.mkl.kernel_sources import (
     ArrayKernels,
     GivenMatrices,
@@ -49,7 +48,15 @@ from omkl.mkl.kernel_sources import (
     unpack_source,
 )
 from omkl.mkl.paths import StabilitySelection, kernel_path, stable_kernels
-from omkl.mkl.tasks import Encoded, encode_targets, split_outputs, target_columns
+from omkl.mkl.tasks import (
+    Encoded,
+    Settings,
+    encode_targets,
+    largest_gap,
+    split_outputs,
+    warn_of_fit,
+    warn_of_selection,
+)
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
 
@@ -141,12 +148,10 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         """
         settings = self._settings()
         source, y, weights = self._read(X, y, sample_weight)
-        encoded = self._encode(y, weights, settings)
+        encoded = encode_targets(y, weights, settings)
         if client is not None and encoded.tasks[0].rows is not None:
             raise InputError('multiclass="ovo" needs the kernels on one machine: leave out the client.')
-        kept, solutions = self._stored(source, settings, client, self._solver_of(encoded, float(self.C)))
-        self._learn(source, settings, encoded, solutions, kept)
-        warn_of_fit(self, settings, *split_outputs(encoded.tasks, solutions), kept, float(self.C))
+        self._solve(source, self._stored(source, settings, client), encoded, float(self.C))
         return self
 
     def _settings(self) -> Settings:
@@ -161,7 +166,8 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
             by_norms = self.weighting == "norms" or solver.natural_regularizer != "mkl"
             spec = solver.natural_regularizer if by_norms else "elastic-net"
         regularizer = resolve(Regularizer, spec, "regularizer")
-        return Settings(loss, regularizer, solver, bool(self.fit_intercept), self.tol, self.max_iter)
+        own = {name: vars(self)[name] for name in ("multiclass", "class_weight") if name in vars(self)}
+        return Settings(loss, regularizer, solver, bool(self.fit_intercept), self.tol, self.max_iter, **own)
 
     @property
     def _precomputed(self) -> bool:
@@ -196,38 +202,28 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
             source = ArrayKernels(default_kernels(X, names) if self.kernels is None else self.kernels, X, names)
         return source, y[weights > 0], weights[weights > 0]
 
-    def _encode(self, y: np.ndarray, weights: np.ndarray, settings: Settings) -> Encoded:
-        """Problems that stand for the targets; see :func:`~omkl.mkl.tasks.encode_targets`."""
-        return encode_targets(self, y, weights, settings.loss.has_kink, settings.solver.several_outputs)
+    def _stored(self, source: ArrayKernels | GivenMatrices, settings: Settings, client: Any) -> StoredKernels:
+        """Store the kernels on the training samples."""
+        own = precision(self.dtype, len(source.names), source.n_samples, settings.tol)
+        bound = settings._replace(regularizer=settings.regularizer.bind(source.names))
+        stack = source.stack(own, self.approximate, client)
+        return StoredKernels(stack, bound, selects=self.weighting == "out-of-sample")
 
-    def _stored(self, source: Any, settings: Settings, client: Any, work: Callable[[StoredKernels], Any]) -> Any:
-        """Return ``work(kernels)``; see :func:`~omkl.mkl.gram_storage.with_stored_kernels`."""
-        selects = self.weighting == "out-of-sample"
-        return with_stored_kernels(source, settings, self.dtype, self.approximate, selects, client, work)
+    def _solve(self, source: ArrayKernels | GivenMatrices, kernels: StoredKernels, encoded: Encoded, C: float) -> None:
+        """Select kernels, solve all problems, and set the learned attributes."""
+        kernels = kernels.selected(encoded)
+        solutions = kernels.solve(encoded, C, self.verbose)
+        self._learn(source, kernels, encoded, solutions)
+        warn_of_selection(kernels.kept)
+        warn_of_fit(encoded, solutions, kernels.settings.tol, C)
 
-    def _solver_of(self, encoded: Encoded, C: float) -> Callable[[StoredKernels], tuple[Any, list[Solution]]]:
-        """A function of stored kernels that selects kernels and solves all problems."""
-
-        def solve(kernels: StoredKernels) -> tuple[np.ndarray | None, list[Solution]]:
-            tasks, weights, _ = encoded
-            kernels, solutions = kernels.selected(target_columns(tasks, len(weights)), weights), []
-            for rows, target in tasks:
-                own = weights if rows is None else weights[rows]
-                with GapProgress(self.verbose, "kernels") as progress:
-                    solutions.append(kernels.on(rows).solve(target, own, C, progress))
-            return kernels.kept, solutions
-
-        return solve
-
-    def _learn(
-        self, source: Any, settings: Settings, encoded: Encoded, solutions: list[Solution], kept: np.ndarray | None
-    ) -> None:
+    def _learn(self, source: Any, kernels: StoredKernels, encoded: Encoded, solutions: list[Solution]) -> None:
         """Set the learned attributes from the solutions of all problems."""
         if encoded.decoder is not None:
             self.classes_, self.multilabel_ = encoded.decoder.classes, encoded.decoder.multilabel
             self.constant_labels_ = encoded.decoder.constant
         tasks, solutions = split_outputs(encoded.tasks, solutions)
-        regularizer, names = settings.regularizer.bind(source.names), source.names
+        regularizer, names, kept = kernels.settings.regularizer, source.names, kernels.kept
         self._source, self._rows = source, [rows for rows, _ in tasks]
         self._models = [solution.model for solution in solutions]
         self._weights = [source.weights(m, self._coefficients(m)) for m in self._active]
@@ -245,7 +241,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         self.unscaled_kernel_weights_ = dict(zip(names, unscaled.tolist()))
         self.kernel_representations_ = source.representations
         self.left_out_ = [] if kept is None or not kept.any() else [names[m] for m in np.flatnonzero(~kept)]
-        self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
+        self.dual_gap_ = largest_gap(solutions)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
 
     # ---- prediction ---------------------------------------------------------------------------------------------
@@ -359,20 +355,6 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         """
         X = self._checked(X)
         return combined_values(self._source, X, np.array(list(self.kernel_weights_.values())))
-
-    def as_kernel(self) -> Callable[[ArrayLike, ArrayLike], np.ndarray]:
-        """The learned kernel as a function of two arrays (n, d) and (m, d) with values (n, m), for ``SVC(kernel=...)``.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If kernels were given as matrices; see :meth:`transform`.
-        """
-        check_is_fitted(self)
-        if not isinstance(self._source, ArrayKernels):
-            raise InputError('A kernel learned from matrices is no function of samples: use "transform".')
-        weights = np.array(list(self.kernel_weights_.values()))
-        return self._source.combination(weights, self.n_features_in_, vars(self).get("feature_names_in_"))
 
     # ---- paths --------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         Weights of the classes' losses, as in scikit-learn: "balanced" gives every class the same sum of weights.
     dtype : {"auto", "float32", "float64"}
         Precision of stored Gram matrices; sums are always in float64. "auto" uses double precision up to 64 MiB, and
-        where rounding in single precision could change the duality gap by a tenth of ``tol``.
+        for ``tol`` below 1e-4.
     approximate : {"auto", True, False}
         Kernels that do not fit into memory: True replaces them by Nyström approximations on at most 500 landmarks, with
         a warning that states the error; False computes them anew in every pass; "auto" approximates if a single Gram

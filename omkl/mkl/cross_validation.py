@@ -9,18 +9,16 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 
-from omkl.batch import Solution, Solver
+from omkl.batch import Solver
 from omkl.data.frames import plain_targets
-from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.cross_validation import HeldOut, PathSearch
-from omkl.estimators.output_decoders import NEVER, NumberDecoder, encode_classes, weighted_by_class
+from omkl.estimators.output_decoders import NumberDecoder
 from omkl.estimators.targets import has_columns
 from omkl.losses import Logistic, PointwiseLoss
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.batch import MKLClassifier, MKLRegressor
-from omkl.mkl.fit_warnings import warn_of_fit
 from omkl.mkl.gram_storage import StoredKernels
-from omkl.mkl.tasks import Encoded, Task, informative, split_outputs, target_columns
+from omkl.mkl.tasks import Encoded, encode_targets, largest_gap, split_outputs
 from omkl.regularizers import Regularizer
 
 #: Parameters that the estimator of a single C does not have; its ``n_jobs`` is for predictions.
@@ -238,108 +236,53 @@ def _single_parameters(estimator: BatchMKL) -> dict[str, Any]:
 def _fit_best(
     estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None, client: Any
 ) -> Any:
-    """Fit an estimator at the best C; parameters as for :meth:`MKLClassifierCV.fit`."""
+    """Fit an estimator at the best C; parameters as for :meth:`MKLClassifier.fit`."""
     settings = estimator._settings()
     source, kept_y, weights = estimator._read(X, y, sample_weight)
-    encoded = estimator._encode(kept_y, weights, settings)
+    encoded = encode_targets(kept_y, weights, settings)
     given = np.asarray(y.todense() if sparse.issparse(y) else plain_targets(y))
-    given = given if has_columns(given) else given.ravel()
-    search = PathSearch(estimator, "C", given, sample_weight, groups)
-    decoder = NumberDecoder() if encoded.decoder is None else encoded.decoder
-    truth = encoded.tasks[0].target if encoded.decoder is None else kept_y
+    search = PathSearch(estimator, "C", given if has_columns(given) else given.ravel(), sample_weight, groups)
+    kernels = estimator._stored(source, settings, client)
+    Cs, n_threads = kernels.path_values(encoded, estimator.Cs), kernels.n_threads(estimator.n_jobs)
+
+    def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
+        part = encode_targets(kept_y[train], weights[train], settings, warns=False)
+        return _path_of_fold(kernels, part, Cs, train, test, n_threads)
+
     probabilistic = isinstance(settings.loss, Logistic) and not (encoded.decoder and encoded.decoder.pairs)
-
-    def solve(kernels: StoredKernels) -> tuple[np.ndarray | None, list[Solution], float]:
-        Cs, jobs = (
-            kernels.path_values(encoded.tasks, encoded.weights, estimator.Cs),
-            kernels.n_threads(estimator.n_jobs),
-        )
-
-        def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
-            own = _fold_weights(estimator, kept_y, weights, train)
-            local = kernels.on(train, jobs).selected(target_columns(encoded.tasks, len(kept_y))[train], own)
-            return _path_of_fold(kernels, local, encoded, own, Cs, train, test)
-
-        scored = None if sample_weight is None else weights
-        C = search.choose(Cs, held_out, truth, scored, decoder, probabilistic, jobs)
-        return *estimator._solver_of(encoded, C)(kernels), C
-
-    kept, solutions, C = estimator._stored(source, settings, client, solve)
-    estimator._learn(source, settings, encoded, solutions, kept)
-    warn_of_fit(estimator, settings, *split_outputs(encoded.tasks, solutions), kept, C)
+    scored = None if sample_weight is None else weights
+    C = search.choose(Cs, held_out, kept_y, scored, probabilistic, n_threads)
+    estimator._solve(source, kernels, encoded, C)
     search.warn()
     return estimator
 
 
-def _fold_weights(estimator: Any, y: np.ndarray, weights: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Weights of the training samples of a fold, times those of the classes among them."""
-    own, of_classes = weights[train], is_a_classifier(estimator) and y.ndim == 1
-    if not of_classes or len(set(y[train].tolist())) < 2:
-        return own
-    return np.asarray(weighted_by_class(estimator.class_weight, *encode_classes(y[train]), own))
-
-
 def _path_of_fold(
-    kernels: StoredKernels,
-    local: StoredKernels,
-    encoded: Encoded,
-    weights: np.ndarray,
-    Cs: np.ndarray,
-    train: np.ndarray,
-    test: np.ndarray,
+    kernels: StoredKernels, encoded: Encoded, Cs: np.ndarray, train: np.ndarray, test: np.ndarray, n_copies: int
 ) -> HeldOut:
     """Solve a path on the training samples of a fold.
 
     Parameters
     ----------
-    kernels, local : StoredKernels
-        On all samples, and on those of the fold.
+    kernels : StoredKernels
+        On all samples.
     encoded : Encoded
-        Problems of all samples.
-    weights : array of shape (n_train,)
+        Problems of the training samples.
     Cs : array of shape (n_Cs,)
     train, test : int arrays
+    n_copies : int
+        Number of folds that are held at once.
     """
-    tasks, decoder = encoded.tasks, encoded.decoder
-    columns = target_columns(tasks, kernels.stack.n_samples)[train]
-    outputs = np.empty((len(Cs), len(test), columns.shape[1]))
-    active, gaps = np.zeros((len(Cs), kernels.stack.n_kernels), dtype=bool), np.zeros(len(Cs))
-
-    def solve(target: np.ndarray, among: np.ndarray, places: np.ndarray) -> None:
-        """Solve for a target of some of the training samples; outputs go to the columns ``places``."""
-        part = None if len(among) == len(train) else among
-        for c, point in enumerate(local.on(part).path(target, weights[among], Cs)):
-            _, each = split_outputs([Task(None, target)], [point.solution])
-            found = np.column_stack([kernels.outputs(one.model, train[among])[test] for one in each])
-            # two classes are one problem
-            outputs[c][:, places] = found if found.shape[1] == len(places) else np.hstack([-found, found])
-            active[c, point.solution.model.active] = True
-            gaps[c] = max(gaps[c], abs(point.solution.certificate.gap))
-
-    everyone = np.arange(len(train))
-    if tasks[0].target.ndim == 2:
-        present, target = np.arange(columns.shape[1]), columns
-        if decoder is not None:
-            present, target = informative(columns, not decoder.multilabel)
-        for p in np.setdiff1d(np.arange(columns.shape[1]), present):
-            outputs[:, :, p] = _constant(columns[:, p], True)
-        if len(present):
-            solve(target, everyone, present)
-        return HeldOut(outputs, active.sum(axis=1), gaps)
-    for p, (rows, _) in enumerate(tasks):
-        among = everyone if decoder is None else np.flatnonzero(columns[:, p])
-        target = columns[among, p]
-        if decoder is not None and len(set(target.tolist())) < 2:
-            outputs[:, :, p] = _constant(target, rows is None)
-        else:
-            solve(target, among, np.array([p]))
-    return HeldOut(outputs, active.sum(axis=1), gaps)
-
-
-def _constant(target: np.ndarray, against_rest: bool) -> float:
-    """The output of a problem with one class, or none: the class that is missing never wins.
-
-    Of pairs, all classes that are there get the same vote, and so keep their order.
-    """
-    positive = bool(len(target)) and target[0] > 0
-    return (1.0 if positive else -1.0) * (-NEVER if against_rest else 1.0)
+    outputs, active, gaps = [], [], []
+    for points in zip(*kernels.on(train, n_copies).selected(encoded).paths(encoded, Cs)):
+        solutions = [point.solution for point in points]
+        each = zip(*split_outputs(encoded.tasks, solutions))
+        columns = [
+            kernels.outputs(solution.model, train if task.rows is None else train[task.rows])[test]
+            for task, solution in each
+        ]
+        outputs.append(np.column_stack(columns))
+        active.append(len(np.unique(np.concatenate([solution.model.active for solution in solutions]))))
+        gaps.append(abs(largest_gap(solutions)))
+    decoder = NumberDecoder() if encoded.decoder is None else encoded.decoder
+    return HeldOut(np.array(outputs), np.array(active), np.array(gaps), decoder)

@@ -1,13 +1,11 @@
 """Sources of the Gram matrices of batch estimators: kernels on the rows of an array, or precomputed matrices."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
-from omkl.data.frames import times_as_days
 from omkl.exceptions import InputError
 from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.features.views import warn_of_units
@@ -32,9 +30,6 @@ class ArrayKernels:
         Names of the columns.
     """
 
-    #: Storage in single precision rounds them.
-    rounds = True
-
     def __init__(self, specs: KernelSpecs, X: Vectors, columns: Sequence[str] | None = None) -> None:
         named = named_kernels(specs)
         if not named:
@@ -52,19 +47,28 @@ class ArrayKernels:
         self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
         self.n_samples: int = X.shape[0]
 
-    def stack(self, dtype: DTypeLike, approximate: bool | str) -> KernelStack:
-        """Store the kernels on the training samples; predictions use them as they are stored."""
+    def stack(self, dtype: np.dtype, approximate: bool | str, client: Any = None) -> KernelStack:
+        """Store the kernels on the training samples; predictions use them as they are stored.
+
+        Parameters
+        ----------
+        dtype : numpy.dtype
+        approximate : {"auto", True, False}
+        client : dask.distributed.Client, optional
+            Holds them on its workers.
+        """
+        if client is not None:
+            from omkl.distributed import DistributedStack
+
+            self.ranks, self.representations = {}, dict.fromkeys(self.names, "dense, on workers")
+            return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
         held = represent(self.names, self.kernels, self.X, dtype, approximate)
         self.kernels, self.ranks = held.kernels, held.ranks
-        self.representations = dict(zip(self.names, held.descriptions))
+        self.representations = {
+            name: f"factor of rank {held.ranks[m]}" if m in held.ranks else held.others
+            for m, name in enumerate(self.names)
+        }
         return held.stack
-
-    def distributed_stack(self, dtype: DTypeLike, client: Any) -> KernelStack:
-        """The Gram matrices on the training samples, on the workers of a Dask client."""
-        from omkl.distributed import DistributedStack
-
-        self.ranks, self.representations = {}, dict.fromkeys(self.names, "dense, on workers")
-        return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
 
     def n_rows(self, X: Vectors) -> int:
         """Number of samples to predict."""
@@ -99,12 +103,6 @@ class ArrayKernels:
             raise InputError("The model was loaded from a file, which holds no training inputs: fit it again.")
         return self._features(self.X, m)
 
-    def values(self, X: np.ndarray, Y: np.ndarray, active: np.ndarray) -> Iterator[np.ndarray]:
-        """Values of the kernels ``active`` between two arrays, as the kernels are stored."""
-        between = self._between(X, Y, [m for m in active if m not in self.ranks])
-        for m in active:
-            yield self._features(X, m) @ self._features(Y, m).T if m in self.ranks else next(between)
-
     def _features(self, X: Vectors, m: int) -> np.ndarray:
         return self.kernels[m].features(_columns(X, self.kernels[m]))
 
@@ -129,27 +127,6 @@ class ArrayKernels:
             source.X = sparse.csr_array(tuple(csr), shape=shape)
         source.ranks, source.n_samples = dict(packed["ranks"]), packed["n_samples"]
         return source
-
-    def combination(self, weights: np.ndarray, width: int, columns: Sequence[str] | None) -> Callable:
-        """The sum of the kernels times ``weights``, as a function of two arrays of ``width`` columns."""
-        active, names = np.flatnonzero(weights), None if columns is None else [str(name) for name in columns]
-
-        def checked(given: Any) -> np.ndarray:
-            found = [str(name) for name in given.columns] if hasattr(given, "columns") else names
-            dense = given.toarray() if sparse.issparse(given) else times_as_days(given, in_categories=True)
-            array = np.ascontiguousarray(dense, dtype=np.float64)
-            if array.ndim != 2 or array.shape[1] != width or (names is not None and found != names):
-                raise InputError(f"The kernel takes rows of {width} numbers, in the order of the training samples.")
-            return array
-
-        def kernel(X: ArrayLike, Y: ArrayLike) -> np.ndarray:
-            X, Y = checked(X), checked(Y)
-            total = np.zeros((len(X), len(Y)))
-            for m, values in zip(active, self.values(X, Y, active)):
-                total += weights[m] * values
-            return total
-
-        return kernel
 
     def _between(self, X: Vectors, Y: Vectors, active: list[int]) -> Iterator[np.ndarray]:
         """Values of some kernels between two arrays."""
@@ -188,16 +165,19 @@ class GivenMatrices:
         self.matrices = (grams if kept is None else grams[np.ix_(kept, kept)]).matrices
         self.n_samples = n_given if kept is None else len(kept)
         self.representations = dict.fromkeys(self.names, "dense")
-        self.rounds = any(matrix.dtype != np.float32 for matrix in self.matrices)
 
-    def distributed_stack(self, dtype: DTypeLike, client: Any) -> KernelStack:
-        """The matrices, checked and packed, on the workers of a Dask client."""
-        from omkl.distributed import DistributedStack
+    def stack(self, dtype: np.dtype, approximate: bool | str, client: Any = None) -> KernelStack:
+        """Store the matrices, checked and packed; parameters as for :meth:`ArrayKernels.stack`.
 
-        return DistributedStack.from_grams(self.matrices, client, dtype)
+        Parameters
+        ----------
+        dtype, approximate, client
+            ``approximate`` is not used.
+        """
+        if client is not None:
+            from omkl.distributed import DistributedStack
 
-    def stack(self, dtype: DTypeLike, approximate: bool | str) -> KernelStack:
-        """The matrices, checked and packed."""
+            return DistributedStack.from_grams(self.matrices, client, dtype)
         return PackedStack.from_grams(self.matrices, dtype)
 
     def of_prediction(self, grams: Any) -> GramMatrices:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from omkl._components import check_number, warn_caller
-from omkl.batch import PathPoint
 from omkl.estimators.validation import COLUMNS
 from omkl.exceptions import InputError
-from omkl.mkl.fit_warnings import warn_of_selection
 from omkl.mkl.gram_storage import StoredKernels
-from omkl.mkl.tasks import Encoded, Task, informative, target_columns
+from omkl.mkl.tasks import Encoded, encode_targets, warn_of_selection
 
 
 def kernel_path(
@@ -35,24 +32,15 @@ def kernel_path(
     """
     settings = estimator._settings()
     source, y, weights = estimator._read(X, y, sample_weight)
-    encoded = estimator._encode(y, weights, settings)
-    tasks, weights, _ = encoded
-
-    def solve(kernels: StoredKernels) -> tuple[np.ndarray | None, list[list[PathPoint]]]:
-        kernels = kernels.selected(target_columns(tasks, len(weights)), weights)
-        values = kernels.path_values(tasks, weights, C)
-        return kernels.kept, [
-            kernels.on(rows).path(target, weights if rows is None else weights[rows], values) for rows, target in tasks
-        ]
-
-    kept, paths = estimator._stored(source, settings, client, solve)
-    warn_of_selection(kept)
+    encoded = encode_targets(y, weights, settings)
+    kernels = estimator._stored(source, settings, client).selected(encoded)
+    warn_of_selection(kernels.kept)
     columns = {name: value for name, value in vars(estimator).items() if name in COLUMNS}
     records = []
-    for points in zip(*paths):
+    for points in zip(*kernels.paths(encoded, kernels.path_values(encoded, C))):
         model, solutions = estimator._at(points[0].value), [point.solution for point in points]
         model.__dict__.update(columns)
-        model._learn(source, settings, encoded, solutions, kept)
+        model._learn(source, kernels, encoded, solutions)
         records.append(
             {
                 "C": points[0].value,
@@ -133,22 +121,29 @@ class StabilitySelection:
     @property
     def bounds_(self) -> np.ndarray:
         """The same bound for each C, if it and all smaller ones count: (n_Cs,), increasing."""
-        return expected_false(self.n_chosen_, self.threshold, len(self.names))
+        return np.square(self.n_chosen_) / ((2.0 * self.threshold - 1.0) * len(self.names))
 
     @classmethod
     def of(
         cls, names: list[str], Cs: np.ndarray, chosen: np.ndarray, threshold: float, max_false: float | None
     ) -> StabilitySelection:
-        """Frequencies from ``chosen``, booleans (n_halves, n_solved, M): kernels that are active at each C."""
-        n_chosen = np.logical_or.accumulate(chosen, axis=1).sum(axis=2).mean(axis=0)
-        bounds = expected_false(n_chosen, threshold, len(names))
-        n_used = len(bounds) if max_false is None else int(np.searchsorted(bounds, max_false, side="right"))
-        return cls(names, Cs[: len(bounds)], chosen.mean(axis=0), n_chosen, threshold, n_used)
+        """Compute frequencies of kernels.
 
-
-def expected_false(n_chosen: np.ndarray, threshold: float, n_kernels: int) -> np.ndarray:
-    r""":math:`q^2 / ((2\tau - 1) M)`, the bound of theorem 1 of Meinshausen and Buhlmann (2010)."""
-    return np.square(n_chosen) / ((2.0 * threshold - 1.0) * n_kernels)
+        Parameters
+        ----------
+        names : list of str
+        Cs : array of shape (n_Cs,)
+        chosen : bool array of shape (n_solved, n_halves, M)
+            Kernels that are active at each of the first Cs, on each half.
+        threshold : float
+        max_false : float or None
+            Largest bound at a C that counts.
+        """
+        n_chosen = np.logical_or.accumulate(chosen, axis=0).sum(axis=2).mean(axis=1)
+        found = cls(names, Cs[: len(chosen)], chosen.mean(axis=1), n_chosen, threshold, len(chosen))
+        if max_false is None:
+            return found
+        return replace(found, n_used=int(np.searchsorted(found.bounds_, max_false, side="right")))
 
 
 def stable_kernels(
@@ -182,27 +177,40 @@ def stable_kernels(
     source, y, weights = estimator._read(*data)
     if source.n_samples < 4:
         raise InputError(f"Stability selection needs at least 4 samples of weight > 0, not {source.n_samples}.")
-    encoded = estimator._encode(y, weights, settings)
-    halves = complementary_halves(source.n_samples, n_pairs, random)
-
-    def select(kernels: StoredKernels) -> StabilitySelection:
-        Cs = kernels.path_values(encoded.tasks, encoded.weights, C)
-
-        def selection(chosen: np.ndarray) -> StabilitySelection:
-            return StabilitySelection.of(source.names, Cs, chosen, threshold, max_false)
-
-        def is_enough(chosen: np.ndarray) -> bool:
-            return selection(chosen).n_used < chosen.shape[1]
-
-        return selection(active_on_halves(kernels, encoded, Cs, halves, kernels.n_threads(n_jobs), is_enough))
-
-    return estimator._stored(source, settings, client, select)
+    encoded = encode_targets(y, weights, settings)
+    kernels = estimator._stored(source, settings, client)
+    Cs, n_threads = kernels.path_values(encoded, C), kernels.n_threads(n_jobs)
+    halves = []
+    for half in complementary_halves(source.n_samples, n_pairs, random):
+        # a half of one class has no problem, and so no active kernel
+        if not settings.loss.classifies or (y[half] != y[half[0]]).any():
+            part = encode_targets(y[half], weights[half], settings, warns=False)
+            halves.append(_Half(kernels, part, half, n_threads))
+    chosen: list[np.ndarray] = []
+    for value in Cs.tolist():
+        active = Parallel(n_jobs=n_threads, prefer="threads")(delayed(half.active_at)(value) for half in halves)
+        chosen.append(np.zeros((2 * n_pairs, len(source.names)), dtype=bool))
+        chosen[-1][: len(halves)] = active
+        report = StabilitySelection.of(source.names, Cs, np.array(chosen), threshold, max_false)
+        if report.n_used < len(chosen):
+            break
+    return report
 
 
 def complementary_halves(n_samples: int, n_pairs: int, random: np.random.RandomState) -> list[np.ndarray]:
-    """Increasing indices of halves of the samples, each followed by one that shares none with it.
+    """Draw halves of the samples, each followed by one that shares none with it.
 
     These are the complementary pairs of Shah and Samworth (2013); of an odd number of samples each pair leaves out one.
+
+    Parameters
+    ----------
+    n_samples, n_pairs : int
+    random : RandomState
+
+    Returns
+    -------
+    list of int arrays
+        Increasing indices.
     """
     half, halves = n_samples // 2, []
     for _ in range(n_pairs):
@@ -211,70 +219,23 @@ def complementary_halves(n_samples: int, n_pairs: int, random: np.random.RandomS
     return halves
 
 
-def active_on_halves(
-    kernels: StoredKernels,
-    encoded: Encoded,
-    Cs: np.ndarray,
-    halves: Sequence[np.ndarray],
-    n_threads: int,
-    is_enough: Callable[[np.ndarray], bool],
-) -> np.ndarray:
-    """Kernels that are active on each half at each C: booleans (n_halves, n_solved, M).
-
-    Parameters
-    ----------
-    kernels : StoredKernels
-    encoded : Encoded
-        A kernel counts as active if it is in one of the problems. On a half of one class a problem has none.
-    Cs : array of shape (n_Cs,)
-        In increasing order.
-    halves : sequence of int arrays
-    n_threads : int
-        Number of halves solved at once.
-    is_enough : callable
-        ``is_enough(active)`` returns whether larger Cs need not be solved.
-    """
-    workers, found = [_Half(kernels, encoded, half, n_threads) for half in halves], []
-    for C in Cs.tolist():
-        found.append(Parallel(n_jobs=n_threads, prefer="threads")(delayed(one.active_at)(C) for one in workers))
-        if is_enough(np.array(found).swapaxes(0, 1)):
-            break
-    return np.array(found).swapaxes(0, 1)
-
-
 class _Half:
     """A path on half of the samples; each C starts from the solutions of the one before."""
 
-    def __init__(self, kernels: StoredKernels, encoded: Encoded, half: np.ndarray, n_copies: int) -> None:
-        self.kernels, self.encoded, self.half, self.n_copies = kernels, encoded, half, n_copies
+    def __init__(self, kernels: StoredKernels, encoded: Encoded, samples: np.ndarray, n_copies: int) -> None:
+        self.kernels, self.encoded, self.samples, self.n_copies = kernels, encoded, samples, n_copies
         self.starts: list[Any] = [None] * len(encoded.tasks)
         self.kept: np.ndarray | None = None
-        self.is_first = True
 
     def active_at(self, C: float) -> np.ndarray:
-        """Mask (M,) of the kernels that are active at C."""
-        half, (tasks, weights, _) = self.half, self.encoded
-        local = self.kernels.on(half, self.n_copies)
-        if self.is_first:
-            self.kept = local.helpful(target_columns(tasks, len(weights))[half], weights[half])
-            self.is_first = False
-        local, active = local.keeping(self.kept), np.zeros(self.kernels.stack.n_kernels, dtype=bool)
-        for p, task in enumerate(tasks):
-            part, target = self._target(task)
-            if self.kernels.settings.loss.classifies and len(np.unique(target)) < 2:
-                continue
-            samples = half if part is None else half[part]
-            solution = local.on(part).solve(target, weights[samples], C, start=self.starts[p])
+        """Return a mask (M,) of the kernels that are active at C in one of the problems."""
+        # copied anew for each C, as copies of all halves may not fit into memory
+        local = self.kernels.on(self.samples, self.n_copies)
+        local = local.selected(self.encoded) if self.kept is None else local.keeping(self.kept)
+        self.kept, own = local.kept, self.kernels.settings
+        active = np.zeros(self.kernels.stack.n_kernels, dtype=bool)
+        for p, problem in enumerate(local.problems(self.encoded, C)):
+            solution = own.solver.solve(problem, own.tol, own.max_iter, self.starts[p])
             self.starts[p] = solution.start
             active[solution.model.active] = True
         return active
-
-    def _target(self, task: Task) -> tuple[np.ndarray | None, np.ndarray]:
-        """Positions in the half of the samples of a problem, None for all, and their targets."""
-        if task.rows is not None:
-            part = np.flatnonzero(np.isin(self.half, task.rows))
-            return part, task.target[np.searchsorted(task.rows, self.half[part])]
-        target = task.target[self.half]
-        if target.ndim == 2 and self.kernels.settings.loss.classifies:
-            target = informative(target, bool(((target > 0).sum(axis=1) == 1).all()))[1]
-        return None, target

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from omkl.batch.problem import BaseProblem
-from omkl.batch.solver import Solution
 from omkl.kernels import KernelStack
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -96,32 +95,3 @@ def smallest_c(problem: Problem) -> float:
     """
     largest = float(problem.at(1.0).dual_norms(problem.at(1.0).best_constant()[1]).max())
     return 1.0 / largest if largest > 0 else np.inf
-
-
-#: Largest relative error of a number that is stored in single precision.
-UNIT = 2.0**-24
-
-
-def rounding_of_storage(problem: Problem, solution: Solution) -> float:
-    r"""Return the error of a relative duality gap, of kernels stored in single precision.
-
-    Rounding adds to each kernel a matrix E of independent entries of at most :data:`UNIT` of the largest entry, whose
-    spectral norm is at most :math:`2 \sqrt N` of that (Wigner). The losses change by :math:`\rho^\top E \alpha_m`. For
-    a constant only the lower bound changes, as :math:`\|\rho\|_K^2` changes by :math:`\rho^\top E \rho`.
-
-    Parameters
-    ----------
-    problem : Problem
-    solution : Solution
-    """
-    model, certificate, rho = solution.model, solution.certificate, solution.certificate.rho
-    active = model.active if len(model.active) else np.arange(problem.kernels.n_kernels)
-    spectral = 2.0 * np.sqrt(len(rho) / problem.kernels.n_parts) * UNIT * problem.kernels.diagonals(active).max(axis=1)
-    if len(model.active):
-        lengths = np.linalg.norm(model.coefficients, axis=1)
-        change = 2.0 * float(spectral @ lengths) * float(np.linalg.norm(rho))
-    else:
-        widened = np.sqrt(problem.dual_norms(rho) ** 2 + spectral * (rho @ rho))
-        scale = problem.feasible_scale(widened)
-        change = certificate.dual - problem.dual(scale * rho, scale * widened)
-    return change / max(abs(certificate.primal), float(np.finfo(np.float64).tiny))
