@@ -58,10 +58,10 @@ def convert(options: Options) -> None:
 
 def _guess(path: str) -> str:
     """The name of the format that a file's name stands for."""
-    from omkl.data.files import find_files, stem
+    from omkl.data.files import file_name, find_files, stem
     from omkl.data.treebank.layouts import SUFFIXES as LAYOUT_SUFFIXES
 
-    name = find_files(path)[0].name
+    name = file_name(find_files(path)[0])
     format = data.find_format(path)
     suffixes = tuple(f"{suffix}{end}" for suffix in format.suffixes for end in ("", ".gz", ".xz", ".bz2"))
     if not name.lower().endswith(suffixes):

@@ -17,10 +17,10 @@ from omkl.exceptions import DataFileError, InputError, OmklError
 
 #: Options that models of a kind do not read.
 UNREAD = {
-    "trees": ("format", "folds", "scheme", "mistakes", *OF_TABLES),
-    "annotations": ("format", "folds", "scheme", "mistakes", *OF_TABLES),
+    "trees": ("format", "scheme", "mistakes", *OF_TABLES),
+    "annotations": ("format", "scheme", "mistakes", *OF_TABLES),
     "sequences": OF_TABLES,
-    "rows": ("folds", "scheme"),
+    "rows": ("scheme",),
 }
 KINDS = {"DependencyParser": "trees", "Annotator": "annotations", "SequenceLabeler": "sequences"}
 
@@ -96,7 +96,7 @@ def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list
             labelled = n_columns > n_known
             if n_columns < n_known:
                 raise DataFileError(f"{path} has {n_columns} columns, and the model reads {n_known} of each token.")
-    X, y = data.read_sequences(path, format, options.folds, on_error=options.on_error, labelled=labelled)
+    X, y = data.read_sequences(path, format, on_error=options.on_error, labelled=labelled)
     if not any(getattr(token, "size", token) for x in X for token in x):
         raise DataFileError(f"No token in {path} has attributes: say what it holds by --format, such as columns.")
     return X, y

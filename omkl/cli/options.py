@@ -27,8 +27,6 @@ from omkl.exceptions import InputError
 SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 #: Options that take several values after their name: ``--kernels linear gaussian``.
 SEVERAL = ("--kernels", "--parts")
-#: Digits of the number of a fold.
-FOLD_DIGITS = 4
 
 
 class Run(SimpleNamespace):
@@ -61,7 +59,7 @@ class Options(SimpleNamespace):
     """The values of a command's options and arguments, by name; those that it lacks have defaults."""
 
     format: Any = None
-    folds = target = delimiter = categorical = jobs = budget = format
+    target = delimiter = categorical = jobs = budget = format
     no_header, on_error = False, "raise"
 
     def values(self, *names: str) -> dict[str, Any]:
@@ -175,7 +173,7 @@ def _given(names: Sequence[str]) -> Iterator[str]:
 
 
 def refuse(reason: str, *names: str) -> None:
-    """Raise if one of these options is given: ``--folds does not go with a GroupLasso.``"""
+    """Raise if one of these options is given: ``--target does not go with a GroupLasso.``"""
     for option in _given(names):
         raise InputError(f"{option} {reason}.")
 
@@ -261,23 +259,11 @@ class AutoOr(click.ParamType):
             self.fail(f"{value!r} is neither auto nor a number.", param, ctx)
 
 
-def _folds(context: click.Context, option: click.Parameter, value: str | None) -> list[int] | None:
-    """Numbers of folds, of a text such as ``0-3,5``."""
-    folds: list[int] = []
-    for part in () if value is None else value.split(","):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()) or max(len(first), len(last)) > FOLD_DIGITS:
-            raise click.BadParameter(f"{value!r:.80} is no list of folds such as 0-3,5.", context, option)
-        folds += range(int(first), int(last or first) + 1)
-    return None if value is None else folds
-
-
 option, argument = click.option, click.argument
 CHOICE, COUNT, POSITIVE = click.Choice, click.IntRange(min=0), click.IntRange(min=1)
 READ, WRITE = InputFile(readable=False, allow_dash=True), OutputFile(readable=False, allow_dash=True)
 MODEL = argument("model", type=READ)
 FORMAT = option("--format", metavar="NAME", help="Format of the data; by default guessed from the file's name.")
-FOLDS = option("--folds", callback=_folds, metavar="N[-M][,...]", help="Only these folds of the OCR data set.")
 ON_ERROR = option(
     "--on-error", type=CHOICE(["raise", "skip"]), default="raise", help="Stop at a bad record, or leave it out."
 )
@@ -294,9 +280,9 @@ TABLE = (
     option("--categorical", metavar="NAMES", help="csv: columns that are text, as zip codes, separated by commas."),
 )
 OF_TABLES = ("target", "no_header", "delimiter", "categorical")
-DATA = declare(FORMAT, FOLDS, *TABLE, ON_ERROR)
+DATA = declare(FORMAT, *TABLE, ON_ERROR)
 #: Options about labelled data, of commands that need none.
-ABOUT_DATA = ("format", "folds", *OF_TABLES, "on_error", "jobs", "examples", "worst")
+ABOUT_DATA = ("format", *OF_TABLES, "on_error", "jobs", "examples", "worst")
 JOBS = option("--jobs", type=int, metavar="N", help="Threads; -1 is one for each core, by default one.")
 SEED = option("--random-state", type=COUNT, metavar="N", help="Seed.")
 METRICS = declare(

@@ -42,7 +42,7 @@ FORMS = {
     ),
     option("--nbest", type=opt.POSITIVE, metavar="N", help="Write the N best of each, best first, with their scores."),
     option("--confidence", is_flag=True, help="Write probabilities of labels, arcs and relations as well."),
-    *(opt.FORMAT, opt.FOLDS, *opt.TABLE, opt.JOBS, opt.METRICS),
+    *(opt.FORMAT, *opt.TABLE, opt.JOBS, opt.METRICS),
 )
 def predict(options: Options) -> None:
     """Predict for the sequences, sentences or rows of the file INPUT; outputs in it are not looked at.
@@ -172,7 +172,7 @@ class _SentenceWriter:
     def __init__(self, file: Any, form: str, columns: Sequence[str], bar: Any) -> None:
         self.n_sentences = self.n_words = 0
         self._file, self._form, self._columns, self._bar = file, form, tuple(columns), bar
-        from omkl.data.treebank.writer import as_text
+        from omkl.data.treebank.conllu import as_text
 
         self._as_text = as_text
 

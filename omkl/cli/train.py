@@ -52,7 +52,7 @@ def train() -> None:
     omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget 1000
     omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
     """,
-    *(opt.FORMAT, opt.FOLDS, opt.ON_ERROR, KERNELS, BUDGET),
+    *(opt.FORMAT, opt.ON_ERROR, KERNELS, BUDGET),
     option(
         "--transitions",
         type=opt.CHOICE(["free", "regularized", "none"]),
@@ -122,7 +122,6 @@ def _fit_sequences(model: Any, options: Options, settings: dict, dev: tuple | No
 
 def _fit_sequence_stream(model: Any, options: Options, settings: dict, dev: tuple | None) -> tuple[dict, list[str]]:
     """Train block by block, with the labels that a pass over the file finds."""
-    opt.refuse("does not go with --stream", "folds")
     stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
     labels, n_sequences, n_tokens = {}, 0, 0
     for _, y in stream.blocks():

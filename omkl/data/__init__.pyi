@@ -1,4 +1,6 @@
+from .arrays import stream_npy, stream_npz
 from .blocks import Block
+from .csv_files import stream_csv
 from .datasets import (
     HandwrittenWords,
     digit_views,
@@ -12,15 +14,12 @@ from .formats import StreamFormat, find_format, open_stream
 from .sequence_writer import write_sequences
 from .sequences import read_sequences, stream_sequences
 from .streams import Stream
-from .tables.arrays import stream_npy, stream_npz
-from .tables.arrow import stream_frames, stream_parquet
-from .tables.csv_files import stream_csv
-from .tables.svmlight import count_svmlight_features, stream_svmlight
-from .treebank.reader import iter_words, read_treebank, stream_conllu
+from .svmlight import count_svmlight_features, stream_svmlight
+from .tables import stream_frames, stream_parquet
+from .treebank.conllu import iter_words, read_treebank, stream_conllu, write_treebank
 from .treebank.strings import Strings
 from .treebank.synthetic import synthetic_treebank
 from .treebank.treebank import Sentence, Treebank
-from .treebank.writer import write_treebank
 
 __all__ = [
     "Block",

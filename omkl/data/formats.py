@@ -1,20 +1,20 @@
 """Formats of files, and a stream of any file by its name."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from omkl._components import Component, resolve
+from omkl._components import Component, family, resolve
+from omkl.data.arrays import stream_npy, stream_npz
+from omkl.data.csv_files import stream_csv
 from omkl.data.files import PathLike, find_files, stem
 from omkl.data.sequences import SUFFIXES, stream_sequences
 from omkl.data.streams import Stream
-from omkl.data.tables.arrays import stream_npy, stream_npz
-from omkl.data.tables.arrow import stream_parquet
-from omkl.data.tables.csv_files import stream_csv
-from omkl.data.tables.svmlight import stream_svmlight
+from omkl.data.svmlight import stream_svmlight
+from omkl.data.tables import stream_parquet
 from omkl.data.treebank import layouts
-from omkl.data.treebank.reader import stream_conllu
+from omkl.data.treebank.conllu import stream_conllu
 from omkl.exceptions import InputError
 
 
@@ -220,11 +220,5 @@ def find_format(path: PathLike | Sequence[PathLike], format: str | StreamFormat 
     if format is not None:
         return resolve(StreamFormat, format, "format")
     name = stem(find_files(path)[0]).lower()
-    found = [cls for cls in _subclasses(StreamFormat) if cls.suffixes and name.endswith(cls.suffixes)]
+    found = [cls for cls in family(StreamFormat) if cls.suffixes and name.endswith(cls.suffixes)]
     return (found[0] if found else Svmlight)()
-
-
-def _subclasses(base: type[StreamFormat]) -> Iterator[type[StreamFormat]]:
-    for cls in base.__subclasses__():
-        yield cls
-        yield from _subclasses(cls)

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
 from omkl.data.blocks import is_frame
-from omkl.data.tables.columns import Columns, days, import_pyarrow
+from omkl.data.columns import Columns, days, import_pyarrow
 from omkl.exceptions import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 #: Arrays of at most so many numbers are checked here, in less time than scikit-learn takes.
 FEW = 2**14
@@ -18,7 +21,7 @@ FEW_CLASSES = 20
 
 
 def column_names(X: Any) -> list[str] | None:
-    """Names of the columns of a data frame; None for anything else, and if a name is no string."""
+    """Names of the columns of a data frame; None for anything else, and if a name is not a string."""
     names = list(X.columns) if is_frame(X) else []
     return names if names and all(isinstance(name, str) for name in names) else None
 
@@ -26,11 +29,9 @@ def column_names(X: Any) -> list[str] | None:
 def _check_names(X: Any) -> None:
     """Raise InputError if a data frame has no columns, or several of one name."""
     names = list(X.columns)
-    if not names:
-        raise InputError("The data frame has no columns.")
-    if len(set(names)) < len(names):
-        name = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"The data frame has several columns {name!r}.")
+    if len(set(names)) < max(1, len(names)):
+        several = next((f"several columns {name!r}" for name in names if names.count(name) > 1), "no columns")
+        raise InputError(f"The data frame has {several}.")
 
 
 def read_frame(X: Any, as_dicts: bool = False) -> Any:
@@ -57,8 +58,7 @@ def read_frame(X: Any, as_dicts: bool = False) -> Any:
         # column by column: pandas cannot convert nullable columns of a whole frame
         return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
     table = as_table(X)
-    plan = Columns(table.schema, as_dicts=as_dicts)
-    rows = plan.block(table, "Data frame, row", range(table.num_rows), _refuse).X
+    rows = Columns(table.schema, as_dicts=as_dicts).block(table, "Data frame, row", range(table.num_rows), _refuse).X
     return rows if isinstance(rows, list) else rows.astype(np.float64, copy=False)
 
 
@@ -67,20 +67,13 @@ def _refuse(reason: str) -> None:
 
 
 def _is_number(dtype: Any) -> bool:
-    kind = getattr(dtype, "kind", None)
-    is_category = hasattr(dtype, "categories")
-    return (kind in tuple("biuf") and not is_category) if kind else hasattr(dtype, "is_float") and dtype.is_numeric()
+    """Tell whether a column of this type of polars or pandas holds numbers."""
+    return dtype.is_numeric() if hasattr(dtype, "is_numeric") else dtype.kind in "biuf"
 
 
 def _is_time(dtype: Any) -> bool:
-    """Tell whether a column of this type holds dates, times or durations."""
-    kind = getattr(dtype, "kind", None)
-    return kind in ("M", "m") if kind is not None else hasattr(dtype, "is_temporal") and dtype.is_temporal()
-
-
-def _holds_times(dtype: Any, in_categories: bool) -> bool:
-    categories = getattr(dtype, "categories", None) if in_categories else None
-    return _is_time(dtype) or _is_time(getattr(categories, "dtype", None))
+    """Tell whether a column of this type of polars or pandas holds dates, times or durations."""
+    return dtype.is_temporal() if hasattr(dtype, "is_temporal") else dtype.kind in "mM"
 
 
 def text_columns(X: Any) -> list[str]:
@@ -89,20 +82,16 @@ def text_columns(X: Any) -> list[str]:
     return [name for name, kind in kinds.items() if kind == "string"]
 
 
-def as_table(X: Any, schema: Any = None) -> Any:
-    """A data frame as a table of Arrow; ``schema`` holds the types of its columns, if they are known."""
-    with converting():
+def as_table(X: Any) -> "pyarrow.Table":
+    """Convert a data frame to a table of Arrow."""
+    with _converting():
         if hasattr(X, "to_arrow"):
-            table = X.to_arrow()
-            for i, (name, kind) in enumerate(X.schema.items()):
-                if str(kind) == "Object":  # of polars, whose values Arrow takes for bytes
-                    table = table.set_column(i, name, import_pyarrow().array(X[name].to_list()))
-            return table
-        return import_pyarrow().Table.from_pandas(X, schema, preserve_index=False)
+            return X.to_arrow()
+        return import_pyarrow().Table.from_pandas(X, preserve_index=False)
 
 
 @contextmanager
-def converting() -> Iterator[None]:
+def _converting() -> Iterator[None]:
     """Raise InputError if Arrow cannot convert a column of a data frame."""
     try:
         yield
@@ -111,15 +100,13 @@ def converting() -> Iterator[None]:
         raise InputError(f"The data frame has a column that cannot be converted: {reason}.") from None
 
 
-def times_as_days(X: Any, in_categories: bool = False) -> Any:
+def times_as_days(X: Any) -> Any:
     """Replace dates, times and durations in an array or a data frame by days.
 
     Parameters
     ----------
     X : array, data frame, or anything else
         Anything else is returned as it is.
-    in_categories : bool
-        Replace categories that are dates, times or durations as well.
 
     Returns
     -------
@@ -128,17 +115,14 @@ def times_as_days(X: Any, in_categories: bool = False) -> Any:
     if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
         return (X - np.datetime64(0, "D") if X.dtype.kind == "M" else X) / np.timedelta64(1, "D")
     names = list(X.columns) if is_frame(X) else []
-    times = [name for name in names if names.count(name) == 1 and _holds_times(X[name].dtype, in_categories)]
+    times = [name for name in names if names.count(name) == 1 and _is_time(X[name].dtype)]
     if not times:
         return X
     table = as_table(X[times]).combine_chunks()
-    found = [days(column.combine_chunks()).to_numpy(zero_copy_only=False) for column in table.columns]
+    found = {name: days(table[name].combine_chunks()).to_numpy(zero_copy_only=False) for name in times}
     if hasattr(X, "with_columns"):
-        return X.with_columns(type(X[name])(name, values) for name, values in zip(times, found))
-    X = X.copy(deep=False)
-    for name, values in zip(times, found):
-        X[name] = values
-    return X
+        return X.with_columns(type(X[name])(name, values) for name, values in found.items())
+    return X.assign(**found)
 
 
 def are_few_rows(X: Any, learned: Mapping[str, Any]) -> bool:
@@ -155,6 +139,8 @@ def are_few_rows(X: Any, learned: Mapping[str, Any]) -> bool:
 def is_column(y: Any, n: int) -> bool:
     """Tell whether y is an array of n targets that scikit-learn would accept."""
     is_plain = type(y) is np.ndarray and y.shape == (n,)
+    return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+
     return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
 
 
@@ -183,25 +169,16 @@ def plain_targets(y: Any) -> Any:
         If targets are masked, missing, dates or durations.
     """
     check_unmasked(y, "y")
-    missing = np.asarray(y.isna()) if hasattr(y, "isna") else np.zeros(0)
-    if missing.any():
-        raise InputError(f"y is missing in row {np.argwhere(missing)[0, 0]}.")
-    types = list(y.dtypes) if is_frame(y) else [getattr(y, "dtype", None)]
-    if types == [None] and hasattr(y, "__array__"):
-        types = [np.asarray(y).dtype]
-    if any(map(_is_time, types)):
-        raise InputError("y holds dates or durations: give strings as classes, or numbers of days as targets.")
-    if all(isinstance(known, np.dtype) for known in types):
-        return y
-    if not is_frame(y):
-        return _plain_column(y)
-    columns = (y.iloc[:, j] for j in range(y.shape[1])) if hasattr(y, "iloc") else (y[name] for name in y.columns)
-    return np.column_stack(list(map(_plain_column, columns)))
-
-
-def _plain_column(y: Any) -> Any:
+    if is_frame(y):
+        return np.column_stack([plain_targets(y[name]) for name in y.columns])
+    if hasattr(y, "isna") and (missing := np.flatnonzero(y.isna())).size:
+        raise InputError(f"y is missing in row {missing[0]}.")
     dtype = getattr(y, "dtype", None)
-    own = getattr(dtype, "numpy_dtype", None)
+    if dtype is None:
+        return y
+    if _is_time(dtype):
+        raise InputError("y holds dates or durations: give strings as classes, or numbers of days as targets.")
+    own = getattr(dtype, "numpy_dtype", None)  # of a nullable column
     if isinstance(own, np.dtype) and own.kind in "biuf":
         return y.to_numpy(dtype=own)
     return np.asarray(y) if hasattr(dtype, "categories") else y

@@ -1,6 +1,7 @@
 """Writing labelled sequences: as attribute lists of CRFsuite, in columns, or as JSON lines."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from numbers import Real
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data.files import PathLike, output_file
-from omkl.data.json_lines import parse_json
+from omkl.data.sequences import parse_json
 from omkl.exceptions import DataFileError, InputError
 
 #: Types of numbers in a token.
@@ -72,27 +73,23 @@ def _attributes(token: Any) -> Iterator[str]:
     for key, value in token.items():
         if "=" in str(key):
             raise InputError(f"the entry {key!r:.80} of a token has an = in its name, which ends names in this format.")
-        for name, weight in _weighted(str(key), value):
-            number = repr(weight).removesuffix(".0")
-            yield _escaped(name) if number == "1" else f"{_escaped(name)}:{number}"
+        for name, weight in _weights(key, value).items():
+            attribute = _escaped(str(key) if name is None else f"{key}={name}")
+            yield attribute if weight == 1 else f"{attribute}:{float(weight)!r}".removesuffix(".0")
 
 
-def _weighted(key: str, value: Any) -> list[tuple[str, float]]:
-    """Names of attributes, and their weights, of one entry of a token."""
+def _weights(key: Any, value: Any) -> Mapping[str | None, float]:
+    """Weights of the values of one entry of a token; the key None stands for a number without a value."""
     if value is None or value is False:
-        return []
-    if isinstance(value, NUMBERS):
-        value = {None: value}
-    elif isinstance(value, str):
-        value = [value]
+        return {}
     if isinstance(value, (set, frozenset, np.ndarray)):
         value = _plain(value)
-    if isinstance(value, (list, tuple)) and all(isinstance(part, str) for part in value):
-        return [(f"{key}={part}", 1.0) for part in value]
-    if isinstance(value, Mapping) and all(
-        isinstance(weight, NUMBERS) and isfinite(weight) for weight in value.values()
-    ):
-        return [(key if name is None else f"{key}={name}", float(weight)) for name, weight in value.items()]
+    values = [value] if isinstance(value, str) else value
+    if isinstance(values, (list, tuple)) and all(isinstance(part, str) for part in values):
+        return Counter(values)
+    weights = value if isinstance(value, Mapping) else {None: value}
+    if all(isinstance(weight, NUMBERS) and isfinite(weight) for weight in weights.values()):
+        return weights
     raise InputError(f"the entry {key!r:.80} of a token is {value!r:.40}, neither strings nor finite numbers.")
 
 
@@ -120,33 +117,28 @@ def _known(y: Sequence[Any] | None) -> Sequence[Any]:
 
 
 def _as_columns(x: Sequence[Any], y: Sequence[Any] | None) -> str:
-    keys = list(x[0]) if isinstance(x[0], Mapping) else None
-    lines = ["\t".join([*_cells(token, keys), _cell(_label(label))]) for token, label in zip(x, _known(y))]
+    tokens = [_simple(token) if isinstance(token, Mapping) else {"": token} for token in x]
+    lines = []
+    for token, label in zip(tokens, _known(y)):
+        cells = [*token.values(), _label(label)]
+        if token.keys() != tokens[0].keys() or not all(isinstance(cell, str) for cell in cells):
+            raise InputError("tokens in columns are words, or dicts with the same keys and one string in each.")
+        for cell in cells:
+            if not cell or any(map(str.isspace, cell)):
+                raise InputError(f"{cell!r:.80} is empty or has a space in it, which is between columns.")
+        lines.append("\t".join(cells))
     if any(line.startswith("-DOCSTART-") for line in lines):
-        raise InputError("a line that begins with -DOCSTART- is no token, but the beginning of a document.")
+        raise InputError("a line that begins with -DOCSTART- is not a token, but the start of a document.")
     return "\n".join([*lines, "", ""])
-
-
-def _cells(token: Any, keys: Sequence[str] | None) -> list[str]:
-    simple = _simple(token) if isinstance(token, Mapping) else {"": token}
-    if list(simple) != (keys or [""]) or not all(isinstance(value, str) for value in simple.values()):
-        raise InputError("tokens in columns are words, or dicts with the same keys and one string in each.")
-    return [_cell(value) for value in simple.values()]
-
-
-def _cell(text: str) -> str:
-    if not text or any(map(str.isspace, text)):
-        raise InputError(f"{text!r:.80} is empty or has a space in it, which is between columns.")
-    return text
 
 
 def _as_json(x: Sequence[Any], y: Sequence[Any] | None) -> str:
     tokens = [_simple(token) if isinstance(token, Mapping) else token for token in x]
     line = _json({"x": tokens} if y is None else {"x": tokens, "y": list(y)})
     try:
-        parse_json(line.encode(), "it", {})  # check that it can be read
+        parse_json(line.encode())  # check that it can be read
     except DataFileError as error:
-        raise InputError(str(error).removeprefix("it: ")) from None
+        raise InputError(str(error)) from None
     return line + "\n"
 
 
@@ -163,18 +155,16 @@ def _plain(value: Any) -> Any:
 
 
 def _simple(token: Mapping[str, Any]) -> dict[str, Any]:
-    """A token with a string, a number or True in place of a dict that means the same."""
-    return {key: _simplest(key, value) if isinstance(value, Mapping) else value for key, value in token.items()}
-
-
-def _simplest(key: str, value: Mapping[str | None, float]) -> Any:
-    if len(value) == 1:
-        [(name, weight)] = value.items()
-        if name is None or weight == 1:
-            return weight if name is None else name
-    if None in value:
-        raise InputError(f"the entry {key!r:.80} of a token is a number beside strings: CRFsuite's format holds it.")
-    return dict(value)
+    """A token with a string or a number in place of a dict that means the same."""
+    simple = dict(token)
+    for key, value in token.items():
+        if isinstance(value, Mapping):
+            [(name, weight), *others] = value.items() or [("", 0)]
+            if not others and (name is None or weight == 1):
+                simple[key] = weight if name is None else name
+            elif None in value:
+                raise InputError(f"the entry {key!r:.80} of a token is a number and strings, for which write crfsuite.")
+    return simple
 
 
 WRITERS: dict[str, Callable[[Sequence[Any], Sequence[Any] | None], str]] = {

@@ -1,5 +1,6 @@
-"""Reading labelled sequences: JSON lines, CRFsuite's attribute lists, columns, treebanks, the OCR data set."""
+"""Reading labelled sequences: JSON lines, CRFsuite's attribute lists, columns, and treebanks."""
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,29 +10,27 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from omkl._messages import shown
 from omkl.data.blocks import Block
-from omkl.data.datasets import read_ocr
-from omkl.data.file_streams import stream_files
-from omkl.data.files import PathLike, find_files, lines, stem
-from omkl.data.json_lines import parse_json
-from omkl.data.streams import Skipped, Stream
-from omkl.data.treebank.reader import TreebankReader
+from omkl.data.files import FileName, PathLike, find_files, lines, stem
+from omkl.data.streams import Skipped, Stream, stream_files
+from omkl.data.treebank.conllu import TreebankReader
 from omkl.data.treebank.strings import MISSING
 from omkl.data.treebank.treebank import Sentence, new_strings
-from omkl.exceptions import DamagedFileError, DataFileError, InputError
+from omkl.exceptions import DataFileError, InputError
 
 #: Sequences in a block: one of words as dicts takes tens of kilobytes.
 BLOCK_SIZE = 100
-#: More lines without an empty one are no sequence.
-MOST_TOKENS = 1 << 22
 #: Suffixes of the files of each format.
 SUFFIXES: dict[str, tuple[str, ...]] = {
     "conllu": (".conllu",),
     "crfsuite": (".crfsuite",),
     "columns": (".columns", ".bio", ".iob"),
     "jsonl": (".jsonl",),
-    "ocr": (".data",),
 }
+#: JSON that may hold a number beyond the floats, or half of a surrogate pair.
+IS_UNUSUAL = re.compile(rb"[eE][+]?\d{3}|\d{300}|\\u[dD]")
+PLAIN, NUMBERS = {str, bool, int, float, type(None)}, {bool, int, float}
 
 #: Tokens, and labels, or None if the file has none.
 Labelled: TypeAlias = tuple[list, list | None]
@@ -62,20 +61,15 @@ def n_columns_in(path: PathLike) -> int:
 
 
 def read_sequences(
-    path: PathLike,
-    format: str | None = None,
-    folds: Sequence[int] | None = None,
-    *,
-    on_error: str = "raise",
-    labelled: bool = True,
+    path: PathLike | Sequence[PathLike], format: str | None = None, *, on_error: str = "raise", labelled: bool = True
 ) -> tuple[list, list | None]:
     """Read labelled sequences.
 
     Parameters
     ----------
-    path : path-like
+    path : path-like or list of path-like
         Plain or compressed (``.gz``, ``.xz``, ``.bz2``).
-    format : {"conllu", "crfsuite", "columns", "jsonl", "ocr"}, optional
+    format : {"conllu", "crfsuite", "columns", "jsonl"}, optional
         * ``crfsuite``: a line a token, ``label<TAB>attribute<TAB>attribute:value...``, an empty line between
           sequences. The part of an attribute before ``=`` names its group.
         * ``columns``: a line a token, cells with spaces or tabs between them, the last one is the label, and an empty
@@ -83,13 +77,10 @@ def read_sequences(
         * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are words, dicts, lists of attributes, or
           lists of numbers. ``y`` is optional.
         * ``conllu``: words, labelled by their UPOS, None for ``_``.
-        * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
-        Guessed from the suffix by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, and ``.columns``,
-        ``.bio`` or ``.iob`` (columns). For other suffixes, the first line decides between columns, with spaces, and
-        CRFsuite's attributes, with tabs and with ``=`` or ``:``.
-    folds : list of int, optional
-        Only these folds of the OCR data set.
+        Guessed from the suffix by default: ``.conllu``, ``.jsonl``, ``.crfsuite``, and ``.columns``, ``.bio`` or
+        ``.iob`` (columns). For other suffixes, the first line decides between columns, with spaces, and CRFsuite's
+        attributes, with tabs and with ``=`` or ``:``.
     on_error : {"raise", "skip"}
         Treatment of sequences that are wrong; see :func:`stream_sequences`.
     labelled : bool
@@ -100,19 +91,8 @@ def read_sequences(
     X, y : lists of sequences
         ``y`` is None if the file holds no labels.
     """
-    format = format or guess_format(path)
-    if folds is not None and format != "ocr":
-        raise InputError(f"Only the OCR data set has folds, and {path} is read as {format}.")
-    if format == "ocr":
-        words = read_ocr(path)
-        return (words.images, words.letters) if folds is None else words.of_folds(folds)
     X, y = stream_sequences(path, format, on_error=on_error, labelled=labelled, block_size=sys.maxsize).read()
     return X, y
-
-
-def _unzipped(sequences: list[Labelled]) -> tuple[list, list | None]:
-    X, y = map(list, zip(*sequences))
-    return X, None if y[0] is None else y
 
 
 def stream_sequences(
@@ -152,24 +132,22 @@ def stream_sequences(
     """
     paths = find_files(path)
     format = format or guess_format(paths[0])
-    if format == "ocr":
-        raise InputError("The OCR data set is read whole: stream it with Stream.from_arrays(*read_sequences(path)).")
     if format not in SUFFIXES:
         raise InputError(f"`format` must be one of {', '.join(map(repr, SUFFIXES))}, got {format!r}.")
 
-    def read(path: Path, skipped: Skipped) -> Iterator[Block]:
+    def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         if format == "conllu":
             reader = TreebankReader("conllu", trees=False, single_root=False, strings=new_strings())
-            sequences = (tagged(sentence) for block in reader(path, skipped) for sentence in block.X)
+            sequences: Iterator[Labelled] = (tagged(own) for block in reader(path, skipped) for own in block.X)
         elif format == "jsonl":
             sequences = _read_jsonl(path, skipped)
+        elif format == "columns":
+            sequences = _read_paragraphs(path, skipped, partial(_columns, n_cells=[], labelled=labelled), _cells_of)
         else:
-            parse = (
-                _parsed_attributes if format == "crfsuite" else partial(_parsed_columns, n_cells=[], labelled=labelled)
-            )
-            sequences = _read_paragraphs(path, skipped, parse, bytes.strip if format == "crfsuite" else _cells_of)
+            sequences = _read_paragraphs(path, skipped, _attributes, bytes.strip)
         while block := list(islice(sequences, block_size)):
-            yield Block(*_unzipped(block))
+            X, y = map(list, zip(*block))
+            yield Block(X, None if y[0] is None else y)
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, noun="sequence")
 
@@ -179,71 +157,70 @@ def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
     return sentence.forms, [None if tag == MISSING else tag for tag in sentence.upos]
 
 
+# ---- a token a line ----------------------------------------------------------------------------------------------
+
+
 def _cells_of(line: bytes) -> bytes:
     """The content of a line of columns: nothing at the start of a document (CoNLL 2003)."""
     return b"" if line.startswith(b"-DOCSTART-") else line.strip()
 
 
 def _read_paragraphs(
-    path: PathLike,
+    path: FileName,
     skipped: Skipped,
-    parse: Callable[[list[bytes], PathLike, int], Labelled],
+    parse: Callable[[Iterator[tuple[str, str]]], Labelled],
     content: Callable[[bytes], bytes],
 ) -> Iterator[Labelled]:
-    """Parse runs of lines that have content."""
-    paragraph: list[bytes] = []
-    number = 0
+    """Parse runs of lines that have content; ``parse`` gets the text of each line, and its name."""
+    paragraph: list[tuple[int, bytes]] = []
     for number, line in enumerate(chain(lines(path), [b""]), 1):
         if content(line):
-            paragraph.append(line)
-            if len(paragraph) > MOST_TOKENS:
-                raise DamagedFileError(f"{path}, line {number}: no sequence ends in {MOST_TOKENS} lines.")
+            paragraph.append((number, line))
         elif paragraph:
             try:
-                yield parse(paragraph, path, number - len(paragraph))
+                yield parse(_decoded(paragraph, path))
             except DataFileError as error:
                 skipped.refuse(str(error))
             paragraph = []
 
 
-def _parsed_attributes(paragraph: list[bytes], path: PathLike, first_line: int) -> Labelled:
-    tokens, labels = [], []
-    for number, line in enumerate(paragraph, first_line):
-        label, *attributes = _decoded(line, path, number).split("\t")
-        if not label.strip():
-            raise DataFileError(f"{path}, line {number}: a token needs a label before its first tab.")
-        labels.append(label)
-        tokens.append(_attributes(attributes, f"{path}, line {number}"))
-    return tokens, labels
+def _decoded(paragraph: list[tuple[int, bytes]], path: FileName) -> Iterator[tuple[str, str]]:
+    for number, line in paragraph:
+        where = f"{path}, line {number}"
+        try:
+            yield line.decode(), where
+        except UnicodeDecodeError:
+            raise DataFileError(f"{where}: not UTF-8 text.") from None
 
 
-def _decoded(line: bytes, path: PathLike, number: int) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        raise DataFileError(f"{path}, line {number}: not UTF-8 text.") from None
-
-
-def _parsed_columns(
-    paragraph: list[bytes], path: PathLike, first_line: int, n_cells: list[int], labelled: bool
-) -> Labelled:
+def _columns(paragraph: Iterator[tuple[str, str]], n_cells: list[int], labelled: bool) -> Labelled:
     """Tokens as dicts of their cells, and labels; ``n_cells`` keeps the number of cells in the first line."""
-    least = 1 + labelled
     tokens, labels = [], []
-    for number, line in enumerate(paragraph, first_line):
+    for line, where in paragraph:
         # words may have other spaces in them
-        cells = [cell for cell in re.split("[ \t]", _decoded(line, path, number)) if cell]
-        n_cells[:] = n_cells or [len(cells)]
-        if len(cells) != n_cells[0] or len(cells) < least:
-            wanted = f"at least {least}" if len(cells) < least else f"{n_cells[0]}, as in the first line"
-            raise DataFileError(f"{path}, line {number}: {len(cells)} columns, where there should be {wanted}.")
+        cells = [cell for cell in re.split("[ \t]", line) if cell]
+        n_cells[:] = n_cells or [max(len(cells), 1 + labelled)]
+        if len(cells) != n_cells[0]:
+            raise DataFileError(f"{where}: {len(cells)} columns, where there should be {n_cells[0]}.")
         if labelled:
             labels.append(cells.pop())
         tokens.append({f"c{j}": cell for j, cell in enumerate(cells)})
     return tokens, labels if labelled else None
 
 
-def _attributes(attributes: Sequence[str], where: str) -> dict[str, Any]:
+def _attributes(paragraph: Iterator[tuple[str, str]]) -> Labelled:
+    """Tokens as dicts, and labels."""
+    tokens, labels = [], []
+    for line, where in paragraph:
+        label, *attributes = line.split("\t")
+        if not label.strip():
+            raise DataFileError(f"{where}: a token needs a label before its first tab.")
+        labels.append(label)
+        tokens.append(_token(attributes, where))
+    return tokens, labels
+
+
+def _token(attributes: Sequence[str], where: str) -> dict[str, Any]:
     """``template=value`` and ``name:number`` attributes as a dict of a token; ``\\:`` stands for a colon.
 
     Several values of one template become one entry, a dict of their weights; the key None stands for the template
@@ -267,11 +244,82 @@ def _attributes(attributes: Sequence[str], where: str) -> dict[str, Any]:
     return {template: values[None] if values.keys() == {None} else values for template, values in token.items()}
 
 
-def _read_jsonl(path: PathLike, skipped: Skipped) -> Iterator[Labelled]:
-    first: dict[str, Any] = {}
+# ---- JSON lines --------------------------------------------------------------------------------------------------
+
+
+def _read_jsonl(path: FileName, skipped: Skipped) -> Iterator[Labelled]:
+    first: tuple[str, bool] | None = None
     for number, line in enumerate(lines(path), 1):
         if line.strip():
             try:
-                yield parse_json(line, f"{path}, line {number}", first)
+                x, y, kind = parse_json(line)
+                first = first or (kind, y is None)
+                if (kind, y is None) != first:
+                    known = f"{first[0]} {'without' if first[1] else 'with'} labels"
+                    raise DataFileError(f"expected {known}, as in the sequences before it.")
+                yield x, y
             except DataFileError as error:
-                skipped.refuse(str(error))
+                skipped.refuse(f"{path}, line {number}: {error}")
+
+
+def parse_json(line: bytes) -> tuple[list, list | None, str]:
+    """Tokens of ``{"x": [...], "y": [...]}``, labels (tuples in place of lists), and the kind of the tokens."""
+    try:
+        record = _loaded(line)
+        x, y = record["x"], record.get("y")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DataFileError('expected {"x": [...], "y": [...]}.') from None
+    if not isinstance(x, list) or not x:
+        raise DataFileError(f'"x" must be a list of at least one token, got {shown(x)}.')
+    kind = _kind(x)
+    if y is None:
+        return x, None, kind
+    if not isinstance(y, list) or len(y) != len(x):
+        raise DataFileError(f'"y" must be a list of {len(x)} labels, as there are tokens, got {shown(y)}.')
+    labels = [tuple(label) if isinstance(label, list) else label for label in y]
+    for label in labels:
+        if not set(map(type, label if isinstance(label, tuple) else [label])) <= PLAIN:
+            raise DataFileError(f"a label must be a string, a number, or a list of them, got {shown(label)}.")
+    return x, labels, kind
+
+
+def _loaded(line: bytes) -> Any:
+    """Parse JSON; ValueError if a number is not finite, or a string has no encoding."""
+    if not IS_UNUSUAL.search(line):
+        return json.loads(line, parse_constant=_finite)
+    record = json.loads(line, parse_constant=_finite, parse_float=_finite, parse_int=_finite)
+    json.dumps(record, ensure_ascii=False).encode()
+    return record
+
+
+def _finite(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError
+    return int(text) if text.lstrip("-").isdigit() else value
+
+
+def _kind(x: list) -> str:
+    """The kind of all tokens."""
+    types = set(map(type, x))
+    if types == {str}:
+        return "words"
+    if types == {dict} and all(map(_is_entry, chain.from_iterable(token.values() for token in x))):
+        return "dicts"
+    if types == {list}:
+        held, widths = set(map(type, chain.from_iterable(x))), set(map(len, x))
+        if held <= {str}:
+            return "lists of attributes"
+        if held <= NUMBERS and len(widths) == 1:
+            return f"lists of {widths.pop()} numbers"
+    raise DataFileError(
+        'the tokens in "x" must be words, dicts, lists of attributes, or lists of as many numbers; entries of dicts '
+        "strings, numbers, lists of either, or dicts of numbers."
+    )
+
+
+def _is_entry(value: Any) -> bool:
+    """Tell whether a token in a dict may have this value."""
+    if type(value) is dict:
+        return set(map(type, value.values())) <= NUMBERS
+    types = set(map(type, value)) if type(value) is list else set()
+    return type(value) in PLAIN or (type(value) is list and (types <= NUMBERS or types <= {str}))

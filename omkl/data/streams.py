@@ -4,14 +4,20 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+from scipy import sparse
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, as_rows, grouped, is_frame, join, n_rows, take
+from omkl.data.files import FileName, is_pipe
 from omkl.data.frames import column_names, read_frame
-from omkl.exceptions import DataFileError, DataWarning, InputError
+from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
+
+Source = TypeVar("Source")
+Opened = TypeVar("Opened")
 
 #: Examples in a block.
 BLOCK_SIZE = 1000
@@ -21,18 +27,16 @@ N_REASONS = 10
 
 @dataclass
 class Skipped:
-    """Counter of skipped records, with the reasons of the first; or a refusal of all.
+    """Counter of skipped records, with the reasons of the first; with ``on_error="raise"`` none may be skipped.
 
     Parameters
     ----------
-    count : int
-    reasons : list of str
     on_error : {"raise", "skip"}
     """
 
+    on_error: str = "skip"
     count: int = 0
     reasons: list[str] = field(default_factory=list)
-    on_error: str = "skip"
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "skip"):
@@ -42,16 +46,13 @@ class Skipped:
         """Raise DataFileError with this reason, or count the record."""
         if self.on_error == "raise":
             raise DataFileError(reason)
-        self.note(1, [reason])
+        self.note(reason)
 
-    def note(self, count: int, reasons: Sequence[str]) -> None:
-        """Count records; keep the first reasons."""
-        self.count += count
-        self.reasons += reasons[: max(0, N_REASONS - len(self.reasons))]
-
-    def clear(self) -> None:
-        """Forget what was counted."""
-        self.count, self.reasons = 0, []
+    def note(self, reason: str) -> None:
+        """Count a record; keep the first reasons."""
+        self.count += 1
+        if self.count <= N_REASONS:
+            self.reasons.append(reason)
 
     def warn(self, stacklevel: int) -> None:
         """Warn if something was skipped."""
@@ -129,31 +130,6 @@ class Stream:
         self._is_spent = True
         return self._passes(epoch)
 
-    def aligned(self, names: Sequence[str] | None) -> "Stream":
-        """The same examples, with the columns that have these names, in their order.
-
-        Parameters
-        ----------
-        names : sequence of str or None
-            With None, or where the columns of a block have no names, they stay as they are.
-
-        Returns
-        -------
-        Stream
-            An :class:`~omkl.exceptions.InputError` is raised at a block that lacks a column.
-
-        >>> Stream.from_iterable([Block(np.eye(2), None, ["a", "b"])]).aligned(["b", "a"]).read().X
-        array([[0., 1.],
-               [1., 0.]])
-        """
-        if names is None:
-            return self
-
-        def passes(epoch: int) -> Iterator[Block]:
-            return (block.aligned(names, "A block of the stream") for block in self.blocks(epoch))
-
-        return self._derived(passes, names)
-
     def read(self) -> Block:
         """All examples of epoch 0, as one block."""
         return join(list(self.blocks()))
@@ -161,7 +137,7 @@ class Stream:
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Single examples ``(x, y)`` of epoch 0; of a sparse matrix, x is a matrix of one row."""
         for X, y in self.blocks():
-            rows = (X[i : i + 1] for i in range(n_rows(X))) if hasattr(X, "indptr") else iter(X)
+            rows = (X[i : i + 1] for i in range(n_rows(X))) if sparse.issparse(X) else iter(X)
             yield from zip(rows, [None] * n_rows(X) if y is None else y)
 
     @property
@@ -207,30 +183,7 @@ class Stream:
             rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(epoch,)))
             return regrouped(_shuffled(self.blocks(epoch), buffer, rng), self.block_size)
 
-        return self._derived(passes, self.feature_names)
-
-    def take(self, n: int) -> "Stream":
-        """Select the first ``n`` examples of every pass.
-
-        Parameters
-        ----------
-        n : int
-
-        Returns
-        -------
-        Stream
-        """
-
-        def passes(epoch: int) -> Iterator[Block]:
-            left = n
-            for block in self.blocks(epoch):
-                if left > 0:
-                    yield block if block.n_examples <= left else take(block, slice(0, left))
-                left -= block.n_examples
-                if left <= 0:
-                    return
-
-        return self._derived(passes, self.feature_names)
+        return Stream(passes, self.block_size, self._skipped, self.once, self.feature_names)
 
     def mapped(self, function: Callable[[Block], Block | tuple]) -> "Stream":
         """Apply a function to each block.
@@ -249,10 +202,7 @@ class Stream:
             made = map(function, self.blocks(epoch))
             return (block if isinstance(block, Block) else Block(*block) for block in made)
 
-        return self._derived(passes)
-
-    def _derived(self, passes: Callable[[int], Iterator[Block]], names: Sequence[str] | None = None) -> "Stream":
-        return Stream(passes, self.block_size, self._skipped, self.once, names)
+        return Stream(passes, self.block_size, self._skipped, self.once)
 
     @classmethod
     def from_arrays(cls, X: Any, y: Any = None, block_size: int = BLOCK_SIZE) -> "Stream":
@@ -274,7 +224,7 @@ class Stream:
         X, y = as_rows(read_frame(X)), None if y is None else as_rows(y)
         if y is not None and n_rows(X) != n_rows(y):
             raise InputError(f"X has {n_rows(X)} examples, but y has {n_rows(y)}.")
-        if n_rows(X) and 0 in getattr(X, "shape", ())[1:]:
+        if n_rows(X) and isinstance(X, np.ndarray) and 0 in X.shape[1:]:
             raise InputError(f"X has {n_rows(X)} examples with nothing in them: its shape is {X.shape}.")
         whole = Block(X, y, names)
 
@@ -362,3 +312,89 @@ def _shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) ->
 def _in_pieces(pool: Block, order: np.ndarray, size: int) -> Iterator[Block]:
     for low in range(0, len(order), size):
         yield take(pool, order[low : low + size])
+
+
+# ---- streams of files --------------------------------------------------------------------------------------------
+
+
+def stream_files(
+    sources: Sequence[Source],
+    read: Callable[[Source, Skipped], Iterator[Block]],
+    *,
+    block_size: int,
+    on_error: str,
+    noun: str = "example",
+    feature_names: Sequence[str] | None = None,
+    once: str | None = None,
+) -> Stream:
+    """Stream files, one after the other, with the columns of all in the order of the first.
+
+    Parameters
+    ----------
+    sources : list
+        Files, or other sources whose names are their strings.
+    read : callable
+        ``read(source, skipped)`` yields the blocks of a source, of any size, and gives messages about wrong records to
+        ``skipped.refuse``.
+    block_size : int
+    on_error : {"raise", "skip"}
+    noun : str
+        Name of an example in messages.
+    feature_names : sequence of str, optional
+        Names of columns, if they are known before the first block.
+    once : str, optional
+        Name of a source that can be read only once, as a pipe.
+
+    Returns
+    -------
+    Stream
+    """
+    skipped = Skipped(on_error)
+    pipes = (f"{source}, which is a pipe" for source in sources if isinstance(source, Path) and is_pipe(source))
+
+    def passes(epoch: int) -> Iterator[Block]:
+        return regrouped(_blocks(sources, read, skipped, noun, feature_names), block_size)
+
+    return Stream(passes, block_size, skipped, once or next(pipes, None), feature_names)
+
+
+def first_readable(paths: Sequence[FileName], open: Callable[[FileName], Opened], on_error: str) -> Opened:
+    """Open the first file; if damaged files are skipped, the first that can be read."""
+    for path in paths[:-1]:
+        try:
+            return open(path)
+        except DamagedFileError:
+            if on_error == "raise":
+                raise
+    return open(paths[-1])
+
+
+def _blocks(
+    sources: Sequence[Source],
+    read: Callable[[Source, Skipped], Iterator[Block]],
+    skipped: Skipped,
+    noun: str,
+    names: Sequence[str] | None,
+) -> Iterator[Block]:
+    """Blocks of a pass over all sources; the rest of a damaged one is left out, if that is allowed."""
+    skipped.count, skipped.reasons = 0, []
+    is_empty = True
+    for source in sources:
+        n_examples = 0
+        try:
+            for block in read(source, skipped):
+                if block.n_examples:
+                    n_examples, is_empty = n_examples + block.n_examples, False
+                    names = block.feature_names if names is None else names
+                    yield block.aligned(names, str(source))
+        except DamagedFileError as error:
+            damage = "cut short" if isinstance(error, TruncatedFileError) else "damaged"
+            place = f"{source}, after {n_examples} {noun}s: the file is {damage}"
+            if skipped.on_error == "raise":
+                raise type(error)(f"{place}: {error} on_error='skip' leaves the rest out.") from None
+            skipped.note(f"{place}, and the rest of it is left out: {error}")
+    if is_empty:
+        why = f" that can be read: {skipped.reasons[0]}" if skipped.count else "."
+        files = f"{sources[0]}" + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
+        raise DataFileError(f"{files} holds no {noun}{why}")
+    skipped.warn(stacklevel=2)

@@ -267,7 +267,7 @@ def checked_arrays(estimator: Any, X: Any, *y: Any, names: Sequence[str] | None 
     check_rows(X)
     y = tuple(map(plain_targets, y))
     try:
-        checked = validate_data(estimator, times_as_days(X, in_categories=True), *y, **checks)
+        checked = validate_data(estimator, times_as_days(X), *y, **checks)
     except (TypeError, ValueError):
         refuse_text(X)  # scikit-learn does not say where
         refuse_missing(X, names)

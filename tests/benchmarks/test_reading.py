@@ -8,7 +8,7 @@ import pytest
 
 from omkl.data import Treebank, read_treebank, stream_conllu, write_treebank
 from omkl.data.files import open_bytes
-from omkl.data.treebank.reader import PIECE_SIZE
+from omkl.data.treebank.conllu import PIECE_SIZE
 from tests.benchmarks.measuring import Floor, stream
 
 COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels")

@@ -81,5 +81,5 @@ class TestCommandLine:
 
     def test_bad_input_is_one_line(self, folder, capsys):
         assert main(["predict", str(folder / "model.npz"), str(folder / "nothing.txt")]) == 2
-        assert main(["predict", str(folder / "model.npz"), str(folder / "test.conllu"), "--folds", "1"]) == 2
+        assert main(["predict", str(folder / "model.npz"), str(folder / "test.conllu"), "--target", "y"]) == 2
         assert capsys.readouterr().err.count("\n") == 2

@@ -98,7 +98,6 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
         (["train", "labeler", "{corpus}", "-o", "{out}", "--C", "0"], "C must be a finite number > 0"),
         (["train", "labeler", "{corpus}", "-o", "{out}", "--regularizer", "mlk"], "Unknown regularizer 'mlk'"),
         (["train", "labeler", "{corpus}", "-o", "{out}", "--kernels", "gauss"], "Unknown kernel 'gauss'"),
-        (["train", "labeler", "{corpus}", "-o", "{out}", "--folds", "1"], "Only the OCR data set has folds"),
         (["train", "labeler", "{unlabelled}", "-o", "{out}"], "holds no labels"),
         (["train", "labeler", "{corpus}", "-o", "{missing}/m.npz"], "there is no directory"),
         (["predict", "{missing}", "{corpus}", "-o", "{out}"], "no model file"),
@@ -215,6 +214,5 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, capsys):
         ["the", "_", "DET"],
         ["dog", "_", "NOUN"],
     ]
-    for options in (["--format", "crfsuite"], ["--folds", "0"]):
-        assert main(["predict", model, str(text), "--to", "conllu", *options]) == 2
-        assert f"{options[0]} does not go with --to conllu" in capsys.readouterr().err
+    assert main(["predict", model, str(text), "--to", "conllu", "--format", "crfsuite"]) == 2
+    assert "--format does not go with --to conllu" in capsys.readouterr().err

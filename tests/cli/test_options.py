@@ -214,7 +214,6 @@ def test_progress_is_lines_without_a_terminal(files, tmp_path, capsys, monkeypat
         ("report MODEL --worst 3", "--worst is about labelled data"),
         ("report MODEL --examples 3", "--examples is about labelled data"),
         ("report MODEL ROWS --examples 0", "0 is not in the range x>=1"),
-        ("predict MODEL ROWS --folds 1", "does not go with an OnlineMKLClassifier"),
         ("train classifier ROWS -o x.npz --checkpoint-every 5s", "checkpoint=DIRECTORY"),
         ("train classifier ROWS -o x.npz --log-every 5", "--log-every goes with --log FILE"),
     ],

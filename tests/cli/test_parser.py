@@ -170,8 +170,8 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, t
     assert json.loads(metrics.read_text()) == of_model
     assert main(["evaluate", str(model), gold, "--jobs", "0"]) == 2
     assert "n_jobs must be a whole number" in capsys.readouterr().err
-    assert main(["evaluate", gold, system, "--folds", "1"]) == 2
-    assert "--folds does not go with a pair of treebanks" in capsys.readouterr().err
+    assert main(["evaluate", gold, system, "--target", "y"]) == 2
+    assert "--target does not go with a pair of treebanks" in capsys.readouterr().err
     assert main(["evaluate", gold, str(treebanks / "train.conllu")]) == 2
     assert "must have the same words in both" in capsys.readouterr().err
 
@@ -218,8 +218,8 @@ def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
             "--multi-root is about trees, which --parts leaves out",
         ),
         (
-            ["predict", "{model}", "{train}", "-o", "{out}", "--folds", "1"],
-            "--folds does not go with a DependencyParser",
+            ["predict", "{model}", "{train}", "-o", "{out}", "--target", "y"],
+            "--target does not go with a DependencyParser",
         ),
         (["evaluate", "{model}", "{train}", "--no-header"], "--no-header does not go with a DependencyParser"),
         (["prune", "{model}", "--keep", "9", "-o", "{out}"], "keep must be a whole number > 0 and < 5"),

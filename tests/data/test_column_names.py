@@ -27,7 +27,7 @@ def test_files_with_columns_in_another_order_are_brought_into_that_of_the_first(
     stream = stream_csv(paths, block_size=7)
     assert stream.feature_names == ["a", "b", "c"]
     np.testing.assert_array_equal(stream.read().X, ROWS)
-    for derived in (stream, stream.shuffled(), stream.take(5), stream.shuffled().take(12)):
+    for derived in (stream, stream.shuffled()):
         assert derived.feature_names == ["a", "b", "c"]
         assert all(block.feature_names == ["a", "b", "c"] for block in derived.blocks())
 
@@ -64,7 +64,6 @@ def test_the_columns_of_a_data_frame_keep_their_names(library):
     stream = Stream.from_arrays(frame, frame["a"], block_size=8)
     assert stream.feature_names == ["a", "b"]
     np.testing.assert_array_equal(stream.read().X, ROWS[:, :2])
-    np.testing.assert_array_equal(stream.aligned(["b"]).read().X, ROWS[:, 1:2])
     words = Stream.from_arrays(frames.DataFrame({"w": ["x", None], "n": [1.5, 2.0]})).read()
     assert words.X == [{"w": "x", "n": 1.5}, {"n": 2.0}]
 
@@ -80,7 +79,6 @@ def test_columns_without_names_stay_as_they_are(tmp_path):
     np.savez(tmp_path / "a.npz", X=ROWS, y=np.arange(30))
     stream = open_stream(tmp_path / "a.npz")
     assert stream.feature_names is stream.read().feature_names is None
-    np.testing.assert_array_equal(stream.aligned(["a"]).read().X, ROWS)
     mapped = Stream.from_iterable([Block(ROWS, None, ["a", "b", "c"])]).mapped(lambda block: (block.X[:, :1], block.y))
     assert mapped.read().feature_names is None
 

@@ -103,8 +103,8 @@ def test_sequences_without_labels(tmp_path):
         ("a.crfsuite", CRFSUITE, "B\tw=\udcff\n\n", "line 7: not UTF-8"),
         ("a.jsonl", JSONL, '{"x": [\n', "line 4: expected"),
         ("a.jsonl", JSONL, '{"x": ["\udcff"], "y": [1]}\n', "line 4: expected"),
-        ("a.jsonl", JSONL, '{"x": [{}], "y": 3}\n', 'line 4: "y" is a list'),
-        ("a.jsonl", JSONL, '{"x": [{}]}\n', 'line 4: the sequence has no "y"'),
+        ("a.jsonl", JSONL, '{"x": [{}], "y": 3}\n', 'line 4: "y" must be a list'),
+        ("a.jsonl", JSONL, '{"x": [{}]}\n', "line 4: expected dicts with labels, as in the sequences before"),
     ],
 )
 def test_sequences_that_are_wrong_are_named_or_counted(tmp_path, name, good, bad, message):
@@ -139,10 +139,10 @@ def test_archives_that_are_wrong_are_named(tmp_path, rng):
     X, path = rng.standard_normal((2000, 50)), tmp_path / "a.npz"
     np.savez(path, X=X, y=np.zeros(1999), F=np.asfortranarray(X), scalar=3.0)
     for arguments, message in (
-        ({"X": "Z"}, "holds no array 'Z', only 'X', 'y', 'F', 'scalar'"),
-        ({"y": "Z"}, "holds no array 'Z'"),
+        ({"X": "Z"}, "has no array 'Z'; its arrays are 'X', 'y', 'F', 'scalar'"),
+        ({"y": "Z"}, "has no array 'Z'"),
         ({}, "'X' has 2000 rows, but 'y' has 1999"),
-        ({"X": "scalar"}, "'scalar' is not"),
+        ({"X": "scalar"}, "an array is not"),
     ):
         with pytest.raises(DataFileError, match=message):
             whole(stream_npz(path, **arguments))

@@ -9,21 +9,21 @@ from .stream_files import whole, write
 
 GOOD = '{"x": ["a", "b"], "y": ["A", "B"]}'
 BAD = [
-    ('{"x": ' + "[" * 990 + "]" * 990 + "}", r'tokens in "x" are|expected'),
+    ('{"x": ' + "[" * 990 + "]" * 990 + "}", r'tokens in "x" must be|expected'),
     ('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", "expected"),
-    ('{"x": 5}', '"x" is a list of at least one token, not 5'),
-    ('{"x": {"a": 1}, "y": ["A"]}', '"x" is a list of at least one token'),
-    ('{"x": [], "y": []}', '"x" is a list of at least one token'),
-    ('{"x": ["a", {"w": "b"}], "y": ["A", "B"]}', 'tokens in "x" are'),
-    ('{"x": [{"w": "b"}], "y": ["A"]}', "the tokens are dicts, but those of sequences before it are words"),
-    ('{"x": ["a"], "y": ["A", "B"]}', '"y" is a list of a label for each of 1 tokens, not 2 labels'),
-    ('{"x": ["a"], "y": "A"}', '"y" is a list of a label for each of 1 tokens'),
-    ('{"x": ["a"], "y": [{"A": 1}]}', "a label is a string, a number"),
-    ('{"x": ["a"], "y": [["t", ["u"]]]}', "a label is a string, a number"),
+    ('{"x": 5}', '"x" must be a list of at least one token, got 5'),
+    ('{"x": {"a": 1}, "y": ["A"]}', '"x" must be a list of at least one token'),
+    ('{"x": [], "y": []}', '"x" must be a list of at least one token'),
+    ('{"x": ["a", {"w": "b"}], "y": ["A", "B"]}', 'tokens in "x" must be'),
+    ('{"x": [{"w": "b"}], "y": ["A"]}', "expected words with labels, as in"),
+    ('{"x": ["a"], "y": ["A", "B"]}', '"y" must be a list of 1 labels'),
+    ('{"x": ["a"], "y": "A"}', '"y" must be a list of 1 labels'),
+    ('{"x": ["a"], "y": [{"A": 1}]}', "a label must be a string, a number"),
+    ('{"x": ["a"], "y": [["t", ["u"]]]}', "a label must be a string, a number"),
     ('{"x": ["a"], "y": [NaN]}', "expected"),
     ('{"x": ["a"], "y": [1e999]}', "expected"),
     ('{"x": ["\\ud800"], "y": ["A"]}', "expected"),
-    ('{"x": ["a"]}', 'the sequence has no "y"'),
+    ('{"x": ["a"]}', "expected words with labels"),
     ("null", "expected"),
     ("[" * 3000, "expected"),
 ]
@@ -32,14 +32,14 @@ NUMBERS = [
     ('{"x": [[1, -1E+4000]]}', "expected"),
     ('{"x": [[1, ' + "9" * 400 + "]]}", "expected"),
     ('{"x": [[1, ' + "9" * 5000 + "]]}", "expected"),
-    ('{"x": [[1, "2"]]}', 'tokens in "x" are'),
-    ('{"x": [[1, 2], [3]]}', 'tokens in "x" are'),
-    ('{"x": [[1, 2, 3]]}', "the tokens are lists of 3 numbers, but those of sequences before it are lists of 2"),
+    ('{"x": [[1, "2"]]}', 'tokens in "x" must be'),
+    ('{"x": [[1, 2], [3]]}', 'tokens in "x" must be'),
+    ('{"x": [[1, 2, 3]]}', "expected lists of 2 numbers without"),
 ]
 DICTS = [
-    ('{"x": [{"w": [["a"]]}]}', "the entry 'w' of a token holds"),
-    ('{"x": [{"w": {"a": {"b": 1}}}]}', "the entry 'w' of a token holds"),
-    ('{"x": [{"w": {"a": "b"}}]}', "the entry 'w' of a token holds"),
+    ('{"x": [{"w": [["a"]]}]}', 'tokens in "x" must be'),
+    ('{"x": [{"w": {"a": {"b": 1}}}]}', 'tokens in "x" must be'),
+    ('{"x": [{"w": {"a": "b"}}]}', 'tokens in "x" must be'),
 ]
 
 

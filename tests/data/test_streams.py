@@ -133,19 +133,8 @@ def test_an_iterator_is_passed_over_once():
         list(stream)
 
 
-def test_take_and_map():
-    assert examples_of(numbers(100).take(35)).tolist() == list(range(35))
-    assert list(numbers(100).take(0)) == []
-    assert examples_of(numbers(5).take(10)).tolist() == list(range(5))
+def test_blocks_are_mapped():
     assert examples_of(numbers(30).mapped(lambda block: (block.X + 1, block.y + 2))).tolist() == list(range(1, 31))
-
-
-def test_take_reads_no_further():
-    def source():
-        yield from ((i, 2 * i) for i in range(20))
-        raise AssertionError("read further than asked for")
-
-    assert len(list(Stream.from_iterable(source, 10).take(20))) == 20
 
 
 @pytest.mark.parametrize(

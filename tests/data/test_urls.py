@@ -88,7 +88,7 @@ def test_what_goes_wrong_names_the_url(store, server, tmp_path, monkeypatch):
         open_stream(f"{server}/none.csv", target="y").read()
     with pytest.raises(DataFileError, match="There is no file memory://none/"):
         open_stream("memory://none/*.csv", target="y")
-    with pytest.raises(InputError, match=r"tent://a\.csv is no URL that fsspec knows"):
+    with pytest.raises(InputError, match=r"tent://a\.csv is not a URL that fsspec knows"):
         open_stream("tent://a.csv")
     with pytest.raises(DataFileError, match=r"a\.npz is a URL"):
         stream_npz("memory://a.npz").read()

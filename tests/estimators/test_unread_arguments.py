@@ -128,13 +128,6 @@ def test_rates_of_dual_averaging_rest_where_there_is_no_gradient():
     assert np.isfinite(model.history_[-1]["rate"])
 
 
-def test_folds_are_not_chosen_in_a_stream(tmp_path, capsys):
-    path = tmp_path / "train.jsonl"
-    path.write_text('{"x": [{"w": "a"}], "y": ["A"]}\n')
-    assert main(["train", "labeler", str(path), "-o", str(tmp_path / "m.npz"), "--stream", "--folds", "0-1"]) != 0
-    assert "--folds" in capsys.readouterr().err
-
-
 def test_positions_need_transitions():
     labeler = SequenceLabeler(transitions=None, transitions_by_position=True)
     with pytest.raises(InputError):

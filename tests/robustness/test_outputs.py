@@ -265,5 +265,3 @@ def test_a_labeler_refuses_what_holds_no_tokens(command, rows, tmp_path, capsys)
     assert main(train) == 0
     assert main([command, model, str(rows / "rows.svm")]) == 2
     assert "No token in" in capsys.readouterr().err
-    for folds in ("1-99999999999", "x", "-"):
-        assert main([*train, "--folds", folds]) == 2

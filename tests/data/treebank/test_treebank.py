@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omkl.data import Sentence, Strings, Treebank, read_treebank, stream_conllu, write_treebank
-from omkl.data.treebank import reader
+from omkl.data.treebank import conllu as reader
 from omkl.data.treebank.layouts import FIELDS
 from omkl.exceptions import InputError
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omkl.data import Sentence, Treebank, read_sequences, read_treebank, stream_conllu, write_treebank
-from omkl.data.treebank import reader
+from omkl.data.treebank import conllu as reader
 from omkl.exceptions import DataFileError, DataWarning, InputError, OutputFileError
 
 from .treebank_files import files, is_tree, naive_sentences

@@ -176,17 +176,6 @@ def test_columns_that_change_between_text_and_numbers_are_named(as_stream, recwa
             model.partial_fit(learned.assign(**{column: values}), [0, 1, 0])
 
 
-def test_categories_of_dates_are_days_where_numbers_are_needed():
-    when = pd.date_range("2024-01-01", periods=20)
-    plain, made = pd.DataFrame({"when": when}), pd.DataFrame({"when": pd.Categorical(when)})
-    y = np.arange(20) > 8
-    model = omkl.MKLClassifier().fit(plain, y)
-    assert_array_equal(model.decision_function(made), model.decision_function(plain))
-    made.loc[3, "when"] = None
-    with pytest.raises(ValueError, match="NaN"):
-        model.predict(made)
-
-
 @pytest.mark.parametrize("values", [[10**30, 1], [1j, 2], [1, "a"]])
 def test_columns_that_arrow_does_not_take(values):
     with pytest.raises(InputError, match="column that cannot be converted"):

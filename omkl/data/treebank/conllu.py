@@ -1,7 +1,7 @@
-"""Reading treebanks in CoNLL-U, CoNLL-X and CoNLL-2008, and plain text."""
+"""Reading and writing treebanks in CoNLL-U, CoNLL-X and CoNLL-2008, and reading plain text."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -9,20 +9,17 @@ from typing import Any
 import numpy as np
 
 from omkl.data.blocks import Block
-from omkl.data.file_streams import stream_files
-from omkl.data.files import PathLike, chunks, pieces, text_lines
-from omkl.data.streams import BLOCK_SIZE, N_REASONS, Skipped, Stream
+from omkl.data.files import FileName, PathLike, chunks, find_files, output_file, pieces, text_lines
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank import layouts
-from omkl.data.treebank.layouts import FIELDS, LAYOUTS
-from omkl.data.treebank.strings import Strings
+from omkl.data.treebank.layouts import COLUMNS, FIELDS, LAYOUTS
+from omkl.data.treebank.strings import MISSING, Strings
 from omkl.data.treebank.treebank import Treebank, new_strings
-from omkl.exceptions import DamagedFileError, DataFileError, InputError
+from omkl.exceptions import DataFileError, InputError
 
 #: Bytes of text that are read at a time.
 PIECE_SIZE = 1 << 20
-#: More lines without an empty one are no sentence.
-MOST_WORDS = 1 << 22
 
 
 def read_treebank(
@@ -48,8 +45,17 @@ def read_treebank(
     Treebank
         The sentences of all files.
     """
-    reader = TreebankReader(format, trees, single_root, new_strings(strings), keep_text)
-    return stream_files(path, reader, block_size=sys.maxsize, on_error=on_error, noun="sentence").read().X
+    stream = stream_conllu(
+        path,
+        format=format,
+        on_error=on_error,
+        single_root=single_root,
+        trees=trees,
+        strings=strings,
+        keep_text=keep_text,
+        block_size=sys.maxsize,
+    )
+    return stream.read().X
 
 
 def stream_conllu(
@@ -103,7 +109,7 @@ def stream_conllu(
         If an argument is none of these.
     """
     reader = TreebankReader(format, trees, single_root, new_strings(strings), keep_text)
-    return stream_files(path, reader, block_size=block_size, on_error=on_error, noun="sentence")
+    return stream_files(find_files(path), reader, block_size=block_size, on_error=on_error, noun="sentence")
 
 
 def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Treebank]:
@@ -161,12 +167,10 @@ class TreebankReader:
         if self.format is not None and self.format not in LAYOUTS:
             raise InputError(f"`format` must be one of {', '.join(map(repr, LAYOUTS))}, got {self.format!r}.")
 
-    def __call__(self, path: PathLike, skipped: Skipped) -> Iterator[Block]:
+    def __call__(self, path: FileName, skipped: Skipped) -> Iterator[Block]:
         """Read a file in blocks; ``skipped.refuse`` is called for sentences that are wrong."""
         n_lines, format = 0, self.format
-        for piece in pieces(chunks(path), PIECE_SIZE, _last_boundary, path):
-            if len(piece) > 4 * PIECE_SIZE and piece.count(b"\n") > MOST_WORDS:
-                raise DamagedFileError(f"{path}, line {n_lines + 1}: no sentence ends in {MOST_WORDS} lines.")
+        for piece in pieces(chunks(path), PIECE_SIZE, _last_boundary):
             format = format or layouts.find_format(path, piece)
             yield Block(self.parse(piece, format, path, n_lines, skipped))
             n_lines += piece.count(b"\n")
@@ -174,21 +178,18 @@ class TreebankReader:
     def parse(self, text: bytes, format: str, path: PathLike, n_before: int, skipped: Skipped) -> Treebank:
         """Parse the sentences of a text that comes after ``n_before`` lines; ``strings`` grow by those of good ones."""
         scanned = _Scanned.of(text, LAYOUTS[format])
-        sentences = scanned.sentences
         _check_encoding(scanned)
-        mode = layouts.MODES[self.trees]
-        jit.check_trees(scanned.offsets, scanned.heads, mode, self.single_root, sentences)
-        bad = np.flatnonzero(sentences[:, layouts.WRONG])
-        for i in bad[:N_REASONS].tolist():
+        jit.check_trees(scanned.offsets, scanned.heads, layouts.MODES[self.trees], self.single_root, scanned.sentences)
+        bad = np.flatnonzero(scanned.sentences[:, layouts.WRONG])
+        for i in bad.tolist():
             line, reason = scanned.explain(i)
             skipped.refuse(f"{path}, line {n_before + line}: {reason}")
-        skipped.note(max(0, len(bad) - N_REASONS), [])
         if len(bad):
             scanned = _without_bad(scanned)
         columns: dict[str, Any] = {"offsets": scanned.offsets, "heads": scanned.heads.copy()}
         for name in FIELDS:
-            same = "upos" if name == "xpos" and name not in scanned.layout.columns else name
-            starts, lengths = (np.ascontiguousarray(of[FIELDS.index(same)]) for of in (scanned.starts, scanned.lengths))
+            same = FIELDS.index("upos" if name == "xpos" and name not in scanned.layout.columns else name)
+            starts, lengths = np.ascontiguousarray(scanned.starts[same]), np.ascontiguousarray(scanned.lengths[same])
             columns[name] = self.strings[name].intern(scanned.data, starts, lengths)
         if self.keep_text:
             columns |= {"text": scanned.text, "text_offsets": scanned.text_offsets, "format": format}
@@ -283,3 +284,93 @@ def _without_bad(scanned: _Scanned) -> _Scanned:
         heads=scanned.heads[words],
         sentences=sentences,
     )
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> None:
+    """Write a treebank as it was read, except for the columns that have changed.
+
+    Comments, multiword tokens, empty nodes, other columns and line ends are kept, and so is the format; see
+    :meth:`~omkl.data.Treebank.with_column` for new columns. Treebanks without a text (made in Python, or read with
+    ``keep_text=False``) are written in CoNLL-U. Columns that depend on heads, the enhanced dependencies (DEPS) of
+    CoNLL-U and PHEAD and PDEPREL of CoNLL-X, may not fit new heads. The file is replaced when all is written.
+
+    Parameters
+    ----------
+    path : path-like
+        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; ``"-"`` is standard output.
+    treebank : Treebank or iterable of Treebank
+        Blocks are written one after the other, as they come.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there is no sentence, or the format has no place for what has changed.
+    omkl.exceptions.OutputFileError
+        If the file cannot be written.
+    """
+    n_sentences = 0
+    with output_file(path) as file:
+        for block in [treebank] if isinstance(treebank, Treebank) else treebank:
+            file.write(as_text(block))
+            n_sentences += len(block)
+        if not n_sentences:
+            raise InputError(f"There is no sentence to write to {path}.")
+
+
+def as_text(treebank: Treebank) -> bytes:
+    """The text of a treebank, with the columns that have changed.
+
+    Parameters
+    ----------
+    treebank : Treebank
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the format has no place for a column that has changed.
+    """
+    if treebank.text is None:
+        return _conllu(treebank)
+    if not treebank.changed:
+        return treebank.text
+    layout = LAYOUTS[treebank.format]
+    if lacking := [name for name in COLUMNS if name in treebank.changed and layout.columns.count(name) != 1]:
+        raise InputError(f"{layout.title} has no place for new {', '.join(lacking)}: convert the file to CoNLL-U.")
+    new = [(layout.columns.index(name), iter(_column(treebank, name))) for name in treebank.changed]
+    lines = treebank.text.decode().split("\n")
+    for number, line in enumerate(lines):
+        if line[:1].isdecimal():
+            fields = line.split("\t")
+            if fields[0].isdecimal():  # no multiword token or empty node
+                last = fields[-1]
+                fields[-1] = last.removesuffix("\r")
+                for place, values in new:
+                    fields[place] = next(values)
+                lines[number] = "\t".join(fields) + ("\r" if last.endswith("\r") else "")
+    return "\n".join(lines).encode()
+
+
+def _column(treebank: Treebank, name: str) -> list[str]:
+    """A column of all words as it is written."""
+    if name == "heads":
+        return [MISSING if head < 0 else str(head) for head in treebank.heads.tolist()]
+    strings = treebank.strings[name].tolist()
+    return [strings[code] for code in getattr(treebank, name).tolist()]
+
+
+def _conllu(treebank: Treebank) -> bytes:
+    """Write columns as CoNLL-U."""
+    ends = set(treebank.offsets[1:].tolist())
+    numbers = np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
+    columns = [_column(treebank, name) for name in COLUMNS]
+    lines = []
+    for i, (number, *fields, misc) in enumerate(zip(numbers.tolist(), *columns), 1):
+        lines.append("\t".join([str(number), *fields, MISSING, misc]) + ("\n\n" if i in ends else "\n"))
+    return "".join(lines).encode()

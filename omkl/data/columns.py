@@ -1,7 +1,10 @@
 """Conversion of Arrow record batches to blocks of examples."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,11 +12,14 @@ from omkl._messages import listed
 from omkl.data.blocks import Block
 from omkl.exceptions import DataFileError, InputError, MissingDependencyError
 
+if TYPE_CHECKING:
+    import pyarrow
+
 #: Units of time in a day.
 PER_DAY = {"d": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
-def import_pyarrow() -> Any:
+def import_pyarrow() -> ModuleType:
     """Import pyarrow, or say how to install it."""
     try:
         import pyarrow
@@ -59,24 +65,26 @@ class Columns:
 
     def __init__(
         self,
-        schema: Any,
+        schema: pyarrow.Schema,
         target: str | int | None = None,
         columns: Sequence[str] | None = None,
-        where: Any = "The data frame",
+        where: object = "The data frame",
         named: bool = True,
         as_dicts: bool = False,
     ) -> None:
-        self.pyarrow = import_pyarrow()
-        target = _target_name(schema.names, target, where)
+        known = listed(schema.names)
+        if isinstance(target, int):
+            if not -len(schema.names) <= target < len(schema.names):
+                raise InputError(f"{where} has no column {target} for the target; its columns are {known}.")
+            target = schema.names[target]
         self.names = [name for name in schema.names if name != target] if columns is None else list(columns)
         self.target, self._named = target, named
         for name in self.all_names:
             if schema.names.count(name) != 1:
                 has = "no column" if name not in schema.names else "several columns"
-                raise InputError(f"{where} has {has} {name!r:.200}; its columns are {listed(schema.names)}.")
+                raise InputError(f"{where} has {has} {name!r:.200}; its columns are {known}.")
         if not self.names or target in self.names:
-            has = f"its columns are {listed(schema.names)}"
-            raise InputError(f"{where} needs an input column besides the target {target!r:.200}; {has}.")
+            raise InputError(f"{where} must have an input column besides the target; its columns are {known}.")
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
         self.makes_dicts = as_dicts or any(self.kinds[name] == "string" for name in self.names)
         #: Length of the lists in each column of vectors.
@@ -93,35 +101,32 @@ class Columns:
             return None
         if self.makes_dicts:
             return self.names
-        names: list[str] = []
-        for name in self.names:
-            if self.kinds[name] != "vector":
-                names.append(name)
-            elif name in self._widths:
-                names += [f"{name}[{i}]" for i in range(self._widths[name])]
-            else:
-                return None
-        return names
+        vectors = [name for name in self.names if self.kinds[name] == "vector"]
+        if not all(name in self._widths for name in vectors):
+            return None
+        parts = {name: [f"{name}[{i}]" for i in range(self._widths[name])] for name in vectors}
+        return [part for name in self.names for part in parts.get(name, [name])]
 
-    def check_names(self, names: Sequence[str], where: Any) -> None:
+    def check_names(self, names: Sequence[str], where: object) -> None:
         """Raise DataFileError unless another table has the same columns."""
         for name in self.all_names:
             if names.count(name) != 1:
                 has = "no column" if name not in names else "several columns"
                 raise DataFileError(f"{where} has {has} {name!r:.200}: all tables need the columns of the first.")
 
-    def check(self, schema: Any, where: Any) -> None:
+    def check(self, schema: pyarrow.Schema, where: object) -> None:
         """Raise DataFileError unless another table has the same columns, with values of the same kinds."""
         self.check_names(schema.names, where)
         for name in self.all_names:
-            if self.pyarrow.types.is_null(schema.field(name).type):
-                continue
-            kind, first = self._kind(schema.field(name), where), self.kinds[name]
-            if kind != first and {kind, first} != {"integer", "number"}:
-                raise DataFileError(f"{where}: column {name!r:.200} holds {kind}s, but in the first table {first}s.")
+            if str(schema.field(name).type) != "null":
+                kind, first = self._kind(schema.field(name), where), self.kinds[name]
+                if kind != first and {kind, first} != {"integer", "number"}:
+                    raise DataFileError(
+                        f"{where}: column {name!r:.200} holds {kind}s, but in the first table {first}s."
+                    )
 
-    def _kind(self, field: Any, where: Any) -> str:
-        types, type = self.pyarrow.types, field.type
+    def _kind(self, field: pyarrow.Field, where: object) -> str:
+        types, type = import_pyarrow().types, field.type
         if types.is_dictionary(type):
             kind = self._kind(field.with_type(type.value_type), where)
             return kind if field.name == self.target or kind == "vector" else "string"
@@ -141,11 +146,11 @@ class Columns:
 
     def block(
         self,
-        batch: Any,
+        batch: pyarrow.RecordBatch | pyarrow.Table,
         where: str,
         numbers: Sequence[int],
         refuse: Callable[[str], None],
-        reasons: dict[int, str] | None = None,
+        wrong: Mapping[int, str] | None = None,
     ) -> Block:
         """Examples of a record batch.
 
@@ -158,14 +163,14 @@ class Columns:
             Numbers of the rows.
         refuse : callable
             Called with a message for each row that is left out.
-        reasons : dict of int to str, optional
-            Rows that are known to be wrong.
+        wrong : dict of int to str, optional
+            Rows that are known to be wrong, and the reasons.
 
         Returns
         -------
         Block
         """
-        reasons = dict(reasons or {})
+        reasons = dict(wrong or {})
         columns = {name: self._plain(batch.column(name), name) for name in self.all_names}
         found = {name: self._values(column, name, reasons) for name, column in columns.items()}
         y = None
@@ -185,22 +190,27 @@ class Columns:
             {name: value for name, value in zip(self.names, values) if value is not None}
             for values in zip(*map(_with_none, found.values()))
         ]
-        return Block([rows[i] for i in good] if reasons else rows, y, self.names)
+        return Block([rows[i] for i in good] if isinstance(good, np.ndarray) else rows, y, self.names)
 
-    def _plain(self, column: Any, name: str) -> Any:
-        """A column as one array, without a dictionary."""
-        is_text = self.kinds[name] == "string"
-        if isinstance(column, self.pyarrow.ChunkedArray):
+    def _plain(self, column: pyarrow.Array | pyarrow.ChunkedArray, name: str) -> pyarrow.Array:
+        """A column as one array, without a dictionary; strings if it holds text."""
+        pyarrow, is_text = import_pyarrow(), self.kinds[name] == "string"
+        if isinstance(column, pyarrow.ChunkedArray):
             column = column.combine_chunks()
-        if self.pyarrow.types.is_dictionary(column.type):
-            column = _decoded(column, is_text)
-        if self.pyarrow.types.is_null(column.type):
-            column = column.cast(self.pyarrow.string() if is_text else self.pyarrow.float64())
+        if isinstance(column, pyarrow.DictionaryArray):
+            values = column.dictionary
+            if str(values.type) == "null":  # decoding it would end the process
+                column = pyarrow.nulls(len(column))
+            else:
+                column = (values.cast(pyarrow.string()) if is_text else values).take(column.indices)
+        if str(column.type) == "null":
+            column = column.cast(pyarrow.string() if is_text else pyarrow.float64())
         return column
 
-    def _values(self, column: Any, name: str, reasons: dict[int, str]) -> Any:
+    def _values(self, column: pyarrow.Array, name: str, reasons: dict[int, str]) -> np.ndarray | list:
         """A column as an array, or a list of strings; ``reasons`` gets the rows that are wrong."""
-        pyarrow, types, kind = self.pyarrow, self.pyarrow.types, self.kinds[name]
+        pyarrow, kind = import_pyarrow(), self.kinds[name]
+        types = pyarrow.types
         if kind == "string":
             return column.to_pylist()
         if kind == "vector":
@@ -218,7 +228,8 @@ class Columns:
             reasons.setdefault(i, f"the number in column {name!r} is infinite, or too large for a float.")
         return values
 
-    def _vectors(self, column: Any, name: str, reasons: dict[int, str]) -> np.ndarray:
+    def _vectors(self, column: pyarrow.Array, name: str, reasons: dict[int, str]) -> np.ndarray:
+        """Lists of one length as rows."""
         lengths = np.asarray(column.value_lengths().fill_null(-1))
         values = column.flatten().to_numpy(zero_copy_only=False)
         if name not in self._widths and (lengths > 0).any():
@@ -233,60 +244,20 @@ class Columns:
         return vectors
 
 
-def _target_name(names: Sequence[str], target: str | int | None, where: Any) -> str | None:
-    if isinstance(target, str):
-        if target not in names:
-            raise InputError(f"{where} has no column {target!r} for the target; its columns are {listed(names)}.")
-        return target
-    if target is None or -len(names) <= target < len(names):
-        return None if target is None else names[target]
-    raise InputError(f"{where} has {len(names)} columns, and no column {target} for the target.")
-
-
-def _decoded(column: Any, as_text: bool) -> Any:
-    """The values of a dictionary array, row by row."""
-    pyarrow = import_pyarrow()
-    values = column.dictionary
-    if pyarrow.types.is_null(values.type):  # decoding it would end the process
-        return pyarrow.nulls(len(column))
-    return pyarrow.compute.take(values.cast(pyarrow.string()) if as_text else values, column.indices)
-
-
-def days(column: Any) -> Any:
-    """Dates and times as days since 1970 in UTC; times of a day and durations as days.
-
-    Parameters
-    ----------
-    column : pyarrow.Array
-
-    Returns
-    -------
-    pyarrow.DoubleArray
-    """
-    pyarrow = import_pyarrow()
-    column = column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column
-    type = column.type
+def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
+    """Dates and times as days since 1970 in UTC; times of a day and durations as days."""
+    pyarrow, type = import_pyarrow(), column.type
     unit = "d" if pyarrow.types.is_date32(type) else "ms" if pyarrow.types.is_date64(type) else type.unit
-    width = pyarrow.int32() if type.bit_width == 32 else pyarrow.int64()
-    counts = column.cast(width).cast(pyarrow.float64(), safe=False)
-    return pyarrow.compute.divide(counts, float(PER_DAY[unit]))
+    counts = column.cast(pyarrow.int32() if type.bit_width == 32 else pyarrow.int64())
+    return pyarrow.compute.divide(counts.cast(pyarrow.float64(), safe=False), float(PER_DAY[unit]))
 
 
 def _matrix(parts: list[np.ndarray]) -> np.ndarray:
     """Columns and groups of columns side by side: float32 if that is exact for all, else float64."""
-    dtype = np.result_type(np.float32, *(part.dtype for part in parts))
-    if len(parts) == 1 and parts[0].ndim == 2:
-        return parts[0].astype(dtype, copy=False)
-    X = np.empty((len(parts[0]), sum(part.shape[1] if part.ndim == 2 else 1 for part in parts)), dtype)
-    start = 0
-    for part in parts:
-        width = part.shape[1] if part.ndim == 2 else 1
-        X[:, start : start + width] = part.reshape(len(part), width)
-        start += width
-    return X
+    return np.column_stack(parts).astype(np.result_type(np.float32, *(part.dtype for part in parts)), copy=False)
 
 
-def _with_none(values: Any) -> Any:
+def _with_none(values: np.ndarray | list) -> np.ndarray | list:
     """The values of each row: a string, a float, a vector, or None where it is missing."""
     if isinstance(values, list) or values.ndim == 2:
         return values

@@ -11,10 +11,10 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from omkl.data import Stream, count_svmlight_features, stream_svmlight
 from omkl.data.streams import Skipped
-from omkl.data.tables.svmlight import _parsed
+from omkl.data.svmlight import _parsed
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
 
-from ..stream_files import COMPRESSIONS, cut_short, damage, peak_memory, whole, write
+from .stream_files import COMPRESSIONS, cut_short, damage, peak_memory, whole, write
 
 
 def parsed(text, n_features=100, first_index=1):
@@ -102,22 +102,22 @@ def test_many_files_are_one_stream(tmp_path, rng):
 
 
 BAD_LINES = [
-    ("x 1:1", "'x' is no label"),
-    ("1,2 1:1", "'1,2' is no label"),
-    ("1:1", "'1:1' is no label"),
-    ("nan 1:1", "'nan' is no label"),
-    ("1 1:nan", "'1:nan' is no index:value"),
-    ("1 a:1", "'a:1' is no index:value"),
-    ("1 2:", "'2:' is no index:value"),
-    ("1 2:1e", "'2:1e' is no index:value"),
-    ("1 2:1x", "'2:1x' is no index:value"),
-    ("1 -2:1", "'-2:1' is no index:value"),
+    ("x 1:1", "'x' is not a label"),
+    ("1,2 1:1", "'1,2' is not a label"),
+    ("1:1", "'1:1' is not a label"),
+    ("nan 1:1", "'nan' is not a label"),
+    ("1 1:nan", "'1:nan' is not index:value"),
+    ("1 a:1", "'a:1' is not index:value"),
+    ("1 2:", "'2:' is not index:value"),
+    ("1 2:1e", "'2:1e' is not index:value"),
+    ("1 2:1x", "'2:1x' is not index:value"),
+    ("1 -2:1", "'-2:1' is not index:value"),
     ("1 2:1 2:1", "'2:1' is not larger"),
     ("1 2:1 1:1", "'1:1' is not larger"),
-    ("1 0:1", "indices count from 1: read the file with zero_based=True"),
+    ("1 0:1", "indices count from 1: set zero_based=True"),
     ("1 41:1", "beyond n_features=40"),
-    ("1 12345678901234:1", "no index:value|beyond"),
-    ("1 \xff:1", "no index:value"),
+    ("1 12345678901234:1", "not index:value|beyond"),
+    ("1 \xff:1", "not index:value"),
 ]
 
 
@@ -190,7 +190,7 @@ def test_arguments_that_are_wrong_are_named(tmp_path):
     for missing in (tmp_path / "nowhere", tmp_path / "*.csv", [path, tmp_path / "nowhere"]):
         with pytest.raises(DataFileError, match="There is no file"):
             stream_svmlight(missing)
-    with pytest.raises(InputError, match="list of paths is empty"):
+    with pytest.raises(InputError, match="list of paths, or a path, is empty"):
         stream_svmlight([])
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataFileError, match="There is no file"):
@@ -206,7 +206,7 @@ def test_arguments_that_are_wrong_are_named(tmp_path):
     [
         ("1 3:2 3:4", "'3:4' is not larger than the one before"),
         ("1 4:2 3:4", "'3:4' is not larger"),
-        ("1 9:x", "'9:x' is no"),
+        ("1 9:x", "'9:x' is not"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_no_matter_of_the_columns_that_were_counted(tmp_path, line, message):

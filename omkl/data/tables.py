@@ -1,19 +1,23 @@
 """Streams of Parquet and Arrow files and of data frames. They need pyarrow: the extra ``arrow``."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
-from omkl.data.file_streams import first_readable, stream_files, stream_of
-from omkl.data.files import PathLike, check_no_pipe, file_system, find_files, open_bytes
+from omkl.data.columns import Columns, import_pyarrow
+from omkl.data.files import FileName, PathLike, check_no_pipe, file_system, find_files, open_bytes
 from omkl.data.frames import as_table
-from omkl.data.streams import BLOCK_SIZE, Skipped, Stream
-from omkl.data.tables.columns import Columns, import_pyarrow
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, first_readable, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 #: Rows that are converted at a time: fewer cost more time for each.
 BATCH = 1 << 13
@@ -61,32 +65,36 @@ def stream_parquet(
     omkl.exceptions.InputError
         If a column that is asked for is missing, or holds neither numbers, nor lists of them, nor strings.
     """
-    import_pyarrow()
+    pyarrow = import_pyarrow()
     paths = find_files(path)
     for file in paths:
         check_no_pipe(file)
-    top = Path(path) if isinstance(path, (str, Path)) and Path(path).is_dir() else None
+    top = path if isinstance(path, (str, Path)) and Path(path).is_dir() else None
     dataset = first_readable(paths, lambda first: _dataset(paths, first, top), on_error)
     plan = Columns(dataset.schema, target, columns, paths[0])
     fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
     partitions = dataset.partitioning.schema if dataset.partitioning else []
+    options = {"schema": dataset.schema, "columns": plan.all_names, "batch_size": BATCH}
 
-    def read(path: Path, skipped: Skipped) -> Iterator[Block]:
-        fragment = fragments[file_system([path])[1][0]]
-        with _naming_damage(path):
-            schema = fragment.physical_schema
-        for field in partitions:
-            schema = schema if field.name in schema.names else schema.append(field)
-        plan.check(schema, path)
+    def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         n_before = 1
-        for batch in _batches(fragment, dataset.schema, plan.all_names, path):
-            yield plan.block(batch, f"{path}, row", range(n_before, n_before + batch.num_rows), skipped.refuse)
-            n_before += batch.num_rows
+        with _naming_damage(path):
+            fragment = fragments[file_system([path])[1][0]]
+            physical = fragment.physical_schema
+            added = [field for field in partitions if field.name not in physical.names]
+            plan.check(pyarrow.schema([*physical, *added]), path)
+            for batch in fragment.to_batches(**options, use_threads=False, batch_readahead=0):
+                batch.validate(full=True)  # nothing points outside of its bytes
+                if batch.num_rows and not batch.get_total_buffer_size():
+                    raise ValueError("there are rows with nothing in them")
+                numbers = range(n_before, n_before + batch.num_rows)
+                yield plan.block(batch, f"{path}, row", numbers, skipped.refuse)
+                n_before = numbers.stop
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
 
 
-def _dataset(paths: Sequence[Path], first: Path, top: Path | None) -> Any:
+def _dataset(paths: Sequence[FileName], first: FileName, top: PathLike | None) -> pyarrow.dataset.Dataset:
     """A dataset of Arrow over files; the types of columns are those of the first one."""
     pyarrow = import_pyarrow()
     with open_bytes(first) as file:
@@ -105,25 +113,12 @@ def _dataset(paths: Sequence[Path], first: Path, top: Path | None) -> Any:
         )
 
 
-def _batches(fragment: Any, schema: Any, names: list[str], path: PathLike) -> Iterator[Any]:
-    """Record batches of a file, in which nothing points outside of its bytes."""
-    options = {"schema": schema, "columns": names, "batch_size": BATCH, "use_threads": False, "batch_readahead": 0}
-    with _naming_damage(path):
-        # row group by row group, to read all that come before a damaged one
-        for part in fragment.split_by_row_group() if hasattr(fragment, "split_by_row_group") else [fragment]:
-            for batch in part.to_batches(**options):
-                batch.validate(full=True)
-                if batch.num_rows and not batch.get_total_buffer_size():
-                    raise ValueError("there are rows with nothing in them")
-                yield batch
-
-
 @contextmanager
-def _naming_damage(path: PathLike) -> Iterator[None]:
+def _naming_damage(path: FileName) -> Iterator[None]:
     """Raise DamagedFileError for any error of Arrow, whose classes depend on the bytes that are wrong."""
     try:
         yield
-    except DataFileError:
+    except InputError:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -184,24 +179,29 @@ def stream_frames(
     """
     pyarrow = import_pyarrow()
     frames = as_table(frames) if is_frame(frames) else frames
-    schema = getattr(frames, "schema", None) if _is_table(frames) else None
-    plan = Columns(schema, target, columns) if isinstance(schema, pyarrow.Schema) else None
+    if not (callable(frames) or _is_table(frames) or isinstance(frames, Iterable)):
+        raise InputError(f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}.")
+    schema = (
+        frames.schema if isinstance(frames, (pyarrow.Table, pyarrow.RecordBatch, pyarrow.dataset.Dataset)) else None
+    )
+    plan = None if schema is None else Columns(schema, target, columns)
 
-    def read(name: object, skipped: Skipped) -> Iterator[Block]:
+    def read(name: str, skipped: Skipped) -> Iterator[Block]:
         nonlocal plan
         found, n_before = frames() if callable(frames) else frames, 0
         for frame in [found] if _is_table(found) else found:
             reader = _reader(frame, plan.all_names if plan else None)
             plan = plan or Columns(reader.schema, target, columns, "The first data frame")
             plan.check(reader.schema, "A data frame")
-            for batch in _slices(reader):
-                yield plan.block(batch, "Data frame, row", range(n_before, n_before + batch.num_rows), skipped.refuse)
-                n_before += batch.num_rows
+            for batch in reader:
+                for low in range(0, batch.num_rows, BATCH):
+                    part = batch.slice(low, BATCH)
+                    numbers = range(n_before, n_before + part.num_rows)
+                    yield plan.block(part, "Data frame, row", numbers, skipped.refuse)
+                    n_before = numbers.stop
 
-    if not (callable(frames) or _is_table(frames) or isinstance(frames, Iterable)):
-        raise InputError(f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}.")
     is_iterator = isinstance(frames, (Iterator, pyarrow.RecordBatchReader))
-    return stream_of(
+    return stream_files(
         ["The data frame"],
         read,
         block_size=block_size,
@@ -211,27 +211,19 @@ def stream_frames(
     )
 
 
-def _is_table(frame: object) -> bool:
+def _is_table(frame: Any) -> bool:
     """Tell whether this is one table, not an iterable of them."""
-    return is_frame(frame) or hasattr(frame, "scanner") or hasattr(frame, "__arrow_c_stream__")
+    is_dataset = isinstance(frame, import_pyarrow().dataset.Dataset)
+    return is_dataset or is_frame(frame) or hasattr(frame, "__arrow_c_stream__")
 
 
-def _reader(frame: Any, names: list[str] | None = None) -> Any:
+def _reader(frame: Any, names: list[str] | None = None) -> pyarrow.RecordBatchReader:
     """A reader of the record batches of a table, which reads only the columns ``names`` of a dataset."""
     pyarrow = import_pyarrow()
     if not _is_table(frame):
         raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")
     if isinstance(frame, pyarrow.RecordBatchReader):
         return frame
-    if is_frame(frame):
-        frame = as_table(frame)
-    if hasattr(frame, "scanner"):
+    if isinstance(frame, pyarrow.dataset.Dataset):
         return frame.scanner(columns=names, batch_size=BATCH).to_reader()
-    return pyarrow.RecordBatchReader.from_stream(frame)
-
-
-def _slices(reader: Any) -> Iterator[Any]:
-    """Record batches of at most :data:`BATCH` rows."""
-    for batch in reader:
-        for low in range(0, batch.num_rows, BATCH):
-            yield batch.slice(low, BATCH)
+    return pyarrow.RecordBatchReader.from_stream(as_table(frame) if is_frame(frame) else frame)

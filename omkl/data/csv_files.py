@@ -1,20 +1,21 @@
 """Streams of CSV files. They need pyarrow: the extra ``arrow``."""
 
+from __future__ import annotations
+
 import csv
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from omkl._messages import shown
 from omkl.data.blocks import Block
-from omkl.data.file_streams import first_readable, stream_files
-from omkl.data.files import PathLike, after_last_line, chunks, find_files, is_pipe, pieces, stem
-from omkl.data.streams import BLOCK_SIZE, Skipped, Stream
-from omkl.data.tables.columns import Columns, import_pyarrow
+from omkl.data.columns import Columns, import_pyarrow
+from omkl.data.files import FileName, PathLike, after_last_line, chunks, find_files, is_pipe, pieces, stem
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, first_readable, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 #: Bytes of text that are parsed at a time; the first of them decide the types of columns.
 PIECE = 1 << 20
@@ -90,86 +91,79 @@ def stream_csv(
     types = {name: schema.field(name).type for name in plan.all_names}
     kept = [first] if is_pipe(first.path) else []  # a pipe cannot be opened again
 
-    def read(path: Path, skipped: Skipped) -> Iterator[Block]:
+    def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         file = kept.pop() if kept and path == first.path else _CSVFile(path, delimiter, header)
         if header:
             plan.check_names(file.names, path)
         elif len(file.names) != len(first.names):
             raise DataFileError(f"{path} has {len(file.names)} columns, but {first.path} has {len(first.names)}.")
-        for table, numbers, reasons in file.batches(types, skipped):
+        for table, numbers, reasons in file.tables(types, skipped):
             yield plan.block(table, f"{path}, row", numbers, skipped.refuse, reasons)
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
 
 
 class _CSVFile:
-    """Names of the columns of a file, and tables of the text in its cells."""
+    """Names of the columns of a file, and tables of its cells."""
 
-    def __init__(self, path: Path, delimiter: str, header: bool) -> None:
-        self.path, self._delimiter, self._n_before = path, delimiter, 1 + int(header)
-        self._pieces = pieces(chunks(path), PIECE, _after_last_row, path)
+    def __init__(self, path: FileName, delimiter: str, header: bool) -> None:
+        self.path, self._delimiter, self._first_row = path, delimiter, 1 + int(header)
+        self._pieces = pieces(chunks(path), PIECE, _after_last_row)
         text = next(self._pieces, b"").lstrip(b"\r\n")
         line, end, rest = text.partition(b"\n")
         try:
             cells = next(csv.reader([line.decode()], delimiter=delimiter, strict=True), [])
         except (UnicodeDecodeError, csv.Error):
             raise DataFileError(f"{path}, row 1: expected UTF-8 text with {delimiter!r} between cells.") from None
-        if not cells:
-            raise DataFileError(f"{path}: Empty CSV file.")
         others = [other for other in ";\t,|" if len(cells) == 1 and other in cells[0]]
-        if others:
-            raise DataFileError(f"{path} has a single column: give delimiter={others[0]!r} if that separates cells.")
+        if others or not cells:
+            advice = f"give delimiter={others[0]!r} if that separates cells" if others else "the file is empty"
+            raise DataFileError(f"{path} has {len(cells)} columns: {advice}.")
         self.names = cells if header else [f"f{i}" for i in range(len(cells))]
         self._start = rest if header else line + end + rest
 
-    def guess(self, categorical: Sequence[str], target: str | int | None) -> Any:
+    def guess(self, categorical: Sequence[str], target: str | int | None) -> pyarrow.Schema:
         """The types of the columns by the first rows."""
         pyarrow, n = import_pyarrow(), len(self.names)
         for name in categorical:
             if name not in self.names:
                 raise InputError(f"{self.path} has no column {name!r:.200}.")
         places = list(map(str, range(n)))  # names may not be unique
-        table = self._parsed(self._start, places, dict.fromkeys(places, pyarrow.string()), 2)[0]
-        fields = []
-        for place, name in enumerate(self.names):
-            is_target = target in (name, place, place - n)
-            kind = pyarrow.string() if name in categorical else _guessed_type(table.column(place), is_target)
-            fields.append((name, kind))
-        return pyarrow.schema(fields)
+        table, _ = self._parsed(self._start, places, dict.fromkeys(places, pyarrow.string()), 2)
+        types = [
+            pyarrow.string() if name in categorical else _guessed_type(column, target in (name, place, place - n))
+            for place, (name, column) in enumerate(zip(self.names, table.columns))
+        ]
+        return pyarrow.schema(zip(self.names, types))
 
-    def batches(self, types: dict[str, Any], skipped: Skipped) -> Iterator[tuple[Any, Sequence[int], dict[int, str]]]:
-        """Tables, the number of each row in the file, and what is wrong with rows."""
-        pyarrow, n_before = import_pyarrow(), self._n_before
+    def tables(
+        self, types: dict[str, pyarrow.DataType], skipped: Skipped
+    ) -> Iterator[tuple[pyarrow.Table, Sequence[int], dict[int, str]]]:
+        """Tables, the number of each row in the file, and reasons why rows are wrong, by their place."""
+        pyarrow, first_row = import_pyarrow(), self._first_row
         for text in chain([self._start], self._pieces):
             reasons: dict[int, str] = {}
             try:
-                table, refused = self._parsed(text, self.names, types, n_before)
+                table, refused = self._parsed(text, self.names, types, first_row)
             except DamagedFileError:  # a cell is not of its type
-                strings = dict.fromkeys(types, pyarrow.string())
-                table, refused = self._parsed(text, self.names, strings, n_before)
+                table, refused = self._parsed(text, self.names, dict.fromkeys(types, pyarrow.string()), first_row)
                 table = pyarrow.table({name: _cast(table[name], name, types[name], reasons) for name in types})
-            for i, name in enumerate(types):
-                if types[name] == pyarrow.string():
-                    is_empty = pyarrow.compute.equal(table[name], "")
-                    missing = pyarrow.scalar(None, pyarrow.string())
-                    table = table.set_column(i, name, pyarrow.compute.if_else(is_empty, missing, table[name]))
             for number, reason in refused.items():
                 skipped.refuse(f"{self.path}, row {number}: {reason}")
-            n_rows = table.num_rows + len(refused)
-            numbers: Sequence[int] = range(n_before, n_before + n_rows)
+            numbers = range(first_row, first_row + table.num_rows + len(refused))
             yield table, [number for number in numbers if number not in refused] if refused else numbers, reasons
-            n_before += n_rows
+            first_row = numbers.stop
 
     def _parsed(
-        self, text: bytes, names: list[str], types: dict[str, Any], n_before: int
-    ) -> tuple[Any, dict[int, str]]:
+        self, text: bytes, names: list[str], types: dict[str, pyarrow.DataType], first_row: int
+    ) -> tuple[pyarrow.Table, dict[int, str]]:
         """A table, and what is wrong with the rows that have another number of cells."""
         pyarrow = import_pyarrow()
         refused: dict[int, str] = {}
         torn: list[int] = []
 
-        def refuse(row: Any) -> str:
-            number = n_before + row.number - 1
+        def refuse(row: pyarrow.csv.InvalidRow) -> str:
+            number = first_row + row.number - 1
             cells = f"{row.actual_columns} cell{'' if row.actual_columns == 1 else 's'}"
             refused[number] = f"{cells}, but there are {row.expected_columns} columns."
             torn.extend([number] if "\n" in row.text else [])
@@ -177,19 +171,23 @@ class _CSVFile:
 
         if not text.strip(b"\r\n"):  # which Arrow refuses
             return pyarrow.schema(types.items()).empty_table(), {}
-        arrow_csv = pyarrow.csv
-        reading = arrow_csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names)
-        parsing = arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse)
-        converting = arrow_csv.ConvertOptions(include_columns=list(types), column_types=types)
+        reading = pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names)
+        parsing = pyarrow.csv.ParseOptions(
+            delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse
+        )
+        converting = pyarrow.csv.ConvertOptions(include_columns=list(types), column_types=types)
         try:
-            table = arrow_csv.read_csv(pyarrow.BufferReader(text), reading, parsing, converting)
+            table = pyarrow.csv.read_csv(pyarrow.BufferReader(text), reading, parsing, converting)
         except pyarrow.ArrowInvalid as error:
-            place = f"{self.path}, row {n_before} or later"
-            if "UTF8" in str(error):
-                raise DamagedFileError(f"{place}: this is not UTF-8: save the file as UTF-8.") from None
-            raise DamagedFileError(f"{place}: {str(error).splitlines()[0][:200]}.") from None
+            place = f"{self.path}, row {first_row} or later"
+            reason = "expected text in UTF-8" if "UTF8" in str(error) else str(error).splitlines()[0][:200]
+            raise DamagedFileError(f"{place}: {reason}.") from None
         if torn:
             raise DamagedFileError(f"{self.path}, row {torn[0]}: a quotation mark without another.")
+        for i, name in enumerate(types):
+            if types[name] == pyarrow.string():
+                is_empty, missing = pyarrow.compute.equal(table[name], ""), pyarrow.scalar(None, pyarrow.string())
+                table = table.set_column(i, name, pyarrow.compute.if_else(is_empty, missing, table[name]))
         return table, refused
 
 
@@ -204,7 +202,7 @@ def _after_last_row(text: bytes) -> int:
     return end
 
 
-def _guessed_type(column: Any, is_target: bool) -> Any:
+def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.DataType:
     """The type to read a column as, by its first cells."""
     pyarrow = import_pyarrow()
     cells = _with_missing(column).drop_null()
@@ -220,7 +218,7 @@ def _guessed_type(column: Any, is_target: bool) -> Any:
     return number if n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10) else text
 
 
-def _can_cast(cells: Any, type: Any) -> bool:
+def _can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataType) -> bool:
     try:
         cells.cast(type)
     except import_pyarrow().ArrowInvalid:
@@ -228,7 +226,7 @@ def _can_cast(cells: Any, type: Any) -> bool:
     return True
 
 
-def _with_missing(column: Any) -> Any:
+def _with_missing(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
     """Cells without spaces around them; those that stand for a missing number are null."""
     pyarrow = import_pyarrow()
     column = pyarrow.compute.utf8_trim_whitespace(column)
@@ -236,20 +234,22 @@ def _with_missing(column: Any) -> Any:
     return pyarrow.compute.if_else(is_missing, pyarrow.scalar(None, pyarrow.string()), column)
 
 
-def _cast(column: Any, name: str, type: Any, reasons: dict[int, str]) -> Any:
+def _cast(
+    column: pyarrow.ChunkedArray, name: str, type: pyarrow.DataType, reasons: dict[int, str]
+) -> pyarrow.ChunkedArray | pyarrow.Array:
     """A column of text as another type; ``reasons`` gets the rows whose cells cannot be converted."""
     pyarrow = import_pyarrow()
     if type == pyarrow.string():
         return column
     cells = _with_missing(column)
-    try:
+    if _can_cast(cells, type):
         return cells.cast(type)
-    except pyarrow.ArrowInvalid:
-        for i, cell in enumerate(cells):
-            if not _can_cast(cell, type):
-                what = {"bool": "truth value", "int64": "integer", "double": "number"}.get(str(type), "date")
-                advice = "name the column in categorical= if it holds strings"
-                reasons[i] = f"{shown(cell.as_py())} in column {name!r} is no {what}: {advice}."
-        is_wrong = np.zeros(len(cells), dtype=bool)
-        is_wrong[list(reasons)] = True
-        return pyarrow.compute.if_else(is_wrong, pyarrow.scalar(None, pyarrow.string()), cells).cast(type)
+    wanted = {"bool": "a truth value", "int64": "an integer", "double": "a number"}.get(str(type), "a date")
+    found = []
+    for i, cell in enumerate(cells):
+        is_fit = _can_cast(cell, type)
+        found.append(cell.cast(type).as_py() if is_fit else None)
+        if not is_fit:
+            advice = "name the column in categorical= if it holds strings"
+            reasons[i] = f"{shown(cell.as_py())} in column {name!r} is not {wanted}: {advice}."
+    return pyarrow.array(found, type)

@@ -1,4 +1,7 @@
-"""Scanning the bytes of svmlight's format: ``label index:value index:value ... # comment``."""
+"""Scanning the bytes of svmlight's format: ``label index:value index:value ... # comment``.
+
+Lines with an error, and numbers that take more than a pair of floats to round, are left to a slower parser.
+"""
 
 from fractions import Fraction
 
@@ -8,9 +11,6 @@ from omkl._compilation import compiled
 
 TAB, NEWLINE, CR, SPACE, HASH, PLUS, MINUS, DOT, ZERO, NINE, COLON = b"\t\n\r #+-.09:"
 UPPER_E, LOWER_E = b"Ee"
-
-# what can be wrong with a line
-FINE, BAD_LABEL, BAD_PAIR, BAD_ORDER, TOO_SMALL, TOO_LARGE = 0, 1, 2, 3, 4, 5
 
 #: Digits that an int64 surely holds, and those of an index.
 MOST_DIGITS, MOST_INDEX_DIGITS = 18, 10
@@ -27,112 +27,74 @@ POWERS = np.array([(float(power), float(power - Fraction(float(power)))) for pow
 
 
 @compiled
-def parse(data, first_index, n_features, labels, pointers, indices, values, bad, slow):
-    """Read the examples of a text that ends with a newline.
+def parse(data, i, first_index, n_features, n_examples, labels, pointers, indices, values):
+    """Read examples from byte ``i`` on, up to the end of the text, or to a line that is not surely an example.
 
     Parameters
     ----------
     data : uint8 array
+        A text that ends with a newline.
+    i : int
+        Start of a line.
     first_index : int
-        What the first feature is called in the text: 0 or 1.
+        Number of the first feature in the text: 0 or 1.
     n_features : int
+    n_examples : int
+        Number of examples that were read before.
     labels : float64 array (n_lines,)
     pointers : int32 array (n_lines + 1,)
     indices, values : int32 and float64 arrays (at least as many as there are colons,)
-    bad : int64 array (n_lines, 3)
-        Filled for each line that is no example: its number from 1, what is wrong, and where.
-    slow : int64 array (at least as many as there are numbers, 3)
-        Filled for each number that is left to a slower method: its place in ``values``, or -1 - its place in
-        ``labels``; where it begins and ends.
 
     Returns
     -------
-    n_examples, n_values, n_lines, n_bad, n_slow : int
+    i : int
+        End of the text, or start of the line that is left.
+    n_examples : int
     """
-    n = data.shape[0]
-    i = n_lines = n_examples = n_values = n_bad = n_slow = 0
-    pointers[0] = 0
-    while i < n:
-        n_lines += 1
+    while i < data.shape[0]:
+        line = i
         i = _after_blanks(data, i)
         if data[i] != NEWLINE and data[i] != HASH:
-            wrong, i, count, more = _example(
-                data, i, first_index, n_features, n_examples, n_values, labels, indices, values, slow[n_slow:]
-            )
-            if wrong == FINE:
-                n_examples += 1
-                n_values += count
-                n_slow += more
-                pointers[n_examples] = n_values
-            else:
-                bad[n_bad, 0] = n_lines
-                bad[n_bad, 1] = wrong
-                bad[n_bad, 2] = i
-                n_bad += 1
+            label, count, i = _example(data, i, first_index, n_features, pointers[n_examples], indices, values)
+            if i < 0:
+                return line, n_examples
+            labels[n_examples] = label
+            pointers[n_examples + 1] = pointers[n_examples] + count
+            n_examples += 1
         while data[i] != NEWLINE:
             i += 1
         i += 1
-    return n_examples, n_values, n_lines, n_bad, n_slow
+    return i, n_examples
 
 
 @compiled
-def _example(data, i, first_index, n_features, row, start, labels, indices, values, slow):
-    """Read a line from its label on: what is wrong, where, how many values it has, and how many are slow."""
-    begin = i
-    label, i, kind = _number(data, i)
-    if kind < 0 or not _is_end(data[i]):
-        return BAD_LABEL, begin, 0, 0
-    labels[row] = label
-    n_slow = 0
-    if kind > 0:
-        slow[0, 0], slow[0, 1], slow[0, 2] = -1 - row, begin, i
-        n_slow = 1
-    count = 0
+def _example(data, i, first_index, n_features, start, indices, values):
+    """Read a line from its label on: label, number of values, and where it ends, -1 if it is not surely right."""
+    label, i = _number(data, i)
     last = -1
-    while True:
+    count = 0
+    while i >= 0 and _is_end(data[i]):
         i = _after_blanks(data, i)
         if data[i] == NEWLINE or data[i] == HASH:
-            return FINE, i, count, n_slow
-        if _is_query(data, i):
+            return label, count, i
+        if data[i] == 113 and data[i + 1] == 105 and data[i + 2] == 100 and data[i + 3] == COLON:  # qid:
             while not _is_end(data[i]):
                 i += 1
             continue
         begin = i
-        wrong, last, value_begin = _index(data, begin, first_index, n_features, last)
-        if wrong != FINE:
-            return wrong, begin, 0, 0
-        value, i, kind = _number(data, value_begin)
-        if kind < 0 or not _is_end(data[i]):
-            return BAD_PAIR, begin, 0, 0
-        if kind > 0:
-            slow[n_slow, 0], slow[n_slow, 1], slow[n_slow, 2] = start + count, value_begin, i
-            n_slow += 1
-        indices[start + count] = last
+        index = 0
+        while data[i] >= ZERO and data[i] <= NINE and i - begin < MOST_INDEX_DIGITS:
+            index = 10 * index + np.int64(data[i]) - ZERO
+            i += 1
+        index -= first_index
+        if i == begin or data[i] != COLON or index <= last or index >= n_features:
+            return label, count, -1
+        last = index
+        value, i = _number(data, i + 1)
+        indices[start + count] = index
         values[start + count] = value
         count += 1
-
-
-@compiled
-def _is_query(data, i):
-    return data[i] == 113 and data[i + 1] == 105 and data[i + 2] == 100 and data[i + 3] == COLON  # qid:
-
-
-@compiled
-def _index(data, i, first_index, n_features, last):
-    """Parse an index: an error code, the column, and the start of its value."""
-    begin = i
-    index = 0
-    while data[i] >= ZERO and data[i] <= NINE and i - begin < MOST_INDEX_DIGITS:
-        index = 10 * index + np.int64(data[i]) - ZERO
-        i += 1
-    index -= first_index
-    if i == begin or data[i] != COLON:
-        return BAD_PAIR, index, i
-    if index < 0:
-        return TOO_SMALL, index, i
-    if index >= n_features:
-        return TOO_LARGE, index, i
-    return (FINE if index > last else BAD_ORDER), index, i + 1
+    return label, count, -1
 
 
 @compiled
@@ -149,28 +111,26 @@ def _is_end(byte):
 
 @compiled
 def _number(data, i):
-    """The float nearest to a decimal number, where it ends, and 0; or 1 if it is left to a slower method, -1 if none.
+    """The float nearest to a decimal number, and where the number ends; -1 if there is none, or it is not sure.
 
     Up to 18 digits times a power of ten, as a pair of floats (Dekker 1971, "A floating-point technique for extending
-    the available precision"); where the error of that could change how it is rounded, it is not decided here.
+    the available precision").
     """
     negative = data[i] == MINUS
     if negative or data[i] == PLUS:
         i += 1
     mantissa, exponent, n_digits, n_read, i = _digits(data, i)
     if n_read == 0:
-        return 0.0, i, -1
+        return 0.0, -1
     if data[i] == LOWER_E or data[i] == UPPER_E:
-        more, i, is_number = _exponent(data, i + 1)
-        if not is_number:
-            return 0.0, i, -1
+        more, i = _exponent(data, i + 1)
         exponent += more
     if mantissa == 0:
-        return (-0.0 if negative else 0.0), i, 0
+        return (-0.0 if negative else 0.0), i
     if n_digits > MOST_DIGITS or abs(exponent) > LARGEST_EXPONENT:
-        return 0.0, i, 1
+        return 0.0, -1
     value, is_sure = _scaled(mantissa, exponent)
-    return (-value if negative else value), i, (0 if is_sure else 1)
+    return (-value if negative else value), (i if is_sure else -1)
 
 
 @compiled
@@ -202,6 +162,7 @@ def _digits(data, i):
 
 @compiled
 def _exponent(data, i):
+    """A whole number, and where it ends; -1 if there is none."""
     negative = data[i] == MINUS
     if negative or data[i] == PLUS:
         i += 1
@@ -211,7 +172,7 @@ def _exponent(data, i):
         if value < 100_000:
             value = 10 * value + np.int64(data[i]) - ZERO
         i += 1
-    return (-value if negative else value), i, i > begin
+    return (-value if negative else value), (i if i > begin else -1)
 
 
 @compiled

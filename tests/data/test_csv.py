@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from omkl.data import open_stream, stream_csv, stream_npy, stream_npz, stream_parquet, stream_svmlight
-from omkl.data.tables.csv_files import _after_last_row as after_last_row
+from omkl.data.csv_files import _after_last_row as after_last_row
 from omkl.exceptions import DataFileError, DataWarning, InputError
 
-from ..stream_files import whole, write
+from .stream_files import whole, write
 
 cells = st.text(st.sampled_from('ab1,\n\r"\t é'), max_size=6)
 tables = st.integers(2, 4).flatmap(lambda width: st.lists(st.tuples(*[cells] * width), min_size=1, max_size=8))
@@ -59,7 +59,7 @@ def test_a_quotation_mark_that_is_never_closed_ends_the_file(tmp_path):
 
 def test_text_that_is_not_utf8(tmp_path):
     path = write(tmp_path / "a.csv", b"s,y\na,0\n\nb,1\n\xff,0\n")
-    with pytest.raises(DataFileError, match=r"a\.csv, row 2 or later: this is not UTF-8"):
+    with pytest.raises(DataFileError, match=r"a\.csv, row 2 or later: expected text in UTF-8"):
         stream_csv(path, "y").read()
 
 
@@ -83,7 +83,7 @@ def test_integer_targets_are_exact(tmp_path):
 @pytest.mark.parametrize("bad", ["?", "1_0", "12a", '"1,2"'])
 def test_one_bad_cell_makes_no_column_of_strings(tmp_path, bad):
     path = write(tmp_path / "a.csv", f"a,b\n1,2\n3,4\n{bad},6\n7,8\n")
-    with pytest.raises(DataFileError, match=r"row 4: .* in column 'a' is no number: name the column in categorical="):
+    with pytest.raises(DataFileError, match=r"row 4: .* in column 'a' is not a number: name the column"):
         whole(stream_csv(path))
     with pytest.warns(DataWarning, match="1 record was skipped"):
         assert_array_equal(whole(stream_csv(path, on_error="skip"))[0], [[1, 2], [3, 4], [7, 8]])

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
 from omkl._messages import listed
 from omkl.data.blocks import Block
-from omkl.data.file_streams import stream_files
-from omkl.data.files import PathLike, Url, check_no_pipe, find_files
-from omkl.data.streams import BLOCK_SIZE, Skipped, Stream
+from omkl.data.files import FileName, PathLike, check_no_pipe, find_files, is_url
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 
@@ -39,10 +37,10 @@ def stream_npy(X: PathLike, y: PathLike | None = None, *, block_size: int = BLOC
 
 
 def _mapped(path: PathLike) -> np.ndarray:
-    (path,) = find_files(path)
-    with _reading(path):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        _check(array, path, "the array")
+    (file,) = find_files(path)
+    with _reading(file):
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+        _check(array, file)
     return array
 
 
@@ -77,43 +75,40 @@ def stream_npz(
         At once if a file is missing; while it is read, if it is damaged, or does not hold such arrays.
     """
 
-    def read(path: Path, skipped: Skipped) -> Iterator[Block]:
+    def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         with _reading(path), np.load(path, allow_pickle=False) as archive:
             for info in archive.zip.infolist():
                 archive.zip.open(info).close()  # compares the names in the directory with those beside the data
             for name in (X, y):
                 if name not in archive.files and (name == X or name != "y"):
-                    names = listed(archive.files)
-                    raise DataFileError(f"{path} holds no array {name!r}, only {names}: see X= and y=.")
+                    raise DataFileError(f"{path} has no array {name!r}; its arrays are {listed(archive.files)}.")
             arrays = [archive[name] for name in (X, y) if name in archive.files]
-            for array, name in zip(arrays, (X, y)):
-                _check(array, path, repr(name))
+            for array in arrays:
+                _check(array, path)
         if len(set(map(len, arrays))) > 1:
             raise DataFileError(f"{path}: {X!r} has {len(arrays[0])} rows, but {y!r} has {len(arrays[1])}.")
         yield Block(*arrays)
 
-    return stream_files(path, read, block_size=block_size, on_error=on_error)
+    return stream_files(find_files(path), read, block_size=block_size, on_error=on_error)
 
 
 @contextmanager
-def _reading(path: PathLike) -> Iterator[None]:
+def _reading(path: FileName) -> Iterator[None]:
     """Raise DamagedFileError for any error of zipfile and NumPy, whose classes depend on the bytes that are wrong."""
     check_no_pipe(path)
-    if isinstance(path, Url):
+    if is_url(path):
         raise DataFileError(f"{path} is a URL: download the file, and give its path.")
     try:
         yield
     except InputError:
         raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None and error.strerror != "Invalid argument":
-            raise DataFileError(f"{path} cannot be read: {error.strerror}.") from None
-        raise DamagedFileError(f"{path} is damaged, cut short, or no file of NumPy.") from None
+    except PermissionError as error:
+        raise DataFileError(f"{path} cannot be read: {error.strerror}.") from None
+    except Exception:
+        raise DamagedFileError(f"{path} is damaged, cut short, or not a file of NumPy.") from None
 
 
-def _check(array: np.ndarray, path: PathLike, name: str) -> None:
-    """Raise unless an array can hold examples."""
-    if array.dtype.kind not in "biufSU" or not array.ndim:
-        raise DataFileError(f"{path}: {name} is not an array of numbers or strings in rows.")
-    if len(array) and not (array.dtype.itemsize and array.size):
-        raise DataFileError(f"{path}: {name} has {len(array)} rows with nothing in them.")
+def _check(array: np.ndarray, path: FileName) -> None:
+    """Raise DataFileError unless an array can hold examples."""
+    if array.dtype.kind not in "biufSU" or not array.ndim or (len(array) and not array.nbytes):
+        raise DataFileError(f"{path}: an array is not one of numbers or strings in rows.")

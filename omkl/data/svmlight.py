@@ -1,0 +1,175 @@
+"""Streams of files in svmlight's format, also known as LIBSVM's."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from math import isfinite
+
+import numpy as np
+from scipy import sparse
+
+from omkl.data import _jit_svmlight as jit
+from omkl.data.blocks import Block
+from omkl.data.files import FileName, PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
+from omkl.exceptions import DamagedFileError, DataFileError, InputError
+
+#: Bytes of text that are parsed at a time.
+PIECE = 1 << 20
+#: Indices of columns have 32 bits.
+MOST_FEATURES = (1 << 31) - 1
+NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def stream_svmlight(
+    path: PathLike | Sequence[PathLike],
+    n_features: int | None = None,
+    *,
+    zero_based: bool = False,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
+    """Stream examples in svmlight's format, also known as LIBSVM's.
+
+    A line is an example, ``label index:value index:value ...``, with increasing indices. ``qid:...`` and comments
+    after ``#`` are ignored. This reader takes about an eighth of the time of
+    :func:`sklearn.datasets.load_svmlight_file`.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
+    n_features : int, optional
+        Number of columns of X. None reads all files once to find the largest index: give it if the data is large,
+        comes from a pipe, or needs the columns of other data.
+    zero_based : bool
+        Whether indices count from 0. LIBSVM's count from 1.
+    block_size : int
+        Number of examples in a block.
+    on_error : {"raise", "skip"}
+        Treatment of lines that are no example. Skipped lines are counted in ``skipped``; a warning at the end of a
+        pass tells their number. A compressed file that is cut short or damaged is read up to there.
+
+    Returns
+    -------
+    Stream
+        X is a CSR array of shape (n, n_features), y a float64 array.
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        At once if a file is missing; while it is read, at the first line that is no example, or if a file is damaged.
+        The message names file and line.
+    """
+    if n_features is not None and not 1 <= n_features <= MOST_FEATURES:
+        raise InputError(f"`n_features` must be from 1 to {MOST_FEATURES}, got {n_features}.")
+    paths = find_files(path)
+    if n_features is None:
+        for file in paths:
+            check_no_pipe(file)
+    n_counted = n_features
+
+    def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
+        nonlocal n_counted
+        if n_counted is None:
+            n_counted = count_svmlight_features(paths, zero_based=zero_based)
+        # without n_features, no index is too large: wrong lines did not count
+        most = MOST_FEATURES if n_features is None else n_features
+        for block in _read(path, skipped, zero_based, most):
+            if n_features is None:
+                block.X.resize(len(block.y), n_counted)
+            yield block
+
+    return stream_files(paths, read, block_size=block_size, on_error=on_error)
+
+
+def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: bool = False) -> int:
+    """Count the columns that files in svmlight's format need, by reading them.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+    zero_based : bool
+        See :func:`stream_svmlight`.
+
+    Returns
+    -------
+    int
+        At least 1. Lines that are no example do not count.
+    """
+    n_features = 1
+    for file in find_files(path):
+        with suppress(DamagedFileError):  # the pass over the stream raises it
+            for block in _read(file, Skipped(), zero_based, MOST_FEATURES):
+                n_features = max(n_features, int(block.X.indices.max(initial=0)) + 1)
+    return n_features
+
+
+def _read(path: FileName, skipped: Skipped, zero_based: bool, n_features: int) -> Iterator[Block]:
+    n_lines = 0
+    for text in pieces(chunks(path), PIECE, after_last_line):
+        yield _parsed(text, 0 if zero_based else 1, n_features, path, n_lines, skipped)
+        n_lines += text.count(b"\n")
+
+
+def _parsed(text: bytes, first_index: int, n_features: int, path: FileName, n_before: int, skipped: Skipped) -> Block:
+    """Parse the examples of a text that comes after ``n_before`` lines of a file."""
+    text = text if text.endswith(b"\n") else text + b"\n"
+    n_lines, n_pairs = text.count(b"\n"), text.count(b":")
+    labels, pointers = np.empty(n_lines), np.zeros(n_lines + 1, np.int32)
+    indices, values = np.empty(n_pairs, np.int32), np.empty(n_pairs)
+    data = np.frombuffer(text, np.uint8)
+    n = begin = counted = 0
+    while True:
+        begin, n = jit.parse(data, begin, first_index, n_features, n, labels, pointers, indices, values)
+        if begin == len(text):
+            break
+        n_before += text.count(b"\n", counted, begin)
+        end, counted = text.index(b"\n", begin), begin
+        try:
+            label, columns, numbers = _example(text[begin:end], first_index, n_features)
+        except DataFileError as error:
+            skipped.refuse(f"{path}, line {n_before + 1}: {error}")
+        else:
+            own = slice(pointers[n], pointers[n] + len(columns))
+            labels[n], indices[own], values[own], pointers[n + 1] = label, columns, numbers, own.stop
+            n += 1
+        begin = end + 1
+    n_values = pointers[n]
+    X = sparse.csr_array((values[:n_values], indices[:n_values], pointers[: n + 1]), (n, n_features))
+    X.has_canonical_format = True
+    return Block(X, labels[:n])
+
+
+def _example(line: bytes, first_index: int, n_features: int) -> tuple[float, list[int], list[float]]:
+    """Label, columns and values of a line; raises DataFileError with the reason if it is not an example."""
+    label, *pairs = line.partition(b"#")[0].split() or [b""]
+    if not NUMBER.fullmatch(label):
+        raise DataFileError(f"{_shown(label)} is not a label: an example begins with a number.")
+    columns, numbers = [-1], [_finite(label, label)]
+    for pair in pairs:
+        if pair.startswith(b"qid:"):
+            continue
+        index, _, number = pair.partition(b":")
+        if not index.isdigit() or not NUMBER.fullmatch(number):
+            raise DataFileError(f"{_shown(pair)} is not index:value with two numbers.")
+        column = int(index[:20]) - first_index
+        if column < 0:
+            raise DataFileError(f"the index of {_shown(pair)} is 0, but indices count from 1: set zero_based=True.")
+        if column >= n_features:
+            raise DataFileError(f"the index of {_shown(pair)} is beyond n_features={n_features}.")
+        if column <= columns[-1]:
+            raise DataFileError(f"the index of {_shown(pair)} is not larger than the one before.")
+        columns.append(column)
+        numbers.append(_finite(number, pair))
+    return numbers[0], columns[1:], numbers[1:]
+
+
+def _finite(number: bytes, token: bytes) -> float:
+    if not isfinite(value := float(number)):
+        raise DataFileError(f"{_shown(token)} is too large for a float.")
+    return value
+
+
+def _shown(token: bytes) -> str:
+    return repr(token[:80].decode("utf-8", "backslashreplace"))
