@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def stream_parquet(
     fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
     partitions = dataset.partitioning.schema if dataset.partitioning else []
     options = {"schema": dataset.schema, "columns": plan.all_names, "batch_size": BATCH}
+    options |= {"use_threads": False, "batch_readahead": 0}
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         n_before = 1
@@ -83,7 +85,10 @@ def stream_parquet(
             physical = fragment.physical_schema
             added = [field for field in partitions if field.name not in physical.names]
             plan.check(pyarrow.schema([*physical, *added]), path)
-            for batch in fragment.to_batches(**options, use_threads=False, batch_readahead=0):
+            # row group by row group, to read all that come before a damaged one
+            is_parquet = isinstance(fragment, pyarrow.dataset.ParquetFileFragment)
+            groups = fragment.split_by_row_group() if is_parquet else [fragment]
+            for batch in chain.from_iterable(group.to_batches(**options) for group in groups):
                 batch.validate(full=True)  # nothing points outside of its bytes
                 if batch.num_rows and not batch.get_total_buffer_size():
                     raise ValueError("there are rows with nothing in them")

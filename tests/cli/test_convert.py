@@ -57,13 +57,13 @@ def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
     [
         ("jsonl", {"n": float("nan")}, "A", "Out of range float"),
         ("crfsuite", {"n": float("inf")}, "A", "'n' of a token is .*, neither strings nor finite numbers"),
-        ("jsonl", {"n": {"a": "x"}}, "A", "the entry 'n' of a token holds"),
+        ("jsonl", {"n": {"a": "x"}}, "A", '"x" must be words'),
         ("crfsuite", {"n": {"a": "x"}}, "A", "neither strings nor finite numbers"),
         ("jsonl", {"n": b"x"}, "A", "something that JSON has not"),
         ("crfsuite", {"n": "x"}, b"A", "something that JSON has not"),
         ("columns", {"n": "x"}, float("nan"), "Out of range float"),
         ("crfsuite", {"a=b": "x"}, "A", "'a=b' of a token has an = in its name"),
-        ("columns", {"w": "-DOCSTART-"}, "A", "begins with -DOCSTART- is no token"),
+        ("columns", {"w": "-DOCSTART-"}, "A", "begins with -DOCSTART- is not a token"),
         ("jsonl", {"w": "\ud800"}, "A", "half of a surrogate pair"),
     ],
 )
@@ -133,7 +133,7 @@ def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
         (COLUMNS, "o.svm", "which are written as crfsuite, columns, jsonl"),
         (COLUMNS, "o", "say which with --to"),
         ("a b c\nd e\n", "o.jsonl", "line 2: 2 columns, where there should be 3"),
-        ("a\n", "o.jsonl", "at least 2"),
+        ("a\n", "o.jsonl", "1 columns, where there should be 2"),
     ],
 )
 def test_bad_conversions_are_one_sentence(content, output, message, tmp_path, capsys):
