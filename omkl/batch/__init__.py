@@ -1,20 +1,16 @@
 """Batch multiple kernel learning, with certificates."""
 
-from omkl.batch.certificate import Certificate, certify
 from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.dal import DAL
 from omkl.batch.group_lasso.matrices import Design, as_design
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 from omkl.batch.group_lasso.several_outputs import stacked_problem
-from omkl.batch.mkl.one_step import OneStep
 from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
-from omkl.batch.mkl.problem import Expansion, Problem, smallest_c
-from omkl.batch.mkl.several_outputs import each_output, shared_problem
-from omkl.batch.mkl.spicy import Spicy
-from omkl.batch.path import PathPoint, regularization_path
-from omkl.batch.problem import BaseProblem
+from omkl.batch.mkl.problem import Expansion, Problem, each_output, shared_problem, smallest_c
+from omkl.batch.mkl.spicy import OneStep, Spicy
+from omkl.batch.problem import BaseProblem, Certificate, certify
 from omkl.batch.proximal_gradient import IST, IterativeSoftThresholding, SpaRSA
-from omkl.batch.solver import DesignSolver, GapMonitor, Solution, Solver
+from omkl.batch.solver import DesignSolver, GapMonitor, PathPoint, Solution, Solver, regularization_path
 from omkl.batch.wrappers.cutting_planes import SILP, LevelMKL
 from omkl.batch.wrappers.descent import HessianMKL, SimpleMKL
 from omkl.batch.wrappers.weight_constrained import LpNormMKL, WeightConstrained

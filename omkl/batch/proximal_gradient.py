@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from omkl.batch.certificate import certify
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel, check_start
 from omkl.batch.mkl.problem import Expansion, Problem
+from omkl.batch.problem import certify
 from omkl.batch.solver import DesignSolver, GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
 from omkl.regularizers.numerics import ratio_or_zero

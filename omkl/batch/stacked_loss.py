@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.special import xlogy
 
-from omkl.batch.unpenalized import PartlyFreeLoss, Unpenalized, minimize
-from omkl.batch.weighted_loss import WeightedLoss
+from omkl.batch.weighted_loss import PartlyFreeLoss, Unpenalized, WeightedLoss, minimize
 from omkl.losses import Logistic, PointwiseLoss
 
 #: By how much rounding may move probabilities out of the simplex.

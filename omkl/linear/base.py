@@ -27,7 +27,7 @@ from omkl.batch import (
     regularization_path,
     stacked_problem,
 )
-from omkl.batch.path import is_number_of_values, ordered
+from omkl.batch.solver import is_number_of_values, ordered
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import (
     CONSTRAINTS,

@@ -23,7 +23,7 @@ from omkl.batch import (
     shared_problem,
     smallest_c,
 )
-from omkl.batch.path import is_number_of_values, ordered
+from omkl.batch.solver import is_number_of_values, ordered
 from omkl.estimators.batch import GapProgress
 from omkl.exceptions import InputError, MemoryWarning
 from omkl.kernels import FactoredStack, KernelStack, LazyStack, MixedStack, Nystrom, PackedStack
@@ -269,7 +269,7 @@ def represent(
     consequence = "computed anew in every pass over them."
     if approximate and n_landmarks >= LEAST_LANDMARKS:
         approximated = [k if m in ranks else Nystrom(k, n_landmarks).fit(X) for m, k in enumerate(kernels)]
-        left_out = {m: approximated[m].left_out(X) for m in range(len(kernels)) if m not in ranks}
+        left_out = {m: k.left_out(X) for m, k in enumerate(approximated) if isinstance(k, Nystrom) and m not in ranks}
         worst = max(left_out, key=left_out.__getitem__)
         consequence = (
             f"approximated by the Nyström method on {n_landmarks} landmarks, which leaves out {left_out[worst]:.2g} "

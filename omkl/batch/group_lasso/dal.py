@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from omkl.batch.certificate import Certificate, relative_gap
 from omkl.batch.group_lasso.newton import ProximalNewton
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 from omkl.batch.group_lasso.screening import DesignNorms, Known
 from omkl.batch.group_lasso.sweeps import Sweeps
 from omkl.batch.group_lasso.warm_starts import DALStart, Iterate, Prediction, Waypoint, padded, usable
 from omkl.batch.group_lasso.working_set import WorkingSet
+from omkl.batch.problem import Certificate, relative_gap
 from omkl.batch.solver import DesignSolver, GapMonitor, Solution
 from omkl.exceptions import InputError
 

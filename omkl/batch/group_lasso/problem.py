@@ -11,8 +11,7 @@ from scipy import sparse
 from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.matrices import Design
 from omkl.batch.problem import BaseProblem
-from omkl.batch.unpenalized import PartlyFreeLoss, Unpenalized
-from omkl.batch.weighted_loss import WeightedLoss
+from omkl.batch.weighted_loss import PartlyFreeLoss, Unpenalized, WeightedLoss
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import L21, Regularizer

@@ -18,8 +18,7 @@ from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.matrices import Design
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 from omkl.batch.stacked_loss import MultinomialLoss, StackedLoss
-from omkl.batch.unpenalized import Unpenalized
-from omkl.batch.weighted_loss import WeightedLoss
+from omkl.batch.weighted_loss import Unpenalized, WeightedLoss
 from omkl.exceptions import InputError
 from omkl.losses import Logistic, PointwiseLoss, Squared
 from omkl.regularizers import Regularizer

@@ -5,16 +5,14 @@ and tells which kernels violate optimality.
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from omkl.batch.certificate import Certificate
-from omkl.batch.mkl.kernel_term import KernelTerm
-from omkl.batch.mkl.linear_system import system_of
+from omkl.batch.mkl.newton import Curve, KernelTerm, system_of
 from omkl.batch.mkl.problem import Expansion, Problem
-from omkl.batch.mkl.screening import NONE, DualNorms
 from omkl.batch.newton import BarrierSearch
+from omkl.batch.problem import Certificate
 from omkl.batch.solver import GapMonitor, Solution
 from omkl.exceptions import InputError
 
@@ -24,6 +22,24 @@ FIRST, FIRST_OF_PARTS = 60, 8
 LEAVING = 10
 #: Most Newton steps on one working set.
 MOST_STEPS = 150
+#: Share of the tolerance that a working set is solved to: kernels outside add to the gap.
+ENOUGH = 0.6
+#: Smallest relative gap in double precision.
+FINEST = 1e-15
+#: Relative distance of dual points that differ by rounding only.
+ROUNDING = 1e-12
+#: The search stalls after so many rounds in a row that add no kernel and leave more than this share of the gap.
+IDLE_ROUNDS, IDLE = 3, 0.5
+#: No kernels.
+NONE = np.arange(0)
+
+
+@dataclass
+class Start:
+    """A warm start: a model and a dual point of a problem with the same kernels and samples."""
+
+    model: Expansion
+    rho: np.ndarray
 
 
 class Subproblem(BarrierSearch):
@@ -45,16 +61,23 @@ class Subproblem(BarrierSearch):
         The absolute duality gap at the start.
     """
 
+    #: Weight of the dual point beside the coefficients.
+    gamma = 1.0
+    #: Gap that a working set is solved to, as a share of the gap over all kernels.
+    share = 0.05
+
+    problem: Problem
+
     def __init__(self, problem: Problem, which: np.ndarray, rho: np.ndarray, model: Expansion, gap: float) -> None:
         super().__init__(problem, rho, model.intercept, gap)
-        self.which = which
+        self.which, self.rounds = which, 0
         self.alphas, self.alpha_products = np.zeros((2, len(which), len(rho)))
         self.alpha_squares = np.zeros(len(which))
         self.kernel_products = problem.kernels.products(self.rho, which)
         self.warm_up(model)
 
     @classmethod
-    def begin(cls, problem: Problem, start: Any, certificate: Certificate, violating: np.ndarray) -> Self:
+    def begin(cls, problem: Problem, start: Start, certificate: Certificate, violating: np.ndarray) -> Self:
         """Begin on the kernels of a model and some of those that violate optimality.
 
         Parameters
@@ -69,53 +92,73 @@ class Subproblem(BarrierSearch):
         which = np.union1d(start.model.active, violating[: _most(problem, _first(problem))])
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
-    def grow(self, violating: np.ndarray) -> None:
-        """Add kernels that violate optimality, given worst first; drop inactive ones."""
-        few, active = max(_first(self.problem), len(self.which)), self.term.ratios > 0
-        self.rounds += 1
-        if _has_many(self.problem) and self.rounds <= LEAVING:
-            self.recentre()
-            self.which, self.kernel_products = self.which[active], self.kernel_products[active]
-            self.alphas, self.alpha_products = self.alphas[active], self.alpha_products[active]
-            self.alpha_squares = self.alpha_squares[active]
-        self.add(np.sort(violating[: _most(self.problem, few)]))
-
-    def recentre(self) -> None:
-        """Move the centre of the proximal term before kernels enter; methods without such a term do nothing."""
-
-    def curve(self) -> Any:
+    def curve(self) -> Curve:
         """Return the function of the norms in the dual."""
         raise NotImplementedError
 
     def warm_up(self, model: Expansion) -> None:
         """Begin at a model; nothing to do where the model is a function of the dual point."""
 
-    #: Weight of the dual point beside the coefficients.
-    gamma = 1.0
-    #: Number of times that kernels were added.
-    rounds = 0
-    #: Gap that a working set is solved to, as a share of the gap over all kernels.
-    share = 0.05
+    def recentre(self) -> None:
+        """Move the centre of the proximal term before kernels enter; methods without such a term do nothing."""
 
     @property
     def rho(self) -> np.ndarray:
+        """The dual point, (N,)."""
         return self.dual_loss.rho(self.point.x)
 
-    def add(self, kernels: np.ndarray) -> None:
-        """Add kernels with coefficients of zero."""
-        order = np.argsort(np.concatenate([self.which, kernels]), kind="stable")
-        self.which = np.concatenate([self.which, kernels])[order]
-        self.kernel_products = np.concatenate([self.kernel_products, self.problem.kernels.products(self.rho, kernels)])[
-            order
-        ]
-        more = np.zeros((len(kernels), self.problem.kernels.n_samples))
-        self.alphas = np.concatenate([self.alphas, more])[order]
-        self.alpha_products = np.concatenate([self.alpha_products, more])[order]
-        self.alpha_squares = np.concatenate([self.alpha_squares, np.zeros(len(kernels))])[order]
+    def grow(self, violating: np.ndarray) -> None:
+        """Add kernels that violate optimality, given worst first; drop inactive ones.
+
+        Parameters
+        ----------
+        violating : int array
+        """
+        kernels = self.problem.kernels
+        few, active = max(_first(self.problem), len(self.which)), self.term.ratios > 0
+        self.rounds += 1
+        # passes over few kernels are cheap
+        if kernels.n_parts == 1 and kernels.n_kernels > FIRST and self.rounds <= LEAVING:
+            self.recentre()
+            self.which, self.kernel_products = self.which[active], self.kernel_products[active]
+            self.alphas, self.alpha_products = self.alphas[active], self.alpha_products[active]
+            self.alpha_squares = self.alpha_squares[active]
+        self.add(np.sort(violating[: _most(self.problem, few)]))
+
+    def add(self, added: np.ndarray) -> None:
+        """Add kernels with coefficients of zero.
+
+        Parameters
+        ----------
+        added : int array
+            Increasing.
+        """
+        order = np.argsort(np.concatenate([self.which, added]), kind="stable")
+
+        def joined(own: np.ndarray, new: np.ndarray) -> np.ndarray:
+            return np.concatenate([own, new])[order]
+
+        zeros = np.zeros((len(added), self.problem.kernels.n_samples))
+        self.which = joined(self.which, added)
+        self.kernel_products = joined(self.kernel_products, self.problem.kernels.products(self.rho, added))
+        self.alphas, self.alpha_products = joined(self.alphas, zeros), joined(self.alpha_products, zeros)
+        self.alpha_squares = joined(self.alpha_squares, np.zeros(len(added)))
+
+    def reset_term(self) -> None:
+        """Make the term of the present working set and centre."""
+        kernels, centre = self.problem.kernels, (self.alpha_products, self.alpha_squares)
+        self.term: KernelTerm = KernelTerm(
+            kernels, self.which, self.curve(), self.rho, self.kernel_products, *centre, self.gamma
+        )
 
     def solve(self, target: float) -> bool:
-        """Solve to an absolute duality gap within the working set; return whether it was reached."""
-        self.term = self._term()
+        """Solve to an absolute duality gap within the working set; return whether it was reached.
+
+        Parameters
+        ----------
+        target : float
+        """
+        self.reset_term()
         return self.minimize(target, MOST_STEPS)
 
     def model_norms(self) -> np.ndarray:
@@ -127,11 +170,10 @@ class Subproblem(BarrierSearch):
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
         """Set the best intercept; return norms of all kernels' parts (M,) and predictions (N,)."""
-        problem, term = self.problem, self.term
-        outputs = term.gradient()
-        self.point.intercept = problem.best_intercept(outputs)
-        norms = np.zeros(problem.kernels.n_kernels)
-        norms[self.which] = term.curve.first(term.norms)
+        outputs = self.term.gradient()
+        self.point.intercept = self.problem.best_intercept(outputs)
+        norms = np.zeros(self.problem.kernels.n_kernels)
+        norms[self.which] = self.model_norms()
         return norms, outputs + self.point.intercept
 
     def model(self) -> Expansion:
@@ -140,49 +182,15 @@ class Subproblem(BarrierSearch):
         coefficients = self.term.ratios[active, None] * (self.alphas[active] + self.gamma * self.rho)
         return Expansion(self.which[active], coefficients, self.point.intercept)
 
-    def _term(self):
-        return KernelTerm(
-            self.problem.kernels,
-            self.which,
-            self.curve(),
-            self.rho,
-            self.kernel_products,
-            self.alpha_products,
-            self.alpha_squares,
-            self.gamma,
-        )
 
-
-def _has_many(problem):
-    """Return whether passes over all kernels are expensive."""
-    return problem.kernels.n_parts == 1 and problem.kernels.n_kernels > FIRST
-
-
-def _first(problem):
+def _first(problem: Problem) -> int:
+    """Return the number of kernels of the first working set."""
     return FIRST if problem.kernels.n_parts == 1 else FIRST_OF_PARTS
 
 
-def _most(problem, few):
+def _most(problem: Problem, few: int) -> int:
     """Return the most kernels to add at once: all of them where the regularizer makes none zero."""
     return few if problem.regularizer.is_sparse else problem.kernels.n_kernels
-
-
-#: Share of the tolerance that a working set is solved to: kernels outside add to the gap.
-ENOUGH = 0.6
-#: Smallest relative gap in double precision.
-FINEST = 1e-15
-#: Relative distance of dual points that differ by rounding only.
-ROUNDING = 1e-12
-#: The search stalls after so many rounds in a row that add no kernel and leave more than this share of the gap.
-IDLE_ROUNDS, IDLE = 3, 0.5
-
-
-@dataclass
-class Start:
-    """A warm start: a model and a dual point of a problem with the same kernels and samples."""
-
-    model: Expansion
-    rho: np.ndarray
 
 
 def solve_by_working_sets(
@@ -203,12 +211,12 @@ def solve_by_working_sets(
             f"The regularizer must be one of group norms, such as 'block1': {problem.regularizer!r} penalizes single "
             "coordinates."
         )
-    search, subproblem, stalled = _Search(problem, monitor), None, False
     if start is None:
         constant, rho = problem.best_constant()
-        start = Start(Expansion(np.arange(0), np.zeros((0, len(rho))), constant), rho)
-    norms, outputs = problem.evaluate(start.model)
-    over = search.certify(start.rho, start.model, norms, outputs)
+        start = Start(Expansion(NONE, np.zeros((0, len(rho))), constant), rho)
+    search, stalled = _Search(problem, monitor, start), False
+    over = search.over
+    subproblem: Subproblem | None = None
     while not over and not stalled:
         if subproblem is None:
             violating = search.by_violation(start.model.active)
@@ -219,11 +227,12 @@ def solve_by_working_sets(
         if not subproblem.solve(search.target(subproblem.share)) and subproblem.newton_steps == steps:
             stalled = True
             break
-        norms, outputs = subproblem.state()
-        over = search.certify(subproblem.rho, subproblem.model(), norms, outputs, subproblem)
+        over = search.look_at(subproblem)
         stalled = search.idle_rounds >= IDLE_ROUNDS
-    certificate = search.recomputed()
-    history, proven = monitor.history, certificate.proves(monitor.tol)
+    norms, outputs = problem.evaluate(search.model)
+    best, history = search.certificate, monitor.history
+    certificate = Certificate(problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
+    proven = certificate.proves(monitor.tol)
     # by rounding, the recomputed gap may be above the one of the search
     stalled = not proven and (stalled or history[-1]["gap"] <= monitor.tol)
     start = Start(search.model, certificate.rho)
@@ -233,12 +242,16 @@ def solve_by_working_sets(
 class _Search:
     """The best model and the best dual point on the way, and the certificate of the latest model."""
 
-    def __init__(self, problem: Problem, monitor: GapMonitor):
+    def __init__(self, problem: Problem, monitor: GapMonitor, start: Start) -> None:
         self.problem, self.monitor = problem, monitor
-        self.certificate: Certificate = None  # type: ignore[assignment]  # until the start is certified
-        self.model: Expansion = None  # type: ignore[assignment]
-        self._least, self._norms_of = np.inf, DualNorms(problem)
-        self.idle_rounds, self._gap_before, self._looked_at = 0, np.inf, NONE
+        self.passes, self.idle_rounds, self._gap_before, self._looked_at = 0.0, 0, np.inf, NONE
+        norms, outputs = problem.evaluate(start.model)
+        rho = problem.inside(start.rho)
+        self.dual_norms = self._norms_of(rho)
+        dual, rho = _best_multiple(problem, rho, self.dual_norms)
+        self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
+        self.model, self._least = start.model, self.certificate.primal
+        self.over = self._record(start.model, None)
 
     def target(self, share: float) -> float:
         """Return the absolute gap to reach on the working set: a share of what is left, or of the tolerance."""
@@ -246,36 +259,42 @@ class _Search:
         wanted = max(self.monitor.tol, FINEST) * max(certificate.dual, 1e-3 * abs(certificate.primal))
         return max(ENOUGH * wanted, share * (certificate.primal - certificate.dual))
 
-    def certify(
-        self,
-        rho: np.ndarray,
-        model: Expansion,
-        norms: np.ndarray,
-        outputs: np.ndarray,
-        subproblem: Subproblem | None = None,
-    ) -> bool:
-        """Certify a model, given with its norms and predictions, by a pass or less; return whether it is the last."""
+    def look_at(self, subproblem: Subproblem) -> bool:
+        """Certify the model of a subproblem by a pass over the other kernels; return whether it is the last."""
         problem, best = self.problem, self.certificate
-        given, rho = rho, problem.inside(rho)
-        gap = np.inf if best is None else best.gap
-        if subproblem is None or np.linalg.norm(rho - given) > ROUNDING * np.linalg.norm(rho):
-            self.dual_norms = self._norms_of(rho, gap)
+        norms, outputs = subproblem.state()
+        given = subproblem.rho
+        rho = problem.inside(given)
+        if np.linalg.norm(rho - given) > ROUNDING * np.linalg.norm(rho):
+            self.dual_norms = self._norms_of(rho)
         else:
-            self.dual_norms = self._norms_of(rho, gap, subproblem.which, subproblem.dual_norms())
+            self.dual_norms = self._norms_of(rho, subproblem.which, subproblem.dual_norms())
         dual, rho = _best_multiple(problem, rho, self.dual_norms)
-        if best is not None and best.dual > dual:
+        if best.dual > dual:
             # lower bounds hold for every model
             dual, rho = best.dual, best.rho
-        self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
+        self.certificate, model = (
+            Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho),
+            subproblem.model(),
+        )
         if self.certificate.primal < self._least:
             self._least, self.model = self.certificate.primal, model
-        self._count_idle_rounds(NONE if subproblem is None else subproblem.which)
+        self._count_idle_rounds(subproblem.which)
         return self._record(model, subproblem)
+
+    def _norms_of(self, rho: np.ndarray, which: np.ndarray = NONE, known: np.ndarray = NONE) -> np.ndarray:
+        """Return norms of a dual point in all kernels (M,), of which those of the kernels ``which`` are known."""
+        norms = np.empty(self.problem.kernels.n_kernels)
+        norms[which] = known
+        others = np.setdiff1d(np.arange(len(norms)), which)
+        self.passes += len(others) / len(norms)
+        norms[others] = np.sqrt(self.problem.kernels.quadratics(rho, others))
+        return norms
 
     def _count_idle_rounds(self, which: np.ndarray) -> None:
         """Count the rounds in a row without progress; ``which`` is the working set."""
-        gap, taken_in = self._least - self.certificate.dual, np.setdiff1d(which, self._looked_at)
-        if len(taken_in) or 0.0 < gap <= IDLE * self._gap_before:
+        gap = self._least - self.certificate.dual
+        if len(np.setdiff1d(which, self._looked_at)) or 0.0 < gap <= IDLE * self._gap_before:
             self.idle_rounds, self._gap_before = 0, gap
         else:
             self.idle_rounds += 1
@@ -287,17 +306,11 @@ class _Search:
             self.certificate.dual,
             len(model.active),
             working_set=0 if subproblem is None else len(subproblem.which),
-            full_passes=self._norms_of.passes,
+            full_passes=self.passes,
             newton_steps=0 if subproblem is None else subproblem.newton_steps,
             proximal_steps=0 if subproblem is None else subproblem.proximal_steps,
             system=system_of(self.problem.kernels),
         )
-
-    def recomputed(self) -> Certificate:
-        """Return the certificate of the best model, with norms and predictions from its coefficients."""
-        norms, outputs = self.problem.evaluate(self.model)
-        best = self.certificate
-        return Certificate(self.problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
 
     def by_violation(self, which: np.ndarray) -> np.ndarray:
         r"""Return kernels outside ``which`` that violate optimality, the worst first.

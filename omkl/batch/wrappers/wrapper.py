@@ -24,8 +24,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
-from omkl.batch.certificate import certify
 from omkl.batch.mkl.problem import Expansion, Problem
+from omkl.batch.problem import certify
 from omkl.batch.solver import GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
 from omkl.losses import EpsilonInsensitive, Hinge, PointwiseLoss, Squared

@@ -11,7 +11,7 @@ from omkl.batch import DAL, ColumnGroups, as_design, certify, stacked_problem
 from omkl.batch.group_lasso.several_outputs import StackedDesign
 from omkl.batch.group_lasso.sweeps import Sweeps
 from omkl.batch.stacked_loss import MultinomialLoss
-from omkl.batch.unpenalized import Unpenalized
+from omkl.batch.weighted_loss import Unpenalized
 from omkl.exceptions import InputError
 from omkl.losses import Hinge, Poisson, Squared
 from omkl.regularizers import L21, ElasticNet, SparseGroup

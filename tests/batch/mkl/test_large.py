@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from omkl.batch import OneStep, Problem, Spicy, certify
-from omkl.batch.mkl.linear_system import Curvature, DenseCurvature
+from omkl.batch.mkl.newton import Curvature, DenseCurvature
 from omkl.kernels import FactoredStack, Gaussian, LazyStack, MixedStack, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet, Ridge
@@ -17,7 +17,7 @@ def large_from(monkeypatch):
     """A function that moves the number of samples from which on there is no matrix of all pairs."""
 
     def move(n_samples):
-        monkeypatch.setattr("omkl.batch.mkl.linear_system.LARGE", n_samples)
+        monkeypatch.setattr("omkl.batch.mkl.newton.LARGE", n_samples)
 
     return move
 
@@ -34,7 +34,7 @@ def factored(n_samples, n_kernels=8, rank=15, seed=0):
 @pytest.mark.parametrize("equality", [True, False])
 @pytest.mark.parametrize("softest", [1e-3, 1.0])
 def test_iterations_solve_what_a_factor_does(equality, softest, monkeypatch):
-    monkeypatch.setattr("omkl.batch.mkl.linear_system.ACCURACY", 1e-9)
+    monkeypatch.setattr("omkl.batch.mkl.newton.ACCURACY", 1e-9)
     rng = np.random.default_rng(0)
     stack, _ = factored(300)
     images = rng.normal(size=(2, 300))

@@ -69,8 +69,8 @@ def test_a_sample_of_the_kernels_first_leads_to_the_same_optimum(loss, regulariz
     y = np.sign(factors[:3, :, 0].sum(axis=0) + 0.02 * rng.normal(size=40))
     problem = Problem(DenseStack(factors @ factors.transpose(0, 2, 1)), y, loss, regularizer, 20.0)
     directly = OneStep().solve(problem, tol=1e-8)
-    monkeypatch.setattr("omkl.batch.mkl.one_step.MANY", 100)
-    monkeypatch.setattr("omkl.batch.mkl.one_step.SAMPLE", 20)
+    monkeypatch.setattr("omkl.batch.mkl.spicy.MANY", 100)
+    monkeypatch.setattr("omkl.batch.mkl.spicy.SAMPLE", 20)
     sampled = OneStep().solve(problem, tol=1e-8)
     assert sampled.history[1]["working_set"] == 20
     assert sampled.history[1]["dual"] >= sampled.history[0]["dual"] >= 0.0

@@ -8,7 +8,6 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 
 from omkl.batch import OneStep, Problem, Spicy, certify
-from omkl.batch.mkl.screening import DualNorms
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Squared, SquaredHinge
@@ -147,26 +146,6 @@ def test_a_regularizer_that_a_method_is_not_for_is_refused():
         Spicy().solve(Problem(kernels, y, Logistic(), SquaredLq(1.5), 1.0))
     with pytest.raises(InputError, match="smooth dual"):
         OneStep().solve(Problem(kernels, y, Logistic(), L21(), 1.0))
-
-
-@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
-def test_near_the_optimum_few_kernels_are_looked_at_and_the_bound_is_safe(loss):
-    kernels, y = many_kernels()
-    problem = Problem(kernels, y, loss, L21(), 20.0)
-    solution = Spicy().solve(problem, tol=1e-9)
-    assert solution.history[-1]["full_passes"] < len(solution.history) - 0.5
-    everything = certify(problem, solution.model, solution.certificate.rho)
-    assert everything.dual == pytest.approx(solution.certificate.dual, rel=1e-12)
-    rng = np.random.default_rng(0)
-    norms_of = DualNorms(problem)
-    rho = norms_of.problem.inside(0.01 * rng.normal(size=len(y)))
-    norms_of(rho, 1e-4)
-    for size in (1e-5, 1e-3, 1e-1):
-        moved = rho + size * rng.normal(size=len(y))
-        exact = np.sqrt(kernels.quadratics(moved))
-        given = norms_of(moved, 1e-4)
-        assert np.all(given >= exact * (1 - 1e-12))
-        np.testing.assert_allclose(given[norms_of.exceeds(given)], exact[norms_of.exceeds(given)], rtol=1e-12)
 
 
 SMOOTH = [(LqNorm(1.5), 10.0), (ElasticNet(0.5), 100.0), (Ridge(), 10.0), (SquaredL21(), 1000.0), (LqNorm(1.5), 1e4)]
