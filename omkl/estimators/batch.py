@@ -1,19 +1,27 @@
-"""Functions that the batch estimators share: constraints, the loss, progress, groups of columns by name."""
+"""What the batch estimators share: constraints, losses, progress, outputs of their problems, and groups of columns."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import _ovr_decision_function
 
 from omkl._components import resolve
 from omkl._progress import progress_bar
+from omkl.estimators.targets import checked_classes, label_array
 from omkl.estimators.validation import Constraint, Number
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 
+#: The score of a class that the training part of a fold lacks; no other score is as low.
+NEVER = -1e300
 #: Valid values of the parameters that all batch estimators have.
 CONSTRAINTS: dict[str, Constraint] = {
     "tol": Number(above=0),
@@ -64,17 +72,174 @@ class GapProgress:
         self.bar.close()
 
 
+# ---- outputs --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassDecoder:
+    """Classes, or labels of which a sample may have several, from the outputs of P problems.
+
+    Attributes
+    ----------
+    classes : array of shape (K,)
+        Classes, or the numbers of the columns of labels.
+    multilabel : bool
+    constant : dict of int to bool
+        Labels without a problem, as all training samples have them, or none.
+    pairs : bool
+        Whether there is a problem for each pair of classes, instead of one for each class.
+    multinomial : bool
+        Whether probabilities are the softmax of the scores.
+    """
+
+    classes: np.ndarray
+    multilabel: bool = False
+    constant: dict[int, bool] = field(default_factory=dict)
+    pairs: bool = False
+    multinomial: bool = False
+
+    @property
+    def varying(self) -> np.ndarray:
+        """Numbers of the labels that have a problem."""
+        return np.setdiff1d(np.arange(len(self.classes)), list(self.constant)).astype(np.int64)
+
+    def scores(self, outputs: np.ndarray) -> np.ndarray:
+        """Scores (n,) of two classes, (n, K) of more, or (n, L) of labels, from outputs (n, P)."""
+        if self.multilabel:
+            scores = np.empty((len(outputs), len(self.classes)))
+            for k, has in self.constant.items():
+                scores[:, k] = -NEVER if has else NEVER
+            scores[:, self.varying] = outputs
+            return scores
+        if len(self.classes) == 2:
+            return outputs[:, 0]
+        return _ovr_decision_function(outputs > 0, outputs, len(self.classes)) if self.pairs else outputs
+
+    def decode(self, outputs: np.ndarray) -> np.ndarray:
+        """Best class of each sample, (n,), or its labels, (n, L)."""
+        scores = self.scores(outputs)
+        if self.multilabel:
+            return (scores > 0).astype(np.int64)
+        return self.classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Probability of each class, (n, K), or of having each label, (n, L), by the logistic loss."""
+        scores = self.scores(outputs)
+        if self.multilabel:
+            return expit(scores)
+        if self.multinomial:
+            return softmax(scores, axis=1)
+        each = expit(np.column_stack([-scores, scores]) if scores.ndim == 1 else scores)
+        return each / each.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class NumberDecoder:
+    """Numbers from the outputs of a regression; with a ``loss`` that has a link, the means that it expects."""
+
+    loss: PointwiseLoss | None = None
+
+    def decode(self, outputs: np.ndarray) -> np.ndarray:
+        """Predictions (n,), or (n, K) of several outputs."""
+        means = outputs if self.loss is None else self.loss.mean(outputs)
+        return means if means.shape[1] > 1 else means[:, 0]
+
+
+def encode_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted classes (K,), and the index of each target among them, (N,).
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there is one class only, or y holds numbers of a regression.
+    """
+    classes, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
+    # strings of data frames are objects, which model files do not hold
+    classes = label_array(classes.tolist()) if classes.dtype.hasobject else classes
+    if len(classes) < 2:
+        raise InputError(f"y holds one class only, {classes.tolist()[0]!r}: a classifier needs two.")
+    return classes, codes
+
+
+def one_vs_rest(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Targets -1 and +1 of each class against the rest, (N, K); of two classes (N, 1)."""
+    members = np.arange(n_classes) if n_classes > 2 else np.array([1])
+    return np.where(codes[:, None] == members, 1.0, -1.0)
+
+
+def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassDecoder]:
+    """Targets -1 and +1 (N, P) of the labels that samples differ in, from indicators (N, L) of 0 and 1."""
+    if not np.isin(y, (0, 1)).all():
+        raise InputError(f"y has {y.shape[1]} columns, which must hold 0 and 1, for labels that a sample has or not.")
+    y = y.astype(bool)
+    varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
+    if not len(varying):
+        raise InputError("y must have a column with both 0 and 1: all samples have the same labels.")
+    constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
+    if constant and warns:
+        first = ", ".join(map(str, list(constant)[:5]))
+        warnings.warn(
+            f"{len(constant)} of {y.shape[1]} labels are those of all samples, or of none, and are predicted so: "
+            f"columns {first} of y.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return np.where(y[:, varying], 1.0, -1.0), ClassDecoder(np.arange(y.shape[1]), True, constant)
+
+
+def is_probabilistic(estimator: Any) -> bool:
+    """Return whether the scores of a batch classifier are log-odds; for ``available_if``.
+
+    Raises
+    ------
+    AttributeError
+        If they are not; the message names the parameters that make them so.
+    """
+    if estimator._has_probabilities():
+        return True
+    given = f"loss={estimator.loss!r}" + (', multiclass="ovo"' if estimator.multiclass == "ovo" else "")
+    raise AttributeError(
+        f'{type(estimator).__name__} has probabilities with loss="logistic", not with {given}; '
+        "CalibratedClassifierCV of scikit-learn learns some for any loss."
+    )
+
+
 # ---- groups of columns by name ----------------------------------------------------------------------------------
 
 
-def by_position(groups: Any, names: Sequence[str] | None) -> Any:
-    """Return groups as lists of positions, where they or their columns are given by name; all else as it is.
+class ColumnNames(NamedTuple):
+    """Groups of columns by position, and their names.
+
+    Attributes
+    ----------
+    groups : list of lists of int, array of labels, or None
+        None makes every column a group of its own.
+    names : list or None
+        Names of the groups in their order; None if they are lists.
+    """
+
+    groups: Any
+    names: list | None
+
+    def texts(self, n_groups: int) -> list[str]:
+        """Names of the groups for explanations and pictures.
+
+        Parameters
+        ----------
+        n_groups : int
+        """
+        kind = "column" if self.groups is None else "group"
+        names = range(n_groups) if self.names is None else self.names
+        return [name if isinstance(name, str) else f"{kind} {name}" for name in names]
+
+
+def read_groups(groups: Any, columns: Sequence[str] | None) -> ColumnNames:
+    """Read groups of columns, which may be given by name.
 
     Parameters
     ----------
-    groups : dict of lists of int or str, or what :func:`column_labels` takes
-        Labels in a ``Series`` whose index has the names of the columns are those of these columns.
-    names : sequence of str or None
+    groups : None, array of labels, list of lists of int or str, or dict of such lists
+    columns : sequence of str or None
         Names of the columns.
 
     Raises
@@ -82,68 +247,21 @@ def by_position(groups: Any, names: Sequence[str] | None) -> Any:
     omkl.exceptions.InputError
         If a group of a dict is no list, or there is no column of a name.
     """
-    if hasattr(groups, "reindex"):
-        labels = by_index(groups, names, "groups", "column")
-        return groups.to_numpy() if labels is None else np.array(labels)
-    if isinstance(groups, dict):
-        if single := [name for name, group in groups.items() if not _has_members(group)]:
-            raise InputError(f"groups must have a list of columns for {single[0]!r}, not {groups[single[0]]!r}.")
-        groups = list(groups.values())
-    if not isinstance(groups, (list, tuple)) or not all(map(_has_members, groups)):
-        return groups
-    place = {name: j for j, name in enumerate(() if names is None else names)}
+    if groups is None:
+        return ColumnNames(None, None if columns is None else list(map(str, columns)))
+    names = list(groups) if isinstance(groups, dict) else None
+    groups = list(groups.values()) if isinstance(groups, dict) else groups
+    if names is None and not (isinstance(groups, (list, tuple)) and any(map(_has_members, groups))):
+        labels = np.asarray(groups)
+        with suppress(TypeError):  # labels that cannot be sorted are refused with the columns
+            names = np.unique(labels).tolist()
+        return ColumnNames(labels, names)
+    if single := [group for group in groups if not _has_members(group)]:
+        raise InputError(f"groups must hold lists of columns, got {single[0]!r}.")
+    place = {name: j for j, name in enumerate(() if columns is None else columns)}
     if unknown := [name for group in groups for name in group if isinstance(name, str) and name not in place]:
-        raise InputError(f"groups has {unknown[0]!r}, which is no name of a column: names are those of a data frame.")
-    return [[place[column] if isinstance(column, str) else column for column in group] for group in groups]
-
-
-def by_index(values: Any, names: Sequence | None, what: str, of: str) -> list | None:
-    """Return values of a dict, or of a ``Series`` with an index of names, in the order of the names; else None.
-
-    Parameters
-    ----------
-    values : dict, Series or anything else
-    names : sequence or None
-        None where there are none; then a ``Series`` is in order.
-    what, of : str
-        The parameter, and the kind of thing that the names are of, for messages.
-    """
-    if hasattr(values, "reindex"):
-        if names is None or not all(isinstance(name, str) for name in values.index):
-            return None
-        if not values.index.is_unique:
-            raise InputError(f"{what} has several values of the same name: give one for each {of}.")
-        values = values.to_dict()
-    if not isinstance(values, dict):
-        return None
-    if names is None:
-        raise InputError(f"{what} is by the name of each {of}, but there are no names.")
-    if values.keys() != set(names):
-        wrong = sorted(values.keys() ^ set(names), key=repr)
-        raise InputError(f"{what} must have a value for the name of each {of}, and no other; see {wrong[0]!r}.")
-    return [values[name] for name in names]
-
-
-def group_names(groups: Any, names: Sequence[str] | None) -> list | None:
-    """Return the names of groups, in their order: keys of a dict, labels, or columns that are groups of their own.
-
-    None where they are lists; parameters are those of :func:`by_position`.
-    """
-    if groups is None:
-        return None if names is None else list(names)
-    if isinstance(groups, dict):
-        return list(groups)
-    if isinstance(groups, (list, tuple)) and any(map(_has_members, groups)):
-        return None
-    return np.unique(np.asarray(groups)).tolist()
-
-
-def called(groups: Any, names: Sequence[str] | None, n_groups: int) -> list[str]:
-    """Return names of groups for explanations and regularizers; parameters are those of :func:`by_position`."""
-    if groups is None:
-        return [f"column {j}" for j in range(n_groups)] if names is None else list(map(str, names))
-    known = group_names(groups, names) or range(n_groups)
-    return [str(name) if isinstance(name, str) or isinstance(groups, dict) else f"group {name}" for name in known]
+        raise InputError(f"groups must name columns of X, got {unknown[0]!r}.")
+    return ColumnNames([[place[c] if isinstance(c, str) else c for c in group] for group in groups], names)
 
 
 def _has_members(group: object) -> bool:

@@ -17,9 +17,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 
 from omkl._components import warn_caller
-from omkl.estimators.batch import is_a_classifier
-from omkl.estimators.output_decoders import ClassDecoder, NumberDecoder
-from omkl.estimators.targets import check_sample_weight
+from omkl.estimators.batch import ClassDecoder, NumberDecoder, is_a_classifier
+from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from omkl._components import check_number
 from omkl.data.blocks import n_rows
-from omkl.estimators.output_decoders import ClassDecoder, NumberDecoder
+from omkl.estimators.batch import ClassDecoder, NumberDecoder
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.features.encoder import Encoder
 from omkl.features.views import FlatTokens
@@ -229,7 +229,7 @@ def explain_class(model: OnlineModel, rows: FlatTokens, label: Any, against: Any
     structure, potentials = predictor.structure, predictor.potentials(span)
 
     def code(given: Any) -> int:
-        return int(codec.known.encode([given], "give one.")[0])
+        return int(codec.known.encode([given])[0])
 
     chosen = structure.decode(potentials) if label is None else code(label)
     other = other_class(structure.n_labels, potentials.unary[0], chosen) if against is None else code(against)

@@ -12,8 +12,8 @@ import omkl.groups
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation, explanation
 from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of, fingerprint
-from omkl.estimators.targets import check_sample_weight
 from omkl.estimators.training import RunOptions, Task
+from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError, ModelFileError
 from omkl.online.averaging import Predictor
 from omkl.online.group_contributions import Piece, contributions

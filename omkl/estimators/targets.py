@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,15 +11,14 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from omkl._messages import listed
 from omkl.data.frames import are_few_classes
-from omkl.estimators.numeric import as_numbers
+from omkl.estimators.validation import LARGEST, as_numbers, is_missing
 from omkl.exceptions import InputError
 from omkl.groups import InterceptBank
 from omkl.persistence import Packer, Unpacker, check_labels
-from omkl.structures import Binary, Multiclass, Scalar
+from omkl.structures import Binary, Multiclass, Scalar, Structure
 
 #: The value of ``classes`` that accepts new labels at any time.
 GROWING = "growing"
-NUMPY_SCALARS = (np.integer, np.floating, np.bool_, np.str_)
 
 
 # ---- codes ------------------------------------------------------------------------------------------------------
@@ -47,21 +46,10 @@ class Labels:
     """
 
     def __init__(self, seen: Iterable, grows: bool = False) -> None:
-        try:
-            distinct = list(dict.fromkeys(seen))
-        except TypeError:
-            raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
-        # Python's scalars make arrays of their kind, and can be saved
-        distinct = [label.item() if isinstance(label, NUMPY_SCALARS) else label for label in distinct]
-        for label in distinct:
-            if is_missing(label):
-                raise InputError(f"Labels must not be missing, got {label!r}.")
-        if not grows:
-            with suppress(TypeError):
-                distinct.sort()
         self.grows = grows
-        self.members = distinct
-        self._index = {label: k for k, label in enumerate(distinct)}
+        self.members: list = []
+        self._index: dict[Any, int] = {}
+        self._extend(seen, sort=not grows)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -69,17 +57,31 @@ class Labels:
     def add(self, labels: Iterable) -> int:
         """Add labels that are not known yet.
 
+        Parameters
+        ----------
+        labels : iterable of hashable
+
         Returns
         -------
         int
             The number of new labels.
         """
-        labels = list(labels)
-        with suppress(TypeError):  # Labels() below refuses labels that are not hashable
-            if all(map(self._index.__contains__, labels)):
-                return 0
-        new = [label for label in Labels(labels).members if label not in self._index]
-        self._index.update({label: len(self.members) + k for k, label in enumerate(new)})
+        return self._extend(labels, sort=True)
+
+    def _extend(self, labels: Iterable, sort: bool) -> int:
+        try:
+            new = [label for label in dict.fromkeys(labels) if label not in self._index]
+        except TypeError:
+            raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
+        # Python's scalars make arrays of their kind, and can be saved
+        new = [label.item() if isinstance(label, np.generic) else label for label in new]
+        for label in new:
+            if is_missing(label):
+                raise InputError(f"Labels must not be missing, got {label!r}.")
+        if sort:
+            with suppress(TypeError):
+                new.sort()
+        self._index.update({label: k for k, label in enumerate(new, len(self.members))})
         self.members += new
         return len(new)
 
@@ -87,14 +89,12 @@ class Labels:
         """The labels as an array: of their own kind where they share one, of objects otherwise."""
         return label_array(self.members)
 
-    def encode(self, labels: Iterable, advice: str) -> np.ndarray:
+    def encode(self, labels: Iterable) -> np.ndarray:
         """Codes of labels.
 
         Parameters
         ----------
         labels : iterable of hashable
-        advice : str
-            The end of the error message for an unknown label.
 
         Returns
         -------
@@ -103,7 +103,8 @@ class Labels:
         try:
             return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
         except KeyError as unknown:
-            raise InputError(f"The label {unknown.args[0]!r} is not one of the model's {len(self)}: {advice}") from None
+            label, known = unknown.args[0], listed(self.members, 5)
+            raise InputError(f"The label {label!r} must be one of the labels of the model, {known}.") from None
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
 
@@ -112,7 +113,13 @@ class Labels:
         return {"classes_": self.as_array()}
 
     def columns(self, n_outputs: int) -> list[dict[str, Any]]:
-        """The label of each column of the potentials, as an entry of a record; a single column is for the second."""
+        """The label of each column of the potentials, as an entry of a record.
+
+        Parameters
+        ----------
+        n_outputs : int
+            Number of columns; a single one is for the second label.
+        """
         return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
@@ -121,7 +128,7 @@ class Labels:
         return {"labels": packer.pack(self.members, "y"), "labels_grow": self.grows}
 
     @classmethod
-    def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
+    def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Self:
         """The inverse of :meth:`pack`."""
         return cls(unpacker.unpack(manifest["labels"]), manifest["labels_grow"])
 
@@ -146,8 +153,13 @@ class Targets:
         masses = np.cumsum(np.ones(len(order)) if weights is None else weights[order])
         return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
 
-    def encode(self, y: Sequence, advice: str) -> np.ndarray:
-        """Targets minus the level."""
+    def encode(self, y: Sequence) -> np.ndarray:
+        """Targets minus the level.
+
+        Parameters
+        ----------
+        y : sequence of float
+        """
         return np.asarray(y, dtype=np.float64) - self.level
 
     def learned(self) -> dict[str, Any]:
@@ -171,8 +183,13 @@ class Targets:
 # ---- outputs ----------------------------------------------------------------------------------------------------
 
 
-class Outputs(Protocol):
-    """The kind of outputs of a model on tokens.
+class Outputs:
+    """The kind of outputs of a model on tokens: one class or number for each input, unless a subclass says otherwise.
+
+    Parameters
+    ----------
+    fit_intercept : bool
+        Learn a constant for each potential.
 
     Attributes
     ----------
@@ -182,23 +199,29 @@ class Outputs(Protocol):
         :class:`Labels` or :class:`Targets`, or a subclass.
     """
 
-    single: bool
-    codes: Any
+    single: ClassVar[bool] = True
+    codes: ClassVar[type[Labels] | type[Targets]]
+
+    def __init__(self, fit_intercept: bool) -> None:
+        self._fit_intercept = fit_intercept
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Any:
         """Learn the codes from the labels of the first data."""
+        raise NotImplementedError
 
-    def structure(self, known: Any) -> Any:
+    def structure(self, known: Any) -> Structure:
         """The structure over these codes."""
+        raise NotImplementedError
 
     def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
         """Raise an InputError for training outputs that the structure cannot predict."""
 
     def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
         """Banks that do not see the input: regularized ones, and free ones."""
+        return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
 
 
-def learn_labels(codes: type[Labels], labels: Iterable, classes: Any, cost: Any) -> Labels:
+def learn_labels(codes: type[Labels], labels: Iterable, classes: Iterable | None, cost: ArrayLike | None) -> Labels:
     """The codes of training labels: all labels that were seen, or the declared ``classes``.
 
     Parameters
@@ -211,14 +234,12 @@ def learn_labels(codes: type[Labels], labels: Iterable, classes: Any, cost: Any)
     """
     if not isinstance(classes, str):
         return codes(labels if classes is None else classes)
-    if classes != GROWING:
-        raise InputError(f'classes must be labels or "{GROWING}", got {classes!r}.')
-    if cost is not None:
-        raise InputError(f'cost must be None with classes="{GROWING}", as it needs all labels.')
+    if classes != GROWING or cost is not None:
+        raise InputError(f'classes must be labels, or "{GROWING}" where cost is None, got {classes!r}.')
     return codes(labels, grows=True)
 
 
-class ClassOutputs:
+class ClassOutputs(Outputs):
     """One class for an input.
 
     Parameters
@@ -228,33 +249,26 @@ class ClassOutputs:
     classes : sequence, "growing" or None
     """
 
-    single = True
-    codes: Any = Labels
+    codes = Labels
 
-    def __init__(self, fit_intercept: bool, cost: Any = None, classes: Any = None) -> None:
-        self._fit_intercept = fit_intercept
+    def __init__(
+        self, fit_intercept: bool, cost: ArrayLike | None = None, classes: Sequence | str | None = None
+    ) -> None:
+        super().__init__(fit_intercept)
         self._cost = cost
         self._classes = classes
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
         """Learn the codes from the labels of the first data."""
-        return learn_labels(self.codes, labels, self._classes, self._cost)
+        return learn_labels(Labels, labels, self._classes, self._cost)
 
     def structure(self, known: Labels) -> Binary | Multiclass:
         """A single potential for two classes, else one for each."""
         binary = len(known) == 2 and self._cost is None and not known.grows
-        check_cost_names(self._cost, known.members)
         return Binary() if binary else Multiclass(len(known), self._cost)
 
-    def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Accept all classes."""
 
-    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """The intercept, which is free."""
-        return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
-
-
-class NumberOutputs:
+class NumberOutputs(Outputs):
     """One number for an input, counted from the median of the targets where there is an intercept.
 
     Parameters
@@ -262,11 +276,7 @@ class NumberOutputs:
     fit_intercept : bool
     """
 
-    single = True
-    codes: Any = Targets
-
-    def __init__(self, fit_intercept: bool) -> None:
-        self._fit_intercept = fit_intercept
+    codes = Targets
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Targets:
         """Learn the level of the targets."""
@@ -276,24 +286,34 @@ class NumberOutputs:
         """One potential."""
         return Scalar()
 
-    def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Accept all numbers."""
-
-    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """The intercept, which is free."""
-        return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
-
 
 # ---- checks -----------------------------------------------------------------------------------------------------
 
 
-def is_missing(label: Any) -> bool:
-    """Check for a missing label: None, nan, or pandas' NA or NaT."""
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
+def finite_targets(y: ArrayLike) -> np.ndarray:
+    """Targets of a regression as an array of finite numbers up to 1e100.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, K)
+    """
+    numbers = as_numbers(y, "y")
+    wrong = ~(np.abs(numbers) <= LARGEST)
+    if wrong.any():
+        where = np.argwhere(wrong)[0]
+        raise InputError(
+            f"y must hold finite numbers up to {LARGEST:g}, got {numbers[tuple(where)]} in row {where[0]}."
+        )
+    return numbers
 
 
 def checked_classes(y: np.ndarray) -> np.ndarray:
-    """Return classes as they are; raise an InputError where one is missing, or they are numbers of a regression."""
+    """Return classes as they are; raise an InputError where one is missing, or they are numbers of a regression.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+    """
     if y.dtype == object:
         for i, label in enumerate(y):
             if is_missing(label):
@@ -307,108 +327,14 @@ def checked_classes(y: np.ndarray) -> np.ndarray:
 
 
 def has_columns(y: Any) -> bool:
-    """Check whether targets have several columns."""
+    """Check whether targets have several columns.
+
+    Parameters
+    ----------
+    y : array-like or sparse matrix
+    """
     try:
         shape = y.shape if sparse.issparse(y) else np.asarray(y).shape
     except ValueError:
         return False
     return len(shape) == 2 and shape[1] > 1
-
-
-def check_cost_names(cost: Any, labels: list) -> None:
-    """Raise where the rows or columns of a data frame of costs have the names of labels, and another order."""
-    if not hasattr(cost, "reindex"):
-        return
-    for axis, names in (("rows", cost.index), ("columns", cost.columns)):
-        if set(names) == set(labels) and list(names) != labels:
-            raise InputError(f"The {axis} of cost must be in the order of the labels, {listed(labels, 5)}.")
-
-
-# ---- weights ----------------------------------------------------------------------------------------------------
-
-
-def weights_of_classes(class_weight: Any, classes: Sequence, sums: np.ndarray) -> np.ndarray:
-    """Weight of each class, as scikit-learn defines ``class_weight``.
-
-    Parameters
-    ----------
-    class_weight : "balanced" or dict
-        "balanced" is n / (K n_k) for the n_k of n examples that are of class k; a dict gives weights, 1 by default.
-    classes : sequence of K labels
-    sums : array of shape (K,)
-        The sum of the sample weights of each class, n_k.
-
-    Returns
-    -------
-    array of shape (K,)
-    """
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        present = sums > 0
-        balanced = sum(sums.tolist()) / (np.count_nonzero(present) * np.where(present, sums, 1.0))
-        return np.where(present, balanced, 1.0)
-    if not isinstance(class_weight, dict):
-        raise InputError(f'class_weight must be None, "balanced" or a dict, got {class_weight!r}.')
-    weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError("class_weight must hold finite numbers >= 0.")
-    return weights
-
-
-def class_weights(
-    class_weight: Any, labels: Sequence, offsets: np.ndarray, sample_weight: np.ndarray | None, whole: bool
-) -> np.ndarray | None:
-    """Sample weights times the weights of the classes; see :func:`weights_of_classes`.
-
-    Parameters
-    ----------
-    class_weight : None, "balanced" or dict
-    labels : sequence of n labels
-        None for labels that are not known.
-    offsets : int array
-        Sequence s has the labels ``offsets[s] : offsets[s + 1]``; its weight is the mean over its known labels.
-    sample_weight : array, optional
-    whole : bool
-        Whether these are all examples, which "balanced" needs.
-    """
-    if class_weight is None:
-        return sample_weight
-    if isinstance(class_weight, str) and class_weight == "balanced" and not whole:
-        raise InputError('class_weight="balanced" counts all examples: give a dict to partial_fit, or for a stream.')
-    index = {label: k for k, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
-    codes = np.array([-1 if label is None else index[label] for label in labels], dtype=np.int64)
-    given, lengths = codes >= 0, np.diff(offsets)
-    copies = np.repeat(np.ones(len(lengths)) if sample_weight is None else sample_weight, lengths)
-    if whole and isinstance(class_weight, dict) and not index.keys() <= class_weight.keys():
-        unknown = [label for label in class_weight if label not in index]
-        if unknown:
-            raise InputError(f"class_weight has a weight for {unknown[0]!r}, which is no label of y.")
-    of_classes = weights_of_classes(class_weight, list(index), np.bincount(codes[given], copies[given], len(index)))
-    each = np.append(of_classes, 0.0)[codes]  # 0 at the code -1
-    means = np.add.reduceat(each, offsets[:-1]) / np.maximum(np.add.reduceat(given, offsets[:-1], dtype=int), 1)
-    weights = means if sample_weight is None else means * sample_weight
-    if whole and not weights.any():
-        raise InputError("class_weight leaves no example a weight above 0.")
-    return weights
-
-
-@overload
-def check_sample_weight(sample_weight: None, n: int) -> None: ...
-
-
-@overload
-def check_sample_weight(sample_weight: ArrayLike, n: int) -> np.ndarray: ...
-
-
-def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray | None:
-    """Weights as an array of n finite numbers >= 0, not all 0; None stays None, and one number is for all."""
-    if sample_weight is None:
-        return None
-    weights = as_numbers(sample_weight, "sample_weight")
-    weights = np.full(n, weights) if weights.ndim == 0 else weights
-    if weights.shape != (n,):
-        raise InputError(f"sample_weight must have shape ({n},), one weight for each example, got {weights.shape}.")
-    if not (weights <= 1e100).all() or (weights < 0).any():
-        raise InputError("sample_weight must hold finite numbers >= 0.")
-    if not weights.any():
-        raise InputError("sample_weight must not be zero for every example.")
-    return weights

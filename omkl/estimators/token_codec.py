@@ -111,7 +111,7 @@ class TokenCodec:
         tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, index=data.training_index)
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
-        gold = self.known.encode(data.labels, "declare all with classes=.")
+        gold = self.known.encode(data.labels)
         self._outputs.check(self.structure, self.known, gold, data.offsets)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
@@ -124,8 +124,7 @@ class TokenCodec:
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
             trainer.grow_outputs(self.structure)
-        advice = 'declare all classes at the first call, with classes=, or ask for "growing" ones.'
-        gold = self.known.encode(data.labels, advice)
+        gold = self.known.encode(data.labels)
         self._outputs.check(self.structure, self.known, gold, data.offsets)
         try:
             tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
@@ -136,7 +135,7 @@ class TokenCodec:
 
     def encode_known(self, data: TokenData) -> Examples:
         """Encode data that the model is measured on, without unknown features."""
-        gold = self.known.encode(data.labels, "it can never be predicted, so drop its example or train with it.")
+        gold = self.known.encode(data.labels)
         tokens = self.encoder.encode(data.inputs, data.offsets)
         return Examples(tokens, gold, np.arange(len(tokens)), None, self._outputs.single)
 

@@ -1,46 +1,34 @@
-"""Validation of parameters, and of rows with one output each.
+"""Validation of parameters, arrays and weights.
 
 The first fit keeps the names of columns, and every later call compares them.
 """
 
 import hashlib
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from omkl._components import check_flags, check_number
-from omkl._threads import in_threads
-from omkl.data import Block
-from omkl.data.blocks import align_columns, is_frame, n_rows
-from omkl.data.frames import (
-    are_few_rows,
-    check_rows,
-    column_names,
-    is_column,
-    plain_targets,
-    read_frame,
-    text_columns,
-    times_as_days,
-    with_unique_entries,
-)
-from omkl.estimators.numeric import refuse_kind, refuse_missing, refuse_text
-from omkl.estimators.sources import TrainingBlock, as_stream
-from omkl.estimators.targets import check_sample_weight, class_weights
+from omkl._messages import listed
+from omkl.data.blocks import is_frame
+from omkl.data.frames import check_rows, check_unmasked, plain_targets, times_as_days, with_unique_entries
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TrainingIndex
 
-#: Rows that are encoded and scored at a time, by each thread.
+#: Rows that are hashed at a time.
 AT_A_TIME = 4096
-#: Learned attributes about columns.
-COLUMNS = ("n_features_in_", "feature_names_in_")
 #: Numbers of a larger magnitude are refused, as their squares and sums of squares may overflow.
 LARGEST = 1e100
+#: Learned attributes about columns.
+COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
 # ---- parameters -------------------------------------------------------------------------------------------------
@@ -93,13 +81,13 @@ def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constra
         Parameters that the estimator does not have are left out.
     """
     check_flags(estimator)
-    parameters = vars(estimator)
+    parameters = estimator.get_params(deep=False)
     for name, constraint in constraints.items():
         if name in parameters:
             constraint.check(name, parameters[name])
 
 
-# ---- rows with one output each ----------------------------------------------------------------------------------
+# ---- arrays ---------------------------------------------------------------------------------------------------------
 
 
 class TokenData(NamedTuple):
@@ -132,122 +120,7 @@ class TokenData(NamedTuple):
     training_index: TrainingIndex | None = None
 
 
-def read_rows(
-    estimator: Any,
-    check_targets: Callable,
-    class_weight: Any,
-    block: TrainingBlock,
-    first: bool,
-    whole: bool = False,
-) -> TokenData:
-    """Check rows and their outputs; each row is a sequence of one token.
-
-    Parameters
-    ----------
-    estimator : OnlineMKLClassifier or OnlineMKLRegressor
-        Keeps the names of the columns of the first rows, and compares later ones.
-    check_targets : callable
-        ``check_targets(y)`` checks the targets, and returns them as an array.
-    class_weight : None, "balanced" or dict
-    block : TrainingBlock
-    first : bool
-        Whether a model starts with these rows.
-    whole : bool
-        Whether these are all rows of a ``fit``. Rows of weight 0 are then dropped, and if the rest is to be shuffled,
-        it is first sorted by content, so that the model does not depend on the order of the rows.
-    """
-    if block.y is None:
-        raise InputError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None; a stream has pairs (x, y)."
-        )
-    X, y = checked_rows(estimator, block.X, first, block.y)
-    y, names = check_targets(y), getattr(estimator, "feature_names_in_", None)
-    weights = check_sample_weight(block.sample_weight, len(y))
-    offsets = np.arange(len(y) + 1)
-    if class_weight is not None:
-        weights = class_weights(class_weight, y.tolist(), offsets, weights, whole)
-    if not whole:
-        return TokenData(X, offsets, y.tolist(), weights, names=names)
-    distinct, rows, n_given = None, np.arange(len(y)), len(y)
-    if weights is not None:
-        rows = np.flatnonzero(weights > 0)
-        X, y, weights = _chosen(X, weights > 0), y[rows], weights[rows]
-    if estimator.shuffle and not isinstance(X, list):
-        order, first_of_run = _order_by_content(X, y)
-        X, y, weights, rows = X[order], y[order], None if weights is None else weights[order], rows[order]
-        distinct = np.flatnonzero(first_of_run)
-    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names, TrainingIndex(rows, n_given))
-
-
-def row_potentials(estimator: Any, X: Any) -> np.ndarray:
-    """Potentials (n, K) of the rows of X, an array, data frame, list of dicts, stream, or block of a stream."""
-    model = estimator.model_
-    stream = as_stream(X)
-    if stream is not None:
-        return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
-    X = checked_rows(estimator, X, reset=False)
-    n = n_rows(X)
-
-    def scored(part: Any) -> np.ndarray:
-        encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))
-        found = [potentials.unary for _, potentials in model.blocks(encoded)]
-        return found[0] if len(found) == 1 else np.concatenate(found)
-
-    if n <= AT_A_TIME:
-        return scored(X)
-    model.predictor()  # made once, for all threads
-    parts = (X[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
-    return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
-
-
-def checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
-    """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
-
-    Parameters
-    ----------
-    estimator : OnlineEstimator
-    X : array, sparse matrix, data frame, list of dicts or Block
-    reset : bool
-        Keep the names of columns, instead of comparing them.
-    *y : array, optional
-        Targets.
-
-    Returns
-    -------
-    X, or the pair of X and ``y`` where that is given
-    """
-    names = None
-    if isinstance(X, Block):
-        # columns of a block that knows their names come in the order in which the model knows them
-        known = None if reset else getattr(estimator, "feature_names_in_", None)
-        X, names = X.aligned(known, "A block of the stream").X, X.feature_names
-    if reset and isinstance(X, list):
-        forget_columns(estimator)
-    X = _rows_of_frame(X, estimator, reset)
-    if isinstance(X, list) and X and isinstance(X[0], dict):
-        if y:
-            y = (_as_column(plain_targets(*y)),)
-            if len(X) != len(y[0]):
-                check_consistent_length(X, *y)
-        checked = (X, *y) if y else X
-    elif not reset and are_few_rows(X, vars(estimator)) and all(is_column(column, len(X)) for column in y):
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        check_largest(X)
-        checked = (X, *y) if y else X
-    else:
-        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
-        if y:
-            checks["y_numeric"] = isinstance(estimator, RegressorMixin)
-        with warnings.catch_warnings():
-            if names is not None:  # they were compared
-                warnings.filterwarnings("ignore", "X does not have valid feature names")
-            checked = checked_arrays(estimator, X, *y, names=names, **checks)
-    if names is not None:
-        keep_names(estimator, names, reset)
-    return checked
-
-
-def checked_arrays(estimator: Any, X: Any, *y: Any, names: Sequence[str] | None = None, **checks: Any) -> Any:
+def checked_arrays(estimator: BaseEstimator, X: Any, *y: Any, names: Sequence[str] | None = None, **checks: Any) -> Any:
     """Check X, or X and y, as scikit-learn does, and numbers for their magnitude; dates become days.
 
     Parameters
@@ -269,9 +142,7 @@ def checked_arrays(estimator: Any, X: Any, *y: Any, names: Sequence[str] | None 
     try:
         checked = validate_data(estimator, times_as_days(X), *y, **checks)
     except (TypeError, ValueError):
-        refuse_text(X)  # scikit-learn does not say where
-        refuse_missing(X, names)
-        refuse_kind(X)
+        _refuse_cell(X, names)  # scikit-learn does not say where
         raise
     X = with_unique_entries(checked[0] if y else checked)
     check_largest(X)
@@ -279,78 +150,252 @@ def checked_arrays(estimator: Any, X: Any, *y: Any, names: Sequence[str] | None 
 
 
 def check_largest(X: Any) -> None:
-    """Raise an InputError where an array or sparse matrix of finite numbers holds one above 1e100."""
+    """Raise an InputError where an array or sparse matrix of finite numbers holds one above 1e100.
+
+    Parameters
+    ----------
+    X : array or sparse matrix
+    """
     values = X.data if sparse.issparse(X) else X
     if isinstance(values, np.ndarray) and values.size and max(float(values.max()), -float(values.min())) > LARGEST:
         raise InputError(f"X must hold finite numbers up to {LARGEST:g}, got {np.abs(values).max():.3g}.")
 
 
-def _as_column(y: Any) -> np.ndarray:
-    """Targets of dicts as an array."""
-    if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
-        return np.asarray(y)
-    return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
+def is_missing(label: Any) -> bool:
+    """Check for a missing label: None, nan, or pandas' NA or NaT.
 
-
-def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
-    """Convert a data frame with text to a list of dicts, and keep (``reset``) or compare its names.
-
-    Other input stays as it is: scikit-learn keeps and compares the names of data frames of numbers.
+    Parameters
+    ----------
+    label : object
     """
-    if not is_frame(X := times_as_days(X)):
-        return X
-    learned_dicts = not reset and not hasattr(estimator, "n_features_in_")
-    rows = read_frame(X, learned_dicts)
-    if not isinstance(rows, list):
-        return X
-    names = column_names(X)
-    if not reset and not learned_dicts:
-        raise InputError(f"The column {text_columns(X)[0]!r} of X must hold numbers, as in training.")
-    if reset:
-        vars(estimator).pop("n_features_in_", None)
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
+
+
+def _refuse_cell(X: Any, names: Sequence[str] | None) -> None:
+    """Raise an InputError for the first column of a table with a cell that is no finite number."""
+    if is_frame(X):
+        columns = [(f"The column {name!r}", X[name]) for name in X.columns]
     else:
-        align_columns(X, names, getattr(estimator, "feature_names_in_", None), "The data frame")
-    keep_names(estimator, names, reset)
-    return rows
+        table = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        columns = list(enumerate(table.T)) if table.ndim == 2 else []
+        columns = [(f"Column {j}" if names is None else f"The column {names[j]!r}", column) for j, column in columns]
+    for where, column in columns:
+        values = np.asarray(column)
+        if values.dtype.kind == "c":
+            continue
+        rows = np.flatnonzero(~np.isfinite(values)) if values.dtype.kind == "f" else np.arange(len(values))
+        for row in rows.tolist():
+            if found := _wrong_cell(values[row]):
+                place = f" in row {row}" if names is None else ""  # a block has other rows than the file
+                raise InputError(f"{where} of X holds {found}{place}: all cells must be finite numbers.")
 
 
-def keep_names(estimator: Any, names: Sequence[str] | None, reset: bool) -> None:
-    """Set ``feature_names_in_`` where a model starts (``reset``), or delete it where there are no names."""
-    if not reset:
-        return
-    vars(estimator).pop("feature_names_in_", None)
+def _wrong_cell(value: Any) -> str:
+    """Describe a value that is missing, infinite, or text that is no number; else empty."""
+    if is_missing(value):
+        return "NaN"
+    try:
+        return "" if math.isfinite(float(value)) else "infinity"
+    except (TypeError, ValueError):
+        return f"the text {value[:50]!r}" if isinstance(value, str) else ""
+
+
+def column_names_of(estimator: BaseEstimator) -> list[str] | None:
+    """Names of the columns that an estimator was fitted on; None if there are none.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+    """
+    names = estimator.__dict__.get("feature_names_in_")
+    return None if names is None else names.tolist()
+
+
+def keep_columns(estimator: BaseEstimator, names: Sequence[str] | None) -> None:
+    """Set ``feature_names_in_`` where a model starts, or delete it if there are no names.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+    names : sequence of str or None
+    """
+    estimator.__dict__.pop("feature_names_in_", None)
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
-def forget_columns(estimator: Any) -> None:
-    """Delete what an earlier fit learned about columns."""
-    for name in COLUMNS:
-        vars(estimator).pop(name, None)
+def forget_columns(estimator: BaseEstimator) -> None:
+    """Delete what an earlier fit learned about columns.
 
-
-def _chosen(X, kept):
-    return [x for x, is_kept in zip(X, kept) if is_kept] if isinstance(X, list) else X[kept]
-
-
-def _order_by_content(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort the examples by content: the order, and a mask of the first of each run of equal rows in it.
-
-    Shuffling from here makes the model independent of the order of the rows, and a repeated row the same as a
-    weighted one. Zeros are equal whatever their sign, and whether a sparse matrix stores them.
+    Parameters
+    ----------
+    estimator : BaseEstimator
     """
-    if sparse.issparse(X):
-        if not X.data.all():
-            X = X.copy()
-            X.eliminate_zeros()
-        indices = X.indices.astype(np.int32 if X.shape[1] < 2**31 else np.int64, copy=False)
-        parts = zip(np.split(indices, X.indptr[1:-1]), np.split(X.data, X.indptr[1:-1]))
-        contents = [indices.tobytes() + values.tobytes() for indices, values in parts]
-    else:
-        contents = [(row + 0.0).tobytes() for row in X]
-    digests = np.array(
-        [int.from_bytes(hashlib.blake2b(c, digest_size=8).digest(), "little") for c in contents], np.uint64
-    )
-    order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
-    ordered = digests[order]
-    return order, np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    for name in COLUMNS:
+        estimator.__dict__.pop(name, None)
+
+
+def row_digests(X: Any, rows: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of each of some rows. Zeros are equal whatever their sign, and whether a sparse matrix stores them.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+    rows : int array of shape (m,)
+
+    Returns
+    -------
+    uint64 array of shape (m,)
+    """
+    digests = np.empty(len(rows), dtype=np.uint64)
+    for low in range(0, len(rows), AT_A_TIME):
+        part = X[rows[low : low + AT_A_TIME]]
+        if sparse.issparse(part):
+            part = sparse.csr_array(part)
+            part.sum_duplicates()
+            part.eliminate_zeros()
+            ends = pairwise(part.indptr.tolist())
+            contents = [part.indices[a:b].astype(np.int32).tobytes() + part.data[a:b].tobytes() for a, b in ends]
+        else:
+            contents = [row.tobytes() for row in np.ascontiguousarray(part) + 0.0]  # normalizes -0.0
+        for i, content in enumerate(contents, low):
+            digests[i] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+    return digests
+
+
+# ---- weights ----------------------------------------------------------------------------------------------------
+
+
+def as_numbers(values: Any, name: str) -> np.ndarray:
+    """Real numbers as an array in double precision.
+
+    Parameters
+    ----------
+    values : array-like
+    name : str
+        The name of the argument, for the error.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If they are no real numbers.
+    """
+    check_unmasked(values, name)
+    with suppress(TypeError, ValueError, OverflowError):
+        values = np.asarray(values)
+        if values.dtype.kind not in "cMm":
+            return np.asarray(values, dtype=np.float64)
+    raise InputError(f"{name} must hold numbers.")
+
+
+def class_weights(
+    class_weight: str | dict | None,
+    labels: Sequence,
+    offsets: np.ndarray,
+    sample_weight: np.ndarray | None,
+    whole: bool = True,
+) -> np.ndarray | None:
+    """Sample weights times the weights of the classes, which scikit-learn defines.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict
+        "balanced" is n / (K n_k) for the n_k of n examples that are of class k; a dict gives weights, 1 by default.
+    labels : sequence of n labels
+        None for labels that are not known.
+    offsets : int array
+        Sequence s has the labels ``offsets[s] : offsets[s + 1]``; its weight is the mean over its known labels.
+    sample_weight : array, optional
+    whole : bool
+        Whether these are all examples, which "balanced" needs.
+    """
+    if class_weight is None:
+        return sample_weight
+    index = {label: k for k, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
+    codes = np.array([-1 if label is None else index[label] for label in labels], dtype=np.int64)
+    given, lengths = codes >= 0, np.diff(offsets)
+    copies = np.repeat(np.ones(len(lengths)) if sample_weight is None else sample_weight, lengths)
+    sums = np.bincount(codes[given], copies[given], len(index))
+    each = np.append(_weights_of_classes(class_weight, list(index), sums, whole), 0.0)[codes]  # 0 at the code -1
+    means = np.add.reduceat(each, offsets[:-1]) / np.maximum(np.add.reduceat(given, offsets[:-1], dtype=int), 1)
+    weights = means if sample_weight is None else means * sample_weight
+    if whole and not weights.any():
+        raise InputError("class_weight must leave an example a weight above 0.")
+    return weights
+
+
+def _weights_of_classes(class_weight: str | dict, classes: list, sums: np.ndarray, whole: bool) -> np.ndarray:
+    """Weight of each class; ``sums`` (K,) are the sums of the sample weights of each."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        if not whole:
+            raise InputError(
+                'class_weight must be a dict for partial_fit and streams, as "balanced" counts all examples.'
+            )
+        present = sums > 0
+        balanced = sum(sums.tolist()) / (np.count_nonzero(present) * np.where(present, sums, 1.0))
+        return np.where(present, balanced, 1.0)
+    if not isinstance(class_weight, dict):
+        raise InputError(f'class_weight must be None, "balanced" or a dict, got {class_weight!r}.')
+    # classes that a fold lacks are no mistake if those that it has all have a weight
+    if whole and not class_weight.keys() >= set(classes) and (unknown := [k for k in class_weight if k not in classes]):
+        raise InputError(f"class_weight has a weight for {unknown[0]!r}, but the classes are {listed(classes, 5)}.")
+    weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise InputError("class_weight must hold finite numbers >= 0.")
+    return weights
+
+
+def weighted_by_class(
+    class_weight: str | dict | None, classes: np.ndarray, codes: np.ndarray, weights: np.ndarray | None
+) -> np.ndarray | None:
+    """Sample weights times the weights of the classes, all above 0.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict
+        As for :func:`class_weights`.
+    classes : array of shape (K,)
+    codes : int array of shape (N,)
+        Index of the class of each sample.
+    weights : array of shape (N,), optional
+    """
+    if class_weight is None:
+        return weights
+    own = np.ones(len(codes)) if weights is None else weights
+    of_classes = _weights_of_classes(class_weight, classes.tolist(), np.bincount(codes, own, len(classes)), True)
+    if not of_classes.all():
+        raise InputError("class_weight must hold finite numbers > 0.")
+    return of_classes[codes] * own
+
+
+@overload
+def check_sample_weight(sample_weight: None, n: int) -> None: ...
+
+
+@overload
+def check_sample_weight(sample_weight: ArrayLike, n: int) -> np.ndarray: ...
+
+
+def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
+    """Check weights, one for each example, or one number for all.
+
+    Parameters
+    ----------
+    sample_weight : array of shape (n,), float or None
+        None stays None.
+    n : int
+        Number of examples.
+
+    Returns
+    -------
+    array of shape (n,), or None
+    """
+    if sample_weight is None:
+        return None
+    weights = as_numbers(sample_weight, "sample_weight")
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
+    if weights.shape != (n,):
+        raise InputError(f"sample_weight must have shape ({n},), one weight for each example, got {weights.shape}.")
+    if not ((weights >= 0) & (weights <= LARGEST)).all() or not weights.any():
+        raise InputError("sample_weight must hold finite numbers >= 0, and not be zero for every example.")
+    return weights

@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import resolve, warn_caller
+from omkl._messages import listed
 from omkl.batch import (
     ColumnGroups,
     DesignProblem,
@@ -31,35 +32,31 @@ from omkl.batch.solver import is_number_of_values, ordered
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import (
     CONSTRAINTS,
+    ClassDecoder,
     GapProgress,
-    by_index,
-    by_position,
-    called,
-    group_names,
+    NumberDecoder,
+    encode_classes,
+    encode_labels,
     is_a_classifier,
+    is_probabilistic,
+    one_vs_rest,
+    read_groups,
     resolve_loss,
 )
 from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import Explanation
-from omkl.estimators.output_decoders import (
-    ClassDecoder,
-    NumberDecoder,
-    encode_classes,
-    encode_labels,
-    finite_targets,
-    is_probabilistic,
-    one_vs_rest,
-    weighted_by_class,
-)
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.targets import check_sample_weight, has_columns
+from omkl.estimators.targets import finite_targets, has_columns
 from omkl.estimators.validation import (
     Constraint,
     Number,
     OneOf,
     check_parameters,
+    check_sample_weight,
     checked_arrays,
+    column_names_of,
     forget_columns,
+    weighted_by_class,
 )
 from omkl.exceptions import InputError
 from omkl.linear.explain import explain_columns
@@ -230,9 +227,9 @@ class SparseLinear(SavedEstimator):
     def _problems(self, samples: Samples, alpha: float) -> list[DesignProblem]:
         """The problem of each target."""
         loss, regularizer = resolve_loss(self, links=True), resolve(Regularizer, self.regularizer, "regularizer")
-        groups, names = self._column_groups(samples.design.shape[1]), vars(self).get("feature_names_in_")
+        groups, names = self._column_groups(samples.design.shape[1]), column_names_of(self)
         if isinstance(self.regularizer, Regularizer):  # it may name groups, unlike a string
-            regularizer = regularizer.bind(called(self.groups, names, groups.n_groups))
+            regularizer = regularizer.bind(read_groups(self.groups, names).texts(groups.n_groups))
         shared = (regularizer, alpha, groups, bool(self.fit_intercept), samples.weights)
         if samples.targets[0].ndim == 2:
             if self.positive:
@@ -251,11 +248,11 @@ class SparseLinear(SavedEstimator):
 
     def _column_groups(self, n_columns: int) -> ColumnGroups:
         """Groups of columns, and their weights."""
-        names, weights = vars(self).get("feature_names_in_"), self.group_weights
-        members = by_position(self.groups, names)
-        if isinstance(weights, dict) or hasattr(weights, "reindex"):
-            named = by_index(weights, group_names(self.groups, names), "group_weights", "group")
-            weights = weights if named is None else np.array(named)
+        (members, names), weights = read_groups(self.groups, column_names_of(self)), self.group_weights
+        if isinstance(weights, dict):
+            if names is None or weights.keys() != set(names):
+                raise InputError(f"group_weights must have a value for each of the groups {listed(names or (), 5)}.")
+            weights = np.array([weights[name] for name in names])
         if isinstance(weights, str):
             if weights != "sqrt-size":
                 raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.')
@@ -502,14 +499,7 @@ class SparseLinear(SavedEstimator):
     # ---- model files --------------------------------------------------------------------------------------------
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """Parameters with groups and group weights by position, where they are indexed by names."""
-        names, parameters = vars(self).get("feature_names_in_"), without_splitters(super()._saved_parameters())
-        if hasattr(self.groups, "reindex"):
-            parameters["groups"] = by_position(self.groups, names)
-        if hasattr(self.group_weights, "reindex"):
-            named = by_index(self.group_weights, group_names(self.groups, names), "group_weights", "group")
-            parameters["group_weights"] = self.group_weights if named is None else named
-        return parameters
+        return without_splitters(super()._saved_parameters())
 
 
 def score_with_offset(

@@ -12,10 +12,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from omkl._components import check_n_jobs, resolve
 from omkl.batch import DesignSolver, regularization_path
 from omkl.data.frames import plain_targets
-from omkl.estimators.batch import is_a_classifier, resolve_loss
+from omkl.estimators.batch import NEVER, NumberDecoder, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch
-from omkl.estimators.output_decoders import NEVER, NumberDecoder
-from omkl.estimators.targets import check_sample_weight, has_columns
+from omkl.estimators.targets import has_columns
+from omkl.estimators.validation import check_sample_weight
 from omkl.linear.base import (
     SparseLinear,
     n_outputs_of,

@@ -8,8 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from omkl.batch.group_lasso.blocks import column_labels
-from omkl.estimators.batch import by_position, called
+from omkl.estimators.batch import read_groups
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
+from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
 from omkl.online.group_contributions import Contributions, Piece
 
@@ -31,7 +32,7 @@ def explain_columns(model: Any, x: Any, label: Any, against: Any, target: int, o
     groups[CONSTANT] = float(chosen.weights @ np.atleast_1d(model.intercept_))
     if known is not None:
         groups["offset"] = float(chosen.weights @ np.broadcast_to(known, len(chosen.weights)))
-    names = vars(model).get("feature_names_in_")
+    names = column_names_of(model)
     pieces = [Piece("feature", name, j, None, v) for name, j, v in zip(owners, columns.tolist(), added.tolist())]
 
     def named(pieces: list[Piece]) -> list[str]:
@@ -43,11 +44,12 @@ def explain_columns(model: Any, x: Any, label: Any, against: Any, target: int, o
 
 def _groups_of(model: Any, columns: np.ndarray) -> list[str]:
     """Names of the groups of some columns."""
-    names = vars(model).get("feature_names_in_")
-    labels = column_labels(by_position(model.groups, names), model.n_features_in_)
+    names = column_names_of(model)
+    groups = read_groups(model.groups, names)
+    labels = column_labels(groups.groups, model.n_features_in_)
     if labels is None:
         return [name_of_column(names, j) for j in columns.tolist()]
-    known = called(model.groups, names, int(labels.max()) + 1)
+    known = groups.texts(int(labels.max()) + 1)
     return [known[k] for k in labels[columns].tolist()]
 
 

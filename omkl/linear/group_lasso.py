@@ -29,8 +29,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         Weight of the regularizer: the larger, the fewer groups.
     groups : None, array of shape (n,), list of lists of int or str, or dict of such lists
         None makes every column a group of its own, the lasso; an array labels each column with its group; lists give
-        the columns of each group by position, or by name where X is a data frame; a dict names the groups, too. A
-        ``Series`` of labels whose index has the names of columns labels them by name.
+        the columns of each group by position, or by name where X is a data frame; a dict names the groups, too.
     loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
         Any convex one, with kinks or without. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
         as in scikit-learn's ``PoissonRegressor``, and predictions are means.
@@ -41,8 +40,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
         :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
         ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
     group_weights : None, "sqrt-size", array of shape (g,) or dict
-        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict or a ``Series``
-        by the names of the groups; None makes them all 1. Groups of weight 0 are in the model whatever alpha is, like
+        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict by the
+        names of the groups; None makes them all 1. Groups of weight 0 are in the model whatever alpha is, like
         the intercept.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
         The last two for losses without kinks, and one output.

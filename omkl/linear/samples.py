@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,15 +11,13 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.batch import Design
-from omkl.estimators.numeric import as_numbers
+from omkl.estimators.validation import as_numbers, row_digests
 from omkl.exceptions import InputError
 
 #: Largest magnitude of features, by the bytes of their type: sums of squares must not overflow.
 LARGEST = {4: 1e15, 8: 1e100}
 #: Columns of an array that are compared before whole rows are.
 FEW_COLUMNS = 4
-#: Rows that are hashed at a time.
-AT_A_TIME = 4096
 
 
 @dataclass
@@ -126,7 +122,7 @@ def first_alike(X: Any, columns: np.ndarray) -> np.ndarray | None:
         alike, codes = _still_alike(alike, codes, values[alike])
         if not len(alike):
             return None
-    alike, codes = _still_alike(alike, codes, _digests(X, alike))
+    alike, codes = _still_alike(alike, codes, row_digests(X, alike))
     if not len(alike):
         return None
     first = np.arange(len(columns))
@@ -151,20 +147,3 @@ def _still_alike(alike: np.ndarray, codes: np.ndarray, values: np.ndarray) -> tu
     _, both, counts = np.unique(codes * (own.max() + 1) + own, return_inverse=True, return_counts=True)
     stays = counts[both] > 1
     return alike[stays], both[stays]
-
-
-def _digests(X: Any, rows: np.ndarray) -> np.ndarray:
-    """A hash of each of some rows."""
-    found = []
-    for low in range(0, len(rows), AT_A_TIME):
-        part = X[rows[low : low + AT_A_TIME]]
-        if sparse.issparse(part):
-            part = sparse.csr_array(part)
-            part.sum_duplicates()
-            part.eliminate_zeros()
-            ends = part.indptr.tolist()
-            held = [part.indices[a:b].astype(np.int64).tobytes() + part.data[a:b].tobytes() for a, b in pairwise(ends)]
-        else:
-            held = [row.tobytes() for row in np.ascontiguousarray(part) + 0.0]  # normalizes -0.0
-        found += [int.from_bytes(hashlib.blake2b(one, digest_size=8).digest(), "little") for one in held]
-    return np.array(found, dtype=np.uint64)

@@ -21,18 +21,26 @@ from omkl._components import check_n_jobs, resolve
 from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
 from omkl.data.frames import are_few_rows, plain_targets
-from omkl.estimators.batch import CONSTRAINTS, is_a_classifier, resolve_loss
+from omkl.estimators.batch import (
+    CONSTRAINTS,
+    ClassDecoder,
+    NumberDecoder,
+    is_a_classifier,
+    is_probabilistic,
+    resolve_loss,
+)
 from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import Explanation
-from omkl.estimators.output_decoders import ClassDecoder, NumberDecoder, is_probabilistic
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.targets import check_sample_weight, has_columns
+from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import (
     Constraint,
     Number,
     OneOf,
     check_parameters,
+    check_sample_weight,
     checked_arrays,
+    column_names_of,
     forget_columns,
 )
 from omkl.exceptions import InputError
@@ -48,15 +56,7 @@ from omkl.mkl.kernel_sources import (
     unpack_source,
 )
 from omkl.mkl.paths import StabilitySelection, kernel_path, stable_kernels
-from omkl.mkl.tasks import (
-    Encoded,
-    Settings,
-    encode_targets,
-    largest_gap,
-    split_outputs,
-    warn_of_fit,
-    warn_of_selection,
-)
+from omkl.mkl.tasks import Encoded, Settings, encode_targets, largest_gap, split_outputs, warn_of_fit, warn_of_selection
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
 
@@ -198,7 +198,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         if self._precomputed:
             source = GivenMatrices(X, len(y), kept)
         else:
-            X, names = X if kept is None else X[kept], vars(self).get("feature_names_in_")
+            X, names = X if kept is None else X[kept], column_names_of(self)
             source = ArrayKernels(default_kernels(X, names) if self.kernels is None else self.kernels, X, names)
         return source, y[weights > 0], weights[weights > 0]
 

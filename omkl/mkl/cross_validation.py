@@ -11,8 +11,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin, clone
 
 from omkl.batch import Solver
 from omkl.data.frames import plain_targets
+from omkl.estimators.batch import NumberDecoder
 from omkl.estimators.cross_validation import HeldOut, PathSearch
-from omkl.estimators.output_decoders import NumberDecoder
 from omkl.estimators.targets import has_columns
 from omkl.losses import Logistic, PointwiseLoss
 from omkl.mkl.base import BatchMKL

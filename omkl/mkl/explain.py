@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
+from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel
 from omkl.kernels.inputs import take_columns
@@ -50,7 +51,7 @@ def _parts_of(kernel: Kernel, X: Any, weights: np.ndarray) -> np.ndarray:
 
 def _name_of_part(model: Any, kernel: Kernel, i: int) -> str:
     """Name of part i of a kernel's explicit features."""
-    width, names = model.n_features_in_, vars(model).get("feature_names_in_")
+    width, names = model.n_features_in_, column_names_of(model)
     columns = kernel.columns(width)
     if columns is None or isinstance(columns, slice):
         chosen = np.arange(width)[slice(None) if columns is None else columns]

@@ -15,15 +15,15 @@ from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import needs_probabilities
 from omkl.estimators.explanations import Explanation, explain_class, explain_number, one_row
-from omkl.estimators.output_decoders import finite_targets
 from omkl.estimators.sources import TrainingBlock, blocks_of
-from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes
+from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes, finite_targets
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import TokenData, checked_rows, read_rows, row_potentials
+from omkl.estimators.validation import TokenData
 from omkl.exceptions import InputError
 from omkl.features.encoder import is_pairwise, takes_sparse
 from omkl.losses import PointwiseLoss
+from omkl.mkl.rows import checked_rows, read_rows, row_potentials
 from omkl.online.averaging import Predictor
 
 

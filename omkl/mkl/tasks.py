@@ -11,14 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from omkl._components import warn_caller
 from omkl.batch import Solution, Solver, each_output
-from omkl.estimators.output_decoders import (
-    ClassDecoder,
-    encode_classes,
-    encode_labels,
-    finite_targets,
-    one_vs_rest,
-    weighted_by_class,
-)
+from omkl.estimators.batch import ClassDecoder, encode_classes, encode_labels, one_vs_rest
+from omkl.estimators.targets import finite_targets
+from omkl.estimators.validation import weighted_by_class
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer

@@ -9,9 +9,8 @@ import numpy as np
 from omkl._components import resolve
 from omkl.data import Treebank
 from omkl.estimators.sources import TrainingBlock, fingerprint
-from omkl.estimators.targets import check_sample_weight
 from omkl.estimators.training import Run
-from omkl.estimators.validation import OneOf
+from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import empty_shares, lacking_columns
 from omkl.features.lexicons import Lexicon, as_lexicons, check_use

@@ -15,7 +15,7 @@ from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import OneOf, TokenData, keep_names
+from omkl.estimators.validation import OneOf, TokenData, column_names_of, keep_columns
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank, TrigramBank
 from omkl.sequences.decoding import (
@@ -276,7 +276,8 @@ class SequenceLabeler(OnlineEstimator):
         return TokenCodec(outputs, self)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        keep_names(self, names_in(block.X), reset=first)
+        if first:
+            keep_columns(self, names_in(block.X))
         return training_sequences(block, self._column_names, self.class_weight, whole)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
@@ -477,4 +478,4 @@ class SequenceLabeler(OnlineEstimator):
     @property
     def _column_names(self) -> Sequence[str] | None:
         """Names of the columns of data frames, in the model's order."""
-        return getattr(self, "feature_names_in_", None)
+        return column_names_of(self)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.estimators.targets import Labels, check_cost_names, learn_labels
+from omkl.estimators.targets import Labels, learn_labels
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank, TrigramBank
 from omkl.structures import Chain, allowed_transitions
@@ -47,7 +47,6 @@ class ChainOutputs:
     def structure(self, known: Labels) -> Chain:
         """Make the chain over these labels."""
         allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members)
-        check_cost_names(self._cost, known.members)
         return Chain(len(known), self._cost, self._by_position, self._transitions is not None, allowed, self._order)
 
     def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:

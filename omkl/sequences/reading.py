@@ -10,8 +10,8 @@ from scipy import sparse
 from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.data.frames import column_names, read_frame
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.targets import Labels, check_sample_weight, class_weights
-from omkl.estimators.validation import LARGEST, TokenData
+from omkl.estimators.targets import Labels
+from omkl.estimators.validation import LARGEST, TokenData, check_sample_weight, class_weights
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TrainingIndex
 from omkl.features.vocabulary import AttributeLists
@@ -81,7 +81,7 @@ def forced_labels(labels: Any, lengths: np.ndarray, known: Labels) -> np.ndarray
 
 
 def _codes(labels: Iterable, known: Labels) -> np.ndarray:
-    return known.encode(labels, "no token can be forced to have it.")
+    return known.encode(labels)
 
 
 # ---- tokens -----------------------------------------------------------------------------------------------------

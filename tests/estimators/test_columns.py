@@ -374,19 +374,3 @@ def test_durations_are_no_targets_whatever_holds_them(model, table):
     for held in (days, polars.Series(days), polars.DataFrame({"days": days}), pyarrow.array(days)):
         with pytest.raises(InputError):
             model.fit(table[0], held)
-
-
-@pytest.mark.parametrize("model", [omkl.MKLClassifier(), omkl.SparseLogisticRegression()], ids=["batch", "design"])
-def test_what_is_no_table_of_numbers_is_refused_in_a_sentence(model, table):
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    X, y = table
-    frame = pandas.DataFrame(X, columns=NAMES)
-    for given, message in (
-        (frame.to_dict("records"), "list of dicts, which online estimators take"),
-        (frame.to_dict("list"), "not a dict"),
-        (polars.DataFrame(X).lazy(), "not a LazyFrame: collect"),
-        (frame.assign(age=pandas.period_range("2024", periods=80, freq="M")), "'age' of X holds no numbers"),
-        (frame[[]], "no columns"),
-    ):
-        with pytest.raises(InputError, match=message):
-            model.fit(given, y)

@@ -14,7 +14,7 @@ from omkl import (
 )
 from omkl.cli import main
 from omkl.data import Sentence, Stream
-from omkl.estimators.targets import class_weights
+from omkl.estimators.validation import class_weights
 from omkl.exceptions import InputError
 from omkl.online import Constant
 
@@ -168,7 +168,7 @@ def test_numbers_that_are_missing_are_found():
 
 def test_missing_cells_and_other_separators_of_a_table_are_named(tmp_path, capsys):
     for name, text, message in (
-        ("gap.csv", "a,b,y\n1,2,p\n2,,q\n", "gap.csv: Input X contains NaN: column 'b'. Fill it in"),
+        ("gap.csv", "a,b,y\n1,2,p\n2,,q\n", "The column 'b' of X holds NaN"),
         ("semicolons.csv", "a;b;y\n1;2;p\n", "a single column: give delimiter=';'"),
     ):
         (tmp_path / name).write_text(text)
@@ -277,19 +277,6 @@ def test_weights_of_classes_do_not_count_labels_that_are_not_known():
     for model, data in ((labeler(), (SEQUENCES, LABELS)), (classifier(), (X, Y))):
         with pytest.raises(InputError):
             model.set_params(class_weight={0: 0, 1: 0}).fit(*data)
-
-
-@pytest.mark.parametrize("make", [classifier, labeler], ids=["rows", "sequences"])
-def test_costs_that_are_called_by_labels_are_in_their_order(make):
-    pandas = pytest.importorskip("pandas")
-    data = (X, Y) if make is classifier else (SEQUENCES, LABELS)
-    cost = pandas.DataFrame([[0.0, 5.0], [1.0, 0.0]], index=[0, 1], columns=[0, 1])
-    plain, named = make(cost=cost.to_numpy()).fit(*data), make(cost=cost).fit(*data)
-    for one, other in zip(plain.decision_function(data[0]), named.decision_function(data[0])):
-        assert_array_equal(one, other)
-    for wrong in (cost.loc[[1, 0]], cost[[1, 0]]):
-        with pytest.raises(InputError):
-            make(cost=wrong).fit(*data)
 
 
 def test_a_model_of_rows_says_so_of_dicts():

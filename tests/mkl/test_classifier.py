@@ -120,7 +120,7 @@ def test_more_classes_than_the_examples_have_are_declared():
     model = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X[y > 0], y[y > 0], classes=np.arange(4))
     assert model.classes_.tolist() == [0, 1, 2, 3]
     assert model.decision_function(X).shape == (150, 4)
-    with pytest.raises(InputError, match="2 is not one of the model's 2"):
+    with pytest.raises(InputError, match="2 must be one of the labels"):
         omkl.OnlineMKLClassifier().fit(X, y, classes=[0, 1])
 
 

@@ -124,5 +124,5 @@ def test_text_is_refused_by_its_column_and_row(learner, form):
     else:
         table, where = np.array([X[:, 0], words], dtype=object).T, "Column 1"
         table = table if form == "array" else table.tolist()
-    with pytest.raises(InputError, match=f"{where} of X holds text, 'north' in row 23: encode it"):
+    with pytest.raises(InputError, match=f"{where} of X holds the text 'north' in row 23"):
         model.fit(table, y)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from omkl.batch.group_lasso.blocks import column_labels
-from omkl.estimators.batch import by_position, called
+from omkl.estimators.batch import read_groups
+from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
 from omkl.online.progress import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, legend, shortened, style
@@ -96,7 +97,7 @@ def weights_of(source: Source) -> tuple[dict[str, float], str]:
         norms = group_norms(
             np.atleast_2d(source.coef_)[None],
             getattr(source, "groups", None),
-            getattr(source, "feature_names_in_", None),
+            column_names_of(source),
         )
         return {name: float(own[0]) for name, own in norms.items()}, NORM
     raise InputError(f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict.")
@@ -112,10 +113,11 @@ def _errors(source: Source) -> np.ndarray | None:
 def group_norms(coefficients: np.ndarray, groups: Groups, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Return the norm of the coefficients (n, K, d) of each group of columns, as arrays (n,) by name."""
     squares = np.square(coefficients).sum(axis=1)
-    members = column_labels(by_position(groups, names), squares.shape[1])
+    named = read_groups(groups, names)
+    members = column_labels(named.groups, squares.shape[1])
     if members is not None:
         squares = np.array([np.bincount(members, row) for row in squares])
-    return dict(zip(called(groups, names, squares.shape[1]), np.sqrt(squares).T, strict=True))
+    return dict(zip(named.texts(squares.shape[1]), np.sqrt(squares).T, strict=True))
 
 
 def plot_group_weights(

@@ -1,0 +1,199 @@
+"""Rows with one output each: checked on their way in, and scored."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from omkl._threads import in_threads
+from omkl.data import Block
+from omkl.data.blocks import align_columns, is_frame, n_rows
+from omkl.data.frames import (
+    are_few_rows,
+    column_names,
+    is_column,
+    plain_targets,
+    read_frame,
+    text_columns,
+    times_as_days,
+)
+from omkl.estimators.sources import TrainingBlock, as_stream
+from omkl.estimators.validation import (
+    TokenData,
+    check_largest,
+    check_sample_weight,
+    checked_arrays,
+    class_weights,
+    column_names_of,
+    forget_columns,
+    keep_columns,
+    row_digests,
+)
+from omkl.exceptions import InputError
+from omkl.features.views import FlatTokens, TrainingIndex
+
+#: Rows that are encoded and scored at a time, by each thread.
+AT_A_TIME = 4096
+
+
+def read_rows(
+    estimator: Any,
+    check_targets: Callable[[Any], np.ndarray],
+    class_weight: str | dict | None,
+    block: TrainingBlock,
+    first: bool,
+    whole: bool = False,
+) -> TokenData:
+    """Check rows and their outputs; each row is a sequence of one token.
+
+    Parameters
+    ----------
+    estimator : OnlineMKLClassifier or OnlineMKLRegressor
+        Keeps the names of the columns of the first rows, and compares later ones.
+    check_targets : callable
+        ``check_targets(y)`` checks the targets, and returns them as an array.
+    class_weight : None, "balanced" or dict
+    block : TrainingBlock
+    first : bool
+        Whether a model starts with these rows.
+    whole : bool
+        Whether these are all rows of a ``fit``. Rows of weight 0 are then dropped, and if the rest is to be shuffled,
+        it is first sorted by content, so that the model does not depend on the order of the rows.
+    """
+    if block.y is None:
+        raise InputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None; a stream has pairs (x, y)."
+        )
+    X, y = checked_rows(estimator, block.X, first, block.y)
+    y, names = check_targets(y), column_names_of(estimator)
+    weights = check_sample_weight(block.sample_weight, len(y))
+    offsets = np.arange(len(y) + 1)
+    weights = class_weights(class_weight, y.tolist(), offsets, weights, whole)
+    if not whole:
+        return TokenData(X, offsets, y.tolist(), weights, names=names)
+    distinct, rows, n_given = None, np.arange(len(y)), len(y)
+    if weights is not None:
+        rows = np.flatnonzero(weights > 0)
+        X, y, weights = [X[i] for i in rows] if isinstance(X, list) else X[rows], y[rows], weights[rows]
+    if estimator.shuffle and not isinstance(X, list):
+        order, first_of_run = _order_by_content(X, y)
+        X, y, weights, rows = X[order], y[order], None if weights is None else weights[order], rows[order]
+        distinct = np.flatnonzero(first_of_run)
+    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names, TrainingIndex(rows, n_given))
+
+
+def row_potentials(estimator: Any, X: Any) -> np.ndarray:
+    """Potentials (n, K) of rows in the averaged model.
+
+    Parameters
+    ----------
+    estimator : OnlineMKLClassifier or OnlineMKLRegressor
+    X : array, data frame, list of dicts, stream, or Block
+    """
+    model = estimator.model_
+    stream = as_stream(X)
+    if stream is not None:
+        return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
+    X = checked_rows(estimator, X, reset=False)
+    n = n_rows(X)
+
+    def scored(part: FlatTokens) -> np.ndarray:
+        encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))
+        found = [potentials.unary for _, potentials in model.blocks(encoded)]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    if n <= AT_A_TIME:
+        return scored(X)
+    model.predictor()  # made once, for all threads
+    parts = (X[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
+    return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
+
+
+def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: Any) -> Any:
+    """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
+
+    Parameters
+    ----------
+    estimator : OnlineEstimator
+    X : array, sparse matrix, data frame, list of dicts or Block
+    reset : bool
+        Keep the names of columns, instead of comparing them.
+    *y : array, optional
+        Targets.
+
+    Returns
+    -------
+    X, or the pair of X and ``y`` where that is given
+    """
+    names = None
+    if isinstance(X, Block):
+        # columns of a block that knows their names come in the order in which the model knows them
+        known = None if reset else column_names_of(estimator)
+        X, names = X.aligned(known, "A block of the stream").X, X.feature_names
+    if reset and isinstance(X, list):
+        forget_columns(estimator)
+    X = _rows_of_frame(X, estimator, reset)
+    if isinstance(X, list) and X and isinstance(X[0], dict):
+        y = tuple(map(_targets_of_dicts, y))
+        check_consistent_length(X, *y)
+        checked = (X, *y) if y else X
+    elif not reset and are_few_rows(X, estimator.__dict__) and all(is_column(column, len(X)) for column in y):
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        check_largest(X)
+        checked = (X, *y) if y else X
+    else:
+        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
+        if y:
+            checks["y_numeric"] = isinstance(estimator, RegressorMixin)
+        with warnings.catch_warnings():
+            if names is not None:  # they were compared
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
+            checked = checked_arrays(estimator, X, *y, names=names, **checks)
+    if reset and names is not None:
+        keep_columns(estimator, names)
+    return checked
+
+
+def _targets_of_dicts(y: Any) -> np.ndarray:
+    """Targets of dicts as an array."""
+    y = plain_targets(y)
+    if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
+        return np.asarray(y)
+    return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
+
+
+def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool) -> Any:
+    """Convert a data frame with text to a list of dicts, and keep (``reset``) or compare its names.
+
+    Other input stays as it is: scikit-learn keeps and compares the names of data frames of numbers.
+    """
+    if not is_frame(X := times_as_days(X)):
+        return X
+    learned_dicts = not reset and "n_features_in_" not in estimator.__dict__
+    rows = read_frame(X, learned_dicts)
+    if not isinstance(rows, list):
+        return X
+    names = column_names(X)
+    if reset:
+        forget_columns(estimator)
+        keep_columns(estimator, names)
+    elif learned_dicts:
+        align_columns(X, names, column_names_of(estimator), "The data frame")
+    else:
+        raise InputError(f"The column {text_columns(X)[0]!r} of X must hold numbers, as in training.")
+    return rows
+
+
+def _order_by_content(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort the examples by content: the order, and a mask of the first of each run of equal rows in it.
+
+    Shuffling from here makes the model independent of the order of the rows, and a repeated row the same as a
+    weighted one.
+    """
+    digests = row_digests(X, np.arange(len(y)))
+    order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
+    ordered = digests[order]
+    return order, np.concatenate([[True], ordered[1:] != ordered[:-1]])
