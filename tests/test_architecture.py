@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "_progress": set(),
     "_threads": set(),
     **dict.fromkeys(GROUND, LEAVES),
+    "losses": LEAVES | {"structures"},
     "groups": LEAVES | {"kernels", "structures"},
     "online": LEAVES | GROUND | {"_files", "groups", "persistence"},
     "batch": LEAVES | GROUND,

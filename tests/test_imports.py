@@ -41,7 +41,7 @@ def test_all_public_names_can_be_loaded():
 
 FAMILIES = [
     ("omkl.kernels.base.Kernel", "gaussian"),
-    ("omkl.losses.pointwise.PointwiseLoss", "logistic"),
+    ("omkl.losses.base.PointwiseLoss", "logistic"),
     ("omkl.losses.structured.StructuredLoss", "crf"),
     ("omkl.regularizers.base.Regularizer", "sparse-group"),
     ("omkl.online.averaging.Average", "uniform"),

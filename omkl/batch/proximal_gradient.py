@@ -18,7 +18,7 @@ from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.problem import certify
 from omkl.batch.solver import DesignSolver, GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
-from omkl.regularizers.numerics import ratio_or_zero
+from omkl.regularizers.base import ratio_or_zero
 
 MOST_ITERATIONS = 100_000
 #: Largest ratio of two consecutive steps of FISTA.

@@ -75,11 +75,10 @@ TREES = opt.declare(
     option("--multi-root", is_flag=True, help="The root may have several children."),
     option("--unlabeled", is_flag=True, help="Learn no relations."),
     option("--memory", type=float, default=140.0, metavar="MB", help="Megabytes for parameters."),
-    option("--exact", is_flag=True, help="Let no two features share a weight."),
 )
 TREE_NAMES = (
     *("templates", "lexicon", "stacked", "likely", "keep"),
-    *("projective", "multi_root", "unlabeled", "memory", "exact"),
+    *("projective", "multi_root", "unlabeled", "memory"),
 )
 
 
@@ -93,7 +92,6 @@ def _untrained_parser(options: Options, **settings: Any) -> Any:
         single_root=not options.multi_root,
         labeled=not options.unlabeled,
         memory=options.memory,
-        exact=options.exact,
         **settings,
     )
     if options.likely:

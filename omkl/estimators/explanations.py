@@ -19,6 +19,7 @@ from omkl.groups import Span
 from omkl.online.group_contributions import Contributions, Piece, contributions
 from omkl.online.model import OnlineModel
 from omkl.online.progress import to_frame
+from omkl.structures import UnaryPotentials
 
 #: Groups that are listed one by one in text and pictures; the others are summed.
 SHOWN = 10
@@ -245,7 +246,7 @@ def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
     codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
     level = codec.known.level
     prediction = predictor.structure.decode(predictor.potentials(span)) + level
-    found = contributions(predictor, span, predictor.structure.as_potentials(np.ones(1)))
+    found = contributions(predictor, span, UnaryPotentials(np.ones((1, 1))))
     found.groups["level"] = found.groups.get("level", 0.0) + level
     return explanation(prediction, None, "prediction", prediction, found, n, part_namer(codec.encoder, []))
 

@@ -1,13 +1,13 @@
 """Losses: structured ones are functions of potentials, pointwise ones of one number a sample."""
 
-from omkl.losses.counts import Poisson
+from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import (
     EpsilonInsensitive,
     Exponential,
     Hinge,
     Huber,
     Logistic,
-    PointwiseLoss,
+    Poisson,
     Quantile,
     Squared,
     SquaredHinge,

@@ -1,164 +1,10 @@
-r"""Losses of one number a sample, as functions of the prediction and through their conjugates.
-
-A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (Suzuki and Tomioka 2011).
-The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of shape (N,). The
-online trainer calls ``value_and_gradient`` with one sample at a time.
-"""
-
-from typing import Any, ClassVar
+"""Losses of one number a sample, for classification, regression and counts."""
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import expit, logsumexp, xlogy
 
-from omkl._components import Component
 from omkl.exceptions import InputError
-
-#: Reason in errors for methods beyond value and gradient.
-BATCH = "batch solvers need it, online estimators do not"
-
-
-class PointwiseLoss(Component):
-    r"""A convex loss :math:`l(y, z)` of the target and the prediction.
-
-    A loss of your own is a subclass with :meth:`value`, :meth:`gradient`, :meth:`conjugate` and its two derivatives,
-    and :meth:`domain`.
-    """
-
-    #: True if targets are -1 and +1; else they are any finite numbers.
-    classifies: bool = False
-    #: True if the loss has a kink in z, so that its conjugate is linear between the ends of its domain.
-    has_kink: ClassVar[bool] = False
-    #: True if an interval of predictions is optimal, so that the conjugate has a kink at 0 inside its domain.
-    has_dead_zone: bool = False
-    #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
-    curvature: float = np.inf
-    #: True if the second derivative in z is 1 everywhere.
-    is_quadratic: ClassVar[bool] = False
-    #: True if the prediction is a function of z, :meth:`mean`, and not z itself.
-    has_link: ClassVar[bool] = False
-
-    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """Return the loss of each sample.
-
-        Parameters
-        ----------
-        y : array of shape (N,)
-            Targets.
-        z : array of shape (N,)
-            Predictions.
-        """
-        raise self.undefined("value")
-
-    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """Return the derivative in z, a subgradient at a kink.
-
-        Parameters
-        ----------
-        y : array of shape (N,)
-            Targets.
-        z : array of shape (N,)
-            Predictions.
-        """
-        raise self.undefined("gradient")
-
-    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r""":math:`l^*(y, -\rho) = \sup_z\, -\rho z - l(y, z)`; ``inf`` outside the domain.
-
-        Parameters
-        ----------
-        y : array of shape (N,)
-            Targets.
-        rho : array of shape (N,)
-            Dual variables.
-        """
-        raise self.undefined("conjugate", BATCH)
-
-    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain; :math:`-z` at the optimum.
-
-        Parameters
-        ----------
-        y : array of shape (N,)
-            Targets.
-        rho : array of shape (N,)
-            Dual variables.
-        """
-        raise self.undefined("conjugate_gradient", BATCH)
-
-    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear.
-
-        Parameters
-        ----------
-        y : array of shape (N,)
-            Targets.
-        rho : array of shape (N,)
-            Dual variables.
-        """
-        raise self.undefined("conjugate_curvature", BATCH)
-
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between.
-
-        Parameters
-        ----------
-        y : array of shape (N,)
-            Targets.
-        """
-        raise self.undefined("domain", BATCH)
-
-    def mean(self, z: np.ndarray) -> np.ndarray:
-        """Return the expected target at a prediction z: z itself, except for losses with a link.
-
-        Parameters
-        ----------
-        z : array of shape (N,)
-            Predictions.
-        """
-        return z
-
-    def check_targets(self, y: np.ndarray) -> None:
-        """Raise an ``InputError`` unless the loss is defined for these targets.
-
-        Parameters
-        ----------
-        y : array of shape (N,)
-            Targets.
-        """
-
-    def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
-        """Return the constant to add to z that minimizes the weighted loss, or None without a formula.
-
-        Parameters
-        ----------
-        y : array of shape (N,)
-            Targets.
-        z : array of shape (N,)
-            Predictions.
-        weights : array of shape (N,)
-            Sample weights.
-        """
-        return None
-
-    def value_and_gradient(self, structure: Any, potentials: Any, gold: float) -> tuple[float, Any]:
-        """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for a number as output.
-
-        Parameters
-        ----------
-        structure : omkl.structures.Scalar
-        potentials : Potentials
-            Of one sample.
-        gold : float
-
-        Returns
-        -------
-        value : float >= 0
-        gradient : Potentials or None
-            None where it is zero.
-        """
-        y, z = np.array([gold]), structure.prediction(potentials)
-        slope = self.gradient(y, z)
-        return float(self.value(y, z)[0]), structure.as_potentials(slope) if slope[0] != 0.0 else None
+from omkl.losses.base import PiecewiseQuadratic, PointwiseLoss
 
 
 class Logistic(PointwiseLoss):
@@ -227,7 +73,7 @@ class Exponential(PointwiseLoss):
         return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
 
 
-class Hinge(PointwiseLoss):
+class Hinge(PiecewiseQuadratic):
     r""":math:`\max(0, 1 - yz)`, the loss of the support vector machine."""
 
     aliases = {"hinge": {}}
@@ -240,16 +86,6 @@ class Hinge(PointwiseLoss):
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(y * z < 1.0, -y, 0.0)
 
-    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        u = y * rho
-        return np.where((u >= 0) & (u <= 1), -u, np.inf)
-
-    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return -np.asarray(y, dtype=np.float64)
-
-    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return np.zeros(len(y))
-
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.minimum(y, 0.0), np.maximum(y, 0.0)
 
@@ -257,7 +93,7 @@ class Hinge(PointwiseLoss):
         return _lowest_point(y - z, weights, -float(weights[y > 0].sum()))
 
 
-class SquaredHinge(PointwiseLoss):
+class SquaredHinge(PiecewiseQuadratic):
     r""":math:`\frac12 \max(0, 1 - yz)^2`."""
 
     aliases = {"squared-hinge": {}}
@@ -270,21 +106,11 @@ class SquaredHinge(PointwiseLoss):
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return -y * np.maximum(0.0, 1.0 - y * z)
 
-    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        u = y * rho
-        return np.where(u >= 0, -u + 0.5 * rho**2, np.inf)
-
-    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return rho - y
-
-    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return np.ones(len(y))
-
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
 
 
-class Squared(PointwiseLoss):
+class Squared(PiecewiseQuadratic):
     r""":math:`\frac12 (y - z)^2`."""
 
     aliases = {"squared": {}}
@@ -297,15 +123,6 @@ class Squared(PointwiseLoss):
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return z - y
 
-    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return -y * rho + 0.5 * rho**2
-
-    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return rho - y
-
-    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return np.ones(len(y))
-
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -np.inf), np.full(len(y), np.inf)
 
@@ -315,7 +132,7 @@ class Squared(PointwiseLoss):
         return float(shift + weights @ (y - z - shift) / total)  # a second mean removes the rounding error of the first
 
 
-class EpsilonInsensitive(PointwiseLoss):
+class EpsilonInsensitive(PiecewiseQuadratic):
     r""":math:`\max(0, |y - z| - \varepsilon)`, the loss of support vector regression.
 
     Parameters
@@ -340,13 +157,10 @@ class EpsilonInsensitive(PointwiseLoss):
         return np.where(np.abs(y - z) > self.epsilon, np.sign(z - y), 0.0)
 
     def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return np.where(np.abs(rho) <= 1.0, -y * rho + self.epsilon * np.abs(rho), np.inf)
+        return super().conjugate(y, rho) + self.epsilon * np.abs(rho)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return -y + self.epsilon * np.sign(rho)
-
-    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return np.zeros(len(y))
+        return self.epsilon * np.sign(rho) - y
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -1.0), np.ones(len(y))
@@ -356,7 +170,7 @@ class EpsilonInsensitive(PointwiseLoss):
         return _lowest_point(kinks, np.tile(weights, 2), -float(weights.sum()))
 
 
-class Quantile(PointwiseLoss):
+class Quantile(PiecewiseQuadratic):
     r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`: its minimizer is a quantile (Koenker, Bassett 1978).
 
     Parameters
@@ -382,16 +196,6 @@ class Quantile(PointwiseLoss):
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(z < y, -self.quantile, np.where(z > y, 1.0 - self.quantile, 0.0))
 
-    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        low, high = self.domain(y)
-        return np.where((low <= rho) & (rho <= high), -y * rho, np.inf)
-
-    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return -np.asarray(y, dtype=np.float64)
-
-    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return np.zeros(len(y))
-
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), self.quantile - 1.0), np.full(len(y), self.quantile)
 
@@ -399,7 +203,7 @@ class Quantile(PointwiseLoss):
         return _lowest_point(y - z, weights, -self.quantile * float(weights.sum()))
 
 
-class Huber(PointwiseLoss):
+class Huber(PiecewiseQuadratic):
     r"""Squared up to an error of :math:`\delta`, linear beyond.
 
     Parameters
@@ -424,17 +228,60 @@ class Huber(PointwiseLoss):
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.clip(z - y, -self.delta, self.delta)
 
-    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return np.where(np.abs(rho) <= self.delta, -y * rho + 0.5 * rho**2, np.inf)
-
-    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return rho - y
-
-    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return np.ones(len(y))
-
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -self.delta), np.full(len(y), self.delta)
+
+
+class Poisson(PointwiseLoss):
+    r""":math:`e^z - y z + y \log y - y`, half the deviance of counts y whose mean is :math:`e^z`.
+
+    The conjugate is that of the exponential function: :math:`l^*(y, -\rho) = u \log u - u - y \log y + y` with
+    :math:`u = y - \rho \ge 0`. As in scikit-learn's ``PoissonRegressor``, targets are any numbers >= 0.
+
+    >>> Poisson().mean(np.array([0.0]))
+    array([1.])
+    """
+
+    aliases = {"poisson": {}}
+    has_link = True
+
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return np.exp(z) - y * z + (xlogy(y, y) - y)
+
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return self.mean(z) - y
+
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        u = y - rho
+        inside = np.maximum(u, 0.0)
+        return np.where(u >= 0, xlogy(inside, inside) - inside - (xlogy(y, y) - y), np.inf)
+
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return -np.log(y - rho)
+
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return 1.0 / (y - rho)
+
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(y), -np.inf), np.asarray(y, dtype=np.float64)
+
+    def mean(self, z: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return np.exp(z)
+
+    def check_targets(self, y: np.ndarray) -> None:
+        if np.any(y < 0):
+            row = int(np.argmax(y < 0))
+            raise InputError(f"y holds {y[row]:g} in row {row}, but counts are >= 0: choose another loss.")
+
+    def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
+        if not y.any():
+            raise InputError(
+                "y holds zeros only, for which the best constant is minus infinity: there is nothing to learn."
+            )
+        return float(np.log(weights @ y) - logsumexp(z, b=weights))
 
 
 def _half_squares(errors: np.ndarray) -> np.ndarray:

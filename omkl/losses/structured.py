@@ -1,14 +1,19 @@
 """Losses of structured prediction: functions of potentials, with gradients in potentials."""
 
-from typing import Any, ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from omkl._components import Component
 from omkl.exceptions import InputError
 
+if TYPE_CHECKING:
+    from omkl.structures.base import Output, Potentials, Structure
 
-def completed(structure: Any, potentials: Any, gold: Any) -> Any:
+
+def completed(structure: Structure, potentials: Potentials, gold: Output) -> Output:
     """Complete the unknown parts of a gold output by the best ones that agree with the known ones.
 
     This is learning with hidden variables, as of the latent structured perceptron (Sun, Matsuzaki, Okanohara, Tsujii
@@ -39,7 +44,9 @@ class StructuredLoss(Component):
     #: True if trained potentials are log-probabilities, so that marginals need no calibration.
     is_likelihood: ClassVar[bool] = False
 
-    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> tuple[float, Potentials | None]:
         """Return value and gradient of the loss at these potentials.
 
         Parameters
@@ -81,7 +88,9 @@ class StructuredHinge(StructuredLoss):
     def __init__(self, cost_weight: float = 1.0) -> None:
         self.cost_weight = _checked_weight(cost_weight)
 
-    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> tuple[float, Potentials | None]:
         predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
         gap, gradient = structure.difference(potentials, predicted, completed(structure, potentials, gold))
         value = gap + self.cost_weight * structure.cost(gold, predicted)
@@ -98,7 +107,9 @@ class CRF(StructuredLoss):
     uses_cost = False
     is_likelihood = True
 
-    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> tuple[float, Potentials | None]:
         log_partition, gradient = structure.marginals(potentials)
         if structure.is_partial(gold):
             agreeing, expected = structure.marginals(structure.agreeing(potentials, gold))
@@ -131,12 +142,9 @@ class SoftmaxMargin(CRF):
     def __init__(self, cost_weight: float = 1.0) -> None:
         self.cost_weight = _checked_weight(cost_weight)
 
-    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
-        if not hasattr(structure, "cost_augmented"):
-            raise InputError(
-                f"{type(structure).__name__} has no cost_augmented(potentials, gold, cost_weight), which {self!r} "
-                "needs: add it, or choose the CRF."
-            )
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> tuple[float, Potentials | None]:
         # the gold output costs nothing, or the same in both terms of the difference
         return super().value_and_gradient(structure, structure.cost_augmented(potentials, gold, self.cost_weight), gold)
 
@@ -152,7 +160,9 @@ class Perceptron(StructuredLoss):
     aliases = {"perceptron": {}}
     uses_cost = False
 
-    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> tuple[float, Potentials | None]:
         predicted = structure.decode(potentials)
         gold = completed(structure, potentials, gold)
         if np.array_equal(predicted, gold):

@@ -104,7 +104,7 @@ class TreebankCodec:
         self._is_quick = isinstance(parser.first, str)
         # prediction freezes a copy of the weights
         self._memory = parser.memory * (1 / 2 if parser.average in (None, "last") else 2 / 3)
-        self._dtype, self._exact = np.dtype(parser.dtype), parser.exact
+        self._dtype = np.dtype(parser.dtype)
         self._sizes: list[int] | None = None
         self.structure = (ProjectiveTree if parser.projective else NonProjectiveTree)(parser.single_root)
         self.templates: TemplateSet
@@ -214,11 +214,11 @@ class TreebankCodec:
     ) -> tuple[list[Any], list[Any]]:
         """Make the untrained bank; templates share memory by their number of features in ``training``, if given."""
         if training is not None:
-            bank = ArcTemplateBank.plan(self.templates, training, self._memory, averaging, self._dtype, self._exact)
+            bank = ArcTemplateBank.plan(self.templates, training, self._memory, averaging, self._dtype)
         elif self._sizes is not None:
-            bank = ArcTemplateBank(self.templates, averaging, self._dtype, self._sizes, exact=self._exact)
+            bank = ArcTemplateBank(self.templates, averaging, self._dtype, self._sizes)
         else:
-            bank = ArcTemplateBank(self.templates, averaging, self._dtype, memory=self._memory, exact=self._exact)
+            bank = ArcTemplateBank(self.templates, averaging, self._dtype, memory=self._memory)
         self._sizes = bank.sizes.tolist()
         return [bank], []
 

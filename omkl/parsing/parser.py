@@ -95,8 +95,6 @@ class DependencyParser(OnlineEstimator):
         Megabytes for parameters: weights, their averages and the frozen weights that predict take a third each.
         Templates share it by their number of features; features that do not fit share weights, see
         :meth:`collision_rate`.
-    exact : bool
-        Give each feature a weight of its own. For small sets of templates, or much memory.
     dtype : {"float32", "float64"}
     shuffle : bool
         Draw a new order in every epoch.
@@ -177,7 +175,6 @@ class DependencyParser(OnlineEstimator):
     labeled: bool = True
     ignore: Rule = None
     memory: float = 140.0
-    exact: bool = False
     dtype: Any = "float32"
     first: Any = None
     folds: int = 3

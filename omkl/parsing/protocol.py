@@ -23,7 +23,6 @@ class Parser(Protocol):
     labeled: bool
     ignore: Rule
     memory: float
-    exact: bool
     dtype: Any
     n_jobs: int | None
     verbose: bool

@@ -50,40 +50,11 @@ def threshold_by_sorting(x, weights, step):
 
 
 @compiled
-def threshold_by_newton(x, step):
-    """Return the same ``tau`` for weights of 1: the root of ``step sum_k max(|x_k| - tau, 0) - tau``.
+def threshold_by_newton(x, weights, step):
+    """Return the same ``tau``: the root of ``step sum_k w_k max(|x_k| - w_k tau, 0) - tau``.
 
-    The function is convex and decreasing, so Newton steps from 0 never pass the root, and numbers that are once below
-    ``tau`` are dropped (Michelot 1986).
+    The function is convex and decreasing, so Newton steps from 0 never pass the root (Michelot 1986).
     """
-    p = x.shape[0]
-    sums = np.zeros(8)
-    for k in range(0, p - 7, 8):  # eight independent sums, for vector instructions
-        for j in range(8):
-            sums[j] += abs(x[k + j])
-    total = 0.0
-    for j in range(8):
-        total += sums[j]
-    for k in range(p - p % 8, p):
-        total += abs(x[k])
-    left = np.abs(x)
-    n, removed = p, p
-    while removed > 0:
-        threshold = step * total / (1.0 + step * n)
-        count, n, total = n, 0, 0.0
-        for k in range(count):
-            magnitude = left[k]
-            left[n] = magnitude
-            above = magnitude > threshold
-            n += above
-            total += magnitude if above else 0.0
-        removed = count - n
-    return step * total / (1.0 + step * n)
-
-
-@compiled
-def weighted_threshold_by_newton(x, weights, step):
-    """Return the same ``tau`` for any weights."""
     threshold, n = 0.0, x.shape[0] + 1
     while True:
         count, mass, moment = 0, 0.0, 0.0
@@ -100,27 +71,15 @@ def weighted_threshold_by_newton(x, weights, step):
 
 @compiled
 def prox_weighted_squared_l1(x, weights, step):
-    """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4)."""
+    """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; Algorithm 2 where all weights are 1)."""
     if x.shape[0] < NEWTON_FROM:
         threshold = threshold_by_sorting(x, weights, step)
     else:
-        threshold = weighted_threshold_by_newton(x, weights, step)
+        threshold = threshold_by_newton(x, weights, step)
     shrunk = np.empty(x.shape[0])
     for k in range(x.shape[0]):
         magnitude = abs(x[k]) - weights[k] * threshold
         shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
-    return shrunk
-
-
-@compiled
-def prox_squared_l1(x, step):
-    """Return the prox of ``(step / 2) (sum_k |x_k|)^2`` (Algorithm 2)."""
-    p = x.shape[0]
-    threshold = threshold_by_sorting(x, np.ones(p), step) if p < NEWTON_FROM else threshold_by_newton(x, step)
-    shrunk = np.empty(p)
-    for k in range(p):
-        magnitude = max(abs(x[k]) - threshold, 0.0)
-        shrunk[k] = magnitude if x[k] > 0.0 else (-magnitude if magnitude > 0.0 else 0.0)
     return shrunk
 
 
@@ -246,7 +205,7 @@ def shrink_groups_in_turn(x, starts, members, thresholds):
 
 @compiled
 def prox_overlapping(x, starts, members, thresholds, tolerance, max_sweeps):
-    """Return the prox of ``sum_g threshold_g ||x_g||`` for any overlaps, and whether it converged.
+    """Return the prox of ``sum_g threshold_g ||x_g||`` for any overlaps.
 
     Block coordinate ascent on the dual, ``min 1/2 ||x - sum_g z_g||^2`` with ``||z_g|| <= threshold_g``, whose residual
     ``x - sum_g z_g`` is the prox (Jenatton et al. 2011). It has converged when a sweep moves no coordinate by more than
@@ -267,8 +226,8 @@ def prox_overlapping(x, starts, members, thresholds, tolerance, max_sweeps):
                 duals[j] = dual
                 residual[members[j]] -= dual
         if settled:
-            for k in range(x.shape[0]):
-                if abs(residual[k]) <= 10.0 * tolerance * abs(x[k]):
-                    residual[k] = 0.0
-            return residual, True
-    return residual, False
+            break
+    for k in range(x.shape[0]):
+        if abs(residual[k]) <= 10.0 * tolerance * abs(x[k]):
+            residual[k] = 0.0
+    return residual

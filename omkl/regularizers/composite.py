@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import soft_threshold
-from omkl.regularizers.base import Regularizer
-from omkl.regularizers.numerics import as_vector
+from omkl.regularizers.base import Regularizer, as_vector
 
 
 class Composite(Regularizer):

@@ -15,15 +15,13 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
-from omkl.regularizers.base import Regularizer
-from omkl.regularizers.interior_point import Unions, dual_norm_of_unions, prox_of_unions
-from omkl.regularizers.numerics import as_vector, ratio_or_zero
+from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 from omkl.regularizers.separable import L1, L21
 
-#: Relative tolerance of membership in the dual ball; relative accuracy of the dual norm of a tree.
-WITHIN, GAUGE_ACCURACY = 1e-9, 1e-12
-#: Most sweeps of the exact prox, and the relative moves that end them; an interior-point method takes over.
-SWEEPS, SETTLED = 100, 1e-14
+#: Relative tolerance of membership in the dual ball; relative accuracy of the dual norm, and most triples of steps.
+WITHIN, GAUGE_ACCURACY, GAUGE_STEPS = 1e-9, 1e-12, 1000
+#: Most sweeps of the exact prox, and the relative moves that end them.
+SWEEPS, SETTLED = 10_000, 1e-14
 
 
 class _UnionOfGroups(Regularizer):
@@ -34,7 +32,7 @@ class _UnionOfGroups(Regularizer):
     dual_radius = 0.0
     rank = 1
 
-    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None):
+    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None) -> None:
         groups = list(groups.values() if isinstance(groups, Mapping) else groups)
         self.groups = [[] if isinstance(group, str) else list(group) for group in groups]
         members = [member for group in self.groups for member in group]
@@ -115,16 +113,42 @@ class _UnionOfGroups(Regularizer):
         return 1.0 / max(1.0, self._gauge(dual_norms))
 
     def _gauge(self, dual_norms: ArrayLike) -> float:
-        r"""Return the dual norm :math:`\min \max_g \|u_g\| / w_g` over :math:`\sum_g u_g = y`, from above."""
+        r"""Return the dual norm :math:`\min \max_g \|u_g\| / w_g` over :math:`\sum_g u_g = y`, or an upper bound.
+
+        Its square is the largest :math:`\sum_i y_i^2 h_i` with :math:`1 / h_i = \sum_{g \ni i} 1 / \nu_g` over
+        :math:`\sum_g w_g^2 \nu_g = 1` (Micchelli and Pontil 2005). Multipliers :math:`\nu_g \propto \|h_g y_g\| / w_g`
+        raise this sum in every step; pairs of steps are extrapolated as in SQUAREM (Varadhan and Roland 2008).
+        """
         dual_norms = self._checked(dual_norms)
         if np.any(dual_norms[self._summed(self._ordered_weights, len(dual_norms)) == 0] != 0):
             return math.inf
-        return dual_norm_of_unions(dual_norms, Unions(self._starts, self._members, self._ordered_weights))
+        if not (unit := float(np.abs(dual_norms).max(initial=0.0))):
+            return 0.0
+        y, charged = dual_norms / unit, self._ordered_weights > 0
+        squares = np.where(charged, self._ordered_weights, 1.0) ** 2
+        upper = math.inf
 
-    def _exact_prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        norms, thresholds = self._checked(norms), step * self._ordered_weights
-        shrunk, settled = prox_overlapping(norms, self._starts, self._members, thresholds, SETTLED, SWEEPS)
-        return shrunk if settled else prox_of_unions(norms, Unions(self._starts, self._members, thresholds))
+        def raised(logs: np.ndarray) -> tuple[float, np.ndarray]:
+            """Return the sum at multipliers, and the next ones; lower the bound that their parts ``h y / nu`` give."""
+            nonlocal upper
+            multipliers = np.exp(np.maximum(logs - logs.max(), -230.0))
+            multipliers /= squares @ multipliers
+            h = ratio_or_zero(1.0, self._summed(np.where(charged, 1.0 / multipliers, 0.0), len(y)))
+            norms = np.where(charged, self._union_norms(h * y), 0.0)
+            upper = min(upper, float((norms / multipliers / np.sqrt(squares)).max()))
+            return float((norms**2 / multipliers).sum()), np.log(np.maximum(norms / np.sqrt(squares), 1e-100))
+
+        start = -np.log(squares)
+        for _ in range(GAUGE_STEPS):
+            _, first = raised(start)
+            value, second = raised(first)
+            move, turn = first - start, second - 2.0 * first + start
+            factor = min(max(1.0, float(np.linalg.norm(move) / max(np.linalg.norm(turn), 1e-300))), 1e6)
+            lower, following = raised(start + 2.0 * factor * move + factor**2 * turn)
+            start = following if lower >= value else second
+            if upper**2 <= (1.0 + GAUGE_ACCURACY) * max(lower, value):
+                break
+        return unit * upper
 
 
 class OverlappingGroups(_UnionOfGroups):
@@ -154,9 +178,10 @@ class OverlappingGroups(_UnionOfGroups):
         return {**super().parameters(), "exact": self.exact}
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        norms, thresholds = self._checked(norms), step * self._ordered_weights
         if self.exact:
-            return self._exact_prox(norms, step)
-        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
+            return prox_overlapping(norms, self._starts, self._members, thresholds, SETTLED, SWEEPS)
+        return shrink_groups_in_turn(norms, self._starts, self._members, thresholds)
 
 
 class TreeGroups(_UnionOfGroups):
@@ -167,25 +192,17 @@ class TreeGroups(_UnionOfGroups):
 
     Parameters
     ----------
-    groups : list of lists, or networkx.DiGraph
+    groups : list of lists
         Members of each union: names of groups of the model, or indices in the order in which the groups were given
-        to the model. Or trees with arcs from parents to children, whose leaves are the groups, by name or index: each
-        node is the union of the leaves below it. A leaf by itself is penalized only if it has a weight.
+        to the model.
     weights : array of shape (number of unions,), optional
-        Weights ``w_g >= 0``; 1 by default. Nodes of a graph have theirs as the attribute "weight" instead.
+        Weights ``w_g >= 0``; 1 by default.
 
     >>> TreeGroups([[0, 1, 2], [0], [1, 2]]).prox([3.0, 0.4, 0.3], step=1.0)
     array([1., 0., 0.])
     """
 
     aliases = {"tree": {}}
-
-    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None) -> None:
-        if hasattr(groups, "successors"):
-            if weights is not None:
-                raise InputError('The nodes of a graph have their own weights: give them as the attribute "weight".')
-            groups, weights = _unions_below(groups)
-        super().__init__(groups, weights)
 
     def _order(self) -> list[int]:
         return sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
@@ -203,19 +220,6 @@ class TreeGroups(_UnionOfGroups):
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
-
-    def _gauge(self, dual_norms: ArrayLike) -> float:
-        # the prox is exact, and 0 inside the dual ball only: bisection
-        dual_norms = np.abs(self._checked(dual_norms))
-        inside, outside = 1.0, 1.0
-        while self.prox(inside * dual_norms, 1.0).any():
-            inside, outside = 0.5 * inside, inside
-            if inside < 1e-100:  # a group without penalty
-                return math.inf
-        while inside < outside * (1.0 - GAUGE_ACCURACY):
-            middle = 0.5 * (inside + outside)
-            inside, outside = (inside, middle) if self.prox(middle * dual_norms, 1.0).any() else (middle, outside)
-        return 1.0 / inside
 
 
 class SparseGroup(Regularizer):
@@ -283,22 +287,3 @@ class SparseGroup(Regularizer):
         if self.sigma > 0:
             steps.append(self.sigma * L21())
         return tuple(steps)
-
-
-def _unions_below(graph: Any) -> tuple[list[list[int | str]], list[float]]:
-    """Return the leaves below each node of a forest, and the nodes' weights."""
-    import networkx as nx
-
-    if not graph.is_directed() or not graph or not nx.is_branching(graph):
-        raise InputError("groups must be a directed tree, or several: every node but a root has one parent.")
-    unions, weights = [], []
-    for node, attributes in graph.nodes(data=True):
-        if graph.out_degree(node):
-            unions.append([below for below in nx.descendants(graph, node) if not graph.out_degree(below)])
-            weights.append(attributes.get("weight", 1.0))
-        elif "weight" in attributes:
-            unions.append([node])
-            weights.append(attributes["weight"])
-    # sets have no order: sort by place in the graph, so that runs agree to the bit
-    place = {node: i for i, node in enumerate(graph)}
-    return [sorted(union, key=place.__getitem__) for union in unions], weights

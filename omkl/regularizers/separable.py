@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_lq, soft_threshold
-from omkl.regularizers.base import Regularizer
-from omkl.regularizers.numerics import FARTHEST, OVERSHOOT, as_vector
+from omkl.regularizers.base import FARTHEST, OVERSHOOT, Regularizer, as_vector
 
 
 class LinearQuadratic(Regularizer):

@@ -18,12 +18,10 @@ from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import (
     elastic_net_prox_weights,
     prox_lq,
-    prox_squared_l1,
     prox_weighted_squared_l1,
     soft_threshold,
 )
-from omkl.regularizers.base import Regularizer
-from omkl.regularizers.numerics import as_vector, ratio_or_zero
+from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
@@ -53,7 +51,8 @@ class SquaredL21(Regularizer):
         return np.full_like(norms, np.abs(norms).sum())
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return prox_squared_l1(as_vector(norms), step)
+        norms = as_vector(norms)
+        return prox_weighted_squared_l1(norms, np.ones_like(norms), step)
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         return (self.prox(norms, step) > 0).astype(np.float64)
@@ -284,7 +283,7 @@ class ElasticNetWeights(Regularizer):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
         if self.eta == 1.0:
-            return prox_squared_l1(norms, step)
+            return prox_weighted_squared_l1(norms, np.ones_like(norms), step)
         largest = np.abs(norms).max(initial=0.0)
         if largest == 0.0 or step == 0.0:
             return norms.copy()

@@ -158,24 +158,6 @@ class Scalar(Structure):
     def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
         return potentials.unary[:, 0]
 
-    def prediction(self, potentials: UnaryPotentials) -> np.ndarray:
-        """Return the number as losses take it, an array of shape (1,).
-
-        Parameters
-        ----------
-        potentials : UnaryPotentials
-        """
-        return potentials.unary[:, 0]
-
-    def as_potentials(self, slope: np.ndarray) -> UnaryPotentials:
-        """Return the gradient in potentials of a loss with this derivative.
-
-        Parameters
-        ----------
-        slope : array of shape (1,)
-        """
-        return UnaryPotentials(slope[:, None])
-
     def cost(self, gold: float, predicted: float) -> float:
         return float((gold - predicted) ** 2)
 

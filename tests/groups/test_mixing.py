@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
 from omkl.distributed.mixing import blueprint, mix
-from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.losses import StructuredHinge
 from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage
@@ -31,8 +30,8 @@ def examples():
     return ArcExamples.of(synthetic_treebank(30, vocabulary=6, random_state=0), TEMPLATES)
 
 
-def make_trainer(dtype, exact, n_lines, regularizer, lambda_, method="fobos"):
-    bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[n_lines] * 3, exact=exact)
+def make_trainer(dtype, n_lines, regularizer, lambda_, method="fobos"):
+    bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[n_lines] * 3)
     return OnlineTrainer(
         [bank],
         NonProjectiveTree(),
@@ -51,14 +50,11 @@ def scores(bank, examples):
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["", "folded"])
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize(
-    ("dtype", "exact"),
-    [(np.float64, False), pytest.param(np.float64, True, marks=pytest.mark.compiled), (np.float32, False)],
-)
-def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, exact, name, narrow):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, name, narrow):
     if narrow:
         monkeypatch.setattr(group_state, "SCALE_RANGE", (0.9, 1.1))
-    trainer = make_trainer(dtype, exact, 2000 if exact else 60, **SETTINGS[name])
+    trainer = make_trainer(dtype, 60, **SETTINGS[name])
     fit(trainer, examples, make_pass=ParameterMixing(3))  # shards do not start from nothing
     sizes, n_shards = np.array([8, 8, 7, 7]), 4
     weights = sizes / sizes.sum()
@@ -84,35 +80,19 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, e
     assert_allclose(scores(trainer.predictor().banks[0], examples), averages / total, atol=tolerance * 10)
 
 
-@pytest.mark.parametrize("exact", [False, True], ids=["hashed", "exact"])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_one_shard_is_the_serial_algorithm(examples, exact, name):
-    serial, mixed = (make_trainer(np.float32, exact, 2000, **SETTINGS[name]) for _ in range(2))
+def test_one_shard_is_the_serial_algorithm(examples, name):
+    serial, mixed = (make_trainer(np.float32, 2000, **SETTINGS[name]) for _ in range(2))
     fit(serial, examples, epochs=3, rng=np.random.default_rng(0))
     fit(mixed, examples, epochs=3, rng=np.random.default_rng(0), make_pass=ParameterMixing(1))
     for key, array in serial.state().items():
         assert_array_equal(array, mixed.state()[key], err_msg=key, strict=True)
 
 
-def test_exact_keys_of_all_shards_need_room(examples):
-    """Half of the sentences fit, but not all of them."""
-    roomy = make_trainer(np.float32, True, 2000, Ridge(), 0.01)
-    bases = np.arange(0, 6001, 2000)
-    needed = []
-    for chosen in (np.arange(0, 30, 2), np.arange(1, 30, 2), np.arange(30)):
-        trainer = blueprint(roomy)()
-        fit(trainer, examples.part(chosen))
-        needed.append(np.add.reduceat(trainer.banks[0]._keys != 0, bases[:-1]).max() + 1)
-    fit(make_trainer(np.float32, True, int(needed[2]) + 50, Ridge(), 0.01), examples, make_pass=ParameterMixing(2))
-    small = make_trainer(np.float32, True, int(max(needed[:2])), Ridge(), 0.01)
-    with pytest.raises(InputError, match="table of exact keys is full"):
-        fit(small, examples, make_pass=ParameterMixing(2))
-
-
 def test_parts_of_examples_are_the_same_examples(examples):
     chosen = np.array([3, 4, 17, 29])
     part = examples.part(chosen)
-    bank = make_trainer(np.float64, False, 60, Ridge(), 0.0).banks[0]
+    bank = make_trainer(np.float64, 60, Ridge(), 0.0).banks[0]
     rng = np.random.default_rng(0)
     bank.table[:] = rng.normal(size=bank.table.shape)
     bank.group_state.scales[:] = 1.0

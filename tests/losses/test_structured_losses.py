@@ -135,14 +135,6 @@ def test_unknown_labels_cost_nothing_in_a_softmax_margin():
     assert_allclose(value, expected, atol=1e-9)
 
 
-def test_a_structure_without_cost_augmented_potentials_is_told_so():
-    class Own:
-        pass
-
-    with pytest.raises(InputError, match="Own has no cost_augmented"):
-        SoftmaxMargin().value_and_gradient(Own(), None, 0)
-
-
 def test_losses_by_name():
     assert resolve(StructuredLoss, "softmax-margin:cost_weight=3", "loss") == SoftmaxMargin(3.0)
     assert resolve(StructuredLoss, "hinge", "loss") == StructuredHinge()

@@ -57,16 +57,6 @@ def test_potentials_of_likely_arcs_are_those_of_all(grammar, fitted):
     assert 0.05 < n_likely / n_arcs < 0.7
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_exact_keys_are_found_for_likely_arcs_as_well(grammar, exact):
-    model = parser(first=parser(FEW, labeled=False), likely=0.9, exact=exact, memory=100).fit(grammar[0][:60])
-    sentences, some = potentials_of(model, grammar[1][:5])
-    _, everything = potentials_of(model, grammar[1][:5], all_arcs=True)
-    for x, own, full in zip(sentences, some, everything):
-        likely = mask_of(x)
-        np.testing.assert_allclose(own[likely], full[likely], rtol=1e-12, atol=1e-12)
-
-
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1), st.floats(0, 3))
 def test_likely_arcs_are_within_the_margin_or_of_a_tree(n, seed, margin):
     rng = np.random.default_rng(seed)

@@ -130,9 +130,8 @@ def test_ignored_words_cost_nothing_in_training():
 def test_saved_parsers_predict_the_same_and_train_on(grammar, tmp_path):
     train, test = grammar
     model = parser().fit(train[:200])
-    exact = parser(exact=True, memory=60).fit(train[:200])
-    assert exact.collision_rate() == 0 < model.collision_rate() < 0.2
-    for candidate in (model, model.prune(4), exact, exact.prune(4)):
+    assert 0 < model.collision_rate() < 0.2
+    for candidate in (model, model.prune(4)):
         candidate.save(tmp_path / "parser.npz")
         loaded = omkl.load(tmp_path / "parser.npz")
         assert np.array_equal(loaded.parse(test).heads, candidate.parse(test).heads)

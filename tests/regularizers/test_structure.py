@@ -3,7 +3,7 @@
 import decimal
 from decimal import Decimal
 
-import networkx as nx
+import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -118,22 +118,6 @@ def test_arguments_for_groups_that_are_not_there_are_refused(regularizer, messag
         regularizer.bind(["a", "b"])
     with pytest.raises(InputError, match="by name"):
         WeightedSquaredL21({"a": 1.0}).prox([1.0], 1.0)
-
-
-def test_a_tree_of_groups_is_a_graph_as_well():
-    graph = nx.DiGraph([("all", "words"), ("all", 2), ("words", 0), ("words", 1)])
-    graph.nodes["words"]["weight"] = 0.5
-    graph.nodes[1]["weight"] = 0.25
-    b, lists = np.array([3.0, 1.0, 0.7]), TreeGroups([[0, 1, 2], [0, 1], [1]], [1.0, 0.5, 0.25])
-    assert_allclose(TreeGroups(graph).prox(b, 0.3), lists.prox(b, 0.3))
-    assert_allclose(TreeGroups(graph).value(b), lists.value(b))
-    named = nx.relabel_nodes(graph, {0: "form", 1: "lemma", 2: "tag"})
-    bound = TreeGroups(named).bind(["tag", "form", "lemma"])
-    assert_allclose(bound.value(b[[2, 0, 1]]), lists.value(b))
-    with pytest.raises(InputError, match="directed tree"):
-        TreeGroups(nx.DiGraph([("a", "c"), ("b", "c")]))
-    with pytest.raises(InputError, match="own weights"):
-        TreeGroups(graph, [1.0])
 
 
 @pytest.mark.parametrize(
@@ -313,13 +297,31 @@ def test_the_dual_ball_of_a_tree_is_where_the_unit_prox_is_zero():
         assert tree.prox((1 + 1e-9) * scale * dual_norms, 1.0).any()
 
 
-def test_the_dual_scale_of_overlapping_groups_ends_at_the_boundary_of_the_dual_ball():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        groups = [rng.choice(12, 4, replace=False).tolist() for _ in range(8)] + [[k] for k in range(12)]
-        regularizer = OverlappingGroups(groups, rng.uniform(0.5, 2.0, size=20), exact=True)
-        dual_norms = rng.gamma(1.0, 9.0, size=12)
-        scale = regularizer.dual_scale(dual_norms)
-        assert 0 < scale < 1
-        assert not regularizer.prox((1 - 1e-9) * scale * dual_norms, 1.0).any()
-        assert regularizer.prox((1 + 1e-9) * scale * dual_norms, 1.0).any()
+@pytest.mark.parametrize("seed", range(4))
+def test_dual_norm_and_prox_of_overlapping_groups_are_those_of_a_generic_solver(seed):
+    rng = np.random.default_rng(seed)
+    groups = [rng.choice(9, 4, replace=False).tolist() for _ in range(6)] + [list(range(9))]
+    regularizer, y = OverlappingGroups(groups, rng.uniform(0.5, 2, 7), exact=True), rng.normal(size=9) * 4
+    x = cp.Variable(9)
+    value = sum(w * cp.norm(x[group], 2) for w, group in zip(regularizer.weights, groups))
+    largest = cp.Problem(cp.Maximize(y @ x), [value <= 1]).solve(solver=cp.CLARABEL)
+    assert_allclose(1.0 / regularizer.dual_scale(1e3 * y), 1e3 * largest, rtol=1e-6)
+    cp.Problem(cp.Minimize(value + 0.5 * cp.sum_squares(x - y))).solve(solver=cp.CLARABEL)
+    assert_allclose(regularizer.prox(y, 1.0), x.value, atol=1e-4)
+
+
+@given(seed=st.integers(0, 10**9))
+def test_the_prox_of_overlapping_groups_is_zero_up_to_the_dual_norm_and_no_further(seed):
+    """Some unions are doubled, some weights are 0, some coordinates in no union."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 20))
+    groups = [rng.choice(n, rng.integers(1, min(n, 8) + 1), replace=False).tolist() for _ in range(rng.integers(1, 15))]
+    groups += groups[: rng.integers(0, 3)]
+    weights = 10.0 ** rng.uniform(-1, 1, len(groups)) * (rng.random(len(groups)) < 0.9)
+    regularizer, y = OverlappingGroups(groups, weights, exact=True), 100 * rng.normal(size=n)
+    y[regularizer.kernel_weights(np.ones(n)) == np.inf] = 0.0
+    scale = regularizer.dual_scale(y)
+    y = y[: regularizer._size]
+    if y.any():
+        assert np.abs(regularizer.prox((1 - 1e-3) * scale * y, 1.0)).max() < 1e-3 * np.abs(scale * y).max()
+        assert regularizer.prox((1 + 1e-2) * scale * y, 1.0).any()

@@ -9,7 +9,7 @@ from omkl._components import resolve
 from omkl.exceptions import InputError, OmklError
 from omkl.groups import TemplateSet
 from omkl.kernels import Kernel, as_kernel
-from omkl.losses.pointwise import PointwiseLoss
+from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
 KERNEL_WORDS = (

@@ -134,7 +134,7 @@ def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores,
 
 @compiled
 def add_scores(
-    head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, keys, bins, scores, cells
+    head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, bins, scores, cells
 ):
     """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs.
 
@@ -151,24 +151,21 @@ def add_scores(
             own_scales[n_live, variant] = scales[groups[p, variant]] if groups[p, variant] >= 0 else 0.0
         if not own_scales[n_live].any():
             continue
-        if between[p] == -1 and keys.shape[0] == 0:
+        if between[p] == -1:
             live[n_live] = p
             n_live += 1
             continue
         bare, directed, distant = own_scales[n_live, 0], own_scales[n_live, 1], own_scales[n_live, 2]
         _add_pairs(head_keys, padded, nodes, pairs, live[:n_live], bases, own_scales, table, turns, starts, rows)
         n_live = 0
-        lines, own_keys = table[bases[p] : bases[p + 1]], keys[bases[p] : bases[p + 1]]
+        lines = table[bases[p] : bases[p + 1]]
         for s in range(nodes.shape[0] - 1):
             low, high = nodes[s], nodes[s + 1]
             heads, modifiers = head_keys[pairs[p, 0], low:high], modifier_keys[pairs[p, 1], low:high]
             own = rows[starts[low] : starts[high]].reshape(high - low, -1)
-            if between[p] == -1:
-                _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, own)
-            else:
-                row = between[p] if between[p] >= 0 else -2 - between[p]
-                own_codes, kin = codes[row, low:high], between[p] < 0
-                _add_pair_between(heads, modifiers, own_codes, kin, bare, directed, distant, lines, own_keys, bins, own)
+            row = between[p] if between[p] >= 0 else -2 - between[p]
+            own_codes, kin = codes[row, low:high], between[p] < 0
+            _add_pair_between(heads, modifiers, own_codes, kin, bare, directed, distant, lines, bins, own)
     _add_pairs(head_keys, padded, nodes, pairs, live[:n_live], bases, own_scales, table, turns, starts, rows)
     _collect(nodes, cells, starts, rows, scores)
 
@@ -309,40 +306,8 @@ def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
 
 
 @compiled
-def _line(own_keys, mixed, size):
-    """Line of a key: hashed, or with exact keys the one that holds it, or a free one, by linear probing."""
-    line = ((mixed >> _HALF) * size) >> _HALF
-    if own_keys.shape[0] > 0:
-        while own_keys[line] != mixed and own_keys[line] != 0:
-            line += np.uint64(1)
-            if line == size:
-                line = np.uint64(0)
-    return line
-
-
-@compiled
-def _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, scores):
-    n_nodes = scores.shape[0]
-    size = np.uint64(lines.shape[0])
-    for h in range(n_nodes):
-        key = heads[h]
-        row = scores[h]
-        for side in range(2):
-            turn = np.uint64(side)
-            low, high = (1, h) if side == 0 else (h + 1, n_nodes)
-            for m in range(low, high):
-                mixed = (key + modifiers[m]) * _MIX
-                line = lines[_line(own_keys, mixed, size)]
-                row[m] += (
-                    bare * line[mixed & _MASK7]
-                    + directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
-                    + distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
-                )
-
-
-@compiled
-def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lines, own_keys, bins, scores):
-    """The same where each distinct value of a field between the two tokens, or their kinship, has its own line."""
+def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lines, bins, scores):
+    """Add a pair of views where each value of a field between the two tokens, or their kinship, has its own line."""
     n_nodes = scores.shape[0]
     size = np.uint64(lines.shape[0])
     seen = np.empty(n_nodes, np.uint64)
@@ -361,7 +326,7 @@ def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lin
                 total = 0.0
                 for q in range(n_seen):
                     mixed = (key + seen[q]) * _MIX
-                    line = lines[_line(own_keys, mixed, size)]
+                    line = lines[((mixed >> _HALF) * size) >> _HALF]
                     total += bare * line[mixed & _MASK7]
                     total += directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
                     total += distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]

@@ -68,9 +68,7 @@ def list_arcs(wanted, nodes, cells, bins, places, kept):
 
 
 @compiled
-def add_scores(
-    head_keys, modifier_keys, codes, nodes, places, pairs, between, bases, groups, scales, table, keys, scores
-):
+def add_scores(head_keys, modifier_keys, codes, nodes, places, pairs, between, bases, groups, scales, table, scores):
     """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs."""
     seen = np.zeros(_longest(nodes), np.uint64)
     for p in range(pairs.shape[0]):
@@ -79,19 +77,18 @@ def add_scores(
         distant = scales[groups[p, 2]] if groups[p, 2] >= 0 else 0.0
         if bare == 0.0 and directed == 0.0 and distant == 0.0:
             continue
-        lines, own_keys = table[bases[p] : bases[p + 1]], keys[bases[p] : bases[p + 1]]
+        lines = table[bases[p] : bases[p + 1]]
         heads, modifiers = head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]]
-        if between[p] == -1:
-            if places.shape[1] < FEW:
-                _fetch_lines(heads, modifiers, places, lines)
-            _add_pair(heads, modifiers, places, bare, directed, distant, lines, own_keys, scores)
-            continue
-        size = np.uint64(lines.shape[0])
+        if between[p] == -1 and places.shape[1] < FEW:
+            _fetch_lines(heads, modifiers, places, lines)
+        size, n_seen, seen[0] = np.uint64(lines.shape[0]), 1, np.uint64(0)
         for a in range(places.shape[1]):
             key, code = heads[places[1, a]] + modifiers[places[2, a]], np.uint64(places[3, a])
-            for q in range(_values_between(codes, between[p], places[:, a], nodes, seen)):
+            if between[p] != -1:
+                n_seen = _values_between(codes, between[p], places[:, a], nodes, seen)
+            for q in range(n_seen):
                 mixed = (key + seen[q]) * _MIX
-                line = lines[_line(own_keys, mixed, size)]
+                line = lines[((mixed >> _HALF) * size) >> _HALF]
                 scores[a] += (
                     bare * line[mixed & _MASK7]
                     + directed * line[_DIRECTION + (((mixed >> _THREE) ^ (code >> _THREE)) & _MASK7)]
@@ -112,20 +109,6 @@ def _fetch_lines(heads, modifiers, places, lines):
 
 
 @compiled
-def _add_pair(heads, modifiers, places, bare, directed, distant, lines, own_keys, scores):
-    size = np.uint64(lines.shape[0])
-    for a in range(places.shape[1]):
-        mixed = (heads[places[1, a]] + modifiers[places[2, a]]) * _MIX
-        code = np.uint64(places[3, a])
-        line = lines[_line(own_keys, mixed, size)]
-        scores[a] += (
-            bare * line[mixed & _MASK7]
-            + directed * line[_DIRECTION + (((mixed >> _THREE) ^ (code >> _THREE)) & _MASK7)]
-            + distant * line[_DISTANCE + (((mixed >> _SIX) ^ code) & _MASK15)]
-        )
-
-
-@compiled
 def inner_products(
     head_keys,
     modifier_keys,
@@ -138,7 +121,6 @@ def inner_products(
     groups,
     empty,
     table,
-    keys,
     gradient,
     products,
 ):
@@ -147,7 +129,7 @@ def inner_products(
     for p in range(pairs.shape[0]):
         if not _any_stored(groups[p], empty):
             continue
-        lines, own_keys = table[bases[p] : bases[p + 1]], keys[bases[p] : bases[p + 1]]
+        lines = table[bases[p] : bases[p + 1]]
         heads, modifiers = head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]]
         size = np.uint64(lines.shape[0])
         bare, directed, distant = 0.0, 0.0, 0.0
@@ -160,7 +142,7 @@ def inner_products(
                 n_seen = _values_between(codes, between[p], places[:, a], nodes, seen)
             for q in range(n_seen):
                 mixed = (key + seen[q]) * _MIX
-                line = lines[_line(own_keys, mixed, size)]
+                line = lines[((mixed >> _HALF) * size) >> _HALF]
                 bare += gradient[a] * line[mixed & _MASK7]
                 directed += gradient[a] * line[_DIRECTION + (((mixed >> _THREE) ^ (code >> _THREE)) & _MASK7)]
                 distant += gradient[a] * line[_DISTANCE + (((mixed >> _SIX) ^ code) & _MASK15)]
@@ -195,18 +177,6 @@ def _values_between(codes, between, place, nodes, seen):
             seen[n_seen] = code
             n_seen += 1
     return n_seen
-
-
-@compiled
-def _line(own_keys, mixed, size):
-    """As in the loops over all arcs."""
-    line = ((mixed >> _HALF) * size) >> _HALF
-    if own_keys.shape[0] > 0:
-        while own_keys[line] != mixed and own_keys[line] != 0:
-            line += np.uint64(1)
-            if line == size:
-                line = np.uint64(0)
-    return line
 
 
 @compiled
@@ -270,15 +240,12 @@ def kinship(heads, h, m):
 
 
 @compiled
-def find_examples(
-    columns, roots, offsets, heads, first_view, second_view, between, own_keys, bins, variant, wanted, found
-):
+def find_examples(columns, roots, offsets, heads, first_view, second_view, between, bins, variant, wanted, found):
     """For each bucket of one pair's table that is wanted, a gold arc that fires it.
 
     ``wanted`` (lines, buckets) holds the row of the bucket in ``found``, or -1; ``found`` (rows, 3) takes the number of
     the sentence, the modifier, and the token between (0 for none), and is -1 where there is no such arc. A view is
-    ``(offsets, fields)``; ``between`` is a field, -1 for none, or -2 less the field of heads that tell kinship;
-    ``own_keys`` are the pair's exact keys, if it has some.
+    ``(offsets, fields)``; ``between`` is a field, -1 for none, or -2 less the field of heads that tell kinship.
     """
     size = np.uint64(wanted.shape[0])
     for s in range(roots.shape[0]):
@@ -303,7 +270,7 @@ def find_examples(
                     bucket = _DIRECTION + (((mixed >> _THREE) ^ np.uint64(side)) & _MASK7)
                 elif variant == 2:
                     bucket = _DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)
-                line = _line(own_keys, mixed, size)
+                line = ((mixed >> _HALF) * size) >> _HALF
                 row = wanted[line, bucket]
                 if row >= 0 and found[row, 0] < 0:
                     found[row, 0], found[row, 1], found[row, 2] = s, m, j

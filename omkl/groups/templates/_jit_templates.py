@@ -66,18 +66,6 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
 
 
 @compiled
-def _line(own_keys, mixed, size):
-    """Line of a key: hashed, or with exact keys the one that holds it, or a free one, by linear probing."""
-    line = ((mixed >> _HALF) * size) >> _HALF
-    if own_keys.shape[0] > 0:
-        while own_keys[line] != mixed and own_keys[line] != 0:
-            line += np.uint64(1)
-            if line == size:
-                line = np.uint64(0)
-    return line
-
-
-@compiled
 def _fetch_line(table, line):
     """Ask for a line of a table: one that was not looked at since the last sentence is in slower memory, and what
     waits for it takes five times as long as its arithmetic."""
@@ -123,13 +111,9 @@ def _with_value(seen, n_seen, code):
 
 
 @compiled
-def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, owners, lines, buckets):
-    """List the arcs, lines and buckets that a pair of views fires; return their number.
-
-    With exact keys, those that are new get a line of their own.
-    """
+def _find_lines(heads, modifiers, codes, between, low, high, bins, arcs, owners, lines, buckets):
+    """List the arcs, lines and buckets that a pair of views fires; return their number."""
     count = 0
-    own_keys = keys[low:high]
     seen = np.empty(codes.shape[1] if between >= 0 else 1, np.uint64)
     size = np.uint64(high - low)
     arc_heads, arc_modifiers, _ = arcs
@@ -146,41 +130,12 @@ def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, o
         for q in range(n_seen):
             mixed = (heads[h] + modifiers[m] + seen[q]) * _MIX
             owners[count] = a
-            line = _line(own_keys, mixed, size)
-            if own_keys.shape[0] > 0 and own_keys[line] == 0:
-                _claim(own_keys, line, mixed)
-            lines[count] = low + np.int64(line)
+            lines[count] = low + np.int64(((mixed >> _HALF) * size) >> _HALF)
             buckets[0, count] = np.int64(mixed & _MASK7)
             buckets[1, count] = np.int64(_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7))
             buckets[2, count] = np.int64(_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15))
             count += 1
     return count
-
-
-@compiled
-def _claim(own_keys, line, mixed):
-    """Give a free line to a key; the last one stays free, so that every search ends."""
-    following = line + np.uint64(1)
-    for _ in range(own_keys.shape[0] - 1):
-        if following == np.uint64(own_keys.shape[0]):
-            following = np.uint64(0)
-        if own_keys[following] == 0:
-            own_keys[line] = mixed
-            return
-        following += np.uint64(1)
-    raise OverflowError("no line is left")
-
-
-@compiled
-def claim_lines(bases, keys, pairs, new_keys, lines):
-    """The line of each key in the table of its pair of views; keys that are new get one."""
-    for i in range(new_keys.shape[0]):
-        low, high = bases[pairs[i]], bases[pairs[i] + 1]
-        own_keys = keys[low:high]
-        line = _line(own_keys, new_keys[i], np.uint64(high - low))
-        if own_keys[line] == 0:
-            _claim(own_keys, line, new_keys[i])
-        lines[i] = low + np.int64(line)
 
 
 @compiled
@@ -203,7 +158,6 @@ def step(
     between,
     bases,
     groups,
-    keys,
     bins,
     arcs,
     table,
@@ -240,7 +194,6 @@ def step(
             between[p],
             bases[p],
             bases[p + 1],
-            keys,
             bins,
             arcs,
             owners,
@@ -320,7 +273,6 @@ def activate(
     between,
     bases,
     groups,
-    keys,
     bins,
     arcs,
     table,
@@ -348,7 +300,6 @@ def activate(
                     between[p],
                     bases[p],
                     bases[p + 1],
-                    keys,
                     bins,
                     arcs,
                     owners,
@@ -362,7 +313,7 @@ def activate(
 
 
 @compiled
-def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs, bitmaps):
+def mark_lines(head_keys, modifier_keys, codes, pairs, between, bins, arcs, bitmaps):
     """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
     n_entries = _most_entries(between, arcs)
     owners = np.empty(n_entries, np.int64)
@@ -376,7 +327,6 @@ def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs
             between[p],
             0,
             bitmaps.shape[1],
-            keys,
             bins,
             arcs,
             owners,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from omkl.exceptions import InputError
 from omkl.groups.base import Bank
 from omkl.groups.group_state import Mixture
 from omkl.groups.templates import _jit_arc_scores as all_arcs
@@ -20,12 +19,9 @@ from omkl.structures import TreePotentials
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
 LINES_A_KEY = 0.5
-#: Exact keys have a line each, some stay free, and mistakes have keys that no gold arc has.
-EXACT_LINES_A_KEY = 5.0
 ALIGNMENT = 128
 #: Where the buckets of each variant begin, and the last ones end.
 EDGES = np.array([*jit.FIRST_BUCKET, jit.LINE])
-FULL = "A table of exact keys is full: allow more memory, or let features be hashed."
 
 
 class ArcTemplateBank(Bank):
@@ -45,9 +41,6 @@ class ArcTemplateBank(Bank):
         Number of lines of each pair of views; see :meth:`plan`.
     memory : float
         Without ``sizes``: megabytes for the parameters, the same for every pair of views.
-    exact : bool
-        Whether lines are found by their whole 64-bit key, so that no two features ever share a weight. It needs room
-        for every key that is met; by default features that meet in a bucket share its weight.
     """
 
     abilities = frozenset({"mix", "condense"})
@@ -59,21 +52,18 @@ class ArcTemplateBank(Bank):
         dtype: DTypeLike = np.float32,
         sizes: ArrayLike | None = None,
         memory: float = 256,
-        exact: bool = False,
     ) -> None:
         self.templates = TemplateSet.resolve(templates)
         self.names, self.averaging = self.templates.names, bool(averaging)
         self._dtype = np.dtype(dtype)
         self._layout = TemplateLayout(self.templates)
         if sizes is None:
-            sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype, exact))
+            sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype))
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self._bases = np.concatenate([[0], np.cumsum(self.sizes)])
         self._lines = [slice(low, high) for low, high in zip(self._bases.tolist(), self._bases[1:].tolist())]
         self.table = _aligned(int(self._bases[-1]), self._dtype)
         self._sums = _aligned(int(self._bases[-1]) if self.averaging else 0, self._dtype)
-        self.exact = bool(exact)
-        self._keys = np.zeros(len(self.table) if self.exact else 0, dtype=np.uint64)
         self._stored = np.zeros(len(self.names), dtype=bool)
         self._groups = self._layout.groups
 
@@ -85,7 +75,6 @@ class ArcTemplateBank(Bank):
         memory: float,
         averaging: bool = True,
         dtype: DTypeLike = np.float32,
-        exact: bool = False,
         sample: int = 200_000,
     ) -> "ArcTemplateBank":
         """A bank with as many lines for each pair of views as the gold arcs of a training set ask for.
@@ -99,28 +88,21 @@ class ArcTemplateBank(Bank):
             others share the rest evenly.
         """
         layout = TemplateLayout(TemplateSet.resolve(templates))
-        n_keys = layout.count_keys(examples, sample)
-        n_lines = _lines_in(memory, averaging, dtype, exact)
-        if exact and (EXACT_LINES_A_KEY * n_keys).sum() > n_lines:
-            needed = memory * (EXACT_LINES_A_KEY * n_keys).sum() / n_lines
-            raise InputError(
-                f"Exact keys need about {needed:.3g} MB for {n_keys.sum():.0f} keys on gold arcs and those of "
-                f"mistakes, and there are {memory:.3g}: allow more memory, use fewer templates, or hash them."
-            )
-        sizes = layout.fair_sizes((EXACT_LINES_A_KEY if exact else LINES_A_KEY) * n_keys, n_lines)
-        return cls(templates, averaging, dtype, sizes, exact=exact)
+        wanted = LINES_A_KEY * layout.count_keys(examples, sample)
+        sizes = layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype))
+        return cls(templates, averaging, dtype, sizes)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all parameters."""
-        return self.table.nbytes + self._sums.nbytes + self._keys.nbytes
+        return self.table.nbytes + self._sums.nbytes
 
     def group_nbytes(self) -> np.ndarray:
         """Bytes of each template, (p,): those that look at the same views share their lines evenly."""
         nbytes = np.zeros(len(self.names))
         for size, groups in zip(self.sizes, self._layout.groups):
             own = [k for k in groups if k >= 0]
-            nbytes[own] = size * (jit.LINE * self._dtype.itemsize + self._keys.itemsize * self.exact) / len(own)
+            nbytes[own] = size * jit.LINE * self._dtype.itemsize / len(own)
         return nbytes
 
     def n_features(self) -> int:
@@ -128,12 +110,10 @@ class ArcTemplateBank(Bank):
         return int(np.count_nonzero(self.table))
 
     def collision_rate(self) -> float:
-        """Share of the features that must share a weight with another, from how full the tables are; 0 if exact.
+        """Share of the features that must share a weight with another, from how full the tables are.
 
         If ``m`` features fall into ``n`` buckets at random, a share ``1 - exp(-m / n)`` of the buckets is taken.
         """
-        if self.exact:
-            return 0.0
         features = taken = 0.0
         for p, groups in enumerate(self._layout.groups):
             for k, first, last in zip(groups, jit.FIRST_BUCKET, jit.LAST_BUCKET):
@@ -170,7 +150,6 @@ class ArcTemplateBank(Bank):
             self._groups,
             self.group_state.scales,
             self.table,
-            self._keys,
         )
         if all(x.likely is None for x in sentences):
             all_arcs.add_scores(*keys, nodes, *templates, bins, scores, cells)
@@ -186,21 +165,17 @@ class ArcTemplateBank(Bank):
 
     def step(self, x: ArcSentence, gradient: TreePotentials) -> None:
         group_state = self.group_state
-        try:
-            arguments = (
-                *self._arcs(x, gradient),
-                self.table,
-                self._sums,
-                self.averaging,
-                group_state.rates,
-                group_state.averages,
-                group_state.empty,
-                group_state.square_norms,
-                group_state.square_gradients,
-            )
-            jit.step(*arguments)
-        except OverflowError:
-            raise InputError(FULL) from None
+        jit.step(
+            *self._arcs(x, gradient),
+            self.table,
+            self._sums,
+            self.averaging,
+            group_state.rates,
+            group_state.averages,
+            group_state.empty,
+            group_state.square_norms,
+            group_state.square_gradients,
+        )
         self._stored |= ~group_state.empty
 
     def inner_products(self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None) -> np.ndarray:
@@ -216,7 +191,6 @@ class ArcTemplateBank(Bank):
             self._groups,
             self.group_state.empty,
             self.table,
-            self._keys,
             gradient.arcs.reshape(-1)[arcs_at],
             products,
         )
@@ -233,7 +207,7 @@ class ArcTemplateBank(Bank):
     def _arcs(self, x: ArcSentence, gradient: TreePotentials) -> tuple:
         """Arguments of jitted functions for the arcs with a gradient."""
         layout = self._layout
-        parts = layout.pairs, layout.between, self._bases, self._groups, self._keys, layout.bins(len(x))
+        parts = layout.pairs, layout.between, self._bases, self._groups, layout.bins(len(x))
         return *layout.keys(x), *parts, arcs.gradient_arcs(gradient.arcs)
 
     def _scale_group(self, k: int, factor: float) -> None:
@@ -263,8 +237,7 @@ class ArcTemplateBank(Bank):
             frozen = copy(self)
             frozen._groups = np.where((self._groups >= 0) & self._stored[self._groups], self._groups, -1)
             return frozen
-        frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes, exact=self.exact)
-        frozen._keys[:] = self._keys
+        frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
         averages, total = self.group_state.average_weights()
         sums = self._sums
         if not self.averaging or total == 0:
@@ -281,11 +254,9 @@ class ArcTemplateBank(Bank):
         """A bank for some of the templates, with their weights as they are."""
         layout = TemplateLayout(templates)
         pairs = [self._layout.identities.index(identity) for identity in layout.identities]
-        bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs], exact=self.exact)
+        bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs])
         for new, old in enumerate(pairs):
             lines, own = slice(*self._bases[old : old + 2]), slice(*bank._bases[new : new + 2])
-            if self.exact:
-                bank._keys[own] = self._keys[lines]
             for k, first, last in zip(layout.groups[new], jit.FIRST_BUCKET, jit.LAST_BUCKET):
                 if k >= 0:
                     bank.table[own, first:last] = self.table[lines, first:last]
@@ -324,7 +295,6 @@ class ArcTemplateBank(Bank):
             layout.view(p, 0),
             layout.view(p, 1),
             layout.between_field(p),
-            self._keys[self._bases[p] : self._bases[p + 1]],
             layout.bins(int(tokens.lengths.max())),
             variant,
             wanted,
@@ -334,12 +304,9 @@ class ArcTemplateBank(Bank):
         return [(float(weights.flat[o]), sentence, m, between) for o, (sentence, m, between) in pairs[:n]]
 
     def blueprint(self) -> "Callable[[], ArcTemplateBank]":
-        return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes, exact=self.exact)
+        return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes)
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        if self.exact:
-            start = self._keys.copy()
-            states = [self._with_common_lines(state, start) for state in states]
         for p, rows in enumerate(self._lines):
             if self.averaging:
                 parts = zip(mixture.averages, mixture.weights, states)
@@ -350,35 +317,13 @@ class ArcTemplateBank(Bank):
         self.recompute_norms()
         self._stored[:] = self.group_state.square_norms > 0
 
-    def _with_common_lines(self, state, start):
-        """The state of a shard, with its new keys moved to the lines that all shards use for them."""
-        claimed = np.flatnonzero(state["keys"] != start)
-        lines = np.empty(len(claimed), dtype=np.int64)
-        pairs = np.searchsorted(self._bases, claimed, side="right") - 1
-        try:
-            jit.claim_lines(self._bases, self._keys, pairs, state["keys"][claimed], lines)
-        except OverflowError:
-            raise InputError(FULL) from None
-        moved = {name: state[name].copy() for name in ("table", "sums")}
-        for name, array in moved.items():
-            if len(array):
-                array[claimed] = 0.0
-                array[lines] = state[name][claimed]
-        return moved
-
     def _spread(self, values, p):
         """Broadcast one number per group to the buckets of a line of a pair of views."""
         groups = self._layout.groups[p]
         return np.repeat(np.where(groups >= 0, values[groups], 0.0), np.diff(EDGES)).astype(self._dtype)
 
     def state(self) -> dict[str, np.ndarray]:
-        return {
-            "sizes": self.sizes,
-            "table": self.table,
-            "sums": self._sums,
-            "stored": self._stored,
-            "keys": self._keys,
-        }
+        return {"sizes": self.sizes, "table": self.table, "sums": self._sums, "stored": self._stored}
 
     def condensed(self) -> dict[str, np.ndarray]:
         frozen = self.averaged()
@@ -394,7 +339,7 @@ class ArcTemplateBank(Bank):
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         self.table[:], self._sums[:] = state["table"], state["sums"]
-        self._stored[:], self._keys[:] = state["stored"], state["keys"]
+        self._stored[:] = state["stored"]
 
 
 def _listed(wanted, nodes, cells, bins):
@@ -412,8 +357,8 @@ def _aligned(n_lines, dtype):
     return raw[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
 
 
-def _lines_in(megabytes, averaging, dtype, exact):
-    return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1) + 8 * exact)
+def _lines_in(megabytes: float, averaging: bool, dtype: DTypeLike) -> float:
+    return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1))
 
 
 def largest(weights: np.ndarray, n: int) -> np.ndarray:

@@ -187,14 +187,13 @@ class TemplateLayout:
     def count_keys(self, examples: Sequence[tuple], sample: int) -> np.ndarray:
         """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
         bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
-        no_keys = np.zeros(0, dtype=np.uint64)
         n_arcs = 0
         for n_sentences in range(1, len(examples) + 1):
             x, gold = examples[n_sentences - 1][:2]
             heads = gold_heads(gold)
             known = np.flatnonzero(heads >= 0)
             arcs = heads[known], known + 1, np.ones(len(known))
-            jit.mark_lines(*self.keys(x), self.pairs, self.between, no_keys, self.bins(len(x)), arcs, bitmaps)
+            jit.mark_lines(*self.keys(x), self.pairs, self.between, self.bins(len(x)), arcs, bitmaps)
             n_arcs += len(x)
             if n_arcs >= sample:
                 break
