@@ -3,12 +3,15 @@
 import json
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from omkl._files import PathLike, replacing
 
+#: Values by name, as JSON holds them.
+Record: TypeAlias = dict[str, Any]
 
-def write_json(path: PathLike | None, metrics: dict[str, Any]) -> None:
+
+def write_json(path: PathLike | None, metrics: Record) -> None:
     """Write metrics to a JSON file (``-`` for standard output), if a path is given."""
     if path == "-":
         print(json.dumps(metrics, indent=1, default=float))
@@ -39,7 +42,7 @@ def table(rows: Iterable[Sequence], header: Sequence[str]) -> list[str]:
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
-def score_table(records: list[dict[str, Any]], name: str) -> list[str]:
+def score_table(records: list[Record], name: str) -> list[str]:
     """Lines of a table of counts, precision, recall and F1; the first column is the records' entry ``name``."""
     counts, scores = ("gold", "predicted", "correct"), ("precision", "recall", "f1")
     rows = [(row[name], *(row[key] for key in counts), *(f"{row[key]:.2%}" for key in scores)) for row in records]
@@ -55,7 +58,7 @@ def attachment_lines(scores: dict[str, dict], path: str) -> list[str]:
     return lines
 
 
-def entity_line(metrics: dict[str, Any]) -> str:
+def entity_line(metrics: Record) -> str:
     """Scores of entities as a line of text."""
     line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
     return line.format(**metrics)

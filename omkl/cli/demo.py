@@ -1,5 +1,7 @@
 """``omkl demo``: learn to combine kernels that see handwritten digits, with nothing to download."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys
@@ -7,17 +9,21 @@ import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.utils import Bunch
 
 import omkl
 from omkl._files import PathLike
 from omkl.cli import options as opt
-from omkl.cli.console import bar_chart, table, write_json
+from omkl.cli.console import Record, bar_chart, table, write_json
 from omkl.cli.options import Options, option
 from omkl.cli.training import strength
 from omkl.exceptions import MissingDependencyError
+
+if TYPE_CHECKING:
+    from omkl.online import OnlineTrainer, Step
 
 USEFUL = ("pixels", "profiles", "spectrum", "outline")
 #: Bits of each checksum.
@@ -39,7 +45,7 @@ it stands on, or checksums, all drawn at random. Only the last two models are to
 ALIKE, MKL, BY_NORMS = "all 13 alike", "MKL out of sample", "MKL by norms"
 TOLD_ALIKE, TOLD_MKL = "the 4 alike", "MKL of the 4"
 #: Kernels and settings of every model.
-LABELERS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
+LABELERS: dict[str, tuple[Sequence[str], Record]] = {
     **{f"{view} alone": ([view], {}) for view in USEFUL},
     ALIKE: (USEFUL + USELESS, {"regularizer": "l2"}),
     BY_NORMS: (USEFUL + USELESS, {"weighting": "norms"}),
@@ -56,7 +62,7 @@ class WeightHistory:
         self.rounds: list[int] = []
         self.weights: list[dict[str, float]] = []
 
-    def on_round(self, trainer: Any, step: Any) -> None:
+    def on_round(self, trainer: OnlineTrainer, step: Step) -> None:
         """Note the weights."""
         if not self.rounds or trainer.round >= 1.1 * self.rounds[-1]:
             self.rounds.append(trainer.round)
@@ -106,13 +112,13 @@ def demo(options: Options) -> None:
     )
 
 
-def _compare_labelers(dates: Any, options: Options) -> tuple[dict, dict, dict]:
+def _compare_labelers(dates: Bunch, options: Options) -> tuple[dict, dict, dict]:
     """Train and compare all models; returns them, their weights along training, and metrics."""
     rng = np.random.default_rng([options.random_state, 1])
     train, test = tokens_of(dates.train_images, rng), tokens_of(dates.test_images, rng)
     settings = {"verbose": not options.quiet, **options.values("C", "epochs", "random_state")}
     labelers, ways, correct = {}, {}, {}
-    results: list[dict[str, Any]] = []
+    results: list[Record] = []
     for name, (views, own) in LABELERS.items():
         if name == TOLD_ALIKE:
             options.say("  told which 4 see the digit:")
@@ -131,15 +137,15 @@ def _compare_labelers(dates: Any, options: Options) -> tuple[dict, dict, dict]:
     options.say(*describe_weights(mkl.kernel_weights_, by_norms.kernel_weights_))
     options.say("\nOne of the test dates, and what the model reads in it:", *_drawing(dates.test_images[0]))
     options.say("".join(f"{digit:^9}" for digit in mkl.predict(test[:1])[0]))
-    metrics: dict[str, Any] = {"results": results, "comparisons": comparisons, "useful": USEFUL, "useless": USELESS}
+    metrics: Record = {"results": results, "comparisons": comparisons, "useful": USEFUL, "useless": USELESS}
     for name, model in (("", mkl), ("_by_norms", by_norms)):
         metrics |= {f"kernel_weights{name}": model.kernel_weights_, f"history{name}": model.history_}
     return labelers, ways, metrics
 
 
-def _differences(correct: dict[str, np.ndarray]) -> tuple[list[str], list[dict[str, Any]]]:
+def _differences(correct: dict[str, np.ndarray]) -> tuple[list[str], list[Record]]:
     """MKL beside all others: mean difference of accuracies over the dates, and its standard error."""
-    records: list[dict[str, Any]] = []
+    records: list[Record] = []
     for name in (own for own in correct if own != MKL):
         gains = correct[MKL].mean(axis=1) - correct[name].mean(axis=1)
         error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.nan

@@ -1,17 +1,22 @@
 """``omkl evaluate``: compare what a model predicts, or a treebank says, with what a gold file holds."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import omkl
 from omkl import data
 from omkl.cli import options as opt
-from omkl.cli.console import attachment_lines, entity_line, score_table, table
+from omkl.cli.console import Record, attachment_lines, entity_line, score_table, table
 from omkl.cli.files import UNREAD, labelled_sequences, load_model, of_class, outputs_of, read_gold, row_scores
 from omkl.cli.options import Options, option
+
+if TYPE_CHECKING:
+    from omkl.reports.model import Model
 
 #: Which words of trees count.
 RULES: dict[str, dict[str, str]] = {
@@ -76,16 +81,16 @@ def _is_treebank(path: str) -> bool:
         return not file.read(2).startswith(b"PK")  # a model is an archive
 
 
-def _evaluate_treebanks(options: Options) -> tuple[list[str], dict[str, Any]]:
+def _evaluate_treebanks(options: Options) -> tuple[list[str], Record]:
     """Scores of a treebank beside a gold one with the same words."""
     opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs")
-    reading: dict[str, Any] = {"trees": "given", "on_error": options.on_error, "keep_text": False}
+    reading: Record = {"trees": "given", "on_error": options.on_error, "keep_text": False}
     gold, predicted = (data.read_treebank(path, **reading) for path in (options.model, options.gold))
     metrics = {name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
     return _tree_lines(metrics, options.gold, {**COLUMN_SCORES, **TREE_SCORES}), metrics
 
 
-def annotation_scores(annotator: Any, gold: Any, path: str) -> tuple[list[str], dict[str, Any]]:
+def annotation_scores(annotator: omkl.Annotator, gold: data.Treebank, path: str) -> tuple[list[str], Record]:
     """Scores of an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
     metrics = {name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
@@ -94,7 +99,7 @@ def annotation_scores(annotator: Any, gold: Any, path: str) -> tuple[list[str], 
     return _tree_lines(metrics, path, known), metrics
 
 
-def _tree_lines(metrics: dict[str, Any], path: str, scores: dict[str, str]) -> list[str]:
+def _tree_lines(metrics: Record, path: str, scores: dict[str, str]) -> list[str]:
     """Scores, and tables by relation and by length."""
     found = metrics["all"]
     lines = [] if found["uas"] is None else attachment_lines(metrics, path)
@@ -106,7 +111,9 @@ def _tree_lines(metrics: dict[str, Any], path: str, scores: dict[str, str]) -> l
     return lines
 
 
-def _evaluate_labeler(labeler: Any, options: Options) -> tuple[list[str], dict[str, Any], Iterable[tuple]]:
+def _evaluate_labeler(
+    labeler: omkl.SequenceLabeler, options: Options
+) -> tuple[list[str], dict[str, Any], Iterable[tuple]]:
     """Lines, metrics, and pairs of gold and predicted labels."""
     X, y = labelled_sequences(options.gold, options, labeler)
     metrics = labeler.evaluate(X, y, scheme=options.scheme)
@@ -119,15 +126,15 @@ def _evaluate_labeler(labeler: Any, options: Options) -> tuple[list[str], dict[s
     return lines, metrics, pairs
 
 
-def _label_lines(records: list[dict[str, Any]]) -> list[str]:
+def _label_lines(records: list[Record]) -> list[str]:
     more = [f"and {len(records) - MOST_LABELS} more: --json has all"] if len(records) > MOST_LABELS else []
     return ["", *score_table(records[:MOST_LABELS], "label"), *more]
 
 
-def _evaluate_rows(model: Any, options: Options) -> tuple[list[str], dict[str, Any], Iterable[tuple]]:
+def _evaluate_rows(model: Model, options: Options) -> tuple[list[str], dict[str, Any], Iterable[tuple]]:
     """Lines, metrics, and pairs of gold and predicted labels."""
     gold, predicted = outputs_of(model, options.gold, options)
-    metrics: dict[str, Any] = {"examples": len(gold), **row_scores(model, gold, predicted)}
+    metrics: Record = {"examples": len(gold), **row_scores(model, gold, predicted)}
     if "accuracy" not in metrics:
         opt.refuse(f"lists confusions of labels, and {of_class(model)} predicts numbers", "mistakes")
         line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"

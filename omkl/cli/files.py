@@ -1,11 +1,13 @@
 """Models and labelled data: loading, saving, and reading as the options of a command ask."""
 
+from __future__ import annotations
+
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +15,11 @@ import omkl
 from omkl import data
 from omkl._components import check_n_jobs
 from omkl.cli.options import ABOUT_DATA, OF_TABLES, Options, refuse
+from omkl.estimators.base import OnlineEstimator
 from omkl.exceptions import DataFileError, InputError, OmklError
+
+if TYPE_CHECKING:
+    from omkl.reports.model import Model
 
 #: Options that models of a kind do not read.
 UNREAD = {
@@ -45,7 +51,7 @@ def load_model(options: Options) -> tuple[Any, str]:
     return model, kind
 
 
-def of_class(model: Any) -> str:
+def of_class(model: Model) -> str:
     """The class of a model, with its article."""
     name = type(model).__name__
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
@@ -62,7 +68,7 @@ def destination(path: str) -> str:
     return "/dev/stdout" if path == "-" else path
 
 
-def calibrate(model: Any, path: str, *dev: Any) -> list[str]:
+def calibrate(model: Model, path: str, *dev: Any) -> list[str]:
     """Calibrate probabilities on the data of ``--dev``; returns a line that says why they are not."""
     try:
         model.calibrate(*dev)
@@ -74,14 +80,14 @@ def calibrate(model: Any, path: str, *dev: Any) -> list[str]:
 # ---- sequences and sentences -------------------------------------------------------------------------------------
 
 
-def n_columns_of(labeler: Any) -> int | None:
+def n_columns_of(labeler: omkl.SequenceLabeler) -> int | None:
     """Number of columns of each token that a labeler reads; None unless it was trained on a file of columns."""
     vocabulary = labeler.model_.codec.encoder.vocabulary
     places = [re.fullmatch(r"c([0-9]{1,6})", key) for key in (() if vocabulary is None else vocabulary.keys)]
     return 1 + max(int(place[1]) for place in places if place) if places and all(places) else None
 
 
-def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list | None]:
+def read_sequences(path: str, options: Options, model: Model | None = None) -> tuple[list, list | None]:
     """Sequences of a file, and their labels where it holds some.
 
     A model that was trained on columns reads columns, and a file with no more than these has no labels.
@@ -102,7 +108,7 @@ def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list
     return X, y
 
 
-def labelled_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list]:
+def labelled_sequences(path: str, options: Options, model: Model | None = None) -> tuple[list, list]:
     """Sequences and their labels; an error where the file holds none."""
     X, y = read_sequences(path, options, model)
     if y is None:
@@ -110,7 +116,7 @@ def labelled_sequences(path: str, options: Options, model: Any = None) -> tuple[
     return X, y
 
 
-def read_gold(path: str, model: Any, options: Options) -> Any:
+def read_gold(path: str, model: Model, options: Options) -> Any:
     """A treebank to measure a parser or an annotator on."""
     trees = {"single_root": model.single_root} if hasattr(model, "single_root") else {"trees": "given"}
     return data.read_treebank(path, on_error=options.on_error, keep_text=False, **trees)
@@ -119,8 +125,33 @@ def read_gold(path: str, model: Any, options: Options) -> Any:
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def open_rows(path: str, options: Options, model: Any = None, labelled: bool = True) -> Any:
-    """A stream over a file of rows with one output each (if ``labelled``), and with the columns that a model knows."""
+class Columns(NamedTuple):
+    """The columns that a table must have."""
+
+    n_features: int | None
+    names: Sequence[str] | None
+    text: Sequence[str]
+
+    @classmethod
+    def of_model(cls, model: Model) -> Columns:
+        """The columns that a model has learned from."""
+        names, text = getattr(model, "feature_names_in_", None), []
+        if names is not None and isinstance(model, OnlineEstimator):
+            vocabulary = model.model_.codec.encoder.vocabulary
+            text = [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.is_text(key)]
+        return cls(getattr(model, "n_features_in_", None), names, text)
+
+    @classmethod
+    def of_block(cls, block: data.Block) -> Columns:
+        """The columns of a block of training data."""
+        if isinstance(block.X, list):
+            text = {key: None for row in block.X for key, value in row.items() if isinstance(value, str)}
+            return cls(None, block.feature_names, list(text))
+        return cls(block.X.shape[1], block.feature_names, [])
+
+
+def open_rows(path: str, options: Options, columns: Columns | None = None, labelled: bool = True) -> data.Stream:
+    """A stream over a file of rows with one output each (if ``labelled``), and with these columns."""
     format = data.find_format(path, options.format)
     if format.holds != "rows":
         raise InputError(f"{path} holds no rows with one output each, as {next(iter(format.aliases))}: give --format.")
@@ -131,11 +162,11 @@ def open_rows(path: str, options: Options, model: Any = None, labelled: bool = T
         target = int(target)
     given = {"header": False if options.no_header else None, "delimiter": options.delimiter}
     given["on_error"] = "skip" if options.on_error == "skip" else None
-    settings = {name: value for name, value in given.items() if value is not None}
-    if model is not None:
-        names = None if options.no_header else getattr(model, "feature_names_in_", None)
-        text = None if names is None else _text_columns(model)
-        known = {"n_features": getattr(model, "n_features_in_", None), "columns": names, "categorical": text}
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if columns is not None:
+        names = None if options.no_header else columns.names
+        text = None if names is None else columns.text
+        known = {"n_features": columns.n_features, "columns": names, "categorical": text}
         settings |= {name: value for name, value in known.items() if name in format.selects and value is not None}
     if options.categorical:
         settings["categorical"] = sorted({*settings.get("categorical", []), *options.categorical.split(",")})
@@ -143,16 +174,7 @@ def open_rows(path: str, options: Options, model: Any = None, labelled: bool = T
     return stream.mapped(lambda block: _with_outputs(block, path)) if labelled else stream
 
 
-def _text_columns(model: Any) -> list[str]:
-    """The columns in which a model, or the rows that stand for one, has met text alone."""
-    if hasattr(model, "text_columns"):
-        return model.text_columns
-    encoder = getattr(model.model_.codec, "encoder", None) if hasattr(model, "model_") else None
-    vocabulary = None if encoder is None else encoder.vocabulary
-    return [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.is_text(key)]
-
-
-def _with_outputs(block: Any, path: str) -> Any:
+def _with_outputs(block: data.Block, path: str) -> Any:
     if block.y is None:
         raise DataFileError(f"{path} holds no outputs: say with --target where they are.")
     y = np.asarray(block.y)
@@ -175,17 +197,17 @@ def naming(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
-def outputs_of(model: Any, path: str, options: Options, method: str = "predict") -> tuple[np.ndarray, np.ndarray]:
+def outputs_of(model: Model, path: str, options: Options, method: str = "predict") -> tuple[np.ndarray, np.ndarray]:
     """All outputs of a labelled file, and what a method of a model returns for its rows, block by block."""
     gold, found = [], []
     with naming(path):
-        for X, y in open_rows(path, options, model).blocks():
+        for X, y in open_rows(path, options, Columns.of_model(model)).blocks():
             gold.append(y)
             found.append(getattr(model, method)(X))
     return np.concatenate(gold), np.concatenate(found)
 
 
-def row_scores(model: Any, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+def row_scores(model: Model, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """Accuracy of a classifier; R^2 of a regressor, and its errors in units of the targets."""
     if hasattr(model, "classes_"):
         return {"accuracy": float((gold == predicted).mean())}

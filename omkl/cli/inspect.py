@@ -1,15 +1,29 @@
 """``omkl inspect``: show what a saved model has learned."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import omkl
 from omkl.cli import options as opt
-from omkl.cli.console import bar_chart, table
-from omkl.cli.files import check_about_data, labelled_sequences, load_model, naming, of_class, open_rows, read_gold
+from omkl.cli.console import Record, bar_chart, table
+from omkl.cli.files import (
+    Columns,
+    check_about_data,
+    labelled_sequences,
+    load_model,
+    naming,
+    of_class,
+    open_rows,
+    read_gold,
+)
 from omkl.cli.options import Options, option
+
+if TYPE_CHECKING:
+    from omkl.reports.model import Model
 
 #: Longer names of groups are cut in the middle, so that a table fits a terminal.
 NAME_WIDTH = 44
@@ -46,7 +60,7 @@ def inspect(options: Options) -> None:
     options.report(lines, metrics)
 
 
-def _inspect_annotator(annotator: Any, n: int) -> tuple[list[str], dict[str, Any]]:
+def _inspect_annotator(annotator: omkl.Annotator, n: int) -> tuple[list[str], Record]:
     """The heaviest groups of every part."""
     weights = annotator.kernel_weights_
     lines = [f"Annotator: {', '.join(annotator.parts_)}, by {len(weights)} models"]
@@ -57,7 +71,7 @@ def _inspect_annotator(annotator: Any, n: int) -> tuple[list[str], dict[str, Any
     return lines, {"class": "Annotator", "parts": annotator.parts_, "kernel_weights": weights}
 
 
-def _metrics(model: Any, kind: str, options: Options) -> dict[str, Any]:
+def _metrics(model: Model, kind: str, options: Options) -> Record:
     """Settings, sizes and groups of a model."""
     metrics = {"class": type(model).__name__, **_size(model)}
     parameters = model.get_params(deep=False)
@@ -74,7 +88,7 @@ def _metrics(model: Any, kind: str, options: Options) -> dict[str, Any]:
     return metrics
 
 
-def _size(model: Any) -> dict[str, int]:
+def _size(model: Model) -> dict[str, int]:
     """Size of a model in its own terms."""
     if isinstance(model, omkl.DependencyParser):
         return {"templates": len(model.templates_), "features": model.n_features()}
@@ -84,7 +98,7 @@ def _size(model: Any) -> dict[str, int]:
     return {"columns": model.coef_.size} if weights is None else {"groups": len(weights)}
 
 
-def group_records(model: Any, kind: str, options: Options) -> list[dict[str, Any]]:
+def group_records(model: Model, kind: str, options: Options) -> list[Record]:
     """A record for each group of a model; with ``options.data`` also of how much each helps there."""
     if not hasattr(model, "group_report"):
         opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "kind")
@@ -96,10 +110,10 @@ def group_records(model: Any, kind: str, options: Options) -> list[dict[str, Any
     if kind == "sequences":
         return model.group_report(*labelled_sequences(options.data, options, model))
     with naming(options.data):
-        return model.group_report(open_rows(options.data, options, model))
+        return model.group_report(open_rows(options.data, options, Columns.of_model(model)))
 
 
-def _lines(metrics: dict[str, Any], size: dict[str, int], n_groups: int) -> Iterator[str]:
+def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str]:
     facts = [f"{n} {what}" for what, n in size.items()]
     facts += [f"{name} {metrics[name]}" for name in ("loss", "regularizer") if name in metrics]
     facts += [f"{name} = {metrics[name]:g}" for name in ("C", "alpha") if name in metrics]
@@ -124,7 +138,7 @@ def _lines(metrics: dict[str, Any], size: dict[str, int], n_groups: int) -> Iter
         yield from table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))
 
 
-def group_lines(records: list[dict[str, Any]], n: int) -> Iterator[str]:
+def group_lines(records: list[Record], n: int) -> Iterator[str]:
     """A table of the n groups that help most, or weigh most without data; and a summary of the groups that do not."""
     measured = "loss_increase" in records[0]
     first = "loss_increase" if measured else "weight"
@@ -147,7 +161,7 @@ def group_lines(records: list[dict[str, Any]], n: int) -> Iterator[str]:
         )
 
 
-def _cells(record: dict[str, Any], measured: bool) -> list[str]:
+def _cells(record: Record, measured: bool) -> list[str]:
     name, weight = record["group"], record["weight"]
     if len(name) > NAME_WIDTH:
         name = f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"

@@ -7,16 +7,21 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import omkl
 from omkl import data
 from omkl._progress import progress_bar
 from omkl.cli import options as opt
-from omkl.cli.files import UNREAD, load_model, naming, of_class, open_rows, read_sequences
+from omkl.cli.console import Record
+from omkl.cli.files import UNREAD, Columns, load_model, naming, of_class, open_rows, read_sequences
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
+
+if TYPE_CHECKING:
+    from omkl.reports.model import Model
 
 #: Forms of predictions by what a model predicts, the default first; an output's name may end in all but text.
 FORMS = {
@@ -63,7 +68,7 @@ def predict(options: Options) -> None:
     {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}[kind](model, options)
 
 
-def _form(options: Options, kind: str, model: Any) -> str:
+def _form(options: Options, kind: str, model: Model) -> str:
     """The form to write predictions in."""
     form = options.to
     if form is None:
@@ -79,7 +84,7 @@ def _form(options: Options, kind: str, model: Any) -> str:
 # ---- sentences ---------------------------------------------------------------------------------------------------
 
 
-def _parse(parser: Any, options: Options) -> None:
+def _parse(parser: omkl.DependencyParser, options: Options) -> None:
     """Parse a treebank block by block; all but heads and relations is written as it was read."""
     columns = ["heads", *["deprels"] * parser.labeled]
     with _sentence_writer(options, columns, "Parsed") as writer:
@@ -97,13 +102,13 @@ def _with_tree(sentence: Any, parse: Any) -> Any:
     return _with_column(sentence.with_column("heads", parse.heads), "deprels", parse.deprels)
 
 
-def _with_column(block: Any, name: str, values: Iterable[str]) -> Any:
+def _with_column(block: data.Treebank, name: str, values: Iterable[str]) -> Any:
     """A treebank with other strings in a column."""
     table = data.Strings()
     return block.with_column(name, table.codes(map(str, values), grow=True), table)
 
 
-def _annotate(annotator: Any, options: Options) -> None:
+def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     """Annotate sentences block by block; all that is no annotation is written as it was read."""
     blocks = _sentences(options.input)
     with _sentence_writer(options, annotator.columns_, "Annotated") as writer:
@@ -118,7 +123,7 @@ def _annotate(annotator: Any, options: Options) -> None:
                 writer.write_best((found[i : i + 1], float(scores[i])) for i in range(low, high))
 
 
-def _tag(labeler: Any, options: Options) -> None:
+def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
     """Label the words of a treebank or of text with their UPOS; all else is written as it was read."""
     opt.refuse("does not go with --to conllu", *UNREAD["annotations"])
     with _sentence_writer(options, ["upos"], "Tagged") as writer:
@@ -132,7 +137,7 @@ def _tag(labeler: Any, options: Options) -> None:
                 writer.write_best((_with_column(own, "upos", best.labels), best.score) for best in found)
 
 
-def _tagged(labeler: Any, block: Any, X: list, confidence: bool) -> Any:
+def _tagged(labeler: omkl.SequenceLabeler, block: data.Treebank, X: list, confidence: bool) -> Any:
     """A block with its tags, and their probabilities if asked for."""
     found = [own.tolist() for own in labeler.predict(X)]
     tagged = _with_column(block, "upos", (label for own in found for label in own))
@@ -198,7 +203,7 @@ class _SentenceWriter:
         self.n_sentences, self.n_words = self.n_sentences + n_sentences, self.n_words + n_words
         self._bar.update(n_sentences)
 
-    def _record(self, sentence: data.Sentence, *others: str) -> dict[str, Any]:
+    def _record(self, sentence: data.Sentence, *others: str) -> Record:
         return {name: getattr(sentence, name) for name in (*others, *self._columns)}
 
 
@@ -219,7 +224,7 @@ def _sentence_writer(options: Options, columns: Sequence[str], done: str) -> Ite
 # ---- sequences ---------------------------------------------------------------------------------------------------
 
 
-def _label(labeler: Any, options: Options) -> None:
+def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
     """Write the labels of sequences."""
     if options.to == "conllu":
         _tag(labeler, options)
@@ -233,7 +238,7 @@ def _label(labeler: Any, options: Options) -> None:
     options.report([line], metrics)
 
 
-def _labellings(labeler: Any, X: list, options: Options) -> Iterator[bytes]:
+def _labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
     """Each sequence as it is written: its labels, and their probabilities if asked for."""
     predicted = [labels.tolist() for labels in labeler.predict(X)]
     confidence = _confidence(labeler, X, predicted) if options.confidence else None
@@ -245,7 +250,7 @@ def _labellings(labeler: Any, X: list, options: Options) -> Iterator[bytes]:
             yield _lines([*(labels if own is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, own))), ""])
 
 
-def _best_labellings(labeler: Any, X: list, options: Options) -> Iterator[bytes]:
+def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
     """The best labellings of each sequence as they are written."""
     for found in labeler.predict_nbest(X, options.nbest):
         if options.to == "jsonl":
@@ -255,7 +260,7 @@ def _best_labellings(labeler: Any, X: list, options: Options) -> Iterator[bytes]
                 yield _lines([f"# {rank} {score:.6g}", *labels.tolist(), ""])
 
 
-def _confidence(labeler: Any, X: list, predicted: list[list]) -> list[list[float]]:
+def _confidence(labeler: omkl.SequenceLabeler, X: list, predicted: list[list]) -> list[list[float]]:
     """The probability of each label of each sequence."""
     if not hasattr(labeler, "predict_marginals"):
         raise InputError(
@@ -269,7 +274,7 @@ def _confidence(labeler: Any, X: list, predicted: list[list]) -> list[list[float
     ]
 
 
-def _json_line(record: dict[str, Any]) -> bytes:
+def _json_line(record: Record) -> bytes:
     return (json.dumps(record, ensure_ascii=False) + "\n").encode()
 
 
@@ -280,11 +285,11 @@ def _lines(rows: Iterable[Any]) -> bytes:
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def _predict_rows(model: Any, options: Options) -> None:
+def _predict_rows(model: Model, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
     with data.output_file(options.output) as file, naming(options.input):
-        for block in open_rows(options.input, options, model, labelled=False).blocks():
+        for block in open_rows(options.input, options, Columns.of_model(model), labelled=False).blocks():
             records = _row_records(model, block.X, options)
             file.writelines(map(_json_line, records) if options.to == "jsonl" else [_lines(map(_row_text, records))])
             n_rows += block.n_examples
@@ -292,7 +297,7 @@ def _predict_rows(model: Any, options: Options) -> None:
     options.report([f"Predicted {n_rows} rows: {options.output}"], metrics)
 
 
-def _row_records(model: Any, X: Any, options: Options) -> Iterator[dict[str, Any]]:
+def _row_records(model: Model, X: Any, options: Options) -> Iterator[Record]:
     """A record for each row: ``y``, with ``confidence`` if asked for; or ``nbest``, pairs of ``y`` and ``score``."""
     if not options.confidence and options.nbest is None:
         yield from ({"y": output} for output in model.predict(X).tolist())
@@ -314,7 +319,7 @@ def _row_records(model: Any, X: Any, options: Options) -> Iterator[dict[str, Any
             yield {"nbest": [{"y": classes[k], "score": own[k]} for k in best]}
 
 
-def _row_text(record: dict[str, Any]) -> str:
+def _row_text(record: Record) -> str:
     if "nbest" in record:
         return "\t".join(f"{found['y']}\t{found['score']:.6g}" for found in record["nbest"])
     return f"{record['y']}\t{record['confidence']:.3f}" if "confidence" in record else str(record["y"])

@@ -1,14 +1,19 @@
 """``omkl report``: a page about a saved model, and how good it is on data."""
 
+from __future__ import annotations
+
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omkl import reports
 from omkl._files import replacing
 from omkl.cli import options as opt
-from omkl.cli.files import check_about_data, labelled_sequences, load_model, naming, open_rows, read_gold
+from omkl.cli.files import Columns, check_about_data, labelled_sequences, load_model, naming, open_rows, read_gold
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
+
+if TYPE_CHECKING:
+    from omkl.reports.model import Model
 
 
 @opt.command(
@@ -52,7 +57,7 @@ def report(options: Options) -> None:
     options.report([f"Report on {name}{on}: {options.output}"], metrics)
 
 
-def _read(model: Any, kind: str, options: Options) -> tuple[Any, Any]:
+def _read(model: Model, kind: str, options: Options) -> tuple[Any, Any]:
     """The first examples of the data, and their outputs."""
     n = options.examples
     if kind == "rows":
@@ -63,12 +68,12 @@ def _read(model: Any, kind: str, options: Options) -> tuple[Any, Any]:
     return read_gold(options.data, model, options)[:n], None
 
 
-def _read_rows(model: Any, options: Options) -> tuple[Any, Any]:
+def _read_rows(model: Model, options: Options) -> tuple[Any, Any]:
     """The first rows: blocks are read until there are enough."""
     from omkl.data.blocks import join, take
 
     blocks, n_read = [], 0
-    for block in open_rows(options.data, options, model).blocks():
+    for block in open_rows(options.data, options, Columns.of_model(model)).blocks():
         blocks.append(block)
         n_read += block.n_examples
         if n_read >= options.examples:

@@ -1,13 +1,14 @@
 """``omkl train labeler``, ``classifier`` and ``regressor``; those of trees are in ``train_parser``."""
 
-from types import SimpleNamespace
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import omkl
 from omkl import data
 from omkl.cli import options as opt
-from omkl.cli.console import bar_chart, entity_line
-from omkl.cli.files import calibrate, labelled_sequences, naming, open_rows, outputs_of, row_scores
+from omkl.cli.console import Record, bar_chart, entity_line
+from omkl.cli.files import Columns, calibrate, labelled_sequences, naming, open_rows, outputs_of, row_scores
 from omkl.cli.options import Options, option
 from omkl.cli.training import (
     BUDGET,
@@ -21,6 +22,9 @@ from omkl.cli.training import (
     training_parameters,
 )
 from omkl.exceptions import DataFileError
+
+if TYPE_CHECKING:
+    from omkl.reports.model import Model
 
 
 @opt.group(
@@ -98,7 +102,7 @@ def labeler(options: Options) -> None:
     options.report([*lines, *uncalibrated, *interruption.last_lines(model, options)], metrics)
 
 
-def _metrics(model: Any, interruption: Interruption) -> dict[str, Any]:
+def _metrics(model: Model, interruption: Interruption) -> dict[str, Any]:
     return {
         "epochs": model.n_iter_,
         "seconds": model.fit_seconds_,
@@ -109,18 +113,22 @@ def _metrics(model: Any, interruption: Interruption) -> dict[str, Any]:
     }
 
 
-def _progress(model: Any) -> str:
+def _progress(model: Model) -> str:
     return f"{model.n_iter_} epochs in {model.fit_seconds_:.1f} s, last loss {model.history_[-1]['loss']:.4g}"
 
 
-def _fit_sequences(model: Any, options: Options, settings: dict, dev: tuple | None) -> tuple[dict, list[str]]:
+def _fit_sequences(
+    model: omkl.SequenceLabeler, options: Options, settings: Record, dev: tuple | None
+) -> tuple[Record, list[str]]:
     X, y = labelled_sequences(options.train, options)
     lines, metrics = choose_strength(model, X, y, dev, options)
     model.fit(X, y, **settings)
     return {"sequences": len(X), "tokens": sum(map(len, X)), **metrics}, lines
 
 
-def _fit_sequence_stream(model: Any, options: Options, settings: dict, dev: tuple | None) -> tuple[dict, list[str]]:
+def _fit_sequence_stream(
+    model: omkl.SequenceLabeler, options: Options, settings: Record, dev: tuple | None
+) -> tuple[Record, list[str]]:
     """Train block by block, with the labels that a pass over the file finds."""
     stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
     labels, n_sequences, n_tokens = {}, 0, 0
@@ -163,7 +171,7 @@ def regressor(options: Options) -> None:
     _train_rows(omkl.OnlineMKLRegressor, options)
 
 
-def _train_rows(cls: Any, options: Options) -> None:
+def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], options: Options) -> None:
     """Train and save a classifier or a regressor."""
     interruption = Interruption()
     kernels, parameters = list(options.kernels) or None, training_parameters(options, interruption)
@@ -194,19 +202,13 @@ def _train_rows(cls: Any, options: Options) -> None:
     options.report([*lines, *interruption.last_lines(model, options)], metrics)
 
 
-def _read_dev(block: Any, options: Options) -> tuple[Any, Any]:
+def _read_dev(block: data.Block, options: Options) -> tuple[Any, Any]:
     """The rows of ``--dev`` and their outputs, with the columns of a block of the training data."""
-    rows = block.X if isinstance(block.X, list) else []
-    alike = SimpleNamespace(
-        n_features_in_=getattr(block.X, "shape", (0, None))[1],
-        feature_names_in_=block.feature_names,
-        text_columns=list(dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, str))),
-    )
-    whole = open_rows(options.dev, options, alike).read()
+    whole = open_rows(options.dev, options, Columns.of_block(block)).read()
     return whole, whole.y
 
 
-def _fit_row_stream(model: Any, stream: Any, options: Options, settings: dict[str, Any]) -> int:
+def _fit_row_stream(model: Model, stream: data.Stream, options: Options, settings: dict[str, Any]) -> int:
     """Train block by block, on the number of examples and the classes that a pass over the file finds."""
     n_examples = 0
     classes: set = set()

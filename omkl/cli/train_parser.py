@@ -1,8 +1,10 @@
 """``omkl train parser`` and ``omkl train annotator``: train on treebanks."""
 
+from __future__ import annotations
+
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from tqdm import tqdm
@@ -10,7 +12,7 @@ from tqdm import tqdm
 import omkl
 from omkl import data
 from omkl.cli import options as opt
-from omkl.cli.console import attachment_lines, bar_chart
+from omkl.cli.console import Record, attachment_lines, bar_chart
 from omkl.cli.evaluate import annotation_scores
 from omkl.cli.files import calibrate, destination
 from omkl.cli.options import Options, option
@@ -29,6 +31,10 @@ from omkl.cli.training import (
     training_parameters,
 )
 from omkl.exceptions import DataFileError, InputError
+
+if TYPE_CHECKING:
+    from omkl.online import OnlineTrainer
+    from omkl.reports.model import Model
 
 #: Groups of each part that are listed.
 MOST_GROUPS = 5
@@ -118,7 +124,7 @@ def parser(options: Options) -> None:
     Templates are a name of a set, a file with a template a line, or "auto": those of "rich" that suit the treebank. A
     lexicon has a line word<TAB>value for each word. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
     """
-    reading: dict[str, Any] = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
+    reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
     n_sentences, n_words, trees = (_stream if options.stream else _whole)(options, {**reading, "trees": "partial"})
     dev = data.read_treebank(options.dev, trees=True, **reading) if options.dev else None
     options.say(f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB.")
@@ -146,7 +152,7 @@ def parser(options: Options) -> None:
     options.report([*lines, *interruption.last_lines(model, options)], metrics)
 
 
-def _parser_metrics(model: Any, interruption: Interruption) -> dict[str, Any]:
+def _parser_metrics(model: Model, interruption: Interruption) -> Record:
     return {
         "templates": len(model.templates_),
         "active_templates": sum(weight > 0 for weight in model.template_weights_.values()),
@@ -161,13 +167,13 @@ def _parser_metrics(model: Any, interruption: Interruption) -> dict[str, Any]:
     }
 
 
-def _whole(options: Options, reading: dict[str, Any]) -> tuple[int, int, Any]:
+def _whole(options: Options, reading: Record) -> tuple[int, int, Any]:
     """Number of sentences and words, and the treebank."""
     treebank = data.read_treebank(options.train, **reading)
     return len(treebank), treebank.n_words, treebank
 
 
-def _stream(options: Options, reading: dict[str, Any]) -> tuple[int, int, Any]:
+def _stream(options: Options, reading: Record) -> tuple[int, int, Any]:
     """Number of sentences and words, counted in a pass over the file, and a stream."""
     stream = data.stream_conllu(options.train, **reading)
     sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
@@ -183,7 +189,7 @@ class _Report:
     def __init__(self, options: Options, n_sentences: int) -> None:
         self.options, self.n_sentences = options, n_sentences
 
-    def __call__(self, trainer: Any, record: dict[str, Any]) -> None:
+    def __call__(self, trainer: OnlineTrainer, record: Record) -> None:
         norms = [value for key, value in record.items() if key.startswith("norm:")]
         with tqdm.external_write_mode(file=sys.stdout):
             self.options.say(
@@ -220,7 +226,7 @@ def annotator(options: Options) -> None:
     """
     if options.parts and "trees" not in options.parts:
         opt.refuse("is about trees, which --parts leaves out", *TREE_NAMES)
-    reading: dict[str, Any] = {"on_error": options.on_error, "keep_text": False}
+    reading: Record = {"on_error": options.on_error, "keep_text": False}
     treebank = data.read_treebank(options.train, trees="partial", **reading)
     gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
     if options.likely is None and options.keep is None:
@@ -257,7 +263,7 @@ def annotator(options: Options) -> None:
     options.report([*lines, *interruption.last_lines(model, options)], metrics)
 
 
-def _fit_annotator(model: Any, treebank: Any, interruption: Interruption, options: Options) -> None:
+def _fit_annotator(model: Model, treebank: Any, interruption: Interruption, options: Options) -> None:
     try:
         with interruption.listening():
             model.fit(treebank, **options.values("checkpoint", "checkpoint_every", "resume"))
@@ -267,7 +273,7 @@ def _fit_annotator(model: Any, treebank: Any, interruption: Interruption, option
         raise
 
 
-def _calibrate_annotator(model: Any, gold: Any, options: Options) -> None:
+def _calibrate_annotator(model: Model, gold: data.Treebank, options: Options) -> None:
     """Calibrate a saved annotator, and save it again."""
     try:
         model.calibrate(gold).save(destination(options.output))

@@ -1,10 +1,12 @@
 """Options and steps that all training commands share; Ctrl-C ends training, and keeps what is learned."""
 
+from __future__ import annotations
+
 import signal
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +14,11 @@ from omkl.cli.console import table
 from omkl.cli.files import destination
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
 from omkl.exceptions import DataWarning, InputError
+
+if TYPE_CHECKING:
+    from omkl import data
+    from omkl.online import OnlineTrainer, Step
+    from omkl.reports.model import Model
 
 #: Multiples of an estimator's default C that ``--C auto`` tries, and parts of the data that it compares models on.
 FACTORS, N_FOLDS = (0.01, 0.1, 1.0, 10.0, 100.0), 3
@@ -128,12 +135,12 @@ def fit_options(options: Options) -> Iterator[dict[str, Any]]:
         yield found if client is None else {"client": client, **found}
 
 
-def shuffled(stream: Any, options: Options) -> Any:
+def shuffled(stream: data.Stream, options: Options) -> Any:
     """A stream in a fresh order every epoch, the same in a run that is resumed."""
     return stream.shuffled(random_state=options.random_state or 0)
 
 
-def save_trained(model: Any, options: Options) -> None:
+def save_trained(model: Model, options: Options) -> None:
     """Save a trained model as the options say."""
     settings = {"dtype": options.precision} if options.precision else {}
     model.save(destination(options.output), training=not options.predict_only, **settings)
@@ -151,33 +158,39 @@ class Interruption:
     _before: Any = None
     _depth = 0
 
-    def __deepcopy__(self, memo: Any) -> "Interruption":
+    def __deepcopy__(self, memo: Any) -> Interruption:
         return self  # also of estimators that are cloned
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Note Ctrl-C between trainings as well."""
-        self.on_start(None, None)
+        self._begin()
         try:
             yield
         finally:
-            self.on_end(None)
+            self._end()
 
-    def on_start(self, trainer: Any, source: Any) -> bool:
+    def on_start(self, trainer: OnlineTrainer, source: Any) -> bool:
         """Listen to Ctrl-C; returns whether it has come already."""
+        self._begin()
+        return self.happened
+
+    def _begin(self) -> None:
         self._depth += 1
         # a process that ignores it, as a job in the background of a script, stays so
         if self._depth == 1 and not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             with suppress(ValueError):  # only the main thread gets signals
                 self._before = signal.signal(signal.SIGINT, self._note)
-        return self.happened
 
     def _note(self, *_: Any) -> None:
         self.happened = True
         self._leave()
 
-    def on_end(self, trainer: Any) -> None:
+    def on_end(self, trainer: OnlineTrainer) -> None:
         """Restore the handler of Ctrl-C."""
+        self._end()
+
+    def _end(self) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._leave()
@@ -187,13 +200,13 @@ class Interruption:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
 
-    def on_round(self, trainer: Any, step: Any) -> bool:
+    def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
         """End training after Ctrl-C."""
         return self.happened
 
     on_block = on_epoch = on_round
 
-    def last_lines(self, model: Any, options: Options) -> list[str]:
+    def last_lines(self, model: Model, options: Options) -> list[str]:
         """Lines about an interruption, if there was one, and the file with the model."""
         saved = f"Saved to {options.output}."
         if not self.happened:
@@ -205,7 +218,7 @@ class Interruption:
 
 
 def choose_strength(
-    model: Any, X: Any, y: Any, dev: tuple | None, options: Options
+    model: Model, X: Any, y: Any, dev: tuple | None, options: Options
 ) -> tuple[list[str], dict[str, Any]]:
     """Set ``C`` of an untrained model to the best of five values, if ``--C auto`` asks for it.
 
@@ -235,7 +248,7 @@ def choose_strength(
     return lines, {"C": best, "C_scores": [{"C": C, "score": score} for C, score in zip(candidates, scores)]}
 
 
-def _cross_validated(models: list[Any], X: Any, y: Any, options: Options) -> list[float]:
+def _cross_validated(models: list[Model], X: Any, y: Any, options: Options) -> list[float]:
     """Mean scores over folds, which are stratified where y are classes."""
     from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 

@@ -103,11 +103,3 @@ def test_a_directory_that_vanishes_and_one_that_may_not_be_written(tmp_path):
     assert model.n_iter_ == 3
     with pytest.raises(InputError, match="Checkpoints cannot go to"):
         classifier().fit(X, Y, checkpoint=tmp_path / "file" if (tmp_path / "file").write_text("") else os.devnull)
-
-
-PROGRAM = """
-import sys
-sys.path.insert(0, {folder!r})
-import test_faults as own
-own.classifier(epochs=6).fit(own.X, own.Y, checkpoint=sys.argv[1], checkpoint_every=0, resume=True).save(sys.argv[2])
-"""

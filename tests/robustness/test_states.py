@@ -96,14 +96,3 @@ def test_loaded_models_go_on_after_groups_were_left_out(tmp_path):
     for own in (model, loaded):
         own.partial_fit(TREES)
     assert model.template_weights_ == loaded.template_weights_
-
-
-BATCH = {
-    "classifier": (omkl.MKLClassifier(["linear", "gaussian"]), Y),
-    "regressor": (omkl.MKLRegressor(["linear", "gaussian"]), X[:, 0]),
-    "folds": (omkl.MKLRegressorCV(["linear"], Cs=2, cv=2), X[:, 0]),
-    "design": (omkl.GroupLasso(0.05), X[:, 0]),
-    "design by folds": (omkl.GroupLassoCV(alphas=2, cv=2), X[:, 0]),
-    "sparse classifier": (omkl.SparseLogisticRegression(0.02), Y),
-    "sparse classifier by folds": (omkl.SparseLogisticRegressionCV(alphas=2, cv=2), Y),
-}
