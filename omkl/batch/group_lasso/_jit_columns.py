@@ -18,14 +18,8 @@ def dense_products(columns, which, rho):
 def dense_combination(columns, which, coefficients):
     """``coefficients[which] @ columns[which]`` for a C-ordered array (n, m)."""
     combination = np.zeros(columns.shape[1])
-    for k in range(0, len(which) - 3, 4):
-        a, b, c, d = columns[which[k]], columns[which[k + 1]], columns[which[k + 2]], columns[which[k + 3]]
-        p, q = coefficients[which[k]], coefficients[which[k + 1]]
-        r, s = coefficients[which[k + 2]], coefficients[which[k + 3]]
-        for i in range(len(combination)):
-            combination[i] += (p * a[i] + q * b[i]) + (r * c[i] + s * d[i])
-    for k in range(len(which) - len(which) % 4, len(which)):
-        column, coefficient = columns[which[k]], coefficients[which[k]]
+    for k in which:
+        column, coefficient = columns[k], coefficients[k]
         for i in range(len(combination)):
             combination[i] += coefficient * column[i]
     return combination

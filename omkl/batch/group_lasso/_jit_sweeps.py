@@ -1,7 +1,9 @@
-"""Cyclic descent over groups of columns; each group is minimised exactly in the eigenbasis of its inner products.
+"""Cyclic descent over groups of columns, on the columns themselves or on their inner products.
 
 Coefficients ``w`` (k, K) and weighted residuals ``rho`` (K, m) are those of K outputs.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,182 +11,225 @@ from omkl._compilation import compiled
 
 #: Groups of more columns have no eigenbasis: they step by the largest eigenvalue alone, from so many power iterations.
 LARGEST_BASIS, POWER_ITERATIONS = 192, 20
+#: Most proximal steps on the inner products of a group, and the change, relative to the first, to stop at.
+MOST_STEPS, CLOSE = 50, 1e-3
+
+
+class Columns(NamedTuple):
+    """Columns of a working set: rows of a C-ordered array (k, m), or a CSC matrix if that is empty."""
+
+    dense: np.ndarray
+    data: np.ndarray
+    rows: np.ndarray
+    ends: np.ndarray
+
+
+class Bases(NamedTuple):
+    """Eigenvectors of each group's inner products from ``offsets[g]`` on, and eigenvalues (k,).
+
+    For penalties of single coefficients the inner products themselves, and their largest eigenvalue.
+    """
+
+    vectors: np.ndarray
+    offsets: np.ndarray
+    values: np.ndarray
+    is_known: np.ndarray
+
+
+class Coupling(NamedTuple):
+    r"""Hessian of sample i, ``weights[i]`` times :math:`(1 - d) (\mathrm{diag}(u) - u u^\top) + d / 2`.
+
+    The shares u are (K, m), and d is the damping. Without shares the Hessian is diagonal.
+    """
+
+    shares: np.ndarray
+    weights: np.ndarray
+    damping: float
+
+
+class Penalty(NamedTuple):
+    """Weights of the norm of a group and of half its square.
+
+    In mixed norms group g has ``norm_weights[g]`` times this weight, its single coefficients ``l1_weights[g]`` times,
+    and none of them is negative if ``positive``.
+    """
+
+    threshold: float
+    ridge: float
+    norm_weights: np.ndarray
+    l1_weights: np.ndarray
+    positive: bool
 
 
 @compiled
-def sweep_dense(
-    columns,
-    starts,
-    groups,
-    curvature,
-    bases,
-    offsets,
-    eigenvalues,
-    is_known,
-    shares,
-    weights,
-    damping,
-    threshold,
-    ridge,
-    w,
-    rho,
-):
-    """Minimise over each of the ``groups`` in turn, in place, on the columns of an array.
+def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
+    """Minimise over each of the ``groups`` in turn, in place; return a lower bound of the decrease.
 
     Parameters
     ----------
-    columns : array of shape (k, m)
-        Columns of the working set as rows; those of group g begin at ``starts[g]``.
+    columns : Columns
+        Those of group g begin at ``starts[g]``.
     curvature : array of shape (m,)
         Weights of the samples in the quadratic model: bounds of the Hessians' largest eigenvalues where the loss
         couples outputs.
-    bases, offsets, eigenvalues, is_known : arrays
-        Eigenvectors of each group's inner products, which begin at ``offsets[g]``, and eigenvalues (k,). Both are
-        computed where a group is met first.
-    shares, weights, damping : array of shape (K, m), array of shape (m,), float
-        The Hessian of sample i, ``weights[i]`` times :math:`(1 - d) (\\mathrm{diag}(u) - u u^\\top) + d / 2` with the
-        shares u and the damping d. Without shares it is diagonal.
-    threshold, ridge : float
-        Weights of the norm of a group and of half its square.
-
-    Returns
-    -------
-    float
-        A lower bound of the decrease.
+    bases : Bases
+        Computed where a group is met first.
+    coupling : Coupling
+    penalty : Penalty
     """
-    gained = 0.0
+    gained, is_mixed = 0.0, len(penalty.norm_weights) > 0
     for g in groups:
         first, last = starts[g], starts[g + 1]
-        block, basis, values = columns[first:last], bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
+        norm_weight, l1_weight = penalty.threshold, 0.0
+        if is_mixed:
+            norm_weight, l1_weight = norm_weight * penalty.norm_weights[g], norm_weight * penalty.l1_weights[g]
         if last - first == 1 and len(rho) == 1:
-            correlation = np.dot(block[0], rho[0])
-            if w[first, 0] == 0.0 and abs(correlation) <= threshold:
-                continue
-            if not is_known[g]:
-                is_known[g] = True
-                _decompose_dense(block, curvature, basis, values)
-            change = _single_change(correlation, values[0], threshold, ridge, w[first, 0])
-            if change != 0.0:
-                w[first, 0] += change
-                gained += 0.5 * (values[0] + ridge) * change**2
-                residual, column = rho[0], block[0]
-                for i in range(len(curvature)):
-                    residual[i] -= change * curvature[i] * column[i]
+            threshold = norm_weight + l1_weight
+            gained += _descend_single(
+                columns, first, g, curvature, bases, threshold, penalty.ridge, penalty.positive, w, rho[0]
+            )
             continue
-        moves = np.dot(block, rho[0]).reshape((last - first, 1)) if len(rho) == 1 else np.dot(rho, block.T).T.copy()
-        if _stays_zero(moves, w[first:last], threshold):
+        changes = _correlations(columns, first, last, rho)
+        if _stays_zero(changes, w[first:last], norm_weight, l1_weight, penalty.positive):
             continue
-        if not is_known[g]:
-            is_known[g] = True
-            _decompose_dense(block, curvature, basis, values)
-        gain = _change(moves, w[first:last], basis, values, threshold, ridge)
+        _find_basis(columns, starts, g, curvature, bases, is_mixed)
+        basis, values = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]], bases.values[first:last]
+        if is_mixed:
+            before, correlations = w[first:last].copy().ravel(), changes.copy().ravel()
+            moves, gain = _proximal_steps(
+                correlations, basis, values[0], norm_weight, l1_weight, penalty.ridge, penalty.positive, before
+            )
+            for j in range(len(moves)):
+                changes[j, 0] = moves[j]
+        else:
+            gain = _change(changes, w[first:last], basis, values, penalty.threshold, penalty.ridge)
         if gain > 0.0:
             gained += gain
-            _add(w, first, moves)
-            changes = np.dot(moves.T.copy(), block)
-            _follow_all(rho, changes, curvature, shares, weights, damping)
+            _add(w, first, changes)
+            _follow_columns(columns, first, curvature, coupling, changes, rho)
     return gained
 
 
 @compiled
-def sweep_sparse(
-    data,
-    rows,
-    ends,
-    starts,
-    groups,
-    curvature,
-    bases,
-    offsets,
-    eigenvalues,
-    is_known,
-    shares,
-    weights,
-    damping,
-    threshold,
-    ridge,
-    w,
-    rho,
-):
-    """Do the same for columns of a CSC matrix."""
-    gained = 0.0
-    for g in groups:
-        first, last = starts[g], starts[g + 1]
-        basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
-        moves = np.zeros((last - first, len(rho)))
-        for j in range(first, last):
-            for k in range(len(rho)):
-                residual, total = rho[k], 0.0
-                for entry in range(ends[j], ends[j + 1]):
-                    total += data[entry] * residual[rows[entry]]
-                moves[j - first, k] = total
-        if _stays_zero(moves, w[first:last], threshold):
-            continue
-        if not is_known[g]:
-            is_known[g] = True
-            _decompose_sparse(data, rows, ends, first, last, curvature, basis, values)
-        gain = _change(moves, w[first:last], basis, values, threshold, ridge)
-        if gain > 0.0:
-            gained += gain
-            _add(w, first, moves)
-            for j in range(first, last):
-                if len(shares) == 0:
-                    for k in range(len(rho)):
-                        residual, change = rho[k], moves[j - first, k]
-                        for entry in range(ends[j], ends[j + 1]):
-                            residual[rows[entry]] -= change * curvature[rows[entry]] * data[entry]
-                    continue
-                for entry in range(ends[j], ends[j + 1]):
-                    _follow(rho, rows[entry], moves[j - first], data[entry], shares, weights, damping)
-    return gained
+def _descend_single(columns, j, g, curvature, bases, threshold, ridge, positive, w, rho):
+    """Minimise over the coefficient of one column, in place; return the decrease."""
+    correlation, before = 0.0, w[j, 0]
+    if len(columns.dense):
+        correlation = np.dot(columns.dense[j], rho)
+    else:
+        for entry in range(columns.ends[j], columns.ends[j + 1]):
+            correlation += columns.data[entry] * rho[columns.rows[entry]]
+    if before == 0.0 and (correlation if positive else abs(correlation)) <= threshold:
+        return 0.0
+    if not bases.is_known[g]:
+        bases.is_known[g] = True
+        bases.values[j] = _square(columns, j, curvature)
+    value = bases.values[j]
+    if value <= 0.0:
+        return 0.0
+    target, after = correlation + value * before, 0.0
+    if target > threshold:
+        after = (target - threshold) / (value + ridge)
+    elif target < -threshold and not positive:
+        after = (target + threshold) / (value + ridge)
+    move = after - before
+    if move == 0.0:
+        return 0.0
+    w[j, 0] = after
+    if len(columns.dense):
+        column = columns.dense[j]
+        for i in range(len(rho)):
+            rho[i] -= move * curvature[i] * column[i]
+    else:
+        for entry in range(columns.ends[j], columns.ends[j + 1]):
+            row = columns.rows[entry]
+            rho[row] -= move * curvature[row] * columns.data[entry]
+    return 0.5 * (value + ridge) * move**2
 
 
 @compiled
-def _stays_zero(correlations, w, threshold):
+def _square(columns, j, curvature):
+    """Return the weighted square of a column's norm."""
+    if len(columns.dense):
+        return np.dot(columns.dense[j] * curvature, columns.dense[j])
+    square = 0.0
+    for entry in range(columns.ends[j], columns.ends[j + 1]):
+        square += curvature[columns.rows[entry]] * columns.data[entry] ** 2
+    return square
+
+
+@compiled
+def _correlations(columns, first, last, rho):
+    """Return products of some columns with residuals (K, m), (size, K)."""
+    if len(columns.dense):
+        block = columns.dense[first:last]
+        if len(rho) == 1:
+            return np.dot(block, rho[0]).reshape((last - first, 1))
+        return np.dot(rho, block.T).T.copy()
+    found = np.zeros((last - first, len(rho)))
+    for j in range(first, last):
+        for k in range(len(rho)):
+            residual, total = rho[k], 0.0
+            for entry in range(columns.ends[j], columns.ends[j + 1]):
+                total += columns.data[entry] * residual[columns.rows[entry]]
+            found[j - first, k] = total
+    return found
+
+
+@compiled
+def _stays_zero(correlations, w, norm_weight, l1_weight, positive):
     """Return whether a group is zero and has no reason to move, whatever its inner products."""
     total = 0.0
     for j in range(len(w)):
         for k in range(w.shape[1]):
             if w[j, k] != 0.0:
                 return False
-            total += correlations[j, k] ** 2
-    return np.sqrt(total) <= threshold
+            excess = (correlations[j, k] if positive else abs(correlations[j, k])) - l1_weight
+            if excess > 0.0:
+                total += excess**2
+    return np.sqrt(total) <= norm_weight
 
 
 @compiled
-def _single_change(correlation, value, threshold, ridge, w):
-    """Return how far a single coefficient moves."""
-    if value <= 0.0:
-        return 0.0
-    target = correlation + value * w
-    if target > threshold:
-        return (target - threshold) / (value + ridge) - w
-    if target < -threshold:
-        return (target + threshold) / (value + ridge) - w
-    return -w
+def _follow_columns(columns, first, curvature, coupling, changes, rho):
+    """Update the residuals after changes (size, K) of the coefficients of a group."""
+    if len(columns.dense):
+        moved = np.dot(changes.T.copy(), columns.dense[first : first + len(changes)])
+        _follow_all(rho, moved, curvature, coupling)
+        return
+    for j in range(len(changes)):
+        for entry in range(columns.ends[first + j], columns.ends[first + j + 1]):
+            row, factor = columns.rows[entry], columns.data[entry]
+            if len(coupling.shares):
+                _follow_sample(rho, row, changes[j], factor, coupling)
+            else:
+                for k in range(len(rho)):
+                    rho[k, row] -= changes[j, k] * curvature[row] * factor
 
 
 @compiled
-def _follow_all(rho, changes, curvature, shares, weights, damping):
-    """Update the residuals after ``changes`` (K, m) of the predictions."""
+def _follow_all(rho, moved, curvature, coupling):
+    """Update the residuals after predictions that move by ``moved`` (K, m)."""
+    shares, weights, damping = coupling
     if len(shares) == 0:
         for k in range(len(rho)):
             for i in range(len(curvature)):
-                rho[k, i] -= curvature[i] * changes[k, i]
+                rho[k, i] -= curvature[i] * moved[k, i]
         return
     means = np.zeros(len(weights))
     for k in range(len(shares)):
         for i in range(len(weights)):
-            means[i] += shares[k, i] * changes[k, i]
+            means[i] += shares[k, i] * moved[k, i]
     for k in range(len(shares)):
         for i in range(len(weights)):
-            bent = (1.0 - damping) * shares[k, i] * (changes[k, i] - means[i]) + 0.5 * damping * changes[k, i]
+            bent = (1.0 - damping) * shares[k, i] * (moved[k, i] - means[i]) + 0.5 * damping * moved[k, i]
             rho[k, i] -= weights[i] * bent
 
 
 @compiled
-def _follow(rho, i, changes, factor, shares, weights, damping):
-    """Update the coupled residuals of sample i after predictions that change by ``factor * changes``."""
+def _follow_sample(rho, i, changes, factor, coupling):
+    """Update the coupled residuals of sample i after predictions that move by ``factor * changes``."""
+    shares, weights, damping = coupling
     mean = 0.0
     for k in range(len(shares)):
         mean += shares[k, i] * changes[k]
@@ -201,8 +246,6 @@ def _change(changes, w, basis, values, threshold, ridge):
     the correlations c without the group. In the eigenbasis :math:`x_j = c_j b / ((\\lambda_j + r) b + t)` with the
     norm b of :func:`_norm_of_minimum`.
     """
-    if len(w) == 1:
-        return _change_row(changes[0], w[0], values[0], threshold, ridge)
     if values.max() <= 0.0:
         changes[:] = 0.0
         return 0.0
@@ -233,21 +276,6 @@ def _change(changes, w, basis, values, threshold, ridge):
     for j in range(len(w)):
         for k in range(w.shape[1]):
             changes[j, k] = moves[j, k]
-    return gain
-
-
-@compiled
-def _change_row(changes, w, value, threshold, ridge):
-    """Do the same for a single column, (K,)."""
-    norm, gain = 0.0, 0.0
-    for k in range(len(w) if value > 0.0 else 0):
-        changes[k] += value * w[k]
-        norm += changes[k] ** 2
-    norm = np.sqrt(norm)
-    ratio = (1.0 - threshold / norm) / (value + ridge) if norm > threshold else 0.0
-    for k in range(len(w)):
-        changes[k] = ratio * changes[k] - w[k] if value > 0.0 else 0.0
-        gain += 0.5 * (value + ridge) * changes[k] ** 2
     return gain
 
 
@@ -292,92 +320,121 @@ def _norm_of_minimum(target, values, threshold, ridge):
 
 
 @compiled
-def _decompose_dense(block, curvature, basis, values):
-    """Find the eigenvectors of ``block @ diag(h) @ block.T``; of a large one bound the largest eigenvalue.
+def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, ridge, positive, before):
+    """Return the move of a group by proximal steps with momentum, and the decrease.
 
-    Steps by a bound that is too low by less than one half still never go up.
+    ``bound`` is no less than the largest eigenvalue of the inner products ``gram``; without these it is one step.
     """
-    size = len(block)
+    size = len(before)
+    if bound <= 0.0:
+        return np.zeros(size), 0.0
+    w, ahead, momentum, first_change = before.copy(), before.copy(), 1.0, -1.0
+    for _ in range(MOST_STEPS if len(gram) else 1):
+        target = correlations + bound * ahead
+        if len(gram):
+            target -= np.dot(gram.reshape((size, size)), ahead - before)
+        norm = 0.0
+        for k in range(size):
+            magnitude = (target[k] if positive else abs(target[k])) - l1_weight
+            target[k] = 0.0 if magnitude <= 0.0 else (magnitude if target[k] > 0.0 else -magnitude)
+            norm += target[k] ** 2
+        norm = np.sqrt(norm)
+        ratio = 0.0 if norm <= norm_weight else (1.0 - norm_weight / norm) / (bound + ridge)
+        change, uphill = 0.0, 0.0
+        next_momentum = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        for k in range(size):
+            after = ratio * target[k]
+            step = after - w[k]
+            change = max(change, abs(step))
+            uphill += (ahead[k] - after) * step
+            target[k], w[k] = step, after
+        # momentum that leads uphill is dropped
+        share = 0.0 if uphill > 0.0 else (momentum - 1.0) / next_momentum
+        momentum = 1.0 if uphill > 0.0 else next_momentum
+        ahead = w + share * target
+        first_change = change if first_change < 0.0 else first_change
+        if change <= CLOSE * first_change:
+            break
+    moves = w - before
+    bent = bound * np.dot(moves, moves)
+    if len(gram):
+        bent = np.dot(moves, np.dot(gram.reshape((size, size)), moves))
+    squares = np.dot(before, before), np.dot(w, w)
+    gain = np.dot(correlations, moves) - 0.5 * bent + 0.5 * ridge * (squares[0] - squares[1])
+    gain += norm_weight * (np.sqrt(squares[0]) - np.sqrt(squares[1]))
+    return moves, gain + l1_weight * (np.abs(before).sum() - np.abs(w).sum())
+
+
+@compiled
+def _find_basis(columns, starts, g, curvature, bases, is_mixed):
+    """Compute the basis of a group, unless it is known.
+
+    Of a large group only the largest eigenvalue is bounded. Steps by a bound that is too low by less than one half
+    still never go up.
+    """
+    if bases.is_known[g]:
+        return
+    bases.is_known[g] = True
+    first, last = starts[g], starts[g + 1]
+    basis, values, size = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]], bases.values[first:last], last - first
     if size == 1:
-        values[0] = np.dot(block[0] * curvature, block[0])
-    elif size <= LARGEST_BASIS:
-        uniform = curvature[0]
-        for i in range(len(curvature)):
-            if curvature[i] != uniform:
-                break
-        else:
-            _decompose(uniform * np.dot(block, block.T), basis, values)
-            return
-        _decompose(np.dot(block * curvature, block.T), basis, values)
-    else:
+        values[0] = _square(columns, first, curvature)
+    elif size > LARGEST_BASIS:
         # unlikely to be orthogonal to anything
-        vector = 1.0 + (7919 * np.arange(size) % 101) / 101.0
+        vector = (1.0 + (7919 * np.arange(size) % 101) / 101.0).reshape((size, 1))
         for _ in range(POWER_ITERATIONS):
             vector = vector / max(float(np.linalg.norm(vector)), 1e-300)
-            vector = np.dot(block, np.dot(vector, block) * curvature)
+            outputs = _outputs(columns, first, last, vector, len(curvature))
+            vector = _correlations(columns, first, last, outputs * curvature)
         values[:] = 1.1 * np.linalg.norm(vector)
-
-
-@compiled
-def _decompose_sparse(data, rows, ends, first, last, curvature, basis, values):
-    """Do the same for columns of a CSC matrix."""
-    if last - first <= LARGEST_BASIS:
-        _decompose(_sparse_gram(data, rows, ends, first, last, curvature), basis, values)
     else:
-        values[:] = 0.0
-        for entry in range(ends[first], ends[last]):
-            values += curvature[rows[entry]] * data[entry] ** 2
+        gram = _gram(columns, first, last, curvature)
+        found, vectors = np.linalg.eigh(gram)
+        # element by element, as an assignment of arrays takes seconds to compile
+        for k in range(size):
+            values[k] = max(found[size - 1 if is_mixed else k], 0.0)
+            for j in range(size):
+                basis[k * size + j] = gram[k, j] if is_mixed else vectors[k, j]
 
 
 @compiled
-def _sparse_gram(data, rows, ends, first, last, curvature):
-    """Return weighted inner products of columns of a CSC matrix."""
+def _outputs(columns, first, last, w, m):
+    """Return predictions of coefficients (size, 1) of some columns, (1, m)."""
+    if len(columns.dense):
+        return np.dot(w.T.copy(), columns.dense[first:last])
+    found = np.zeros((1, m))
+    for j in range(first, last):
+        for entry in range(columns.ends[j], columns.ends[j + 1]):
+            found[0, columns.rows[entry]] += columns.data[entry] * w[j - first, 0]
+    return found
+
+
+@compiled
+def _gram(columns, first, last, curvature):
+    """Return weighted inner products of some columns."""
+    if len(columns.dense):
+        block = columns.dense[first:last]
+        if (curvature == curvature[0]).all():
+            return curvature[0] * np.dot(block, block.T)
+        return np.dot(block * curvature, block.T)
     gram, column = np.zeros((last - first, last - first)), np.zeros(len(curvature))
     for k in range(first, last):
-        for entry in range(ends[k], ends[k + 1]):
-            column[rows[entry]] += curvature[rows[entry]] * data[entry]
+        for entry in range(columns.ends[k], columns.ends[k + 1]):
+            column[columns.rows[entry]] += curvature[columns.rows[entry]] * columns.data[entry]
         for j in range(first, k + 1):
-            for entry in range(ends[j], ends[j + 1]):
-                gram[j - first, k - first] += data[entry] * column[rows[entry]]
+            for entry in range(columns.ends[j], columns.ends[j + 1]):
+                gram[j - first, k - first] += columns.data[entry] * column[columns.rows[entry]]
             gram[k - first, j - first] = gram[j - first, k - first]
-        for entry in range(ends[k], ends[k + 1]):
-            column[rows[entry]] = 0.0
+        for entry in range(columns.ends[k], columns.ends[k + 1]):
+            column[columns.rows[entry]] = 0.0
     return gram
 
 
 @compiled
-def _decompose(gram, basis, values):
-    """Write the eigenvalues, and the eigenvectors as the columns of a square matrix in ``basis``."""
-    if len(values) == 1:
-        values[0] = gram[0, 0]
-        return
-    found, vectors = np.linalg.eigh(gram)
-    for k in range(len(values)):
-        values[k] = max(found[k], 0.0)
-    # element by element, as an assignment of arrays takes seconds to compile
-    for k in range(len(values)):
-        for j in range(len(values)):
-            basis[k * len(values) + j] = vectors[k, j]
-
-
-@compiled
-def decompose_dense(columns, starts, groups, curvature, bases, offsets, eigenvalues, is_known):
-    """Find the eigenbases of the ``groups`` that are not known, of the columns of an array."""
+def find_bases(columns, starts, groups, curvature, bases):
+    """Compute the eigenbases of the ``groups`` that are not known."""
     for g in groups:
-        if not is_known[g]:
-            is_known[g] = True
-            block, basis = columns[starts[g] : starts[g + 1]], bases[offsets[g] : offsets[g + 1]]
-            _decompose_dense(block, curvature, basis, eigenvalues[starts[g] : starts[g + 1]])
-
-
-@compiled
-def decompose_sparse(data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, is_known):
-    """Do the same for columns of a CSC matrix."""
-    for g in groups:
-        if not is_known[g]:
-            is_known[g] = True
-            basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[starts[g] : starts[g + 1]]
-            _decompose_sparse(data, rows, ends, starts[g], starts[g + 1], curvature, basis, values)
+        _find_basis(columns, starts, g, curvature, bases, False)
 
 
 @compiled
@@ -386,7 +443,6 @@ def sweep_products(
     starts,
     groups,
     bases,
-    offsets,
     eigenvalues,
     threshold,
     ridge,
@@ -415,11 +471,11 @@ def sweep_products(
         gained = 0.0
         for g in range(len(groups)):
             first, last = starts[g], starts[g + 1]
-            if _stays_zero(correlations[:, first:last].T, w[first:last], threshold):
+            if _stays_zero(correlations[:, first:last].T, w[first:last], threshold, 0.0, False):
                 continue
             changes = correlations[:, first:last].T.copy()
             before = changes.copy()
-            basis = bases[offsets[groups[g]] : offsets[groups[g] + 1]]
+            basis = bases.vectors[bases.offsets[groups[g]] : bases.offsets[groups[g] + 1]]
             gain = _change(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
             if gain > 0.0:
                 gained += gain

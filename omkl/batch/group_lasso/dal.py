@@ -7,16 +7,16 @@ support for less than a Newton step costs. Where they are slow, as with large su
 quadratic, proximal steps minimised by Newton's method in the dual take over, with systems as small as the support.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from omkl.batch.group_lasso.newton import ProximalNewton
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
-from omkl.batch.group_lasso.screening import DesignNorms, Known
+from omkl.batch.group_lasso.screening import DesignNorms
 from omkl.batch.group_lasso.sweeps import Sweeps
-from omkl.batch.group_lasso.warm_starts import DALStart, Iterate, Prediction, Waypoint, padded, usable
+from omkl.batch.group_lasso.warm_starts import DALStart, Iterate, Waypoint, padded, usable
 from omkl.batch.group_lasso.working_set import WorkingSet
 from omkl.batch.problem import Certificate, relative_gap
 from omkl.batch.solver import DesignSolver, GapMonitor, Solution
@@ -30,8 +30,6 @@ CONTINUATION = 0.2
 #: tolerance and of the gap. ALMOST: share of the tolerance for quadratic losses with all groups on the working set.
 #: ALMOST, ALONE: shares of these for sweeps over inner products, on a path and for one problem.
 ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
-#: A gap from guessed dual norms counts while it is larger than so many times the tolerance.
-GUESSED = 3.0
 #: Most rounds of sweeps that may be left, halvings of a round that the quadratic model has misled, and rounds without a
 #: smaller gap before they are given up where there are no Newton steps.
 MOST_ROUNDS, HALVINGS, MOST_WAITED = 8, 10, 10
@@ -83,19 +81,6 @@ class DAL(DesignSolver):
         return _Search(self, problem, usable(start, problem)).run(monitor)
 
 
-@dataclass
-class _Certified:
-    """A certificate, the dual norms of all groups, and the likely relative gap.
-
-    The dual is that of an earlier model unless the dual norms are ``sure``.
-    """
-
-    certificate: Certificate
-    dual_norms: np.ndarray
-    gap: float
-    sure: bool
-
-
 class _Search:
     """One solve: working set, coefficients, the alpha that is solved for, and the best certificates."""
 
@@ -127,7 +112,7 @@ class _Search:
         """Search until the gap is reached or nothing is gained."""
         stalled, least_gap, tol = 0, np.inf, monitor.tol
         most_stalled = MOST_STALLED if self.problem.takes_newton_steps else MOST_REPEATED
-        iterate = self._begin(tol)
+        iterate = self._begin()
         # where no other groups are expected, reach the gap on the working set before a look at them
         grows, goes_on = False, self.start.is_settled and iterate.gap > tol and monitor.max_iter > 1
         if goes_on:
@@ -135,29 +120,28 @@ class _Search:
             monitor.max_iter -= 1
             iterate = self._solve_working_set(FINE * tol, iterate)
         while True:
-            view = self._certify(iterate, tol)
-            gap = view.certificate.gap
+            certificate, dual_norms, own_gap = self._certify(iterate)
+            gap = certificate.gap
             over = monitor.record(
-                view.certificate.primal,
-                view.certificate.dual,
-                np.count_nonzero(view.certificate.norms),
+                certificate.primal,
+                certificate.dual,
+                np.count_nonzero(certificate.norms),
                 working_set=len(self.working_set.groups),
                 passes=self.norms.passes,
                 newton_steps=self.newton_steps,
             )
-            if view.sure:
-                stalled = 0 if gap < (1.0 - SMALLER) * least_gap else stalled + 1
-                least_gap = min(gap, least_gap)
+            stalled = 0 if gap < (1.0 - SMALLER) * least_gap else stalled + 1
+            least_gap = min(gap, least_gap)
             if over or stalled > most_stalled:
                 break
-            others = self._enlarge(view.dual_norms)
+            others = self._enlarge(dual_norms)
             grows |= others
             # where no group enters, the rest of the gap is the working set's own
-            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if others else FINE * SHARE * min(tol, view.gap)
+            fine = max(FINE * tol, min(SHARE * own_gap, ROUGH)) if others else FINE * SHARE * min(tol, own_gap)
             if self._knows_all and self.problem.loss.is_quadratic:
                 fine = ALMOST * tol
             tol_here = ROUGH if self.alpha > self.problem.alpha else fine
-            iterate = self._solve_working_set(tol_here, self._on_larger(iterate, view.dual_norms))
+            iterate = self._solve_working_set(tol_here, self._on_larger(iterate, dual_norms))
         # lower bounds hold for every model
         certificate = replace(self.found, dual=self.best.dual, rho=self.best.rho)
         return Solution(
@@ -180,37 +164,22 @@ class _Search:
         """True if all groups are on the working set."""
         return len(self.working_set.groups) == self.problem.groups.n_groups
 
-    def _certify(self, iterate: Iterate, tol: float) -> _Certified:
-        """Certify the model: a pass over the design, or less."""
+    def _certify(self, iterate: Iterate) -> tuple[Certificate, np.ndarray, float]:
+        """Return the best certificate of the model, the dual norms of all groups, and the gap of its own dual point."""
         problem, working_set, rho = self.problem, self.working_set, iterate.rho
         norms = np.zeros(problem.groups.n_groups)
         norms[working_set.groups] = iterate.norms
         primal = problem.primal(iterate.outputs, norms)
-        # least alpha of the next working set
-        next_alpha = max(problem.alpha, CONTINUATION * self.alpha)
-        # in double precision, whatever that of the design
-        known = Known(
-            working_set.groups,
-            iterate.dual_norms,
-            working_set.columns,
-            working_set.unscaled(iterate.correlations),
-        )
-        for sure in (True,) if self.best is None or self._knows_all else (False, True):
-            found = self.norms.sure(rho, known) if sure else self.norms.likely(rho, next_alpha, known)
-            if found is None:
-                continue
-            dual_norms = found
-            dual, scale = problem.scaled_dual(rho, dual_norms)
-            gap = relative_gap(primal, dual)
-            if gap > GUESSED * tol:
-                break
-        if sure and (self.best is None or dual > self.best.dual):
+        # those of the working set are in double precision, whatever that of the design
+        dual_norms = self.norms.at(rho, working_set.groups, iterate.dual_norms)
+        dual, scale = problem.scaled_dual(rho, dual_norms)
+        if self.best is None or dual > self.best.dual:
             self.best = Certificate(primal, dual, norms, iterate.outputs, scale * rho)
         certificate = Certificate(primal, self.best.dual, norms, iterate.outputs, self.best.rho)
         if self.found is None or primal < self.found.primal:
             self.found, self.found_iterate = certificate, iterate
             self.model = working_set.model(iterate.w, iterate.b)
-        return _Certified(certificate, dual_norms, gap, sure)
+        return certificate, dual_norms, relative_gap(primal, dual)
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
         """Add the groups that violate their constraints most, and choose the next alpha.
@@ -258,15 +227,14 @@ class _Search:
                 iterate = self._step_by_newton(problem, tol, iterate)
         return iterate
 
-    def _begin(self, tol: float) -> Iterate:
+    def _begin(self) -> Iterate:
         """Return the model that the path predicts, if it is better than the last one; else the last one."""
-        last, predicted = self.w, self.start.predict(self.problem, self.working_set)
+        last, predicted = self.w, self.start.predict(self.problem.alpha, self.working_set)
         if predicted is not None:
-            self.w, before = predicted.w, self.start.trail[-1].iterate
-            iterate = self._iterate(self.problem, predicted=predicted)
+            self.w, before = predicted, self.start.trail[-1].iterate
+            iterate = self._iterate(self.problem)
             if iterate.primal < self.problem.primal(before.outputs, before.norms):
-                # a certificate needs correlations that are computed, not predicted
-                return self._iterate(self.problem) if iterate.gap <= 2.0 * tol else iterate
+                return iterate
             self.w = last
         return self._iterate(self.problem)
 
@@ -278,26 +246,19 @@ class _Search:
         gap = relative_gap(primal, problem.scaled_dual(last.rho, dual_norms)[0])
         return replace(last, w=self.w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap)
 
-    def _iterate(
-        self, problem: DesignProblem, rho: np.ndarray | None = None, predicted: Prediction | None = None
-    ) -> Iterate:
+    def _iterate(self, problem: DesignProblem, rho: np.ndarray | None = None) -> Iterate:
         """Return the model on the working set, at the best intercept, with its own dual point or a better one given."""
-        working_set, (outputs, correlations) = self.working_set, (None, None)
-        if predicted is not None and predicted.outputs is not None:
-            b, outputs, correlations = predicted.b, predicted.outputs, predicted.correlations[None]
-        else:
-            outputs = working_set.outputs(self.w)
-            b = problem.best_intercept(outputs)
-            outputs += b
+        working_set = self.working_set
+        outputs = working_set.outputs(self.w)
+        b = problem.best_intercept(outputs)
+        outputs += b
         norms = working_set.norms(self.w)
         primal = problem.primal(outputs, norms)
         points = [problem.dual_point(outputs)] if rho is None else [problem.dual_point(outputs), problem.inside(rho)]
         if not np.isfinite(problem.loss.curvature) and not self.w.any():
             points.append(problem.best_constant()[1])
-        if correlations is None:
-            correlations = working_set.correlations(np.array(points))
         best: Any = None
-        for point, found in zip(points, correlations):
+        for point, found in zip(points, working_set.correlations(np.array(points))):
             dual_norms = working_set.dual_norms(found)
             dual, _ = problem.scaled_dual(point, dual_norms)
             if best is None or dual > best[0]:

@@ -6,9 +6,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
-from omkl.batch.group_lasso._jit_sweeps import sweep_products
+from omkl.batch.group_lasso._jit_sweeps import Bases, sweep_products
 from omkl.batch.group_lasso.blocks import Blocks
-from omkl.batch.group_lasso.working_set import Eigenbases
 from omkl.batch.stacked_loss import MultinomialHessian
 
 #: Most sweeps, sweeps between two Newton steps, and halvings of such a step.
@@ -31,7 +30,7 @@ class QuadraticModel:
         Where the columns of each group begin, and k.
     groups : int array of shape (g,)
         The groups' own indices, by which the bases are found.
-    bases : Eigenbases
+    bases : Bases
         All groups' bases, which are known.
     values : array of shape (k,)
         Eigenvalues of these groups.
@@ -44,7 +43,7 @@ class QuadraticModel:
         gram: np.ndarray,
         starts: np.ndarray,
         groups: np.ndarray,
-        bases: Eigenbases,
+        bases: Bases,
         values: np.ndarray,
         penalty: tuple[float, float],
     ) -> None:
@@ -75,8 +74,7 @@ class QuadraticModel:
                 self._gram,
                 self._starts,
                 self._groups,
-                self._bases.vectors,
-                self._bases.offsets,
+                self._bases,
                 self._values,
                 self._threshold,
                 self._ridge,

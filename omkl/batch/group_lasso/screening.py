@@ -10,7 +10,6 @@ of a group whose bound fulfils the dual constraint.
 """
 
 from copy import copy
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,26 +19,8 @@ from omkl.batch.group_lasso.problem import DesignProblem
 MOST_ORIGINS = 3
 #: Share of doubtful groups from which on all norms are computed.
 MANY = 0.5
-#: Share of columns from which on those that are known are not computed again.
-WORTH = 0.1
-#: Cosine between columns and :math:`\delta` that a guess allows for. For random columns it is about 1 over the root of
-#: the number of samples.
-COSINE = 0.15
 #: Factor of bounds for rounding, in double and in single precision.
 SAFETY = {8: 1.0 + 1e-9, 4: 1.0 + 1e-4}
-
-
-class Known(NamedTuple):
-    """Dual norms of groups and correlations of columns that a working set knows, in double precision."""
-
-    groups: np.ndarray
-    dual_norms: np.ndarray
-    columns: np.ndarray
-    #: Of the first columns: the others are new.
-    correlations: np.ndarray
-
-
-NOTHING = Known(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64), np.empty(0))
 
 
 class DesignNorms:
@@ -59,8 +40,8 @@ class DesignNorms:
         self._problem, self.passes = problem, 0.0
         self._origins: list[np.ndarray] = []
         self._at_origins: list[np.ndarray] = []
-        self._reaches: Any = None
-        self._near: Any = None
+        #: Norms of the groups' columns.
+        self._reaches: np.ndarray | None = None
 
     def of(self, problem: DesignProblem) -> "DesignNorms":
         """Return the same for another problem with this design and these groups."""
@@ -68,86 +49,56 @@ class DesignNorms:
         same._problem, same.passes = problem, 0.0
         return same
 
-    def sure(self, rho: np.ndarray, known: Known = NOTHING) -> np.ndarray:
-        """Return norms of all groups (g,): exact where they violate the constraint, else perhaps bounds."""
-        if len(known.groups) == self._problem.groups.n_groups:
-            found = np.empty(len(known.groups))
-            found[known.groups] = known.dual_norms
-            return found
-        found = self._found(self._bounds(rho, 1.0), self._problem.alpha, rho, known)
-        return self._compute(rho, known) if found is None else found
+    def at(self, rho: np.ndarray, groups: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Return norms of all groups (g,): exact where they violate the constraint, else perhaps bounds.
 
-    def likely(self, rho: np.ndarray, alpha: float, known: Known = NOTHING) -> np.ndarray | None:
-        """Return norms of all groups (g,): exact where they may well violate the constraint at alpha, else guesses.
-
-        None where most of them may.
+        Parameters
+        ----------
+        rho : array of shape (m,)
+        groups, known : arrays of shape (k,)
+            Groups whose norms are known, and these.
         """
-        return self._found(self._bounds(rho, COSINE), alpha, rho, known)
-
-    def _found(self, bounds: np.ndarray | None, alpha: float, rho: np.ndarray, known: Known) -> np.ndarray | None:
-        """Return bounds, or norms where the bounds violate the constraint; None where most of them do."""
+        problem, bounds = self._problem, None
+        if self._reaches is not None and len(groups) < problem.groups.n_groups:
+            bounds = self._bounds(rho, self._reaches)
+            bounds[groups] = 0.0
+            doubtful = np.flatnonzero(bounds > problem.alpha * problem.threshold)
+            if len(doubtful) <= MANY * (len(bounds) - len(groups)):
+                bounds[doubtful] = self._compute_some(doubtful, rho)
+            else:
+                bounds = None
         if bounds is None:
-            return None
-        bounds[known.groups] = 0.0
-        doubtful = np.flatnonzero(bounds > alpha * self._problem.threshold)
-        if len(doubtful) > MANY * (len(bounds) - len(known.groups)):
-            return None
-        bounds[doubtful] = self._compute_some(doubtful, rho)
-        bounds[known.groups] = known.dual_norms
+            bounds = np.empty(len(groups)) if len(groups) == problem.groups.n_groups else self._compute(rho)
+        bounds[groups] = known
         return bounds
 
-    def _bounds(self, rho: np.ndarray, cosine: float) -> np.ndarray | None:
-        """Return bounds of all norms for a cosine between columns and the rest; None where nothing is known."""
-        if not self._origins:
-            return None
-        if self._near is None or self._near[0] is not rho:
-            self._near = rho, *self._near_origins(rho)
-        _, near, left, rounding = self._near
-        return near + (cosine * left) * self._reaches + rounding
-
-    def _near_origins(self, rho: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-        """Return norms at the closest combination of known points, the distance from it, and the rounding."""
+    def _bounds(self, rho: np.ndarray, reaches: np.ndarray) -> np.ndarray:
+        """Return bounds of all norms, from the closest combination of known points."""
         origins = np.array(self._origins).T
         # any shares give a bound; large ones, of points that are nearly the same, would fit rounding
         products = origins.T @ origins
         products[np.diag_indices_from(products)] *= 1.0 + 1e-10
         shares = np.linalg.solve(products, origins.T @ rho)
-        left = np.linalg.norm(rho - origins @ shares)
+        left = float(np.linalg.norm(rho - origins @ shares))
         safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
-        near = self._problem.groups.dual_norms(sum(share * found for share, found in zip(shares, self._at_origins)))
+        near = self._problem.groups.dual_norms(shares @ np.array(self._at_origins))
         rounding = (safety - 1.0) * float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
-        return safety * near, safety * float(left), rounding * self._reaches
+        return safety * near + (safety * left + rounding) * reaches
 
-    def _compute(self, rho: np.ndarray, known: Known = NOTHING) -> np.ndarray:
-        """Compute all norms: a pass over the design, or over the columns that are not known."""
-        problem = self._problem
-        found = self._correlations(rho, known)
-        if problem.design.selective and rho.any():
-            self._origins = [*self._origins, rho][-MOST_ORIGINS:]
-            self._at_origins = [*self._at_origins, found][-MOST_ORIGINS:]
-            self._near = None
-        norms = problem.groups.dual_norms(found)
-        norms[known.groups] = known.dual_norms
-        return norms
-
-    def _correlations(self, rho: np.ndarray, known: Known) -> np.ndarray:
-        """Compute the correlations of all columns."""
-        problem, n_known = self._problem, len(known.correlations)
+    def _compute(self, rho: np.ndarray) -> np.ndarray:
+        """Compute all norms: a pass over the design."""
+        problem, design = self._problem, self._problem.design
         self.passes += 1.0
-        if problem.design.selective and self._reaches is None:
-            found, norms = problem.design.correlations_and_norms(rho)
+        if not design.selective or not rho.any():
+            return problem.groups.dual_norms(design.correlations(rho))
+        if self._reaches is None:
+            found, norms = design.correlations_and_norms(rho)
             self._reaches = problem.groups.dual_norms(norms)
-            return found
-        found, n_columns = np.empty(problem.design.shape[1]), problem.design.shape[1]
-        if not problem.design.selective or problem.n_outputs > 1 or n_known < WORTH * n_columns:
-            return problem.design.correlations(rho)
-        columns = known.columns[:n_known]
-        is_known = np.zeros(n_columns, dtype=bool)
-        is_known[columns] = True
-        others = np.flatnonzero(~is_known)
-        self.passes -= n_known / n_columns
-        found[columns], found[others] = known.correlations, problem.design.some_correlations(others, rho)
-        return found
+        else:
+            found = design.correlations(rho)
+        self._origins = [*self._origins, rho][-MOST_ORIGINS:]
+        self._at_origins = [*self._at_origins, found][-MOST_ORIGINS:]
+        return problem.groups.dual_norms(found)
 
     def _compute_some(self, groups: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Compute the norms of some groups."""

@@ -4,16 +4,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from omkl.batch.group_lasso._jit_mixed_sweeps import sweep_mixed_dense, sweep_mixed_sparse
-from omkl.batch.group_lasso._jit_sweeps import (
-    LARGEST_BASIS,
-    decompose_dense,
-    decompose_sparse,
-    sweep_dense,
-    sweep_sparse,
-)
+from omkl.batch.group_lasso._jit_sweeps import LARGEST_BASIS, Coupling, Penalty, find_bases, sweep
 from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.quadratic import CoupledModel, QuadraticModel
@@ -72,9 +64,10 @@ class Sweeps:
         self.extrapolated: np.ndarray | None = None
         self.sweeps = 0
         self.damping, self._worth = 0.0, worth
-        matrix: Any = working_set.matrix
-        self._is_sparse = sparse.issparse(matrix)
-        self._matrix = (matrix.data, matrix.indices, matrix.indptr) if self._is_sparse else (matrix.T,)
+        self._columns, self._entries = working_set.compiled_columns, working_set.n_entries / max(self._starts[-1], 1)
+        mixed, nothing = working_set.mixed, np.empty(0)
+        weights = (nothing, nothing, False) if mixed is None else (mixed.norm_weights, mixed.l1_weights, mixed.positive)
+        self._compiled_penalty = Penalty(*self._penalty, *weights)
         #: Of a loss that couples outputs.
         self._hessian: Any = None
 
@@ -123,31 +116,12 @@ class Sweeps:
 
     def _sweep(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> float:
         """Sweep over the groups, in place; return the gain."""
-        bases, mixed, n_outputs = self._working_set.eigenbases, self._working_set.mixed, self._problem.n_outputs
-        known = bases.vectors, bases.offsets, bases.values, bases.is_known
-        threshold, ridge = self._penalty
-        if mixed is not None:
-            sweep_mixed = sweep_mixed_sparse if self._is_sparse else sweep_mixed_dense
-            return sweep_mixed(
-                *self._matrix,
-                self._starts,
-                groups,
-                weights,
-                *known,
-                threshold,
-                mixed.norm_weights,
-                mixed.l1_weights,
-                ridge,
-                mixed.positive,
-                w,
-                rho,
-            )
-        coupled = np.empty((0, 0)), np.empty(0), 0.0
+        coupling = Coupling(np.empty((0, 0)), np.empty(0), 0.0)
         if self._hessian is not None:
-            coupled = self._hessian.shares, self._hessian.weights, self.damping
-        sweep: Any = sweep_sparse if self._is_sparse else sweep_dense
-        by_output = w.reshape(-1, n_outputs), rho.reshape(n_outputs, -1)
-        return sweep(*self._matrix, self._starts, groups, weights, *known, *coupled, threshold, ridge, *by_output)
+            coupling = Coupling(self._hessian.shares, self._hessian.weights, self.damping)
+        by_output = w.reshape(-1, self._problem.n_outputs), rho.reshape(self._problem.n_outputs, -1)
+        bases = self._working_set.eigenbases.arrays
+        return sweep(self._columns, self._starts, groups, weights, bases, coupling, self._compiled_penalty, *by_output)
 
     def _takes_products(self, weights: np.ndarray) -> bool:
         """Return whether sweeps go over the inner products of all columns.
@@ -157,7 +131,7 @@ class Sweeps:
         """
         if not self._problem.loss.is_quadratic or self._working_set.mixed is not None:
             return False
-        columns, entries = self._starts[-1], self._matrix[0].size / max(self._starts[-1], 1)
+        columns, entries = self._starts[-1], self._entries
         new = columns - self._working_set.products.known(weights)
         price = new * (2 * columns - new) / (4.0 * FASTER_FACTORS * columns * self._problem.n_outputs)
         return bool(columns <= entries and price <= self._worth and np.diff(self._starts).max() <= LARGEST_BASIS)
@@ -171,10 +145,8 @@ class Sweeps:
             free = problem.unpenalized.basis
         elif problem.intercept:
             free = np.ones((len(weights), 1))
-        bases = working_set.eigenbases
-        decompose = decompose_sparse if self._is_sparse else decompose_dense
-        known = bases.vectors, bases.offsets, bases.values, bases.is_known
-        decompose(*self._matrix, self._starts, self._groups, weights, *known)
+        bases = working_set.eigenbases.arrays
+        find_bases(self._columns, self._starts, self._groups, weights, bases)
         gram = working_set.products.of(working_set.matrix, weights, free)
         model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, self._penalty)
         by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)
@@ -238,7 +210,7 @@ class Sweeps:
 
     def price(self, w: np.ndarray) -> float:
         """Return the number of sweeps over the active groups that take the time of a Newton step in the dual."""
-        columns, entries = np.count_nonzero(w), self._matrix[0].size / len(self._starts)
+        columns, entries = np.count_nonzero(w), self._entries
         return min(columns, len(self._problem.y)) * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
 
     def _newton_price(self, groups: np.ndarray) -> float:
@@ -249,7 +221,7 @@ class Sweeps:
         """
         if self._hessian is not None:
             return SWEEPS_PER_STEP
-        columns, entries = np.diff(self._starts)[groups].sum(), self._matrix[0].size / len(self._starts)
+        columns, entries = np.diff(self._starts)[groups].sum(), self._entries
         return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
 
     def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> None:
@@ -273,7 +245,7 @@ class Sweeps:
         elif self._problem.intercept:
             means = columns.T @ weights
             gram = gram - np.outer(means, means) / weights.sum()
-        bases = self._working_set.eigenbases
+        bases = self._working_set.eigenbases.arrays
         found, starts = coefficients[indices], np.append(0, np.cumsum(sizes[groups]))
         model = QuadraticModel(gram, starts, groups, bases, bases.values[indices], self._penalty)
         by_output = np.ascontiguousarray(rho.reshape(n_outputs, -1) @ columns)

@@ -33,7 +33,7 @@ class Iterate:
     """
 
     w: np.ndarray
-    b: Any
+    b: float | np.ndarray
     outputs: np.ndarray
     rho: np.ndarray
     norms: np.ndarray
@@ -49,15 +49,6 @@ class Waypoint(NamedTuple):
 
     alpha: float
     iterate: Iterate
-
-
-class Prediction(NamedTuple):
-    """Coefficients on the working set; intercept, predictions and correlations where they are known."""
-
-    w: np.ndarray
-    b: Any = None
-    outputs: Any = None
-    correlations: Any = None
 
 
 @dataclass
@@ -81,40 +72,20 @@ class DALStart:
     trail: tuple[Waypoint, ...] = ()
     is_settled: bool = False
 
-    def predict(self, problem: DesignProblem, working_set: WorkingSet) -> Prediction | None:
-        """Extrapolate the last two solutions in a straight line; None where there are not two.
+    def predict(self, alpha: float, working_set: WorkingSet) -> np.ndarray | None:
+        """Extrapolate the coefficients of the last two solutions in a straight line; None where there are not two.
 
         Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
-        With the squared loss and known inner products, predictions and correlations follow.
         """
         if len(self.trail) < 2 or self.trail[0].alpha == self.trail[1].alpha:
             return None
         (alpha_0, before), (alpha_1, last) = self.trail
         blocks, mixed = working_set.blocks, working_set.mixed
-        reach = min((problem.alpha - alpha_1) / (alpha_1 - alpha_0), FARTHEST)
+        reach = min((alpha - alpha_1) / (alpha_1 - alpha_0), FARTHEST)
         w_0, w_1 = (padded(point.w, blocks.sizes.sum()) for point in (before, last))
         straight = w_1 + reach * (w_1 - w_0)
         w = np.where(blocks.spread(blocks.sums(straight * w_1)) > 0, straight, 0.0)
-        if mixed is not None:
-            return Prediction(np.maximum(w, 0.0) if mixed.positive else w)
-        n_known = working_set.products.known(problem.weighted_loss.weights[: working_set.matrix.shape[0]])
-        sizes = {len(w), len(before.correlations), len(last.correlations), n_known * problem.n_outputs}
-        if not problem.loss.is_quadratic or not (before.own and last.own) or len(sizes) > 1:
-            return Prediction(w)
-        b, outputs, correlations = (
-            end + reach * (end - start)
-            for start, end in (
-                (before.b, last.b),
-                (before.outputs, last.outputs),
-                (before.correlations, last.correlations),
-            )
-        )
-        moved = w - straight
-        if moved.any():
-            outputs += working_set.outputs(moved)
-            correlations -= working_set.products.times(moved.reshape(-1, problem.n_outputs)).ravel()
-        shift = problem.best_intercept(outputs)
-        return Prediction(w, b + shift, outputs + shift, correlations)
+        return np.maximum(w, 0.0) if mixed is not None and mixed.positive else w
 
 
 def usable(start: Any, problem: DesignProblem) -> DALStart:

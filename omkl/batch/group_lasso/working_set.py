@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl.batch.group_lasso._jit_columns import dense_combination
-from omkl.batch.group_lasso._jit_sweeps import LARGEST_BASIS
+from omkl.batch.group_lasso._jit_sweeps import LARGEST_BASIS, Bases, Columns
 from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 
@@ -21,30 +21,31 @@ class Eigenbases:
 
     Attributes
     ----------
-    vectors, offsets : arrays
-        All eigenvectors, and where those of each group begin. Single columns and very large groups have none.
-    values : array of shape (k,)
-    is_known : bool array of shape (g,)
+    arrays : Bases
+        Single columns and very large groups have no eigenvectors.
     """
 
     def __init__(self) -> None:
-        self.vectors, self.offsets, self.values = np.empty(0), np.zeros(1, dtype=np.int64), np.empty(0)
-        self.is_known = np.empty(0, dtype=bool)
+        nothing = np.empty(0)
+        self.arrays = Bases(nothing, np.zeros(1, dtype=np.int64), nothing, np.empty(0, dtype=bool))
         self._weights: np.ndarray | None = None
 
     def extend(self, sizes: np.ndarray) -> None:
         """Make room for groups of these sizes."""
+        vectors, offsets, values, is_known = self.arrays
         stored = np.where((sizes > 1) & (sizes <= LARGEST_BASIS), sizes**2, 0)
-        self.vectors = np.concatenate([self.vectors, np.empty(stored.sum())])
-        self.offsets = np.concatenate([self.offsets, self.offsets[-1] + np.cumsum(stored)])
-        self.values = np.concatenate([self.values, np.empty(sizes.sum())])
-        self.is_known = np.concatenate([self.is_known, np.zeros(len(sizes), dtype=bool)])
+        self.arrays = Bases(
+            np.concatenate([vectors, np.empty(stored.sum())]),
+            np.concatenate([offsets, offsets[-1] + np.cumsum(stored)]),
+            np.concatenate([values, np.empty(sizes.sum())]),
+            np.concatenate([is_known, np.zeros(len(sizes), dtype=bool)]),
+        )
 
     def weigh(self, weights: np.ndarray) -> None:
         """Set the weights h (m,) of the samples; forget bases for other weights."""
         if self._weights is None or not np.array_equal(weights, self._weights):
             self._weights = weights
-            self.is_known[:] = False
+            self.arrays.is_known[:] = False
 
 
 class InnerProducts:
@@ -99,11 +100,6 @@ class InnerProducts:
             parts = np.asarray(matrix.T @ weighted)
             strip -= parts @ np.linalg.pinv(free.T @ weighted) @ parts[first:].T
         self._store[first:size, :first] = strip[:first].T
-
-    def times(self, w: np.ndarray) -> np.ndarray:
-        """Return the products times coefficients (k, K) or (k,) of all columns that are known."""
-        support = np.flatnonzero(w.reshape(len(w), -1).any(axis=1))
-        return self._store[: self.n_known, support] @ w[support]
 
 
 class WorkingSet:
@@ -252,6 +248,19 @@ class WorkingSet:
         return products.reshape(len(points), self.n_outputs, -1).transpose(0, 2, 1).reshape(len(points), -1)
 
     @property
+    def compiled_columns(self) -> Columns:
+        """The columns as compiled loops take them."""
+        if not sparse.issparse(self.matrix):
+            none = np.empty(0, dtype=np.int32)
+            return Columns(self.matrix.T, np.empty(0), none, none)
+        return Columns(np.empty((0, 0)), self.matrix.data, self.matrix.indices, self.matrix.indptr)
+
+    @property
+    def n_entries(self) -> int:
+        """Number of stored entries of the columns."""
+        return self.matrix.nnz if sparse.issparse(self.matrix) else self.matrix.size
+
+    @property
     def mean_square(self) -> float:
         """Mean of the squared norms of the columns; 1 where all are zero."""
         entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
@@ -260,12 +269,6 @@ class WorkingSet:
     def scaled(self, coefficients: np.ndarray) -> np.ndarray:
         """Return coefficients of the working set from those of the design's columns."""
         return coefficients * np.repeat(self._scales, self.n_outputs) if len(self._scales) else coefficients
-
-    def unscaled(self, correlations: np.ndarray) -> np.ndarray:
-        """Return correlations of the design's columns from those of the first columns here, at a balanced point."""
-        if not len(self._scales):
-            return correlations
-        return correlations * np.repeat(self._scales, self.n_outputs)[: len(correlations)]
 
     def gram(self, active: np.ndarray, weights: np.ndarray, columns: Any) -> np.ndarray:
         r"""Return :math:`B^\top \mathrm{diag}(h) B` of the active columns B, with weights (m,) >= 0 of the samples."""

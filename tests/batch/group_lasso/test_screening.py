@@ -1,4 +1,4 @@
-"""Looking at fewer columns than all: what is left out is bounded, and what is found is what a full look finds."""
+"""Screening of groups: bounds hold, and searches with fewer products find what full passes find."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,13 @@ from scipy import sparse
 
 from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify
 from omkl.batch.group_lasso.dal import _Search
-from omkl.batch.group_lasso.screening import DesignNorms, Known
+from omkl.batch.group_lasso.screening import DesignNorms
 from omkl.batch.group_lasso.warm_starts import usable
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
 
 M, N = 40, 300
+NONE = np.empty(0, dtype=np.int64), np.empty(0)
 
 
 def make_problem(kind="dense", seed=0, share=0.3, grouped=False, loss=None, m=M, n=N):
@@ -38,31 +39,31 @@ def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(k
     problem = make_problem(kind, seed % 7, grouped=grouped)
     rng = np.random.default_rng(seed)
     norms, origin = DesignNorms(problem), rng.normal(size=M)
-    norms.sure(origin)
+    norms.at(origin, *NONE)
     rho = rng.uniform(0.1, 2.0) * (origin + near * rng.normal(size=M))
     # about a tenth of the groups violates
     exact = problem.groups.dual_norms(problem.design.correlations(rho))
     rho *= problem.alpha / np.quantile(exact, 0.9)
     exact = problem.groups.dual_norms(problem.design.correlations(rho))
-    found = norms.sure(rho)
+    found = norms.at(rho, *NONE)
     violated = exact > problem.alpha * (1 + 1e-6)
     assert_allclose(found[violated], exact[violated], rtol=1e-5)
     assert np.all(found >= exact - 1e-5 * exact.max())
     assert np.all(found[~violated] <= problem.alpha * (1 + 1e-5))
 
 
-def test_near_a_known_point_few_columns_are_looked_at():
+def test_near_a_known_point_few_products_are_computed():
     problem = make_problem()
     norms, rho = DesignNorms(problem), np.random.default_rng(0).normal(size=M)
     rho *= problem.alpha / problem.groups.dual_norms(problem.design.correlations(rho)).max()
-    norms.sure(rho)
-    norms.sure(0.9 * rho + 1e-3 * np.linalg.norm(rho) / np.sqrt(M))
+    norms.at(rho, *NONE)
+    norms.at(0.9 * rho + 1e-3 * np.linalg.norm(rho) / np.sqrt(M), *NONE)
     assert norms.passes < 1.1
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_fewer_looks_find_what_full_looks_find(kind, loss):
+def test_screened_searches_find_what_full_passes_find(kind, loss):
     problem = make_problem(kind, share=0.1, loss=loss, m=200, n=2000)
     rows = problem.design.matrix.tocsr() if kind == "sparse" else np.ascontiguousarray(problem.design.matrix)
     full = DesignProblem(as_design(rows), problem.y, loss, L21(), problem.alpha)
@@ -76,7 +77,7 @@ def test_fewer_looks_find_what_full_looks_find(kind, loss):
     assert few.certificate.gap <= certify(problem, few.model).gap + 1e-12
 
 
-def test_a_warm_start_looks_at_little():
+def test_a_warm_start_computes_few_products():
     problem = make_problem(share=0.1)
     solution = DAL().solve(problem, 1e-6)
     again = DAL().solve(problem, 1e-6, start=solution.start)
@@ -88,12 +89,12 @@ def test_a_straight_line_of_dual_points_is_known_from_two_of_them():
     problem = make_problem()
     rng, norms = np.random.default_rng(0), DesignNorms(problem)
     first, second = rng.normal(size=M), rng.normal(size=M)
-    norms.sure(first)
-    norms.sure(second)
+    norms.at(first, *NONE)
+    norms.at(second, *NONE)
     before, rho = norms.passes, 1.7 * second - 0.7 * first
     exact = problem.groups.dual_norms(problem.design.correlations(rho))
     rho, exact = rho * problem.alpha / exact.max(), exact * problem.alpha / exact.max()
-    assert_allclose(norms.sure(0.999 * rho), 0.999 * exact, rtol=1e-5)
+    assert_allclose(norms.at(0.999 * rho, *NONE), 0.999 * exact, rtol=1e-5)
     assert norms.passes == before
 
 
@@ -104,7 +105,7 @@ def test_a_path_predicts_its_next_solution(loss, grouped):
     alphas = problem.alpha * np.linspace(0.6, 0.4, 5)
     start, gaps = None, []
     for alpha in alphas:
-        begun = _Search(DAL(), problem.at(alpha), usable(start, problem))._begin(1e-8)
+        begun = _Search(DAL(), problem.at(alpha), usable(start, problem))._begin()
         solution = DAL().solve(problem.at(alpha), 1e-8, start=start)
         gaps.append(begun.primal / solution.certificate.primal - 1)
         start = solution.start
@@ -125,21 +126,14 @@ def test_points_that_are_all_but_one_still_give_bounds(kind, apart):
             norms._compute(first * (1.0 + apart * rng.normal(size=M)))
         rho = first * (1.0 + 1e-3 * rng.normal(size=M))
         exact = problem.design.matrix.astype(np.float64).T @ rho
-        assert np.all(norms._bounds(rho, 1.0) >= np.abs(exact)), seed
+        assert np.all(norms._bounds(rho, norms._reaches) >= np.abs(exact)), seed
 
 
-def test_what_a_working_set_knows_is_not_computed_again():
+def test_norms_that_a_working_set_knows_are_kept():
     problem = make_problem(grouped=True)
     norms, rng = DesignNorms(problem), np.random.default_rng(0)
-    norms.sure(rng.normal(size=M))
-    groups, rho = np.array([3, 0, 7]), rng.normal(size=M)
-    rho *= problem.alpha / problem.groups.dual_norms(problem.design.correlations(rho)).min()
-    exact = problem.design.correlations(rho)
-    columns = problem.groups.columns_of(groups)[0]
-    mine = np.arange(1.0, 4.0)
-    before = norms.passes
-    found = norms.sure(rho, Known(groups, mine, columns, exact[columns]))
+    groups, known, rho = np.array([3, 0, 7]), np.arange(1.0, 4.0), rng.normal(size=M)
+    found = norms.at(rho, groups, known)
     others = np.setdiff1d(np.arange(problem.groups.n_groups), groups)
-    assert_allclose(found[groups], mine)
-    assert_allclose(found[others], problem.groups.dual_norms(exact)[others])
-    assert norms.passes == pytest.approx(before + 1 - (len(columns) / N if len(columns) >= N / 10 else 0))
+    assert_allclose(found[groups], known)
+    assert_allclose(found[others], problem.groups.dual_norms(problem.design.correlations(rho))[others])
