@@ -13,7 +13,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.blas import dgemm
 
 from omkl.batch.newton import cholesky
-from omkl.kernels.stack import KernelStack
+from omkl.kernels.stack import KernelStack, ReplicatedStack
 
 #: Samples from which on conjugate gradients beat a Cholesky factor.
 LARGE = 600
@@ -81,20 +81,15 @@ class Curvature:
     Parameters
     ----------
     kernels : KernelStack
-        S, a stack of one kernel.
+        S, a stack of one kernel. Each of its equal blocks on the diagonal has an equality of its own.
     vectors : array of shape (k, N)
         ``v_m``.
     rank_one_weights : array of shape (k,)
         ``b_m``, of either sign; the whole is positive semidefinite.
-    n_parts : int
-        Equal blocks on the diagonal of S, beside which it is zero; each has an equality of its own.
     """
 
-    def __init__(
-        self, kernels: KernelStack, vectors: np.ndarray, rank_one_weights: np.ndarray, n_parts: int = 1
-    ) -> None:
+    def __init__(self, kernels: KernelStack, vectors: np.ndarray, rank_one_weights: np.ndarray) -> None:
         self.kernels, self.vectors, self.rank_one_weights = kernels, vectors, rank_one_weights
-        self.n_parts = n_parts
 
     def __matmul__(self, vector: np.ndarray) -> np.ndarray:
         return self.kernels.products(vector)[0] + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
@@ -113,7 +108,7 @@ class Curvature:
 
         Conjugate gradients in the space where the equality holds (Gould, Hribar and Nocedal 2001).
         """
-        n_parts = self.n_parts
+        n_parts = self.kernels.n_parts
         precondition = self._preconditioner(diagonal)
         ones = precondition(np.ones_like(right)) if equality else np.zeros_like(right)
         total = _of_parts(ones, n_parts) if equality else np.ones(n_parts)
@@ -155,13 +150,13 @@ class Curvature:
         The landmarks are the samples with the least diagonal. Where it is huge, as at the bounds of the loss's domain,
         the kernels count for little. Equal parts share one approximation, without the rank-one terms.
         """
-        n_parts = self.n_parts
-        alone = n_parts == 1
-        hessian_diagonal = self.diagonal() if alone else self.kernels.stack.diagonals()[0]
-        diagonal = diagonal.reshape(n_parts, -1)
+        replicated = isinstance(self.kernels, ReplicatedStack)
+        single = self.kernels.stack if isinstance(self.kernels, ReplicatedStack) else self.kernels
+        hessian_diagonal = single.diagonals()[0] if replicated else self.diagonal()
+        diagonal = diagonal.reshape(self.kernels.n_parts, -1)
         softest = (diagonal / (diagonal + hessian_diagonal)).mean(axis=0)
-        softest = np.sort(np.argsort(softest, kind="stable")[: LANDMARKS if alone else LANDMARKS_OF_PARTS])
-        rows = self.rows(softest) if alone else self.kernels.stack.combine(np.ones(1), samples=softest)
+        softest = np.sort(np.argsort(softest, kind="stable")[: LANDMARKS_OF_PARTS if replicated else LANDMARKS])
+        rows = single.combine(np.ones(1), samples=softest) if replicated else self.rows(softest)
         inner = np.asfortranarray(rows[:, softest])
         scale = np.trace(inner) / len(inner)
         if not scale > 0:
@@ -251,7 +246,7 @@ class KernelTerm:
             rank_one_weights = np.append(rank_one_weights, -self.gamma)
         if system_of(self.kernels) != "cholesky":
             kernels = self._same_sum(self.kernels.summed, self.gamma * ratios, which)
-            return Curvature(kernels, vectors, rank_one_weights, self.kernels.n_parts)
+            return Curvature(kernels, vectors, rank_one_weights)
         if not np.any(rank_one_weights != 0):
             return DenseCurvature(self._same_sum(self.kernels.combine, self.gamma * ratios, which))
         matrix = self.kernels.combine(self.gamma * ratios, which)

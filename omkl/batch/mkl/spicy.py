@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.mkl.working_set import Start, Subproblem, solve_by_working_sets
@@ -165,16 +166,16 @@ class _Copies(Regularizer):
     def __init__(self, regularizer: Regularizer, copies: float) -> None:
         self.regularizer, self.copies = regularizer, copies
 
-    def value(self, norms: np.ndarray) -> float:
-        return self.copies * self.regularizer.value(norms / self.copies)
+    def value(self, norms: ArrayLike) -> float:
+        return self.copies * self.regularizer.value(np.asarray(norms) / self.copies)
 
-    def conjugate(self, dual_norms: np.ndarray) -> float:
+    def conjugate(self, dual_norms: ArrayLike) -> float:
         return self.copies * self.regularizer.conjugate(dual_norms)
 
-    def conjugate_gradient(self, dual_norms: np.ndarray) -> np.ndarray:
+    def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
         return self.copies * self.regularizer.conjugate_gradient(dual_norms)
 
-    def conjugate_curvature(self, dual_norms: np.ndarray) -> np.ndarray:
+    def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
         return self.copies * self.regularizer.conjugate_curvature(dual_norms)
 
 

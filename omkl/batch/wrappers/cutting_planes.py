@@ -1,7 +1,6 @@
 """SILP and LevelMKL: cutting planes of J from every base SVM."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog, minimize
@@ -87,7 +86,7 @@ class CuttingPlanes:
         units = np.maximum(np.linalg.norm(slopes, axis=1), np.finfo(float).tiny)
         slopes, excess = slopes / units[:, None], excess / units
 
-        def negative_dual(multipliers):
+        def negative_dual(multipliers: np.ndarray) -> tuple[float, np.ndarray]:
             point = _onto_simplex(weights - multipliers @ slopes)
             violation = slopes @ point + excess
             step = point - weights
@@ -103,18 +102,14 @@ class CuttingPlanes:
         return _onto_simplex(weights - found.x @ slopes)
 
 
-def _onto_simplex(vector):
+def _onto_simplex(vector: np.ndarray) -> np.ndarray:
+    """Return the closest point of the simplex."""
     # a shift does not change the projection; after this one it is that onto the l1 ball
     return L21Ball(1.0).prox(vector - vector.min() + 1.0 / len(vector), 1.0)
 
 
 class SILP(Wrapper):
     r"""Semi-infinite linear programming: the next weights minimise the cutting-plane model (Sonnenburg et al. 2006).
-
-    Parameters
-    ----------
-    svm : callable or scikit-learn estimator, optional
-        As for every wrapper method.
 
     References
     ----------
@@ -145,8 +140,6 @@ class LevelMKL(Wrapper):
     ----------
     level : float in (0, 1)
         Where between the two: 0 is SILP, 1 stays.
-    svm : callable or scikit-learn estimator, optional
-        As for every wrapper method.
 
     References
     ----------
@@ -155,21 +148,19 @@ class LevelMKL(Wrapper):
 
     aliases = {"levelmkl": {}}
 
-    def __init__(self, level: float = 0.9, svm: Any = None) -> None:
+    def __init__(self, level: float = 0.9) -> None:
         if not 0 < level < 1:
             raise InputError(f"level must lie in (0, 1), got {level!r}.")
-        super().__init__(svm)
-        self.level = float(level)
+        self.level = level
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
-        planes = CuttingPlanes(search)
-        best = np.inf
+        planes, best = CuttingPlanes(search), np.inf
         while True:
             planes.add(point)
             best = min(best, point.value)
             found = planes.minimize()
             if found is None:
                 return
-            lowest = found[1]
-            point = search.evaluate(planes.project(point.weights, self.level * best + (1 - self.level) * lowest))
+            level = self.level * best + (1 - self.level) * found[1]
+            point = search.evaluate(planes.project(point.weights, level))
             yield point

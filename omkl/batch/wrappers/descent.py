@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -11,8 +10,12 @@ from sklearn.svm import OneClassSVM
 
 from omkl.batch.mkl.problem import Problem
 from omkl.batch.newton import cholesky
-from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
-from omkl.exceptions import InputError
+from omkl.batch.wrappers.wrapper import MOST_PIVOTS, Point, Search, Wrapper
+
+#: Share of the first slope at which the line search of SimpleMKL ends, and its most evaluations.
+FLATNESS, MOST_EVALUATIONS = 0.1, 30
+#: Most halvings of a step of HessianMKL, and the share of the promised decrease that it must reach (Armijo).
+MOST_HALVINGS, ARMIJO = 30, 1e-4
 
 
 class SimpleMKL(Wrapper):
@@ -21,13 +24,6 @@ class SimpleMKL(Wrapper):
     A direction is followed as long as J falls: from one face of the simplex to the next, then to a point of small
     slope. As in the authors' code, every kernel that leaves costs a base SVM.
 
-    Parameters
-    ----------
-    flatness : float in (0, 1)
-        Share of the first slope at which the line search ends.
-    svm : callable or scikit-learn estimator, optional
-        As for every wrapper method.
-
     References
     ----------
     A. Rakotomamonjy, F. R. Bach, S. Canu, Y. Grandvalet. SimpleMKL. JMLR 9:2491-2521, 2008.
@@ -35,62 +31,17 @@ class SimpleMKL(Wrapper):
 
     aliases = {"simplemkl": {}}
 
-    def __init__(self, flatness: float = 0.1, svm: Any = None) -> None:
-        if not 0 < flatness < 1:
-            raise InputError(f"flatness must lie in (0, 1), got {flatness!r}.")
-        super().__init__(svm)
-        self.flatness = float(flatness)
-
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         while True:
             pivot = int(np.argmax(point.weights))
             direction = reduced_gradient(point, pivot)
             if not np.any(direction):
                 return
-            lower = self._descend(search, point, direction, pivot)
+            lower = _descend(search, point, direction, pivot)
             if lower.value >= point.value:
                 return
             point = lower
             yield point
-
-    def _descend(self, search, point, direction, pivot):
-        """Return the lowest point found along a direction, which loses the components that reach 0."""
-        steepest = point.gradient @ direction
-        while True:
-            falling = np.flatnonzero(direction < 0)
-            reach = point.weights[falling] / -direction[falling]
-            weights = _moved(point.weights, direction, reach.min())
-            vanishing = falling[reach <= reach.min()]
-            weights[vanishing] = 0.0
-            end = search.evaluate(weights / weights.sum())
-            if end.value >= point.value or end.gradient @ direction > 0:
-                return self._flatten(search, point, end, direction, steepest)
-            point = end
-            direction = direction.copy()
-            direction[vanishing] = 0.0
-            direction[pivot] -= direction.sum()
-            if point.gradient @ direction >= 0 or not np.any(direction < 0):
-                return point
-
-    def _flatten(self, search, low, high, direction, steepest):
-        """Return a point between the two of small slope, by regula falsi (Illinois)."""
-        slopes, start = [low.gradient @ direction, high.gradient @ direction], low.value
-        best = min(low, high, key=lambda point: point.value)
-        for _ in range(30):
-            if not slopes[0] < 0 < slopes[1]:
-                break
-            share = slopes[0] / (slopes[0] - slopes[1])
-            middle = search.evaluate(low.weights + share * (high.weights - low.weights))
-            best = min(best, middle, key=lambda point: point.value)
-            slope = middle.gradient @ direction
-            # slopes of an SVM are less exact than its value
-            if abs(slope) <= self.flatness * abs(steepest) and middle.value < start:
-                break
-            if slope < 0:
-                low, slopes = middle, [slope, 0.5 * slopes[1]]
-            else:
-                high, slopes = middle, [0.5 * slopes[0], slope]
-        return best
 
 
 def reduced_gradient(point: Point, pivot: int) -> np.ndarray:
@@ -109,12 +60,44 @@ def reduced_gradient(point: Point, pivot: int) -> np.ndarray:
     return direction
 
 
-def _moved(weights, direction, step):
-    return np.maximum(weights + step * direction, 0.0)
+def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) -> Point:
+    """Return the lowest point found along a direction, which loses the components that reach 0."""
+    steepest = point.gradient @ direction
+    while True:
+        falling = np.flatnonzero(direction < 0)
+        reach = point.weights[falling] / -direction[falling]
+        weights = np.maximum(point.weights + reach.min() * direction, 0.0)
+        vanishing = falling[reach <= reach.min()]
+        weights[vanishing] = 0.0
+        end = search.evaluate(weights / weights.sum())
+        if end.value >= point.value or end.gradient @ direction > 0:
+            return _flatten(search, point, end, direction, FLATNESS * abs(steepest))
+        point, direction = end, direction.copy()
+        direction[vanishing] = 0.0
+        direction[pivot] -= direction.sum()
+        if point.gradient @ direction >= 0 or not np.any(direction < 0):
+            return point
 
 
-#: Most steps of libsvm in one quadratic program.
-MOST_PIVOTS = 2_000_000
+def _flatten(search: Search, low: Point, high: Point, direction: np.ndarray, flat: float) -> Point:
+    """Return a point between the two with a slope of at most ``flat``, by regula falsi (Illinois)."""
+    slopes, start = [low.gradient @ direction, high.gradient @ direction], low.value
+    best = min(low, high, key=lambda point: point.value)
+    for _ in range(MOST_EVALUATIONS):
+        if not slopes[0] < 0 < slopes[1]:
+            break
+        share = slopes[0] / (slopes[0] - slopes[1])
+        middle = search.evaluate(low.weights + share * (high.weights - low.weights))
+        best = min(best, middle, key=lambda point: point.value)
+        slope = middle.gradient @ direction
+        # slopes of an SVM are less exact than its value
+        if abs(slope) <= flat and middle.value < start:
+            break
+        if slope < 0:
+            low, slopes = middle, [slope, 0.5 * slopes[1]]
+        else:
+            high, slopes = middle, [0.5 * slopes[0], slope]
+    return best
 
 
 class HessianMKL(Wrapper):
@@ -123,11 +106,6 @@ class HessianMKL(Wrapper):
     The quadratic model of J is minimised over the simplex by libsvm's one-class SVM, which is this program; then the
     step is halved until J falls. Where the program is not solved exactly enough, a step towards the best single
     kernel takes its place.
-
-    Parameters
-    ----------
-    svm : callable or scikit-learn estimator, optional
-        As for every wrapper method.
 
     References
     ----------
@@ -140,20 +118,17 @@ class HessianMKL(Wrapper):
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         while True:
-            # near the optimum libsvm may find no way down
-            ways = (self._newton_direction(search.problem, point), _steepest_edge(point))
-            steps = (_backtrack(search, point, way, point.gradient @ way) for way in ways)
-            point = next((lower for lower in steps if lower is not None), None)
-            if point is None:
+            curvature = hessian(search.problem, point)
+            # the duality gap of the weights: the program needs no more than a part of it
+            gap = point.gradient @ point.weights - point.gradient.min()
+            best = minimize_on_simplex(curvature, point.gradient - curvature @ point.weights, 1e-3 * gap)
+            vertex = np.eye(len(point.weights))[np.argmin(point.gradient)]
+            lower = _backtrack(search, point, best - point.weights)
+            lower = lower or _backtrack(search, point, vertex - point.weights)
+            if lower is None:
                 return
+            point = lower
             yield point
-
-    def _newton_direction(self, problem, point):
-        curvature = hessian(problem, point)
-        # the duality gap of the weights: the program needs no more than a part of it
-        gap = point.gradient @ point.weights - point.gradient.min()
-        linear = point.gradient - curvature @ point.weights
-        return minimize_on_simplex(curvature, linear, 1e-3 * gap) - point.weights
 
 
 def hessian(problem: Problem, point: Point) -> np.ndarray:
@@ -169,23 +144,17 @@ def hessian(problem: Problem, point: Point) -> np.ndarray:
     low, high = problem.weighted_loss.domain()
     rho, rounding = point.rho, 1e-9 * problem.loss_weights
     free = np.flatnonzero((rho > low + rounding) & (rho < high - rounding) & (np.abs(rho) > rounding))
-    active = np.flatnonzero(point.weights)
-    gram = problem.kernels.combine(point.weights[active], active)[np.ix_(free, free)]
-    slopes = problem.kernels.products(point.rho)[:, free].T
     if not len(free):
         return np.zeros((len(point.weights), len(point.weights)))
-    factor = _factor(gram, problem.weighted_loss.conjugate_curvature(point.rho)[free])
-    curvature = slopes.T @ cho_solve(factor, slopes)
-    if problem.intercept:
-        response = cho_solve(factor, np.ones(len(free)))
-        shared = slopes.T @ response
-        curvature -= np.outer(shared, shared) / response.sum()
-    return curvature
-
-
-def _factor(gram, diagonal):
-    """Return the Cholesky factor of a Gram matrix plus a diagonal, and a small ridge."""
-    return cholesky(np.asfortranarray(gram + np.diag(diagonal + 1e-10 * np.trace(gram) / len(gram)))), True
+    active = np.flatnonzero(point.weights)
+    gram = problem.kernels.combine(point.weights[active], active)[np.ix_(free, free)]
+    slopes = problem.kernels.products(rho)[:, free].T
+    ridge = 1e-10 * np.trace(gram) / len(gram)
+    gram += np.diag(problem.weighted_loss.conjugate_curvature(rho)[free] + ridge)
+    factor = cholesky(np.asfortranarray(gram)), True
+    response = cho_solve(factor, np.ones(len(free)))
+    shared = slopes.T @ response
+    return slopes.T @ cho_solve(factor, slopes) - np.outer(shared, shared) / response.sum()
 
 
 def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -> np.ndarray:
@@ -213,22 +182,13 @@ def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -
     return weights / weights.sum()
 
 
-def _steepest_edge(point):
-    """Return the direction to the vertex of the simplex of least slope."""
-    direction = -point.weights
-    direction[np.argmin(point.gradient)] += 1.0
-    return direction
-
-
-def _backtrack(search, point, direction, slope):
-    """Return the point of the first of the steps 1, 1/2, 1/4, ... with enough decrease (Armijo), or None."""
-    if slope >= 0:
-        return None
-    step = 1.0
-    for _ in range(30):
+def _backtrack(search: Search, point: Point, direction: np.ndarray) -> Point | None:
+    """Return the point of the first of the steps 1, 1/2, 1/4, ... with enough decrease, or None."""
+    slope, step = point.gradient @ direction, 1.0
+    for _ in range(MOST_HALVINGS if slope < 0 else 0):
         weights = np.maximum(point.weights + step * direction, 0.0)
         lower = search.evaluate(weights / weights.sum())
-        if lower.value <= point.value + 1e-4 * step * slope:
+        if lower.value <= point.value + ARMIJO * step * slope:
             return lower
         step *= 0.5
     return None

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from omkl.batch.mkl.problem import Problem
 from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
-from omkl.exceptions import InputError
 
 
 class Alternating(Wrapper):
@@ -18,16 +16,15 @@ class Alternating(Wrapper):
     SVM's solution.
     """
 
-    def initial_weights(self, problem: Problem, start: ArrayLike | None) -> np.ndarray:
+    def initial_weights(self, problem: Problem, start: np.ndarray | None) -> np.ndarray:
         # updates multiply weights: one of 0 could never come back
         weights = super().initial_weights(problem, start)
         return np.maximum(weights, 1e-4 * weights.max())
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
-        problem = search.problem
         while np.any(point.squares):
             norms = point.weights * np.sqrt(point.squares)
-            point = search.evaluate(problem.regularizer.kernel_weights(norms))
+            point = search.evaluate(search.problem.regularizer.kernel_weights(norms))
             yield point
 
 
@@ -37,11 +34,6 @@ class WeightConstrained(Alternating):
     The set of weights is the regularizer's: :class:`~omkl.regularizers.ElasticNetWeights`, which also holds Algorithms
     2 and 3; :class:`~omkl.regularizers.SquaredL21` is the lasso constraint.
 
-    Parameters
-    ----------
-    svm : callable or scikit-learn estimator, optional
-        As for every wrapper method.
-
     References
     ----------
     L. Citi. A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints. 2015.
@@ -49,13 +41,7 @@ class WeightConstrained(Alternating):
 
     aliases = {"gmkl": {}}
     natural_regularizer = "elastic-net-weights"
-
-    def check(self, problem: Problem) -> None:
-        if problem.regularizer.weight_set not in ("elastic-net", "simplex"):
-            raise InputError(
-                "The regularizer of WeightConstrained must be 'elastic-net-weights' (ElasticNetWeights) or 'mkl', got "
-                f"{problem.regularizer!r}."
-            )
+    weight_sets = {"elastic-net": "'elastic-net-weights'", "simplex": "'mkl'"}
 
 
 class LpNormMKL(Alternating):
@@ -64,11 +50,6 @@ class LpNormMKL(Alternating):
     The ball is the regularizer's: :class:`~omkl.regularizers.SquaredLq` with :math:`q = 2p / (p + 1)`;
     :class:`~omkl.regularizers.SquaredL21` is p = 1, :class:`~omkl.regularizers.Ridge` uniform weights.
 
-    Parameters
-    ----------
-    svm : callable or scikit-learn estimator, optional
-        As for every wrapper method.
-
     References
     ----------
     M. Kloft, U. Brefeld, S. Sonnenburg, A. Zien. Lp-norm multiple kernel learning. JMLR 12:953-997, 2011.
@@ -76,10 +57,4 @@ class LpNormMKL(Alternating):
 
     aliases = {"lp-norm": {}}
     natural_regularizer = "lp-norm"
-
-    def check(self, problem: Problem) -> None:
-        if problem.regularizer.weight_set not in ("lp-ball", "simplex", "point"):
-            raise InputError(
-                "The regularizer of LpNormMKL must be 'lp-norm' (SquaredLq), 'mkl' or 'uniform', got "
-                f"{problem.regularizer!r}."
-            )
+    weight_sets = {"lp-ball": "'lp-norm'", "simplex": "'mkl'", "point": "'uniform'"}

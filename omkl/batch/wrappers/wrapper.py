@@ -6,21 +6,16 @@ At weights :math:`d` in a set :math:`\mathcal D` the best function lies in the R
 
 is convex in :math:`d`; its minimum over :math:`\mathcal D` is that of the problem with
 :math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_m b_m^2 / d_m`. The methods differ in how they move :math:`d`.
-
-A base SVM takes a Gram matrix ``K`` (N, N), targets (N,) and weights ``c`` of the losses (N,), and returns coefficients
-``a`` (N,) and a bias ``b`` that minimise :math:`\sum_i c_i l(y_i, (K a)_i + b) + \frac12 a^\top K a`.
 """
 
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.linalg import solve
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
@@ -28,66 +23,39 @@ from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.problem import certify
 from omkl.batch.solver import GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
-from omkl.losses import EpsilonInsensitive, Hinge, PointwiseLoss, Squared
-from omkl.regularizers import Regularizer
+from omkl.losses import EpsilonInsensitive, Hinge, Squared
 
-BaseSVM = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, float]]
+#: A function of a Gram matrix (N, N), targets (N,) and weights c of the losses (N,) that returns coefficients a (N,)
+#: and a bias b which minimise :math:`\sum_i c_i l(y_i, (K a)_i + b) + \frac12 a^\top K a`.
+BaseSVM: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, float]]
 #: Most steps of libsvm in one call; the certificate does not rely on its convergence.
 MOST_PIVOTS = 1_000_000
 
 
-def base_svm_for(problem: Problem, svm: Any, tol: float) -> BaseSVM:
-    """Make the base SVM of a problem.
+def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
+    """Return an SVM for the loss of a problem: libsvm, or kernel ridge regression.
 
     Parameters
     ----------
     problem : Problem
-    svm : callable, scikit-learn estimator or None
-        A base SVM; or an estimator for precomputed kernels with its parameter C, ``sample_weight`` in ``fit``, and
-        ``support_``, ``dual_coef_`` and ``intercept_`` once it is fitted; None takes what fits the loss.
     tol : float
         Relative duality gap of the whole search. The SVM is solved to a hundredth of it.
-
-    Raises
-    ------
-    InputError
-        If there is none for the loss; if all samples are of one class.
     """
-    if problem.loss.classifies and np.all(problem.y == problem.y[0]):
-        raise InputError("All samples are of one class: an SVM needs both.")
-    if svm is None:
-        base_svm = _default(problem.loss, max(0.01 * tol, 1e-10))
-    elif hasattr(svm, "fit"):
-        base_svm = _support_vectors(svm)
-    elif callable(svm):
-        base_svm = svm
-    else:
-        raise InputError(
-            f"svm must be a scikit-learn estimator, or a function of a Gram matrix, y and loss weights, got {svm!r}."
-        )
-    return base_svm if problem.intercept else _without_bias(base_svm)
-
-
-def _default(loss: PointwiseLoss, tol: float) -> BaseSVM:
-    if type(loss) is Hinge:
-        return _support_vectors(SVC(kernel="precomputed", tol=tol, max_iter=MOST_PIVOTS))
-    if type(loss) is EpsilonInsensitive:
-        return _support_vectors(SVR(kernel="precomputed", epsilon=loss.epsilon, tol=tol, max_iter=MOST_PIVOTS))
-    if type(loss) is Squared:
+    settings = {"kernel": "precomputed", "tol": max(0.01 * tol, 1e-10), "max_iter": MOST_PIVOTS}
+    if isinstance(problem.loss, Squared):
         return _kernel_ridge
-    raise InputError(
-        f"There are base SVMs for the hinge, epsilon-insensitive and squared losses, not for {type(loss).__name__}: "
-        "give one in svm=."
-    )
+    if isinstance(problem.loss, EpsilonInsensitive):
+        return _support_vectors(SVR(epsilon=problem.loss.epsilon, **settings))
+    return _support_vectors(SVC(**settings))
 
 
-def _support_vectors(estimator: Any) -> BaseSVM:
-    def base_svm(gram, y, weights):
+def _support_vectors(machine: SVC | SVR) -> BaseSVM:
+    def base_svm(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
         cost = float(weights.max())
-        relative = {} if np.all(weights == cost) else {"sample_weight": weights / cost}
+        relative = None if np.all(weights == cost) else weights / cost
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted = clone(estimator).set_params(C=cost).fit(gram, y, **relative)
+            fitted = machine.set_params(C=cost).fit(gram, y, relative)
         coefficients = np.zeros(len(y))
         coefficients[fitted.support_] = fitted.dual_coef_[0]
         return coefficients, float(fitted.intercept_[0])
@@ -104,22 +72,6 @@ def _kernel_ridge(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple
     system[:n, n], system[n, :n] = 1.0, weights
     solution = solve(system, np.append(y, 0.0), overwrite_a=True)
     return weights * solution[:n], float(solution[n])
-
-
-def _without_bias(base_svm: BaseSVM) -> BaseSVM:
-    """Return the same SVM without a bias, which libsvm cannot leave out.
-
-    Every sample gets a mirror image ``(-x, -y)``: the bias of the doubled problem is 0 by symmetry.
-    """
-
-    def mirrored(gram, y, weights):
-        n = len(y)
-        both, _ = base_svm(
-            np.block([[gram, -gram], [-gram, gram]]), np.concatenate([y, -y]), 0.5 * np.concatenate([weights, weights])
-        )
-        return both[:n] - both[n:], 0.0
-
-    return mirrored
 
 
 @dataclass(frozen=True)
@@ -158,12 +110,10 @@ class Search:
     """
 
     def __init__(self, problem: Problem, base_svm: BaseSVM) -> None:
-        self.problem = problem
-        self.base_svm = base_svm
-        self.n_evaluations = 0
+        self.problem, self.base_svm, self.n_evaluations = problem, base_svm, 0
         self.primal, self.dual = np.inf, -np.inf
-        self.point: Any = None
-        self.rho: np.ndarray | None = None
+        self.point: Point
+        self.rho: np.ndarray
 
     def evaluate(self, weights: np.ndarray) -> Point:
         """Evaluate J: one call of the base SVM, one pass over the kernels with weights, and one over all.
@@ -209,20 +159,15 @@ class Search:
 
 
 class Wrapper(Solver):
-    r"""Base of the wrapper methods. A method is a generator: :meth:`points`.
+    """Base of the wrapper methods, for problems with an intercept. A method is a generator: :meth:`points`.
 
-    Parameters
-    ----------
-    svm : callable or scikit-learn estimator, optional
-        The base SVM: a function of a Gram matrix, y and the weights :math:`c_i` of the losses (N,) that returns
-        coefficients (N,) and a bias, or an SVM for precomputed kernels. By default scikit-learn's ``SVC`` for the hinge
-        loss, its ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the squared loss.
+    The base SVM is scikit-learn's ``SVC`` for the hinge loss, its ``SVR`` for the epsilon-insensitive loss, and kernel
+    ridge regression for the squared loss.
     """
 
     default_max_iter = 1000
-
-    def __init__(self, svm: Any = None) -> None:
-        self.svm = svm
+    #: Sets of kernel weights that the method can search, and the regularizers that have them.
+    weight_sets: ClassVar[dict[str, str]] = {"simplex": "'mkl'"}
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         """Generate the points of the outer iterations after the first.
@@ -240,9 +185,17 @@ class Wrapper(Solver):
         raise NotImplementedError
 
     def check(self, problem: Problem) -> None:
-        require_simplex(problem.regularizer, type(self).__name__)
+        name = type(self).__name__
+        if problem.regularizer.weight_set not in self.weight_sets:
+            known = ", ".join(self.weight_sets.values())
+            raise InputError(f"The regularizer of {name} must be one of {known}, got {problem.regularizer!r}.")
+        if type(problem.loss) not in (Hinge, EpsilonInsensitive, Squared) or not problem.intercept:
+            raise InputError(
+                f"{name} needs the hinge, epsilon-insensitive or squared loss, and an intercept; got {problem.loss!r} "
+                f"and intercept={problem.intercept}."
+            )
 
-    def initial_weights(self, problem: Problem, start: ArrayLike | None) -> np.ndarray:
+    def initial_weights(self, problem: Problem, start: np.ndarray | None) -> np.ndarray:
         """Return the first weights: those of a similar problem, or of equal norms.
 
         Parameters
@@ -250,27 +203,19 @@ class Wrapper(Solver):
         problem : Problem
         start : array of shape (M,) or None
         """
-        n_kernels = problem.kernels.n_kernels
-        if start is None:
-            return problem.regularizer.kernel_weights(np.ones(n_kernels))
-        weights = np.asarray(start, dtype=np.float64)
-        usable = weights.shape == (n_kernels,) and np.all(np.isfinite(weights)) and np.all(weights >= 0)
-        if not usable or not weights.any():
-            raise InputError(f"start must be {n_kernels} kernel weights >= 0, not all 0.")
-        return weights
+        return problem.regularizer.kernel_weights(np.ones(problem.kernels.n_kernels)) if start is None else start
 
-    def _search(self, problem: Problem, monitor: GapMonitor, start: Any) -> Solution:
-        tol = monitor.tol
+    def _search(self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None) -> Solution:
+        tol, history = monitor.tol, monitor.history
         monitor.max_iter -= 1  # the start is no record
-        search = Search(problem, base_svm_for(problem, self.svm, tol))
-        weights = self.initial_weights(problem, start)
+        search, weights = Search(problem, base_svm_for(problem, tol)), self.initial_weights(problem, start)
         constant, rho = problem.best_constant()
         model = Expansion(np.arange(0), np.zeros((0, len(rho))), constant)
         certificate = certify(problem, model, rho)
         if certificate.proves(tol):
             # a loss of 0, as of constant targets, is out of reach of an SVM
             monitor.record(certificate.primal, certificate.dual, 0, svm_evaluations=0)
-            return Solution(model, certificate, 1, True, monitor.history, weights)
+            return Solution(model, certificate, 1, True, history, weights)
         first = search.evaluate(weights)
         for point in chain([first], self.points(search, first)):
             active = np.count_nonzero(point.weights)
@@ -278,22 +223,4 @@ class Wrapper(Solver):
                 break
         model = search.model()
         certificate = certify(problem, model, search.rho)
-        converged = certificate.proves(tol)
-        return Solution(
-            model, certificate, len(monitor.history), converged, monitor.history, search.point.weights.copy()
-        )
-
-
-def require_simplex(regularizer: Regularizer, method: str) -> None:
-    """Refuse a regularizer whose kernel weights do not lie in the simplex.
-
-    Parameters
-    ----------
-    regularizer : Regularizer
-    method : str
-        Its name in the error.
-    """
-    if regularizer.weight_set != "simplex":
-        raise InputError(
-            f"{method} keeps kernel weights in the simplex and needs regularizer='mkl', got {regularizer!r}."
-        )
+        return Solution(model, certificate, len(history), certificate.proves(tol), history, search.point.weights.copy())

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl._components import resolve
-from omkl.batch import SILP, HessianMKL, LevelMKL, LpNormMKL, Problem, SimpleMKL, Solver, certify
+from omkl.batch import HessianMKL, LevelMKL, LpNormMKL, Problem, SimpleMKL, Solver, certify
 from omkl.batch.wrappers.cutting_planes import CuttingPlanes
 from omkl.batch.wrappers.descent import hessian, minimize_on_simplex, reduced_gradient
 from omkl.batch.wrappers.wrapper import Search, base_svm_for
@@ -29,14 +29,13 @@ def solver(name):
 
 
 def searched(problem):
-    return Search(problem, base_svm_for(problem, None, 1e-8))
+    return Search(problem, base_svm_for(problem, 1e-8))
 
 
 @each_method
 @each_loss
-@pytest.mark.parametrize("intercept", [True, False])
-def test_the_objective_is_the_one_that_a_generic_solver_reaches(method, loss, intercept):
-    problem, factors = small_problem(loss, "squared block 1-norm", intercept)
+def test_the_objective_is_the_one_that_a_generic_solver_reaches(method, loss):
+    problem, factors = small_problem(loss, "squared block 1-norm")
     optimum = generic_optimum(problem, factors, loss, "squared block 1-norm")
     solution = solver(method).solve(problem, tol=1e-6)
     assert solution.converged
@@ -184,37 +183,30 @@ def test_projection_onto_the_level_set_is_what_a_generic_solver_finds():
 
 
 @each_method
-def test_regularizers_that_a_method_cannot_do_are_refused(method):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"regularizer": L21()}, "'mkl'"),
+        ({"loss": Logistic()}, "needs the hinge, epsilon-insensitive or squared loss"),
+        ({"intercept": False}, "an intercept"),
+    ],
+)
+def test_problems_that_a_method_cannot_solve_are_refused(method, changes, message):
     problem, _ = small_problem("hinge", "squared block 1-norm")
-    with pytest.raises(InputError, match="'mkl'"):
-        solver(method).solve(Problem(problem.kernels, problem.y, Hinge(), L21(), 1.0))
-
-
-@each_method
-def test_losses_that_a_method_cannot_do_are_refused(method):
-    problem, _ = small_problem("hinge", "squared block 1-norm")
-    with pytest.raises(InputError, match="hinge, epsilon-insensitive and squared"):
-        solver(method).solve(Problem(problem.kernels, problem.y, Logistic(), SquaredL21(), 1.0))
+    with pytest.raises(InputError, match=message):
+        solver(method).solve(replace(problem, **changes))
 
 
 def test_simplex_methods_take_the_lasso_end_of_the_elastic_net_and_no_other():
     problem, _ = small_problem("hinge", "weights in elastic net 1.0")
     assert HessianMKL().solve(problem, tol=1e-4).converged
-    with pytest.raises(InputError, match="simplex"):
-        HessianMKL().solve(Problem(problem.kernels, problem.y, Hinge(), ElasticNetWeights(0.5), 1.0))
+    with pytest.raises(InputError, match="'mkl'"):
+        HessianMKL().solve(replace(problem, regularizer=ElasticNetWeights(0.5)))
 
 
-@pytest.mark.parametrize("start", [np.ones(3), -np.ones(4), np.zeros(4), np.full(4, np.nan)])
-def test_a_start_that_fits_no_problem_is_refused(start):
-    problem, _ = small_problem("hinge", "squared block 1-norm")
-    with pytest.raises(InputError, match="4 kernel weights"):
-        SILP().solve(problem, start=start)
-
-
-@pytest.mark.parametrize("make", [lambda: LevelMKL(level=1.0), lambda: SimpleMKL(flatness=0.0)])
-def test_parameters_out_of_range_are_refused(make):
-    with pytest.raises(InputError):
-        make()
+def test_the_level_lies_between_0_and_1():
+    with pytest.raises(InputError, match="level must lie"):
+        LevelMKL(level=1.0)
 
 
 def test_hessian_mkl_goes_on_where_its_quadratic_program_finds_no_way_down(monkeypatch):
