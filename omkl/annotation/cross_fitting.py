@@ -14,8 +14,7 @@ from omkl._files import read_archive
 from omkl.annotation.tagger import StoppedError, Tagger
 from omkl.data import Treebank
 from omkl.data.treebank.layouts import FIELDS
-from omkl.estimators.persistence import users_own
-from omkl.estimators.sources import fingerprint
+from omkl.estimators.persistence import fingerprint, users_own
 from omkl.estimators.training import Run
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
 from omkl.online.hooks import check_callbacks, hooks, load_states, states_of

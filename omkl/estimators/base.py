@@ -13,8 +13,16 @@ import numpy as np
 from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.estimators.persistence import SavedEstimator, users_own
-from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of
-from omkl.estimators.training import Run, RunOptions, Task, held_out_part
+from omkl.estimators.training import (
+    Run,
+    RunOptions,
+    StreamSource,
+    Task,
+    TrainingBlock,
+    as_stream,
+    blocks_of,
+    held_out_part,
+)
 from omkl.estimators.validation import Constraint, Number, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups import KernelBank
@@ -200,7 +208,7 @@ class OnlineEstimator(SavedEstimator):
             meter.close(model.trainer, len(history))
             return meter.records
 
-        companions = task.companions(model, run.make_pass)
+        companions = [] if task.companions is None else task.companions(model, run.make_pass)
         return _Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
     def _train_more(self, task: Task, data: TrainingBlock, classes: Any = None) -> None:
@@ -224,7 +232,8 @@ class OnlineEstimator(SavedEstimator):
         history = self.history_ if started else []
         done = history[-1]["epoch"] if history else 0
         progress = TrainingProgress(epoch=done + 1, history=history)
-        callbacks = [*task.companions(model, serial_pass), *(self.callbacks or ())]
+        companions = [] if task.companions is None else task.companions(model, serial_pass)
+        callbacks = [*companions, *(self.callbacks or ())]
         TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
         self._adopt(model)  # also after the first call: there may be new labels
         if not started:

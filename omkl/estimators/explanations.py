@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from omkl._components import check_number
-from omkl.data.blocks import n_rows
+from omkl.data.blocks import is_frame, n_rows
 from omkl.estimators.batch import ClassDecoder, NumberDecoder
-from omkl.exceptions import InputError, MissingDependencyError
+from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import FlatTokens
 from omkl.groups import Span
 from omkl.online.group_contributions import Contributions, Piece, contributions
 from omkl.online.model import OnlineModel
-from omkl.online.progress import to_frame
 from omkl.structures import UnaryPotentials
 
-#: Groups that are listed one by one in text and pictures; the others are summed.
+#: Groups that are listed one by one in text; the others are summed.
 SHOWN = 10
-#: Characters of a name in a picture, and of a bar in text.
-NAME, BAR = 32, 24
+#: Characters of a name and of a bar in text.
+NAME, BAR = 64, 24
 #: Differences between two outputs that a summary lists.
 TOLD = 3
 #: Name of the group of the constant.
 CONSTANT = "intercept"
-#: What speaks for an output, and what against it: two colours that all people tell apart.
-FOR, AGAINST = "#0072b2", "#d55e00"
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Contributions of the parts of a model to the difference of the scores of two outputs.
+
+    ``omkl.reports.plot_weights(why.groups)`` draws it.
 
     Attributes
     ----------
@@ -101,75 +101,11 @@ class Explanation:
             lines += ["", *_table("feature", [(_place(record), record["adds"]) for record in self.features])]
         return "\n".join(lines)
 
-    def to_frame(self) -> Any:
-        """A pandas data frame: a row for each group, then one for each of the strongest features.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``group``, ``feature`` and ``token`` (None in the rows of groups), ``adds``.
-
-        Raises
-        ------
-        omkl.exceptions.MissingDependencyError
-            If pandas is not installed.
-        """
-        rows = [{"group": name, "feature": None, "token": None, "adds": value} for name, value in self.groups.items()]
-        return to_frame(rows + self.features)[["group", "feature", "token", "adds"]]
-
-    def plot(self, ax: Any = None, *, features: bool = False) -> Any:
-        """Draw what the strongest groups add as bars: to the right what speaks for the output.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; those of a new figure by default.
-        features : bool
-            Draw the strongest features in place of groups.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        omkl.exceptions.MissingDependencyError
-            If matplotlib is not installed.
-        """
-        rows = [(_place(record), record["adds"]) for record in self.features[: 2 * SHOWN]]
-        rows = rows if features else self.strongest_groups()
-        ax = _new_axes(len(rows)) if ax is None else ax
-        values = [value for _, value in rows]
-        ax.barh(range(len(rows)), values, color=[FOR if value > 0 else AGAINST for value in values])
-        ax.set_yticks(range(len(rows)), [_cut(name, NAME) for name, _ in rows])
-        ax.invert_yaxis()
-        ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=0.8)
-        ax.set_xlabel(f"adds to {_number(self.margin)}")
-        ax.set_title(_cut(self.summary, 2 * NAME))
-        for written in (ax.title, *ax.get_yticklabels()):
-            written.set_parse_math(False)
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
-
-
-def _cut(name: str, length: int) -> str:
-    """At most so many letters of a name, those that can be drawn."""
-    name = name.encode("utf-8", "replace").decode()
-    return name if len(name) <= length else f"{name[: length // 2]}…{name[len(name) - (length - 1) // 2 :]}"
-
-
-def _new_axes(n_rows: int) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependencyError("Pictures need matplotlib: install it with 'pip install omkl[plot]'.") from None
-    return Figure(figsize=(6.4, 1.2 + 0.28 * max(n_rows, 1)), layout="constrained").subplots()
-
 
 def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
     """Lines of numbers, bars and names."""
     largest = max((abs(value) for _, value in rows), default=0.0) or 1.0
-    width = min(max((len(name) for name, _ in rows), default=0), 2 * NAME)
+    width = min(max((len(name) for name, _ in rows), default=0), NAME)
     lines = [f"{'adds':>10}  {title}"]
     for name, value in rows:
         bar = ("+" if value > 0 else "-") * max(1, round(BAR * abs(value) / largest))
@@ -264,11 +200,11 @@ def one_row(x: Any) -> Any:
     """A row, alone or as the only one of some rows, as rows."""
     if isinstance(x, dict):
         return [x]
-    if getattr(x, "ndim", None) == 1 and hasattr(x, "to_frame"):  # of a data frame
-        return x.to_frame().T.infer_objects()
-    if getattr(x, "ndim", None) == 2 or (isinstance(x, list) and x and isinstance(x[0], dict)):
+    if is_frame(x) or sparse.issparse(x) or (isinstance(x, list) and x and isinstance(x[0], dict)):
         return x
-    return np.array([x])
+    if isinstance(x, Iterable) and hasattr(x, "to_frame"):  # of a data frame
+        return x.to_frame().T.infer_objects()
+    return np.atleast_2d(x)
 
 
 def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
@@ -365,7 +301,7 @@ def _label(decoder: ClassDecoder, outputs: np.ndarray, target: int) -> Contrast:
     if target in decoder.constant:
         raise InputError(f"All training samples have label {target}, or none: nothing was learned of it.")
     varying = decoder.varying.tolist()
-    weights = _unit(varying.index(target) if target in varying else len(outputs), len(outputs), target)
+    weights = _unit(varying.index(target) if target in varying else -1, len(outputs), target)
     there = bool(weights @ outputs > 0)
     return Contrast(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
 

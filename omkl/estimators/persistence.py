@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as _NotFittedError
 from sklearn.utils.validation import check_is_fitted as _check_is_fitted
 
 from omkl._components import Component
 from omkl._files import read_archive, write_archive
+from omkl.data import Treebank
 from omkl.exceptions import InputError, ModelFileError, NotFittedError
 from omkl.persistence import Packer, Unpacker, check_state, holds_whole, object_array, restored, rounded
 
@@ -193,3 +197,27 @@ def users_own(estimator: BaseEstimator) -> dict[str, Any]:
         return found
 
     return found_in(estimator.get_params(deep=False).values())
+
+
+def fingerprint(values: Iterable[Any]) -> str:
+    """A digest of the content of arrays, blocks of streams and other values.
+
+    Parameters
+    ----------
+    values : iterable
+        Arrays, sparse matrices, treebanks, lists of them, or values with a ``repr``; None is left out.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for value in values:
+        if isinstance(value, Treebank):
+            value = (value.offsets, value.heads, *(" ".join(sentence.forms) for sentence in value))
+        elif sparse.issparse(value):
+            value = (value.data, value.indices, value.indptr)
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            value = np.ascontiguousarray(value)
+            digest.update(f"{value.dtype.str} {value.shape}".encode())
+            digest.update(value.reshape(-1).view(np.uint8).data)
+        elif value is not None:
+            content = fingerprint(value) if isinstance(value, (list, tuple)) else repr(value)
+            digest.update(content.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

@@ -11,8 +11,8 @@ import numpy as np
 import omkl.groups
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation, explanation
-from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of, fingerprint
-from omkl.estimators.training import RunOptions, Task
+from omkl.estimators.persistence import fingerprint
+from omkl.estimators.training import RunOptions, Task, TrainingBlock, WeightedExamples, blocks_of
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError, ModelFileError
 from omkl.online.averaging import Predictor
@@ -196,7 +196,7 @@ def held_out_cost(predictor: Predictor, examples: Sequence) -> float:
 
 
 class PlainExamples(WeightedExamples):
-    """Lists of inputs and outputs; see :class:`~omkl.estimators.sources.WeightedExamples`."""
+    """Lists of inputs and outputs; see :class:`~omkl.estimators.training.WeightedExamples`."""
 
     def __init__(self, X: list, y: list, chosen: np.ndarray, weights: np.ndarray | None) -> None:
         super().__init__(chosen, weights)

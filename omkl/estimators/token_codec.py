@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from omkl.estimators.sources import WeightedExamples, fingerprint
+from omkl.estimators.persistence import fingerprint
 from omkl.estimators.targets import GROWING
+from omkl.estimators.training import WeightedExamples
 from omkl.estimators.validation import Constraint, Number, OneOf, TokenData
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
@@ -42,7 +43,7 @@ class Examples(WeightedExamples):
     gold : array
         A code for every token.
     chosen, weights
-        See :class:`~omkl.estimators.sources.WeightedExamples`.
+        See :class:`~omkl.estimators.training.WeightedExamples`.
     single : bool
         Whether an output is a single code instead of an array of codes.
     """

@@ -8,8 +8,8 @@ import numpy as np
 
 from omkl._components import resolve
 from omkl.data import Treebank
-from omkl.estimators.sources import TrainingBlock, fingerprint
-from omkl.estimators.training import Run
+from omkl.estimators.persistence import fingerprint
+from omkl.estimators.training import Run, TrainingBlock
 from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import empty_shares, lacking_columns

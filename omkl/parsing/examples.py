@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl.data import Treebank
-from omkl.estimators.sources import WeightedExamples
+from omkl.estimators.training import WeightedExamples
 from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, column_of, present_codes, values_of
 from omkl.groups import ArcTokens, TemplateSet
 from omkl.groups.templates.language import sees_trees
@@ -71,7 +71,7 @@ def _field_reader(treebank: Treebank, lexicons: Mapping) -> Callable[[str], np.n
 
 
 class ArcExamples(WeightedExamples):
-    """Weighted examples of sentences and their gold heads; see :class:`~omkl.estimators.sources.WeightedExamples`.
+    """Weighted examples of sentences and their gold heads; see :class:`~omkl.estimators.training.WeightedExamples`.
 
     Attributes
     ----------

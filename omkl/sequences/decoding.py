@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl.estimators.calibration import at_temperature, structure_temperature
-from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
+from omkl.estimators.training import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.validation import TokenData
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Tokens

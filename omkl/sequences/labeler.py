@@ -12,9 +12,8 @@ from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import has_marginals, structure_temperature
 from omkl.estimators.explanations import Explanation
-from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
-from omkl.estimators.training import RunOptions, Task
+from omkl.estimators.training import RunOptions, Task, TrainingBlock, blocks_of
 from omkl.estimators.validation import OneOf, TokenData, column_names_of, keep_columns
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank, TrigramBank

@@ -56,7 +56,7 @@ def test_training_reports_each_epoch_and_dev_scores(treebanks, tmp_path, capsys)
 def test_predict_notes_how_sure_a_calibrated_parser_is(treebanks, model, tmp_path, capsys):
     out, test = tmp_path / "parsed.conllu", str(treebanks / "test.conllu")
     assert main(["predict", str(model), test, "-o", str(out), "--confidence"]) == 2
-    assert "once it is calibrated" in capsys.readouterr().err
+    assert "after calibrate" in capsys.readouterr().err
     omkl.load(model).calibrate(test).save(tmp_path / "calibrated.npz")
     assert main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"]) == 0
     parsed = read_treebank(out, single_root=True)

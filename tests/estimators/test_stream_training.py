@@ -176,7 +176,7 @@ def test_a_resumed_stream_must_be_the_same_up_to_there(rng, tmp_path):
     with pytest.raises(InputError):
         model.fit(stream, checkpoint=tmp_path, resume=True)
     with pytest.raises(InputError):
-        model.fit(stream.take(60), checkpoint=tmp_path, resume=True)
+        model.fit(Stream.from_arrays(X[:60], y[:60], 32), checkpoint=tmp_path, resume=True)
     with pytest.raises(InputError):
         OnlineMKLClassifier(["linear"], epochs=2).fit(stream, checkpoint=tmp_path, resume=True)
 
@@ -253,7 +253,7 @@ def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
 @pytest.mark.parametrize("name", ["arrays", "sequences", "trees", "regression"])
 def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatch):
     """Blocks are learned in shards side by side, mixed after each; checkpoints lie between blocks."""
-    monkeypatch.setattr("omkl.estimators.sources.MIX_EVERY", 12)
+    monkeypatch.setattr("omkl.estimators.training.MIX_EVERY", 12)
     estimator, stream, options = cases(rng)[name]
     estimator.set_params(epochs=2, verbose=False, random_state=0)
     straight = type(estimator)(**estimator.get_params()).fit(stream, shards=2, **options)

@@ -116,9 +116,9 @@ def test_calibrated_probabilities_are_the_shares_that_are_right(models, grammar)
     uncalibrated = parser().fit(grammar[0])
     assert uncalibrated.temperature_ is None
     assert not hasattr(uncalibrated, "predict_marginals")
-    with pytest.raises(InputError, match="once it is calibrated"):
+    with pytest.raises(InputError, match="after calibrate"):
         uncalibrated.parse(test, confidence=True)
-    with pytest.raises(InputError, match="once it is calibrated"):
+    with pytest.raises(InputError, match="after calibrate"):
         uncalibrated.set_params(decode="marginal").parse(test)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import omkl
 from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, write_treebank
-from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.training import TrainingBlock
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import TemplateSet
 from omkl.parsing.codec import read_trees
