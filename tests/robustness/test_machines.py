@@ -1,4 +1,4 @@
-"""Killed and frozen workers, servers that are no schedulers, and access control."""
+"""Frozen workers, servers that are no schedulers, and access control."""
 
 import os
 import random
@@ -57,10 +57,6 @@ def attacked(client, attack, seed):
         timer.join()
 
 
-def kill(pid):
-    os.kill(pid, signal.SIGKILL)
-
-
 def freeze(pid):
     os.kill(pid, signal.SIGSTOP)
 
@@ -85,12 +81,6 @@ def test_nobody_else_is_let_in(client):
     settings = {f"distributed.comm.tls.{name}": value for name, value in names.items()}
     with dask.config.set(settings), running_client(addresses[0]) as other:
         assert len(other.nthreads()) == 2
-
-
-def test_a_killed_worker_does_not_change_the_model(client, expected):
-    with attacked(client, kill, seed=0):
-        found = fit(client=client, shards=2)
-    assert_same_model(found, expected)
 
 
 def test_a_frozen_worker_is_left_out(expected, monkeypatch):
