@@ -8,10 +8,9 @@ long a step is and when it is accepted. All certify by the duality gap over all 
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy import sparse
 
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel, check_start
 from omkl.batch.mkl.problem import Expansion, Problem
@@ -23,17 +22,18 @@ from omkl.regularizers.base import ratio_or_zero
 MOST_ITERATIONS = 100_000
 #: Largest ratio of two consecutive steps of FISTA.
 GROWTH = 1.2
-#: Accelerated searches compute a dual value again after this share of the iterations so far.
-SELDOM = 0.05
 #: Number of objectives that SpaRSA compares a new one with, and the decrease that it asks for.
 MEMORY, DECREASE = 5, 0.005
 #: Rounding of the objective, relative.
 ROUNDING = 1e-12
+#: Of plain steps one length serves until it is too long. Accelerated steps start from an extrapolated model, and become
+#: longer while they can. Spectral steps have the curvature along the last move.
+Rule: TypeAlias = Literal["plain", "accelerated", "spectral"]
 
 
 @dataclass
 class Iterate:
-    """A model.
+    """A model, or the direction of a step.
 
     Attributes
     ----------
@@ -41,23 +41,27 @@ class Iterate:
         Of kernels or columns.
     images : array of shape (M, N) or (m,)
         Products of each kernel with its coefficients, or predictions of the columns without the intercept.
-    norms : array of shape (G,) or None
-        None for an extrapolated model, which nobody asks for its norms.
+    norms : array of shape (G,)
+        Of the groups; dual norms for a direction. An extrapolated model has none.
     """
 
     coefficients: np.ndarray
     images: np.ndarray
-    norms: Any = None
+    norms: np.ndarray
 
     def beyond(self, previous: "Iterate", share: float) -> "Iterate":
-        """Extrapolate the line from the previous model through this one."""
-        return Iterate(
-            self.coefficients + share * (self.coefficients - previous.coefficients),
-            self.images + share * (self.images - previous.images),
-        )
+        """Extrapolate the line from the previous model through this one.
+
+        Parameters
+        ----------
+        previous : Iterate
+        share : float
+        """
+        coefficients = self.coefficients + share * (self.coefficients - previous.coefficients)
+        return Iterate(coefficients, self.images + share * (self.images - previous.images), np.empty(0))
 
 
-class KernelSpace:
+class _KernelSpace:
     """The product of the reproducing kernel Hilbert spaces of a problem."""
 
     def __init__(self, problem: Problem) -> None:
@@ -76,14 +80,10 @@ class KernelSpace:
         """Return predictions without the intercept, (N,)."""
         return iterate.images.sum(axis=0)
 
-    def gradient(self, rho: np.ndarray) -> tuple[Iterate, np.ndarray]:
-        """Return the direction of a gradient step and the dual norms of all groups: one pass over the kernels."""
+    def gradient(self, rho: np.ndarray) -> Iterate:
+        """Return the direction of a gradient step: one pass over the kernels."""
         images = self.problem.kernels.products(rho)
-        return Iterate(rho, images), np.sqrt(np.maximum(images @ rho, 0.0))
-
-    def first_step(self, direction: Iterate) -> float:
-        """Return a first step, which is too long rather than too short."""
-        return 1.0 / max(float(np.max(self.problem.kernels.traces())) / len(direction.coefficients), 1e-300)
+        return Iterate(rho, images, np.sqrt(np.maximum(images @ rho, 0.0)))
 
     def moved(self, iterate: Iterate, direction: Iterate, step: float) -> Iterate:
         """Return the proximal step from a model."""
@@ -98,19 +98,14 @@ class KernelSpace:
         """Return the squared distance of two models."""
         return float(np.sum((after.coefficients - before.coefficients) * (after.images - before.images)))
 
-    def turn(self, direction: Iterate, before: Iterate, move: tuple[Iterate, Iterate]) -> float:
-        """Return the inner product of a move and the change of the gradient."""
-        after, start = move
-        return float(np.sum((before.coefficients - direction.coefficients) * (after.images - start.images)))
-
     def model(self, iterate: Iterate, intercept: float) -> Expansion:
         """Return the model of the problem."""
         active = np.flatnonzero(iterate.norms)
         return Expansion(active, iterate.coefficients[active], intercept)
 
 
-class ColumnSpace:
-    """The coefficients of a design's columns, in units in which every group has weight 1."""
+class _ColumnSpace:
+    """The coefficients of a design's columns, in units in which every group has weight 1; as :class:`_KernelSpace`."""
 
     def __init__(self, problem: DesignProblem) -> None:
         self.problem, self.groups = problem, problem.groups
@@ -119,11 +114,8 @@ class ColumnSpace:
 
     def _spread(self, values: np.ndarray) -> np.ndarray:
         """Return one value a column from one value a group."""
-        spread = self.groups.blocks.spread(values)
-        if self.groups.order is None:
-            return spread
-        columns = np.empty_like(spread)
-        columns[self.groups.order] = spread
+        columns = np.empty(self.problem.design.shape[1])
+        columns[slice(None) if self.groups.order is None else self.groups.order] = self.groups.blocks.spread(values)
         return columns
 
     def _iterate(self, coefficients: np.ndarray) -> Iterate:
@@ -137,17 +129,9 @@ class ColumnSpace:
     def outputs(self, iterate: Iterate) -> np.ndarray:
         return iterate.images
 
-    def gradient(self, rho: np.ndarray) -> tuple[Iterate, np.ndarray]:
+    def gradient(self, rho: np.ndarray) -> Iterate:
         correlations = self.problem.design.correlations(rho)
-        return Iterate(self.scales * correlations, rho), self.groups.dual_norms(correlations)
-
-    def first_step(self, direction: Iterate) -> float:
-        if not direction.coefficients.any():
-            return 1.0
-        steepest = np.argmax(np.abs(direction.coefficients))
-        column = self.problem.design.columns(np.array([steepest]))
-        square = column.power(2).sum() if sparse.issparse(column) else np.sum(column**2)
-        return 1.0 / float(square * self.scales[steepest] ** 2)
+        return Iterate(self.scales * correlations, np.empty(0), self.groups.dual_norms(correlations))
 
     def moved(self, iterate: Iterate, direction: Iterate, step: float) -> Iterate:
         target = iterate.coefficients + step * direction.coefficients
@@ -159,92 +143,76 @@ class ColumnSpace:
         move = after.coefficients - before.coefficients
         return float(move @ move)
 
-    def turn(self, direction: Iterate, before: Iterate, move: tuple[Iterate, Iterate]) -> float:
-        after, start = move
-        return float((before.coefficients - direction.coefficients) @ (after.coefficients - start.coefficients))
-
     def model(self, iterate: Iterate, intercept: float) -> LinearModel:
         active = np.flatnonzero(iterate.coefficients)
         return LinearModel(active, (iterate.coefficients * self.scales)[active], float(intercept))
 
 
 class _Search:
-    """One search.
+    """One search, by steps of a rule."""
 
-    Parameters
-    ----------
-    problem : Problem or DesignProblem
-    space : KernelSpace or ColumnSpace
-    rule : {"plain", "accelerated", "spectral"}
-        Of plain steps one length serves until it is too long. Accelerated steps start from an extrapolated model, and
-        become longer while they can. Spectral steps have the curvature along the last move.
-    """
-
-    def __init__(self, problem: Any, space: Any, rule: str) -> None:
-        self.problem, self.space, self.rule = problem, space, rule
-        self.dual, self.rho, self.due = -np.inf, np.empty(0), 0.0
+    def __init__(self, problem: Problem | DesignProblem, rule: Rule) -> None:
+        self.problem, self.rule = problem, rule
+        self.space: _KernelSpace | _ColumnSpace
+        self.space = _ColumnSpace(problem) if isinstance(problem, DesignProblem) else _KernelSpace(problem)
         self.objectives: deque[float] = deque(maxlen=MEMORY)
 
-    def run(self, monitor: GapMonitor, start: Any) -> Solution:
+    def run(self, monitor: GapMonitor, start: Expansion | LinearModel | None) -> Solution:
         """Take steps until the gap is reached."""
-        space, spectral = self.space, self.rule == "spectral"
-        grows = self.rule == "accelerated" or (self.rule == "plain" and math.isinf(self.problem.loss.curvature))
-        current = ahead = space.start(start)
-        primal = least = self.problem.primal(self._predictions(current), current.norms)
-        best, momentum, step = current, 1.0, math.nan
-        outputs: Any = None
-        last: Any = None
+        problem, space = self.problem, self.space
+        grows = self.rule == "accelerated" or (self.rule == "plain" and math.isinf(problem.loss.curvature))
+        current = ahead = best = space.start(start)  # type: ignore[arg-type]
+        outputs = self._predictions(current)
+        primal = least = problem.primal(outputs, current.norms)
+        dual, best_rho, momentum, step = -np.inf, outputs, 1.0, math.nan
+        last: tuple[np.ndarray, np.ndarray, float] | None = None
         while True:
             self.objectives.append(primal)
-            outputs = self._predictions(ahead) if outputs is None else outputs
-            rho, direction = self._gradient(outputs, len(monitor.history))
-            if math.isnan(step):
-                step = space.first_step(direction) / self._largest_curvature()
-            if monitor.record(primal, self.dual, np.count_nonzero(current.norms)):
+            rho = problem.dual_point(outputs)
+            direction = space.gradient(rho)
+            value, scale = problem.scaled_dual(rho, direction.norms)
+            if value > dual:
+                dual, best_rho = value, scale * rho
+            if monitor.record(primal, dual, np.count_nonzero(current.norms)):
                 break
-            if spectral and last is not None:
-                step = _spectral_step(space, direction, last, step)
-            previous, before, origin = current, primal, ahead
+            if math.isnan(step):
+                step = self._first_step(ahead, direction)
+            if self.rule == "spectral" and last is not None and last[2] > 0.0:
+                # Barzilai and Borwein: the curvature along the last move
+                step = 1.0 / max(float((last[0] - rho) @ last[1]) / last[2], 1e-10 / step)
+            previous, before, origin, starts = current, primal, ahead, outputs
             current, outputs, primal, step = self._step(
-                ahead, outputs, rho, direction, GROWTH * step if grows else step
+                origin, starts, rho, direction, GROWTH * step if grows else step
             )
-            last = direction, origin, current
+            last = rho, outputs - starts, space.square(current, origin)
             if primal < least:
                 least, best = primal, current
             ahead = current
             if self.rule == "accelerated" and primal <= before:
                 following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
-                share, momentum = (momentum - 1.0) / following, following
-                ahead, outputs = current.beyond(previous, share), None
+                ahead, momentum = current.beyond(previous, (momentum - 1.0) / following), following
+                outputs = self._predictions(ahead)
             else:
                 momentum = 1.0
-        model = space.model(best, self.problem.best_intercept(space.outputs(best)))
-        certificate = certify(self.problem, model, self.rho)
+        model = space.model(best, problem.best_intercept(space.outputs(best)))
+        certificate = certify(problem, model, best_rho)
         converged, n_iter = certificate.proves(monitor.tol), len(monitor.history) - 1
         return Solution(model, certificate, n_iter, converged, monitor.history, model)
 
-    def _largest_curvature(self) -> float:
-        """Return the largest second derivative of the weighted losses; of an unbounded one as if it were 1."""
+    def _first_step(self, start: Iterate, direction: Iterate) -> float:
+        """Return the step for the curvature along the first move, which is too long rather than too short."""
         curvature = self.problem.loss.curvature
-        return (curvature if math.isfinite(curvature) else 1.0) * float(self.problem.loss_weights.max())
+        largest = (curvature if math.isfinite(curvature) else 1.0) * float(self.problem.loss_weights.max())
+        norm = float(np.linalg.norm(direction.norms))
+        moved = self.space.moved(start, direction, 1.0 / max(norm, 1e-300))
+        square = self.space.square(moved, start)
+        change = self.space.outputs(moved) - self.space.outputs(start)
+        return square / max(largest * float(change @ change), 1e-300) if square > 0.0 else 1.0 / largest
 
     def _predictions(self, iterate: Iterate) -> np.ndarray:
         """Return predictions with the best intercept."""
         outputs = self.space.outputs(iterate)
         return outputs + self.problem.best_intercept(outputs)
-
-    def _gradient(self, outputs: np.ndarray, n_iter: int) -> tuple[np.ndarray, Iterate]:
-        """Return dual point and direction at predictions; note the dual value, if one is due."""
-        problem = self.problem
-        rho = problem.dual_point(outputs)
-        direction, dual_norms = self.space.gradient(rho)
-        if self.rule != "accelerated" or n_iter >= self.due:
-            # the dual norm of overlapping groups takes longer than many steps
-            self.due = (1.0 + SELDOM) * n_iter
-            dual, scale = problem.scaled_dual(rho, dual_norms)
-            if dual > self.dual:
-                self.dual, self.rho = dual, scale * rho
-        return rho, direction
 
     def _step(
         self, start: Iterate, outputs: np.ndarray, rho: np.ndarray, direction: Iterate, step: float
@@ -270,21 +238,12 @@ class _Search:
             step *= 0.5
 
 
-def _spectral_step(space: Any, direction: Iterate, last: tuple, step: float) -> float:
-    """Return the step of Barzilai and Borwein, from the last gradient and move."""
-    before, start, after = last
-    square = space.square(after, start)
-    if square <= 0.0:
-        return step
-    return 1.0 / max(space.turn(direction, before, (after, start)) / square, 1e-10 / step)
-
-
 def _rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
     """Return the norms of functions (M,) from coefficients and products (M, N)."""
     return np.sqrt(np.maximum(np.einsum("mi,mi->m", coefficients, images), 0.0))
 
 
-def _check(problem: Any) -> None:
+def _check(problem: Problem | DesignProblem) -> None:
     """Refuse a problem without a gradient or without a proximity operator."""
     if problem.loss.has_kink:
         raise InputError(
@@ -293,9 +252,9 @@ def _check(problem: Any) -> None:
     is_design = isinstance(problem, DesignProblem)
     if (problem.regularizer.on_coordinates and not is_design) or not problem.regularizer.exact:
         raise InputError(f"The regularizer must be one of group norms with an exact prox, got {problem.regularizer!r}.")
-    if problem.loss.classifies and problem.intercept and np.all(problem.y == problem.y[0]):
-        raise InputError("All samples are of one class: with an intercept there is nothing to learn.")
-    if is_design and (problem.n_outputs > 1 or problem.unpenalized is not None or problem.groups.mixed is not None):
+    if isinstance(problem, DesignProblem) and (
+        problem.n_outputs > 1 or problem.unpenalized is not None or problem.groups.mixed is not None
+    ):
         raise InputError(
             'Several outputs, sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".'
         )
@@ -320,7 +279,6 @@ class IterativeSoftThresholding(Solver):
     """
 
     aliases = {"ista": {"accelerated": False}, "fista": {}}
-
     default_max_iter = MOST_ITERATIONS
 
     def __init__(self, accelerated: bool = True) -> None:
@@ -330,8 +288,7 @@ class IterativeSoftThresholding(Solver):
         _check(problem)
 
     def _search(self, problem: Problem, monitor: GapMonitor, start: Expansion | None) -> Solution:
-        rule = "accelerated" if self.accelerated else "plain"
-        return _Search(problem, KernelSpace(problem), rule).run(monitor, start)
+        return _Search(problem, "accelerated" if self.accelerated else "plain").run(monitor, start)
 
 
 class IST(DesignSolver):
@@ -344,7 +301,7 @@ class IST(DesignSolver):
 
     aliases = {"ist": {}}
     default_max_iter = MOST_ITERATIONS
-    _rule = "plain"
+    _rule: Rule = "plain"
 
     def check(self, problem: DesignProblem) -> None:
         _check(problem)
@@ -352,7 +309,7 @@ class IST(DesignSolver):
     def _search(self, problem: DesignProblem, monitor: GapMonitor, start: LinearModel | None) -> Solution:
         if start is not None:
             check_start(start, problem)
-        return _Search(problem, ColumnSpace(problem), self._rule).run(monitor, start)
+        return _Search(problem, self._rule).run(monitor, start)
 
 
 class SpaRSA(IST):
@@ -366,4 +323,4 @@ class SpaRSA(IST):
     """
 
     aliases = {"sparsa": {}}
-    _rule = "spectral"
+    _rule: Rule = "spectral"

@@ -114,12 +114,6 @@ def test_what_they_cannot_do_is_refused(loss, regularizer, message):
         IterativeSoftThresholding().solve(Problem(problem.kernels, problem.y, loss, regularizer, 1.0))
 
 
-def test_samples_of_one_class_are_refused():
-    problem, _ = small_problem("logistic", "squared block 1-norm")
-    with pytest.raises(InputError, match="one class"):
-        IterativeSoftThresholding().solve(Problem(problem.kernels, np.ones(14), Logistic(), L21(), 1.0))
-
-
 @pytest.mark.parametrize("accelerated", [True, False])
 def test_the_best_iterate_is_returned_and_not_the_last(accelerated):
     problem = gaussian_problem(Logistic(), 30.0)
