@@ -142,7 +142,7 @@ def test_the_optimum_is_that_of_dal(solver, loss, regularizer, grouped, intercep
     solution = solver.solve(problem, tol=1e-7)
     assert solution.converged
     assert_allclose(solution.certificate.primal, expected, rtol=2e-7)
-    assert certify(problem, solution.model).gap <= 1.01e-7
+    assert certify(problem, solution.model, solution.certificate.rho).gap <= 1.01e-7
 
 
 def test_fixed_steps_never_increase_the_objective():
