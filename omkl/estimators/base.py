@@ -118,6 +118,12 @@ class OnlineEstimator(SavedEstimator):
         check_n_jobs(self.n_jobs)
         return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
 
+    def _new_model(self, codec: Any) -> OnlineModel:
+        """A model without data; it keeps the parameters that it is made of, which files hold."""
+        model = OnlineModel(codec, self._settings())
+        model.parameters = self.get_params(deep=False)
+        return model
+
     def _train(self, task: Task, data: TrainingBlock, validation: Any, options: RunOptions) -> Sequence | None:
         """Train a new model on arrays or a stream, and make it the estimator's own.
 
@@ -125,11 +131,15 @@ class OnlineEstimator(SavedEstimator):
         Returns the examples that early stopping looked at, if it did.
         """
         started, stream, epochs = time.perf_counter(), as_stream(*data), self.epochs
-        model = OnlineModel(task.codec, self._settings())
-        given = None if validation is None else self._checked_validation(validation)
+        model = self._new_model(task.codec)
+        is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
+        if validation is not None and not (self.early_stopping and is_pair):
+            raise InputError("validation must be a pair (X, y), with early_stopping=True.")
+        given = None if validation is None else TrainingBlock(*validation)
         parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
-        name = type(self).__name__
-        run = Run(name, parameters, self.random_state, self.verbose, n_jobs=self.n_jobs, **options)
+        shards = self._shards(options.get("client"), options.get("shards"))
+        checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
+        run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **shards, **checkpoints)
         if stream is None:
             plan = self._plan_arrays(task, model, data, run, given)
         else:
@@ -139,19 +149,18 @@ class OnlineEstimator(SavedEstimator):
         history = run.loop("model", model.trainer, plan.source, epochs, callbacks).run(epochs)
         records = plan.conclude(history)
         self._adopt(model)
-        self._keep_parameters()
         self.n_iter_, self.history_ = len(history), records
         self.fit_seconds_ = time.perf_counter() - started
         return None if plan.stopping is None else plan.stopping.examples
 
-    def _checked_validation(self, validation: Any) -> TrainingBlock:
-        if not self.early_stopping:
-            raise InputError("validation= needs early_stopping=True.")
-        try:
-            X, y = validation
-        except (TypeError, ValueError):
-            raise InputError("validation must be a pair (X, y).") from None
-        return TrainingBlock(X, y)
+    def _shards(self, client: Any, shards: int | None) -> dict[str, Any]:
+        """Arguments of :class:`Run` for training in shards."""
+        if client is None and shards is None:
+            return {}
+        from omkl.distributed import ParameterMixing
+
+        mixing = ParameterMixing.over(client, shards, self.n_jobs)
+        return {} if mixing is None else {"make_pass": mixing, "n_shards": mixing.n_shards}
 
     def _stopping(self, task: Task, model: OnlineModel, given: TrainingBlock | None) -> EarlyStopping | None:
         """Early stopping by given examples; they are encoded after an epoch, when the model knows all features."""
@@ -219,13 +228,13 @@ class OnlineEstimator(SavedEstimator):
         """
         if self.early_stopping:
             raise InputError("early_stopping must be False for partial_fit, which holds nothing out.")
-        stream, started = as_stream(*data), "model_" in vars(self)
-        model = self.model_ if started else OnlineModel(task.codec, self._settings())
+        stream, started = as_stream(*data), "model_" in self.__dict__
+        model = self.model_ if started else self._new_model(task.codec)
         if started and model.predicts_only:
             raise InputError("The model was saved with training=False, and cannot be trained further: call fit.")
         if started and classes is not None:
             model.codec.check_declared(classes)
-        if any(vars(self)[name] is not value for name, value in model.parameters.items()):
+        if any(self.__dict__[name] is not value for name, value in model.parameters.items()):
             self._settings()  # refuses invalid values, though the model keeps those that it has
         source = StreamSource([data] if stream is None else stream, model, task.read)
         source.open()
@@ -237,16 +246,15 @@ class OnlineEstimator(SavedEstimator):
         TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
         self._adopt(model)  # also after the first call: there may be new labels
         if not started:
-            self._keep_parameters()
             self.n_iter_ = 1
         self.history_ = thinned(history)
 
     @property
     def model_(self) -> OnlineModel:
         """The trained model; raises a NotFittedError before ``fit``."""
-        if "model_" not in vars(self):
+        if "model_" not in self.__dict__:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
-        return vars(self)["model_"]
+        return self.__dict__["model_"]
 
     @model_.setter
     def model_(self, model: OnlineModel) -> None:
@@ -256,10 +264,6 @@ class OnlineEstimator(SavedEstimator):
         """Take a trained model, with its learned attributes."""
         self.model_ = model
         self.__dict__.update(model.codec.learned())
-
-    def _keep_parameters(self) -> None:
-        """Record the parameters that the model was made of: files hold these."""
-        self.model_.parameters = self.get_params(deep=False)
 
     # ---- learned groups -----------------------------------------------------------------------------------------
 
@@ -393,5 +397,4 @@ class OnlineEstimator(SavedEstimator):
         return self.model_.predicts_only
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
-        self._adopt(OnlineModel(self._codec(), self._settings()).unpack(manifest, unpacker.arrays, unpacker))
-        self._keep_parameters()
+        self._adopt(self._new_model(self._codec()).unpack(manifest, unpacker.arrays, unpacker))

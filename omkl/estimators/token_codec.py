@@ -7,9 +7,10 @@ import numpy as np
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.targets import GROWING
 from omkl.estimators.training import WeightedExamples
-from omkl.estimators.validation import Constraint, Number, OneOf, TokenData
+from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
+from omkl.features.views import TokenData
 from omkl.groups import (
     BudgetedExpansion,
     CachedKernelBank,

@@ -310,10 +310,12 @@ class Run:
     random_state : int, Generator, RandomState or None
     verbose : bool
         Show progress bars.
-    checkpoint, checkpoint_every, resume, client, shards
+    checkpoint, checkpoint_every, resume
         See :meth:`omkl.SequenceLabeler.fit`.
-    n_jobs : int or None
-        Threads that train shards on this machine.
+    make_pass : callable
+        Learns from a block of examples.
+    n_shards : int
+        Number of shards in which it does; 0 for plain training.
 
     Attributes
     ----------
@@ -331,9 +333,8 @@ class Run:
         checkpoint: str | PathLike | None = None,
         checkpoint_every: str | float = "60s",
         resume: bool = False,
-        client: Any = None,
-        shards: int | None = None,
-        n_jobs: int | None = None,
+        make_pass: Callable = serial_pass,
+        n_shards: int = 0,
     ) -> None:
         if isinstance(random_state, np.random.RandomState):
             random_state = random_state.randint(2**31 - 1)
@@ -342,13 +343,7 @@ class Run:
         except (TypeError, ValueError):
             raise InputError(f"random_state must be None, an integer or a generator, got {random_state!r}.") from None
         self.verbose = verbose
-        self.make_pass: Callable = serial_pass
-        self.n_shards = 0
-        if client is not None or shards is not None:
-            from omkl.distributed import ParameterMixing
-
-            if (mixing := ParameterMixing.over(client, shards, n_jobs)) is not None:
-                self.make_pass, self.n_shards = mixing, mixing.n_shards
+        self.make_pass, self.n_shards = make_pass, n_shards
         self.checkpointer = None
         if checkpoint is not None:
             configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)

@@ -21,7 +21,6 @@ from omkl._messages import listed
 from omkl.data.blocks import is_frame
 from omkl.data.frames import check_rows, check_unmasked, plain_targets, times_as_days, with_unique_entries
 from omkl.exceptions import InputError
-from omkl.features.views import FlatTokens, TrainingIndex
 
 #: Rows that are hashed at a time.
 AT_A_TIME = 4096
@@ -88,36 +87,6 @@ def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constra
 
 
 # ---- arrays ---------------------------------------------------------------------------------------------------------
-
-
-class TokenData(NamedTuple):
-    """Checked tokens and labels, ready to be encoded.
-
-    Attributes
-    ----------
-    inputs : array, CSR matrix, list of dicts, Words or AttributeLists
-        All tokens, one sequence after the other.
-    offsets : int array
-        Sequence s has the tokens ``offsets[s] : offsets[s + 1]``.
-    labels : sequence
-        The label of every token.
-    weights : array, optional
-        The weight of every sequence.
-    distinct : int array, optional
-        Tokens that kernels learn their widths from; all by default.
-    names : sequence of str, optional
-        Names of columns.
-    training_index : TrainingIndex, optional
-        The indices of the tokens among the training inputs, where all of these are given at once.
-    """
-
-    inputs: FlatTokens
-    offsets: np.ndarray
-    labels: Sequence
-    weights: np.ndarray | None = None
-    distinct: np.ndarray | None = None
-    names: Sequence[str] | None = None
-    training_index: TrainingIndex | None = None
 
 
 def checked_arrays(estimator: BaseEstimator, X: Any, *y: Any, names: Sequence[str] | None = None, **checks: Any) -> Any:

@@ -38,6 +38,36 @@ class TrainingIndex(NamedTuple):
     n_given: int
 
 
+class TokenData(NamedTuple):
+    """Checked tokens and labels, ready to be encoded.
+
+    Attributes
+    ----------
+    inputs : array, CSR matrix, list of dicts, Words or AttributeLists
+        All tokens, one sequence after the other.
+    offsets : int array
+        Sequence s has the tokens ``offsets[s] : offsets[s + 1]``.
+    labels : sequence
+        The label of every token.
+    weights : array, optional
+        The weight of every sequence.
+    distinct : int array, optional
+        Tokens that kernels learn their widths from; all by default.
+    names : sequence of str, optional
+        Names of columns.
+    training_index : TrainingIndex, optional
+        The indices of the tokens among the training inputs, where all of these are given at once.
+    """
+
+    inputs: FlatTokens
+    offsets: np.ndarray
+    labels: Sequence
+    weights: np.ndarray | None = None
+    distinct: np.ndarray | None = None
+    names: Sequence[str] | None = None
+    training_index: TrainingIndex | None = None
+
+
 class View(NamedTuple):
     """The array that a kernel reads.
 

@@ -18,9 +18,9 @@ from omkl.estimators.explanations import Explanation, explain_class, explain_num
 from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes, finite_targets
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task, TrainingBlock, blocks_of
-from omkl.estimators.validation import TokenData
 from omkl.exceptions import InputError
 from omkl.features.encoder import is_pairwise, takes_sparse
+from omkl.features.views import TokenData
 from omkl.losses import PointwiseLoss
 from omkl.mkl.rows import checked_rows, read_rows, row_potentials
 from omkl.online.averaging import Predictor

@@ -22,7 +22,6 @@ from omkl.data.frames import (
 )
 from omkl.estimators.training import TrainingBlock, as_stream
 from omkl.estimators.validation import (
-    TokenData,
     check_largest,
     check_sample_weight,
     checked_arrays,
@@ -33,7 +32,7 @@ from omkl.estimators.validation import (
     row_digests,
 )
 from omkl.exceptions import InputError
-from omkl.features.views import FlatTokens, TrainingIndex
+from omkl.features.views import FlatTokens, TokenData, TrainingIndex
 
 #: Rows that are encoded and scored at a time, by each thread.
 AT_A_TIME = 4096

@@ -12,8 +12,8 @@ import numpy as np
 
 from omkl.estimators.calibration import at_temperature, structure_temperature
 from omkl.estimators.training import TrainingBlock, as_stream, blocks_of
-from omkl.estimators.validation import TokenData
 from omkl.exceptions import DataWarning, InputError
+from omkl.features.views import TokenData
 from omkl.groups import Tokens
 from omkl.online.model import OnlineModel
 from omkl.sequences.labels import check_feasible

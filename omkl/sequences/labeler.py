@@ -14,8 +14,9 @@ from omkl.estimators.calibration import has_marginals, structure_temperature
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task, TrainingBlock, blocks_of
-from omkl.estimators.validation import OneOf, TokenData, column_names_of, keep_columns
+from omkl.estimators.validation import OneOf, column_names_of, keep_columns
 from omkl.exceptions import InputError
+from omkl.features.views import TokenData
 from omkl.groups import TransitionBank, TrigramBank
 from omkl.sequences.decoding import (
     Labeling,

@@ -11,9 +11,9 @@ from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.data.frames import column_names, read_frame
 from omkl.estimators.targets import Labels
 from omkl.estimators.training import TrainingBlock
-from omkl.estimators.validation import LARGEST, TokenData, check_sample_weight, class_weights
+from omkl.estimators.validation import LARGEST, check_sample_weight, class_weights
 from omkl.exceptions import InputError
-from omkl.features.views import FlatTokens, TrainingIndex
+from omkl.features.views import FlatTokens, TokenData, TrainingIndex
 from omkl.features.vocabulary import AttributeLists
 from omkl.features.words import Words
 
