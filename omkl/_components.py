@@ -226,17 +226,23 @@ def check_flags(estimator: Any) -> None:
 
 
 def check_number(
-    name: str, value: Any, above: float = -math.inf, below: float = math.inf, integer: bool = False
+    name: str,
+    value: Any,
+    above: float = -math.inf,
+    below: float = math.inf,
+    integer: bool = False,
+    least: float = -math.inf,
+    most: float = math.inf,
 ) -> None:
-    """Raise unless ``above < value < below``, finite, and a whole number if ``integer``."""
+    """Raise unless ``above < value < below`` and ``least <= value <= most``, finite, and whole if ``integer``."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     value = float(value) if isinstance(value, np.floating) else value  # float32 cannot be compared with large bounds
-    fits = is_number and abs(value) <= sys.float_info.max and above < value < below
+    fits = is_number and abs(value) <= sys.float_info.max and above < value < below and least <= value <= most
     if fits and (not integer or value == int(value)):
         return
     kind = "a whole number" if integer else "a finite number"
-    bounds = f" > {above:g}" if above > -math.inf else ""
-    bounds += f" and < {below:g}" if below < math.inf else ""
+    limits = [(" >", above), (" >=", least), (" <", below), (" <=", most)]
+    bounds = " and".join(f"{sign} {limit:g}" for sign, limit in limits if abs(limit) < math.inf)
     raise InputError(f"{name} must be {kind}{bounds}, not {value!r:.100}.")
 
 

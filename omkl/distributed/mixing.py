@@ -30,7 +30,7 @@ import numpy as np
 from omkl.distributed.cluster import workers_of
 from omkl.distributed.executors import DaskExecutor, SerialExecutor
 from omkl.exceptions import InputError
-from omkl.groups import check_ability
+from omkl.groups.base import check_ability
 from omkl.online.rounds import Step, below
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import serial_pass

@@ -25,7 +25,7 @@ from omkl.estimators.training import (
 )
 from omkl.estimators.validation import Constraint, Number, check_parameters
 from omkl.exceptions import InputError, NotFittedError
-from omkl.groups import KernelBank
+from omkl.groups.expansions.kernel import KernelBank
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressiveValidation

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from omkl.structures import Potentials, Structure
+from omkl.structures.base import Potentials, Structure
 
 P = TypeVar("P", bound=Potentials)
 #: Smallest temperature of the search; its inverse is the largest.

@@ -16,10 +16,10 @@ from omkl.estimators.batch import ClassDecoder, NumberDecoder
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import FlatTokens
-from omkl.groups import Span
+from omkl.groups.tokens import Span
 from omkl.online.group_contributions import Contributions, Piece, contributions
 from omkl.online.model import OnlineModel
-from omkl.structures import UnaryPotentials
+from omkl.structures.multiclass import UnaryPotentials
 
 #: Groups that are listed one by one in text; the others are summed.
 SHOWN = 10

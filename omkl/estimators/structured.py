@@ -20,7 +20,7 @@ from omkl.online.group_contributions import Piece, contributions
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Packer, Unpacker
-from omkl.structures import Potentials, Structure
+from omkl.structures.base import Potentials, Structure
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -13,9 +13,10 @@ from omkl._messages import listed
 from omkl.data.frames import are_few_classes
 from omkl.estimators.validation import LARGEST, as_numbers, is_missing
 from omkl.exceptions import InputError
-from omkl.groups import InterceptBank
+from omkl.groups.label_tables import InterceptBank
 from omkl.persistence import Packer, Unpacker, check_labels
-from omkl.structures import Binary, Multiclass, Scalar, Structure
+from omkl.structures.base import Structure
+from omkl.structures.multiclass import Binary, Multiclass, Scalar
 
 #: The value of ``classes`` that accepts new labels at any time.
 GROWING = "growing"

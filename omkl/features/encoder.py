@@ -23,7 +23,7 @@ from omkl.features.views import (
 )
 from omkl.features.vocabulary import AttributeLists, Vocabulary
 from omkl.features.words import WordEncoder, Words
-from omkl.groups import Features, Tokens
+from omkl.groups.tokens import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.checks import check_kernel_names
 from omkl.kernels.inputs import Vectors, find_columns, format_on

@@ -10,8 +10,7 @@ import numpy as np
 
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
-from omkl.groups import TemplateSet
-from omkl.groups.templates.language import KINSHIP, RELATIVES, TREE_FIELDS, own_field
+from omkl.groups.templates.language import KINSHIP, RELATIVES, TREE_FIELDS, TemplateSet, own_field
 
 #: Values of all fields at the root, and outside of the sentence; no word has them.
 ROOT, OUTSIDE = "\troot", "\toutside"

@@ -20,7 +20,7 @@ import numpy as np
 
 from omkl._components import warn_caller
 from omkl.exceptions import DataWarning, InputError
-from omkl.groups import Features
+from omkl.groups.tokens import Features
 
 #: The value that stands for a number in the vocabulary of its key, which otherwise holds strings.
 NUMBER = None

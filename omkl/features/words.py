@@ -12,7 +12,7 @@ import numpy as np
 from omkl.exceptions import InputError
 from omkl.features import _jit_words as jit
 from omkl.features.vocabulary import CHUNK, NUMBER, Vocabulary
-from omkl.groups import Features
+from omkl.groups.tokens import Features
 
 #: Values before the first word of a sentence, and after the last one.
 BEGIN, END = "<s>", "</s>"

@@ -8,7 +8,7 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups.group_state import GroupStateView, Mixture
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 
 class GuidedInput:

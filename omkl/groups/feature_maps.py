@@ -14,7 +14,7 @@ from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span, Tokens, products_of
 from omkl.kernels import Kernel
 from omkl.kernels.inputs import row_blocks
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 #: Bytes of the features that are computed at a time of tokens that come in order: 1000 of 2000 features.
 WINDOW_BYTES = 2**24

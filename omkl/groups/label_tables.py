@@ -12,7 +12,7 @@ from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
 from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 
 class DenseBank(TableBank):

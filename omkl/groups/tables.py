@@ -13,7 +13,7 @@ from omkl.groups import _jit_tables as jit
 from omkl.groups.base import Bank
 from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Features, Span
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 #: Rows that are averaged or mixed at a time: all at once would take several times the memory of the table.
 TOGETHER = 2**12

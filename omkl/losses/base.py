@@ -14,8 +14,7 @@ import numpy as np
 from omkl._components import Component
 
 if TYPE_CHECKING:
-    from omkl.structures.base import Structure
-    from omkl.structures.multiclass import UnaryPotentials
+    from omkl.structures.base import Potentials, Structure
 
 #: Reason in errors for methods beyond value and gradient.
 BATCH = "batch solvers need it, online estimators do not"
@@ -145,8 +144,8 @@ class PointwiseLoss(Component):
         return None
 
     def value_and_gradient(
-        self, structure: Structure, potentials: UnaryPotentials, gold: float
-    ) -> tuple[float, UnaryPotentials | None]:
+        self, structure: Structure, potentials: Potentials, gold: float
+    ) -> tuple[float, Potentials | None]:
         """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for a number as output.
 
         Parameters

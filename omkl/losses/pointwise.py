@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.special import expit, logsumexp, xlogy
 
+from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.losses.base import PiecewiseQuadratic, PointwiseLoss
 
@@ -145,8 +146,7 @@ class EpsilonInsensitive(PiecewiseQuadratic):
     has_kink = True
 
     def __init__(self, epsilon: float = 0.1) -> None:
-        if not 0 <= epsilon < np.inf:
-            raise InputError(f"epsilon must be a finite number >= 0, not {epsilon!r}.")
+        check_number("epsilon", epsilon, least=0)
         self.epsilon = float(epsilon)
         self.has_dead_zone = self.epsilon > 0
 
@@ -186,8 +186,7 @@ class Quantile(PiecewiseQuadratic):
     has_kink = True
 
     def __init__(self, quantile: float = 0.5) -> None:
-        if not 0 < quantile < 1:
-            raise InputError(f"quantile must lie in (0, 1), not {quantile!r}.")
+        check_number("quantile", quantile, above=0, below=1)
         self.quantile = float(quantile)
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -216,8 +215,7 @@ class Huber(PiecewiseQuadratic):
     curvature = 1.0
 
     def __init__(self, delta: float = 1.0) -> None:
-        if not 0 < delta < np.inf:
-            raise InputError(f"delta must be a finite number > 0, not {delta!r}.")
+        check_number("delta", delta, above=0)
         self.delta = float(delta)
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:

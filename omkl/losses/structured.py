@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from omkl._components import Component
-from omkl.exceptions import InputError
+from omkl._components import Component, check_number
 
 if TYPE_CHECKING:
     from omkl.structures.base import Output, Potentials, Structure
@@ -66,12 +65,6 @@ class StructuredLoss(Component):
         raise self.undefined("value_and_gradient")
 
 
-def _checked_weight(cost_weight: float) -> float:
-    if not 0 <= cost_weight < np.inf:
-        raise InputError(f"cost_weight must be a finite number >= 0, not {cost_weight!r}.")
-    return float(cost_weight)
-
-
 class StructuredHinge(StructuredLoss):
     r"""Structured hinge loss, the max-margin loss of structured SVMs (Martins et al. 2011, Eq. 4).
 
@@ -86,7 +79,8 @@ class StructuredHinge(StructuredLoss):
     aliases = {"hinge": {}}
 
     def __init__(self, cost_weight: float = 1.0) -> None:
-        self.cost_weight = _checked_weight(cost_weight)
+        check_number("cost_weight", cost_weight, least=0)
+        self.cost_weight = float(cost_weight)
 
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: Output
@@ -140,7 +134,8 @@ class SoftmaxMargin(CRF):
     is_likelihood = False
 
     def __init__(self, cost_weight: float = 1.0) -> None:
-        self.cost_weight = _checked_weight(cost_weight)
+        check_number("cost_weight", cost_weight, least=0)
+        self.cost_weight = float(cost_weight)
 
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: Output

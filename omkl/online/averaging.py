@@ -9,8 +9,10 @@ import numpy as np
 from omkl._components import Component
 from omkl._threads import in_threads
 from omkl.exceptions import InputError
-from omkl.groups import GroupState, Tokens, initial_potentials
-from omkl.structures import Potentials
+from omkl.groups.base import initial_potentials
+from omkl.groups.group_state import GroupState
+from omkl.groups.tokens import Tokens
+from omkl.structures.base import Potentials
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.
 BLOCK = 2**17

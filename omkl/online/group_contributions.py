@@ -7,11 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups import ArcTemplateBank, ExplicitBank, GroupState, Span, TransitionBank, TrigramBank, initial_potentials
+from omkl.groups.base import initial_potentials
+from omkl.groups.group_state import GroupState
+from omkl.groups.label_tables import TransitionBank, TrigramBank
+from omkl.groups.tables import ExplicitBank
+from omkl.groups.templates.bank import ArcTemplateBank
+from omkl.groups.tokens import Span
 from omkl.online.averaging import BLOCK, Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
-from omkl.structures import Potentials, Structure
+from omkl.structures.base import Potentials, Structure
 
 #: Name of the contribution of potentials that come with the input from another model.
 GIVEN = "first model"

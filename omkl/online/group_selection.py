@@ -8,9 +8,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from omkl.exceptions import InputError
-from omkl.groups import Bank, initial_potentials
+from omkl.groups.base import Bank, initial_potentials
 from omkl.losses import CRF
-from omkl.structures import Structure
+from omkl.structures.base import Structure
 
 LIKELIHOOD = CRF()
 #: Weight of the groups left out after the first epoch above which the others are trained anew.

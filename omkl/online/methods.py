@@ -6,7 +6,7 @@ A method tells the group state how far a gradient moves each direction ``v``, an
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups import GroupState
+from omkl.groups.group_state import GroupState
 from omkl.online import _jit_hedge as jit
 
 

@@ -9,14 +9,15 @@ import numpy as np
 
 from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
-from omkl.groups import Tokens, check_ability
+from omkl.groups.base import check_ability
+from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Average, Predictor, averaged_potentials
 from omkl.online.methods import as_method
 from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 #: Steps and their inverses are below: their squares must not overflow.
 LARGEST = 1e100

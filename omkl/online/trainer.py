@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.groups import Bank, GroupState, check_ability, initial_potentials
+from omkl.groups.base import Bank, check_ability, initial_potentials
+from omkl.groups.group_state import GroupState
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.group_selection import evidence_for
@@ -16,7 +17,7 @@ from omkl.online.progress import Record
 from omkl.online.rounds import Example, Step, below
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
-from omkl.structures import Structure
+from omkl.structures.base import Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000

@@ -14,8 +14,9 @@ from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import empty_shares, lacking_columns
 from omkl.features.lexicons import Lexicon, as_lexicons, check_use
-from omkl.groups import ArcTemplateBank, ArcTokens, TemplateSet
-from omkl.groups.templates.language import sees_trees
+from omkl.groups.templates.bank import ArcTemplateBank
+from omkl.groups.templates.language import TemplateSet, sees_trees
+from omkl.groups.templates.layout import ArcTokens
 from omkl.losses import CRF, StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
@@ -31,7 +32,7 @@ from omkl.parsing.sentences import as_treebank, check_trees, only_projective
 from omkl.parsing.stacking import advice_of, cross_fit, likely_margin, only_likely
 from omkl.parsing.template_selection import announce, suited
 from omkl.persistence import Packer, Unpacker
-from omkl.structures import NonProjectiveTree, ProjectiveTree
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
 
 #: Features of each template that a parser remembers by name.
 TOP = 10

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 from omkl.structures.trees import ArcFactored
 
 #: For each sentence pairs ``(head, word)``, or None.

@@ -15,7 +15,7 @@ from omkl.exceptions import InputError
 from omkl.parsing.constraints import ArcConstraints, Arcs
 from omkl.parsing.protocol import Parser
 from omkl.parsing.sentences import Sentences, check_trees, strings_of, treebanks_of, with_strings
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 #: Names in MISC of the probability of the arc to a word, and of its relation given the arc.
 HEAD_CONFIDENCE, RELATION_CONFIDENCE = "HeadConf", "RelConf"

@@ -12,7 +12,7 @@ from omkl.data import Strings, Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
-from omkl.groups import distance_name
+from omkl.groups.templates.language import distance_name
 from omkl.parsing.sentences import as_treebank, strings_of
 from omkl.sequences.evaluation import records
 

@@ -9,12 +9,11 @@ import numpy as np
 from omkl.data import Treebank
 from omkl.estimators.training import WeightedExamples
 from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, column_of, present_codes, values_of
-from omkl.groups import ArcTokens, TemplateSet
-from omkl.groups.templates.language import sees_trees
-from omkl.groups.templates.layout import ArcGuide
+from omkl.groups.templates.language import TemplateSet, sees_trees
+from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
 from omkl.parsing.evaluation import Rule, is_punctuation
-from omkl.structures import WeightedHeads
+from omkl.structures.trees import WeightedHeads
 
 #: The source of a part of examples.
 NO_SENTENCES = Treebank.from_sentences([], trees=False)

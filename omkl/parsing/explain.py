@@ -10,13 +10,13 @@ from omkl.data import Sentence, Treebank
 from omkl.estimators.explanations import Explanation, explanation, listed
 from omkl.exceptions import InputError
 from omkl.features.fields import TreeFields, column_of, values_of
-from omkl.groups import ArcTemplateBank, Template, TemplateSet, distance_name
-from omkl.groups.templates.language import KINSHIP
+from omkl.groups.templates.bank import ArcTemplateBank
+from omkl.groups.templates.language import KINSHIP, Template, TemplateSet, distance_name
 from omkl.online.group_contributions import Piece, contributions
 from omkl.parsing.decoding import best_trees, blocks_to_parse
 from omkl.parsing.examples import ArcExamples
 from omkl.parsing.protocol import Parser
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 from omkl.structures.trees import ArcFactored, as_heads
 
 

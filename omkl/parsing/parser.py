@@ -20,7 +20,7 @@ from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.training import RunOptions, Task, TrainingBlock
 from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
-from omkl.groups import TemplateSet
+from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.named_sets import NAMED_SETS
 from omkl.online.model import OnlineModel
 from omkl.parsing.codec import RelationsBeside, TreebankCodec, TreeData, learn_relations, read_trees, tree_rates

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from omkl.data import Treebank
-from omkl.groups import TemplateSet
+from omkl.groups.templates.language import TemplateSet
 from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
 from omkl.parsing.evaluation import Rule

@@ -9,8 +9,11 @@ from omkl._threads import in_threads
 from omkl.data import Strings, Treebank
 from omkl.estimators.training import Run
 from omkl.features.lexicons import Lexicon
-from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, Features, TemplateSet, Tokens
+from omkl.groups.tables import ExplicitBank
+from omkl.groups.templates.language import TemplateSet
+from omkl.groups.templates.layout import ArcFeatureHasher, ArcTokens
 from omkl.groups.templates.named_sets import of_lexicon
+from omkl.groups.tokens import Features, Tokens
 from omkl.losses import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
 from omkl.online.model import condensed_state
@@ -21,7 +24,7 @@ from omkl.online.training_loop import ArraySource, TrainingLoop
 from omkl.parsing.examples import ArcExamples, encode
 from omkl.parsing.template_selection import suited
 from omkl.regularizers import Ridge
-from omkl.structures import Chain
+from omkl.structures.chain import Chain
 
 #: Rows to which the features of a template are hashed.
 ROWS = 2048

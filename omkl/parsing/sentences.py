@@ -11,7 +11,7 @@ from omkl._messages import shown
 from omkl.data import Sentence, Stream, Strings, Treebank, read_treebank
 from omkl.data.treebank.treebank import check_heads
 from omkl.exceptions import DataFileError, DataWarning, InputError
-from omkl.structures import ProjectiveTree
+from omkl.structures.trees import ProjectiveTree
 
 #: Sentences as users pass them: paths, a treebank, a stream, or lists of words.
 Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[Sentence | Iterable[str] | str | os.PathLike]

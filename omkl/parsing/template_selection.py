@@ -14,8 +14,7 @@ from omkl.estimators.training import RunOptions
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import absent_fields, are_copies
-from omkl.groups import Template, TemplateSet
-from omkl.groups.templates.language import own_field
+from omkl.groups.templates.language import Template, TemplateSet, own_field
 from omkl.parsing.protocol import Parser
 
 #: Replacement of a column of tags that is nearly empty.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
 from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
@@ -37,10 +38,9 @@ class _UnionOfGroups(Regularizer):
         self.groups = [[] if isinstance(group, str) else list(group) for group in groups]
         members = [member for group in self.groups for member in group]
         by_index = all(isinstance(member, (int, np.integer)) for member in members)
-        if not self.groups or not all(self.groups):
-            raise InputError("groups must be a non-empty list of non-empty lists of indices or names.")
-        if any(not isinstance(m, str) and (not isinstance(m, (int, np.integer)) or m < 0) for m in members):
-            raise InputError("groups must hold names, or indices >= 0.")
+        fit = all(isinstance(m, str) or (isinstance(m, (int, np.integer)) and m >= 0) for m in members)
+        if not self.groups or not all(self.groups) or not fit:
+            raise InputError("groups must be a non-empty list of non-empty lists of names, or of indices >= 0.")
         self.weights = np.ones(len(self.groups)) if weights is None else np.array(weights, dtype=np.float64)
         if self.weights.shape != (len(self.groups),) or not np.all((self.weights >= 0) & (self.weights < np.inf)):
             raise InputError(f"weights must hold one finite number >= 0 for each of the {len(self.groups)} groups.")
@@ -243,8 +243,7 @@ class SparseGroup(Regularizer):
     least_at_one_group = True
 
     def __init__(self, sigma: float = 0.5, groups: Iterable[Iterable[int]] | None = None) -> None:
-        if not 0 <= sigma <= 1:
-            raise InputError(f"sigma must lie in [0, 1], not {sigma!r}.")
+        check_number("sigma", sigma, least=0, most=1)
         self.sigma = float(sigma)
         self.groups = None if groups is None else [list(group) for group in groups]
         if self.groups is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_lq, soft_threshold
 from omkl.regularizers.base import FARTHEST, OVERSHOOT, Regularizer, as_vector
@@ -106,8 +107,7 @@ class ElasticNet(LinearQuadratic):
     aliases = {"elastic-net": {}}
 
     def __init__(self, mu: float = 0.5) -> None:
-        if not 0 <= mu <= 1:
-            raise InputError(f"mu must lie in [0, 1], not {mu!r}.")
+        check_number("mu", mu, least=0, most=1)
         self.mu = float(mu)
         super().__init__(1.0 - self.mu, self.mu)
 
@@ -142,8 +142,7 @@ class LqNorm(Regularizer):
     differentiable_prox = True
 
     def __init__(self, q: float = 1.5) -> None:
-        if not q > 1 or not np.isfinite(q):
-            raise InputError(f"q must be a finite number > 1, not {q!r}; for q = 1 use the group lasso.")
+        check_number("q", q, above=1)
         self.q = float(q)
         self.least_at_one_group = q <= 2
 

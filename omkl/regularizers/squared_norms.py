@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import (
     elastic_net_prox_weights,
@@ -87,8 +88,7 @@ class L21Ball(Regularizer):
     rank = 4
 
     def __init__(self, radius: float = 1.0) -> None:
-        if not radius > 0 or not np.isfinite(radius):
-            raise InputError(f"radius must be a finite number > 0, not {radius!r}.")
+        check_number("radius", radius, above=0)
         self.radius = float(radius)
 
     def value(self, norms: ArrayLike) -> float:
@@ -155,16 +155,12 @@ class WeightedSquaredL21(Regularizer):
         if self._by_name is None and len(given) != len(self.weights):
             raise InputError(f"There are {len(given)} groups but {len(self.weights)} weights: give one weight a group.")
         by_name = self._by_name or dict(zip(given, self.weights.tolist()))
-        if unknown := by_name.keys() - set(names):
-            raise InputError(f"weights has no use for {min(unknown)!r}: the groups are {', '.join(names)}.")
-        if missing := [name for name in names if name not in by_name]:
-            raise InputError(f"weights has none for the group {missing[0]!r}: give one weight a group.")
+        if wrong := by_name.keys() ^ set(names):
+            raise InputError(f"weights must name the groups {', '.join(names)}, and no others: see {min(wrong)!r}.")
         return WeightedSquaredL21([by_name[name] for name in names])
 
     def _checked(self, norms: ArrayLike) -> np.ndarray:
         norms = as_vector(norms)
-        if self._by_name is not None:
-            raise InputError("These weights are by name: bind(names) says which group has which place in the vector.")
         if norms.shape != self.weights.shape:
             raise InputError(f"There are {norms.size} groups but {self.weights.size} weights: give one weight a group.")
         return norms
@@ -210,8 +206,7 @@ class SquaredLq(Regularizer):
     least_at_one_group = True
 
     def __init__(self, q: float = 4 / 3) -> None:
-        if not 1 < q <= 2:
-            raise InputError(f"q must be a number in (1, 2], not {q!r}; for q = 1 use the squared mixed norm, 'mkl'.")
+        check_number("q", q, above=1, most=2)
         self.q = float(q)
 
     def value(self, norms: ArrayLike) -> float:
@@ -270,8 +265,7 @@ class ElasticNetWeights(Regularizer):
     least_at_one_group = True
 
     def __init__(self, eta: float = 0.5) -> None:
-        if not 0 <= eta <= 1:
-            raise InputError(f"eta must lie in [0, 1], not {eta!r}.")
+        check_number("eta", eta, least=0, most=1)
         self.eta = float(eta)
         self.weight_set = "simplex" if eta == 1 else "elastic-net"
         self.is_sparse = self.eta > 0

@@ -12,8 +12,7 @@ from omkl.online.group_contributions import contributions
 from omkl.online.model import OnlineModel
 from omkl.sequences.labels import check_feasible
 from omkl.sequences.reading import flatten, forced_labels
-from omkl.structures import Chain
-from omkl.structures.chain import ChainPotentials
+from omkl.structures.chain import Chain, ChainPotentials
 
 
 def explain_labels(

@@ -9,7 +9,7 @@ import numpy as np
 
 from omkl._compilation import compiled
 
-# Sums of exponentials are exact to rounding where they are above this share of their largest term's scale.
+# A sum is exact to rounding as long as it is above this share of its bound: numbers below 1e-308 of it underflow.
 LEAST_SUM = 1e-200
 
 
@@ -98,116 +98,62 @@ def add_indicator(unary, pairwise, triples, labels, amount):
 
 @compiled
 def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
-    """Write marginals by recursions on logarithms of messages; return log Z.
+    """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
-    Each trigram and each message is exponentiated once: the messages to a pair are scaled by the largest of them.
-    Return nan where a sum is below 1e-200 of that scale; the caller then takes logarithms throughout.
+    Return nan where forward and backward messages hardly overlap, as numbers that underflow may then matter, and for
+    one position; the caller then takes logarithms.
     """
     n, n_labels = unary.shape
-    if n == 1:
-        triple_marginals[:], pairwise_marginals[:] = 0.0, 0.0
-        return _softmax(unary[0], unary_marginals[0])
-    highest = max(triples.max(), -1e300)
+    highest = triples.max()
     weights = np.exp(triples - highest)
-    local = np.empty((n, n_labels, n_labels))
+    log_partition = highest * (n - 2)
+    local, forward = np.empty((n, n_labels, n_labels)), np.zeros((n, n_labels, n_labels))
     for t in range(1, n):
         for i in range(n_labels):
             for j in range(n_labels):
                 local[t, i, j] = pairwise[0, i, j] + unary[t, j] + (unary[0, i] if t == 1 else 0.0)
-    forward, backward = np.empty((n, n_labels, n_labels)), np.zeros((n, n_labels, n_labels))
-    forward[1] = local[1]
-    scaled, sums = np.empty((n_labels, n_labels)), np.empty((n_labels, n_labels))
-    for t in range(2, n):
-        largest = _exponentials_by_column(forward[t - 1], scaled)
-        sums[:] = 0.0
-        for i in range(n_labels):
+        highest = local[t].max()
+        log_partition += highest
+        local[t] = np.exp(local[t] - highest)
+        for i in range(n_labels if t > 1 else 0):
             for j in range(n_labels):
+                before = forward[t - 1, i, j]
                 for k in range(n_labels):
-                    sums[j, k] += scaled[i, j] * weights[i, j, k]
-        if not _take_logs(sums, largest, highest, local[t], forward[t]):
+                    forward[t, j, k] += before * weights[i, j, k]
+        forward[t] = forward[t] * local[t] if t > 1 else local[t]
+        total = forward[t].sum()
+        if not total > LEAST_SUM:
             return np.nan
-    for t in range(n - 2, 0, -1):
-        largest = _exponentials_by_column((local[t + 1] + backward[t + 1]).T, scaled)
+        forward[t] /= total
+        log_partition += np.log(total)
+    unary_marginals[:], pairwise_marginals[:], triple_marginals[:] = 0.0, 0.0, 0.0
+    backward, following = np.ones((n_labels, n_labels)), np.empty((n_labels, n_labels))
+    for t in range(n - 1, 0, -1):
+        pairs = forward[t] * backward
+        overlap = pairs.sum()
+        if not overlap > LEAST_SUM:
+            return np.nan
+        pairs /= overlap
+        pairwise_marginals[0] += pairs
+        unary_marginals[t] = pairs.sum(axis=0)
+        if t == 1:
+            unary_marginals[0] = pairs.sum(axis=1)
+            return log_partition
+        incoming = local[t] * backward
+        overlap = 0.0
         for i in range(n_labels):
             for j in range(n_labels):
                 total = 0.0
                 for k in range(n_labels):
-                    total += weights[i, j, k] * scaled[k, j]
-                sums[j, i] = total
-        if not _take_logs(sums, largest, highest, np.zeros((n_labels, n_labels)), scaled):
+                    total += weights[i, j, k] * incoming[j, k]
+                following[i, j] = total
+                overlap += forward[t - 1, i, j] * total
+        if not overlap > LEAST_SUM:
             return np.nan
-        backward[t] = scaled.T
-    top = forward[n - 1].max()
-    log_partition = top + np.log(np.exp(forward[n - 1] - top).sum()) if top > -np.inf else -np.inf
-    unary_marginals[:], pairwise_marginals[:], triple_marginals[:] = 0.0, 0.0, 0.0
-    if log_partition == -np.inf:
-        return log_partition
-    for t in range(1, n):
-        _add_pairs(forward[t] + backward[t], t, unary_marginals, pairwise_marginals)
-        if t > 1:
-            left, right = forward[t - 1], local[t] + backward[t]
-            left_scale, right_scale = left.max(), right.max()
-            left, right = np.exp(left - left_scale), np.exp(right - right_scale)
-            total = 0.0
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    for k in range(n_labels):
-                        total += left[i, j] * weights[i, j, k] * right[j, k]
-            if not total > LEAST_SUM:
-                return np.nan
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    share = left[i, j] / total
-                    if share > 0.0:
-                        for k in range(n_labels):
-                            triple_marginals[i, j, k] += share * weights[i, j, k] * right[j, k]
-    return log_partition
-
-
-@compiled
-def _softmax(scores, marginals):
-    highest = scores.max()
-    if highest == -np.inf:
-        return highest
-    marginals[:] = np.exp(scores - highest)
-    total = marginals.sum()
-    marginals /= total
-    return highest + np.log(total)
-
-
-@compiled
-def _exponentials_by_column(logs, scaled):
-    """Return exponentials of a matrix, each column relative to its largest entry, and these largest entries."""
-    largest = np.empty(logs.shape[1])
-    for j in range(logs.shape[1]):
-        largest[j] = logs[:, j].max()
-        for i in range(logs.shape[0]):
-            scaled[i, j] = np.exp(logs[i, j] - largest[j]) if largest[j] > -np.inf else 0.0
-    return largest
-
-
-@compiled
-def _take_logs(sums, largest, highest, local, out):
-    """Take logarithms of sums whose row j is relative to ``largest[j]`` and all to ``highest``.
-
-    Return False where a logarithm is not exact. A row of zeros whose largest message is -inf is exact."""
-    for j in range(sums.shape[0]):
-        for k in range(sums.shape[1]):
-            if largest[j] == -np.inf:
-                out[j, k] = -np.inf
-            elif sums[j, k] > LEAST_SUM:
-                out[j, k] = np.log(sums[j, k]) + largest[j] + highest + local[j, k]
-            else:
-                return False
-    return True
-
-
-@compiled
-def _add_pairs(logs, t, unary_marginals, pairwise_marginals):
-    """Add the probabilities of the pairs that end at position t, from their logarithms up to a constant."""
-    pairs = np.exp(logs - logs.max())
-    pairs /= pairs.sum()
-    pairwise_marginals[0] += pairs
-    unary_marginals[t] = pairs.sum(axis=0)
-    if t == 1:
-        unary_marginals[0] = pairs.sum(axis=1)
+        for i in range(n_labels):
+            for j in range(n_labels):
+                share = forward[t - 1, i, j] / overlap
+                for k in range(n_labels):
+                    triple_marginals[i, j, k] += share * weights[i, j, k] * incoming[j, k]
+        backward = following / following.max()
+    return np.nan

@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl._components import Component
 from omkl.exceptions import InputError
@@ -35,7 +36,7 @@ class Structure(Component):
         size : int
             Size of the input, such as its number of positions.
         """
-        raise self._undefined("zeros")
+        raise self.undefined("zeros")
 
     def decode(self, potentials: Potentials) -> Output:
         """Return the output of the highest score. Ties break towards lower labels.
@@ -45,7 +46,7 @@ class Structure(Component):
         potentials : Potentials
             Scores of the parts of an output.
         """
-        raise self._undefined("decode")
+        raise self.undefined("decode")
 
     def decode_many(self, potentials: Potentials, offsets: np.ndarray) -> np.ndarray:
         """Return the outputs of several inputs at once, concatenated.
@@ -57,7 +58,7 @@ class Structure(Component):
         offsets : int array of shape (number of inputs + 1,)
             Input ``s`` has the positions ``offsets[s] : offsets[s + 1]``.
         """
-        raise self._undefined("decode_many")
+        raise self.undefined("decode_many")
 
     def part(self, potentials: Potentials, low: int, high: int) -> Potentials:
         """Return the potentials of one input among concatenated ones.
@@ -69,7 +70,7 @@ class Structure(Component):
         low, high : int
             The input has the positions ``low : high``.
         """
-        raise self._undefined("part")
+        raise self.undefined("part")
 
     def indicator(self, output: Output) -> Potentials:
         """Return the count of each part in an output, shaped like its potentials.
@@ -78,7 +79,7 @@ class Structure(Component):
         ----------
         output : Output
         """
-        raise self._undefined("indicator")
+        raise self.undefined("indicator")
 
     def cost_potentials(self, gold: Output) -> Potentials:
         """Return the cost of each part where ``gold`` is right, shaped like its potentials; 0 for its own parts.
@@ -88,7 +89,7 @@ class Structure(Component):
         gold : Output
             The right output.
         """
-        raise self._undefined("cost_potentials")
+        raise self.undefined("cost_potentials")
 
     def marginals(self, potentials: Potentials) -> tuple[float, Potentials]:
         """Return the log-partition function, and the probability of each part under the Gibbs distribution.
@@ -103,7 +104,7 @@ class Structure(Component):
         omkl.exceptions.InputError
             If no output is allowed.
         """
-        raise self._undefined("marginals")
+        raise self.undefined("marginals")
 
     def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
         """Return the output of the highest score plus ``cost_weight`` times its cost.
@@ -213,7 +214,7 @@ class Structure(Component):
         gold : Output
             The right output, -1 where it is not known.
         """
-        raise self._undefined("agreeing")
+        raise self.undefined("agreeing")
 
     def known_marginals(self, potentials: Potentials, gold: Output) -> np.ndarray:
         """Return the probability of each known label or head of ``gold``.
@@ -225,16 +226,33 @@ class Structure(Component):
         gold : Output
             The right output, -1 where it is not known.
         """
-        raise self._undefined("known_marginals")
-
-    def _undefined(self, method: str) -> InputError:
-        name = type(self).__name__
-        return InputError(f"{name} does not define {method}(), and what it is used for needs it: add it to the class.")
+        raise self.undefined("known_marginals")
 
 
-def _combined(first: Any, second: Any, weight: float) -> Any:
+def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
+    """Return a validated (K, K) cost matrix; the Hamming cost for ``None``."""
+    if cost is None:
+        return 1.0 - np.eye(n_labels)
+    try:
+        costs = np.array(cost, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        costs = np.empty(0)
+    if costs.shape != (n_labels, n_labels) or not are_costs(costs) or np.any(np.diag(costs) != 0):
+        raise InputError(
+            f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row a gold label, with zeros "
+            f"on its diagonal, not {cost!r:.100}."
+        )
+    return costs
+
+
+def are_costs(costs: np.ndarray) -> bool:
+    """Check that all costs are finite and not negative."""
+    return bool(np.all(np.isfinite(costs)) and np.all(costs >= 0))
+
+
+def _combined(first: Potentials, second: Potentials, weight: float) -> Potentials:
     return type(first)(*(a + weight * b for a, b in zip(first, second)))
 
 
-def _product(first: Any, second: Any) -> float:
+def _product(first: Potentials, second: Potentials) -> float:
     return float(sum(np.vdot(a, b) for a, b in zip(first, second)))

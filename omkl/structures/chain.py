@@ -5,10 +5,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
 from omkl.structures import _jit_trigrams, log_space
-from omkl.structures.base import Structure
+from omkl.structures.base import Structure, check_costs
 from omkl.structures.transitions import AllowedTransitions
 
 
@@ -88,12 +89,13 @@ class Chain(Structure):
         allowed: AllowedTransitions | None = None,
         order: int = 1,
     ) -> None:
-        if n_labels < 1:
-            raise InputError(f"A chain needs at least one label, not {n_labels}.")
+        check_number("n_labels", n_labels, least=1)
         if order not in (1, 2):
             raise InputError(f"order must be 1 or 2, not {order!r}.")
-        if order == 2:
-            _check_second_order(n_labels, by_position, linked)
+        if order == 2 and (by_position or not linked or n_labels > MOST_LABELS):
+            raise InputError(
+                f"order=2 needs transitions that all positions share, and at most {MOST_LABELS} labels, not {n_labels}."
+            )
         self.order = int(order)
         self.n_labels = int(n_labels)
         self.by_position = bool(by_position)
@@ -256,34 +258,10 @@ class Chain(Structure):
         return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
 
 
-def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
-    """Return a validated (K, K) cost matrix; the Hamming cost for ``None``."""
-    if cost is None:
-        return 1.0 - np.eye(n_labels)
-    try:
-        costs = np.array(cost, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"cost must be a matrix of numbers, one row a gold label, not {cost!r}.") from None
-    if costs.shape != (n_labels, n_labels):
-        raise InputError(f"cost must be a ({n_labels}, {n_labels}) matrix, one row a gold label, not {costs.shape}.")
-    if not np.all(np.isfinite(costs)) or np.any(costs < 0) or np.any(np.diag(costs) != 0):
-        raise InputError("cost must hold finite numbers >= 0 with zeros on its diagonal.")
-    return costs
-
-
 def _ends(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the first and of the last token of each sequence that has tokens."""
     some = np.diff(offsets) > 0
     return offsets[:-1][some], offsets[1:][some] - 1
-
-
-def _check_second_order(n_labels: int, by_position: bool, linked: bool) -> None:
-    if by_position:
-        raise InputError("order=2 needs transitions that all positions share.")
-    if not linked:
-        raise InputError("order=2 adds trigrams to transitions, which are None: set one of them.")
-    if n_labels > MOST_LABELS:
-        raise InputError(f"order=2 scores {n_labels}^3 trigrams, for {MOST_LABELS} labels at most: set order=1.")
 
 
 def _shaped_like(potentials: AnyPotentials, result: Any) -> Any:

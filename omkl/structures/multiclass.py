@@ -5,10 +5,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.exceptions import InputError
+from omkl._components import check_number
 from omkl.structures._jit_chain import best_label, softmax
-from omkl.structures.base import Structure
-from omkl.structures.chain import check_costs
+from omkl.structures.base import Structure, check_costs
 
 
 class UnaryPotentials(NamedTuple):
@@ -37,8 +36,7 @@ class Multiclass(Structure):
     """
 
     def __init__(self, n_labels: int, cost: ArrayLike | None = None) -> None:
-        if n_labels < 1:
-            raise InputError(f"A multiclass structure needs at least one label, not {n_labels}.")
+        check_number("n_labels", n_labels, least=1)
         self.n_labels = int(n_labels)
         self.costs = check_costs(cost, self.n_labels)
 

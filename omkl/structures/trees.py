@@ -1,6 +1,8 @@
 """Dependency trees, with or without crossing arcs, whose scores and costs are sums over arcs."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -9,8 +11,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.structures import _jit_matrix_tree, _jit_projective, log_space
 from omkl.structures import _jit_tree as jit
-from omkl.structures.base import Structure
-from omkl.structures.best_trees import best_trees
+from omkl.structures.base import Structure, are_costs
 
 
 class TreePotentials(NamedTuple):
@@ -36,7 +37,7 @@ AnyPotentials: TypeAlias = TreePotentials | ArrayLike
 Gold: TypeAlias = WeightedHeads | ArrayLike
 
 
-class ArcFactored(Structure):
+class ArcFactored(Structure, ABC):
     """Dependency trees over n >= 1 tokens, scored arc by arc: the base of the tree structures.
 
     Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
@@ -61,7 +62,7 @@ class ArcFactored(Structure):
         self._costs_by_distance = None if cost is None or callable(cost) else np.array(cost, dtype=np.float64)
         by_distance = self._costs_by_distance
         if by_distance is not None and (
-            by_distance.ndim != 1 or len(by_distance) < 2 or by_distance[0] != 0 or not _are_costs(by_distance)
+            by_distance.ndim != 1 or len(by_distance) < 2 or by_distance[0] != 0 or not are_costs(by_distance)
         ):
             raise InputError(f"cost by distance must be 0 and then at least one finite number >= 0, not {cost!r}.")
 
@@ -102,7 +103,7 @@ class ArcFactored(Structure):
         scores : array of shape (m,)
         """
         scores = as_scores(potentials)
-        found = best_trees(self._find, scores, n_best)
+        found = _best_trees(self._find, scores, n_best)
         if not found:
             raise self._refusal(scores)
         heads = np.array(found)
@@ -181,17 +182,17 @@ class ArcFactored(Structure):
         known = np.flatnonzero(heads >= 0)
         return self.arc_probabilities(potentials)[heads[known], known + 1]
 
+    @abstractmethod
     def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
         """Write the heads of the best tree; return False if there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
         """Write the probabilities of arcs; return log Z, not finite where there is no tree or numbers underflow."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
         """Do the same at any magnitude of the scores, given the heads of the best tree."""
-        raise NotImplementedError
 
     def cost_augmented(self, potentials: AnyPotentials, gold: Gold, cost_weight: float = 1.0) -> TreePotentials:
         scores = as_scores(potentials)
@@ -217,7 +218,7 @@ class ArcFactored(Structure):
         n, known = len(heads), np.flatnonzero(heads >= 0)
         if self._arc_costs is not None:
             costs = np.array(self._arc_costs(heads), dtype=np.float64)
-            fit = costs.shape == (n + 1, n + 1) and _are_costs(costs)
+            fit = costs.shape == (n + 1, n + 1) and are_costs(costs)
             if not fit or np.any(costs[heads[known], known + 1] != 0):
                 raise InputError(
                     f"cost must return ({n + 1}, {n + 1}) finite numbers >= 0 for {n} heads, 0 for each right arc."
@@ -346,10 +347,6 @@ class ProjectiveTree(ArcFactored):
         return log_space.projective_trees(scores, self.single_root, expected)
 
 
-def _are_costs(costs: np.ndarray) -> bool:
-    return bool(np.all(np.isfinite(costs)) and np.all(costs >= 0))
-
-
 def gold_heads(gold: Gold) -> np.ndarray:
     """Return the heads of a gold tree."""
     return gold.heads if isinstance(gold, WeightedHeads) else np.asarray(gold)
@@ -377,3 +374,40 @@ def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
     if not jit.are_heads(heads, n, -1 if partial else 0):
         raise InputError(f"A tree over {n} tokens is {n} heads in 0 .. {n}, none its own head, not {heads.tolist()}.")
     return heads
+
+
+def _best_trees(find: Callable[[np.ndarray, np.ndarray], bool], scores: np.ndarray, n_best: int) -> list[np.ndarray]:
+    """Return the trees of the highest scores, best first, by Lawler's (1972) partition.
+
+    All other trees are divided by the first token whose head differs from that in the best tree: the heads before that
+    token are required, and its own is forbidden. The best tree of each part is decoded. A part is divided further when
+    its best tree is the next one. That takes n decodings for each tree.
+    """
+    n = len(scores) - 1
+    tokens = np.arange(1, n + 1)
+    met = count()  # equal trees come in the order in which they are found
+    waiting: dict[tuple, tuple] = {}
+    found: list[np.ndarray] = []
+
+    def consider(allowed: np.ndarray, n_fixed: int) -> None:
+        heads = np.empty(n, np.int64)
+        if not find(allowed, heads):
+            return
+        rank = -scores[heads, tokens].sum(), next(met)
+        if len(waiting) >= n_best - len(found):  # the worst of them is not among the n best
+            if rank > max(waiting):
+                return
+            del waiting[max(waiting)]
+        waiting[rank] = heads, n_fixed, allowed.copy()
+
+    consider(scores, 0)
+    while waiting:
+        heads, n_fixed, allowed = waiting.pop(min(waiting))
+        found.append(heads)
+        for i in range(n_fixed, n if len(found) < n_best else 0):
+            own = allowed[heads[i], i + 1]
+            allowed[heads[i], i + 1] = -np.inf
+            consider(allowed, i)
+            allowed[:, i + 1] = -np.inf
+            allowed[heads[i], i + 1] = own
+    return found

@@ -182,8 +182,8 @@ def test_zero_trigrams_leave_a_first_order_chain():
     [
         ({"order": 3}, "order must be 1 or 2"),
         ({"order": 2, "by_position": True}, "all positions share"),
-        ({"order": 2, "linked": False}, "which are None"),
-        ({"order": 2, "n_labels": 1000}, "for 400 labels at most"),
+        ({"order": 2, "linked": False}, "all positions share"),
+        ({"order": 2, "n_labels": 1000}, "at most 400 labels"),
     ],
 )
 def test_chains_that_there_are_not_are_refused(settings, sentence):

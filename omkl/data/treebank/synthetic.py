@@ -7,7 +7,7 @@ import numpy as np
 from omkl.data.treebank.treebank import Sentence, Treebank
 from omkl.exceptions import InputError
 from omkl.groups.templates.language import DISTANCE_BINS, Template
-from omkl.structures import NonProjectiveTree, ProjectiveTree
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
 
 #: Templates that decide the heads by default.
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")

@@ -11,7 +11,7 @@ from omkl.groups.expansions.kernel import KernelBank
 from omkl.groups.tokens import Span, products_of
 from omkl.kernels import Kernel, SupportBuffer
 from omkl.kernels.inputs import row_blocks
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 #: Initial capacity for support vectors; doubled when full, up to the budget.
 FIRST_CAPACITY = 16

@@ -17,7 +17,7 @@ from omkl.groups.tokens import Span, Tokens, products_of
 from omkl.kernels import Kernel
 from omkl.kernels.gram import GramRows, dense_grams, sparse_gram
 from omkl.kernels.inputs import row_blocks
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 
 class CachedKernelBank(KernelBank):

@@ -14,7 +14,7 @@ from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Span, products_of
 from omkl.kernels import Kernel, Pair
 from omkl.kernels.inputs import Reference, in_precision, row_blocks
-from omkl.structures import Potentials
+from omkl.structures.base import Potentials
 
 
 class KernelBank(Bank):

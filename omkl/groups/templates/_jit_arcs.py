@@ -1,7 +1,7 @@
 """Loops over lists of arcs, their hashed features, and whole tables of arc weights.
 
-In a table pair ``p`` of views has the lines ``bases[p] : bases[p + 1]``; the buckets ``edges[b] : edges[b + 1]`` of
-each are of group ``groups[p, b]``, -1 for none; which line and bucket a key has is as in the loops over all arcs of
+In a table pair ``p`` of views has the lines ``bases[p] : bases[p + 1]``; the buckets of a variant
+are of group ``groups[p, b]``, -1 for none; which line and bucket a key has is as in the loops over all arcs of
 sentences.
 
 A list of arcs is an array ``places``, (4, number of arcs): nodes of the sentence's root, of the head and of the
@@ -286,31 +286,6 @@ def _fold(columns, token, view):
     return key
 
 
-#: Arcs with a smaller gradient are not moved along: they are nearly all arcs of a trained CRF, and nearly no gradient.
-NEGLIGIBLE = 1e-5
-
-
-@compiled
-def gradient_arcs(gradient):
-    """Arcs whose gradient is not negligible: heads, modifiers, gradients."""
-    n_nodes = gradient.shape[0]
-    count = 0
-    for h in range(n_nodes):
-        for m in range(1, n_nodes):
-            if abs(gradient[h, m]) > NEGLIGIBLE:
-                count += 1
-    heads = np.empty(count, np.int64)
-    modifiers = np.empty(count, np.int64)
-    values = np.empty(count)
-    count = 0
-    for h in range(n_nodes):
-        for m in range(1, n_nodes):
-            if abs(gradient[h, m]) > NEGLIGIBLE:
-                heads[count], modifiers[count], values[count] = h, m, gradient[h, m]
-                count += 1
-    return heads, modifiers, values
-
-
 @compiled
 def scale_group(low, high, first, last, factor, table, sums, averaging, average):
     """Multiply the buckets ``first .. last - 1`` of lines ``low .. high - 1``, after what they gave to the average is
@@ -325,29 +300,3 @@ def scale_group(low, high, first, last, factor, table, sums, averaging, average)
                 table[line, bucket] = factor * weight
                 total += np.float64(table[line, bucket]) ** 2
     return total
-
-
-@compiled
-def squared_norms(bases, groups, edges, table, out):
-    """Sum of squares of each group, from scratch."""
-    out[:] = 0.0
-    for p in range(groups.shape[0]):
-        for variant in range(groups.shape[1]):
-            if groups[p, variant] >= 0:
-                total = 0.0
-                for line in range(bases[p], bases[p + 1]):
-                    for bucket in range(edges[variant], edges[variant + 1]):
-                        total += np.float64(table[line, bucket]) ** 2
-                out[groups[p, variant]] = total
-
-
-@compiled
-def combine(bases, groups, edges, averages, total, table, sums, out):
-    """``out = (a_k v_k + u_k) / total`` group by group."""
-    for p in range(groups.shape[0]):
-        for variant in range(groups.shape[1]):
-            k = groups[p, variant]
-            if k >= 0:
-                for line in range(bases[p], bases[p + 1]):
-                    for bucket in range(edges[variant], edges[variant + 1]):
-                        out[line, bucket] = (averages[k] * table[line, bucket] + sums[line, bucket]) / total

@@ -265,54 +265,6 @@ def _square_norm(owners, lines, buckets, values):
 
 
 @compiled
-def activate(
-    head_keys,
-    modifier_keys,
-    codes,
-    pairs,
-    between,
-    bases,
-    groups,
-    bins,
-    arcs,
-    table,
-    rates,
-    activated,
-    square_norms,
-):
-    """Move the groups that were empty and come alive."""
-    n_entries = _most_entries(between, arcs)
-    owners = np.empty(n_entries, np.int64)
-    lines = np.empty(n_entries, np.int64)
-    buckets = np.empty((N_VARIANTS, n_entries), np.int64)
-    nothing = np.empty((0, 0), table.dtype)
-    for p in range(pairs.shape[0]):
-        count = -1
-        for variant in range(N_VARIANTS):
-            k = groups[p, variant]
-            if k < 0 or not activated[k]:
-                continue
-            if count < 0:
-                count = _find_lines(
-                    head_keys[pairs[p, 0]],
-                    modifier_keys[pairs[p, 1]],
-                    codes,
-                    between[p],
-                    bases[p],
-                    bases[p + 1],
-                    bins,
-                    arcs,
-                    owners,
-                    lines,
-                    buckets,
-                )
-            _, square_change = _move(
-                owners[:count], lines, buckets[variant], arcs[2], rates[k], table, nothing, False, 0.0
-            )
-            square_norms[k] = max(square_change, 0.0)
-
-
-@compiled
 def mark_lines(head_keys, modifier_keys, codes, pairs, between, bins, arcs, bitmaps):
     """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
     n_entries = _most_entries(between, arcs)

@@ -15,13 +15,13 @@ from omkl.groups.templates import _jit_arcs as arcs
 from omkl.groups.templates import _jit_templates as jit
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcSentence, ArcTokens, TemplateLayout
-from omkl.structures import TreePotentials
+from omkl.structures.trees import TreePotentials
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
 LINES_A_KEY = 0.5
 ALIGNMENT = 128
-#: Where the buckets of each variant begin, and the last ones end.
-EDGES = np.array([*jit.FIRST_BUCKET, jit.LINE])
+#: Arcs with a smaller gradient are not moved along: they are nearly all arcs of a trained CRF, and nearly no gradient.
+NEGLIGIBLE = 1e-5
 
 
 class ArcTemplateBank(Bank):
@@ -61,11 +61,13 @@ class ArcTemplateBank(Bank):
             sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype))
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self._bases = np.concatenate([[0], np.cumsum(self.sizes)])
-        self._lines = [slice(low, high) for low, high in zip(self._bases.tolist(), self._bases[1:].tolist())]
+        self._pairs = self._layout.pairs, self._layout.between, self._bases
         self.table = _aligned(int(self._bases[-1]), self._dtype)
         self._sums = _aligned(int(self._bases[-1]) if self.averaging else 0, self._dtype)
         self._stored = np.zeros(len(self.names), dtype=bool)
         self._groups = self._layout.groups
+        #: Where the weights of each group are: lines and buckets of the table.
+        self._blocks = [self._block(*self._layout.pair_of(k)) for k in range(len(self.names))]
 
     @classmethod
     def plan(
@@ -77,7 +79,7 @@ class ArcTemplateBank(Bank):
         dtype: DTypeLike = np.float32,
         sample: int = 200_000,
     ) -> "ArcTemplateBank":
-        """A bank with as many lines for each pair of views as the gold arcs of a training set ask for.
+        """Make a bank with as many lines for each pair of views as the gold arcs of a training set ask for.
 
         Parameters
         ----------
@@ -86,6 +88,10 @@ class ArcTemplateBank(Bank):
         memory : float
             Megabytes that parameters (and their averages) may take. Pairs with few keys get what they need, the
             others share the rest evenly.
+        averaging : bool
+        dtype : float32 or float64
+        sample : int
+            Number of arcs whose keys are counted.
         """
         layout = TemplateLayout(TemplateSet.resolve(templates))
         wanted = LINES_A_KEY * layout.count_keys(examples, sample)
@@ -115,21 +121,28 @@ class ArcTemplateBank(Bank):
         If ``m`` features fall into ``n`` buckets at random, a share ``1 - exp(-m / n)`` of the buckets is taken.
         """
         features = taken = 0.0
-        for p, groups in enumerate(self._layout.groups):
-            for k, first, last in zip(groups, jit.FIRST_BUCKET, jit.LAST_BUCKET):
-                if k >= 0:
-                    buckets = self.table[self._bases[p] : self._bases[p + 1], first:last]
-                    n = np.count_nonzero(buckets)
-                    taken += n
-                    features -= buckets.size * np.log1p(-min(n / buckets.size, 1.0 - 1.0 / buckets.size))
+        for block in self._blocks:
+            size, n = self.table[block].size, np.count_nonzero(self.table[block])
+            taken += n
+            features -= size * np.log1p(-min(n / size, 1.0 - 1.0 / size))
         return 1.0 - taken / features if features > 0 else 0.0
+
+    def _block(self, p: int, variant: int) -> tuple[slice, slice]:
+        """Return the lines of a pair of views, and the buckets of a variant."""
+        lines = slice(int(self._bases[p]), int(self._bases[p + 1]))
+        return lines, slice(jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant])
 
     def add_potentials(self, x: ArcSentence, potentials: TreePotentials) -> None:
         nodes = np.array([0, len(x) + 1])
         self._add_scores(self._layout.keys(x), nodes, nodes**2, [x], potentials.arcs.reshape(-1))
 
     def potentials_of(self, sentences: Sequence[ArcSentence]) -> list[TreePotentials]:
-        """Potentials of several sentences, faster than one at a time."""
+        """Return the potentials of several sentences, faster than one at a time.
+
+        Parameters
+        ----------
+        sentences : sequence of ArcSentence
+        """
         sizes = np.array([len(x) + 1 for x in sentences])
         nodes, cells = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
         keys = [np.concatenate(parts, axis=1) for parts in zip(*map(self._layout.keys, sentences))]
@@ -140,17 +153,17 @@ class ArcTemplateBank(Bank):
             x.apply_guide(potentials)
         return found
 
-    def _add_scores(self, keys, nodes, cells, sentences, scores):
+    def _add_scores(
+        self,
+        keys: Sequence[np.ndarray],
+        nodes: np.ndarray,
+        cells: np.ndarray,
+        sentences: Sequence[ArcSentence],
+        scores: np.ndarray,
+    ) -> None:
         """Add what the templates give to the scores of all likely arcs."""
-        layout, bins = self._layout, self._layout.bins(max(map(len, sentences)))
-        templates = (
-            layout.pairs,
-            layout.between,
-            self._bases,
-            self._groups,
-            self.group_state.scales,
-            self.table,
-        )
+        bins = self._layout.bins(max(map(len, sentences)))
+        templates = *self._pairs, self._groups, self.group_state.scales, self.table
         if all(x.likely is None for x in sentences):
             all_arcs.add_scores(*keys, nodes, *templates, bins, scores, cells)
             return
@@ -164,19 +177,47 @@ class ArcTemplateBank(Bank):
         scores[chosen] = own
 
     def step(self, x: ArcSentence, gradient: TreePotentials) -> None:
-        group_state = self.group_state
+        state = self.group_state
+        self._move(x, gradient, self._groups, self.averaging, state.empty, state.square_norms, state.square_gradients)
+        self._stored |= ~state.empty
+
+    def _activate(self, x: ArcSentence, gradient: TreePotentials) -> None:
+        activated = self.group_state.activated & ~self._stored
+        if activated.any():
+            groups = np.where((self._groups >= 0) & activated[self._groups], self._groups, -1)
+            moved, unused = np.zeros((2, len(self.names)))
+            self._move(x, gradient, groups, False, ~activated, moved, unused)
+            self.group_state.square_norms[activated] = np.maximum(moved[activated], 0.0)
+            self._stored |= activated
+
+    def _move(
+        self,
+        x: ArcSentence,
+        gradient: TreePotentials,
+        groups: np.ndarray,
+        averaging: bool,
+        empty: np.ndarray,
+        square_norms: np.ndarray,
+        square_gradients: np.ndarray,
+    ) -> None:
+        """Move the groups of each pair of views along the arcs whose gradient is not negligible."""
+        layout = self._layout
+        heads, modifiers = np.nonzero(np.abs(gradient.arcs) > NEGLIGIBLE)
         jit.step(
-            *self._arcs(x, gradient),
+            *layout.keys(x),
+            *self._pairs,
+            groups,
+            layout.bins(len(x)),
+            (heads, modifiers, gradient.arcs[heads, modifiers]),
             self.table,
             self._sums,
-            self.averaging,
-            group_state.rates,
-            group_state.averages,
-            group_state.empty,
-            group_state.square_norms,
-            group_state.square_gradients,
+            averaging,
+            self.group_state.rates,
+            self.group_state.averages,
+            empty,
+            square_norms,
+            square_gradients,
         )
-        self._stored |= ~group_state.empty
 
     def inner_products(self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None) -> np.ndarray:
         layout, products, nodes = self._layout, np.zeros(len(self.names)), np.array([0, len(x) + 1])
@@ -185,9 +226,7 @@ class ArcTemplateBank(Bank):
             *layout.keys(x),
             nodes,
             places,
-            layout.pairs,
-            layout.between,
-            self._bases,
+            *self._pairs,
             self._groups,
             self.group_state.empty,
             self.table,
@@ -196,30 +235,15 @@ class ArcTemplateBank(Bank):
         )
         return products
 
-    def _activate(self, x: ArcSentence, gradient: TreePotentials) -> None:
-        group_state = self.group_state
-        activated = group_state.activated & ~self._stored
-        if activated.any():
-            arrays = *self._arcs(x, gradient), self.table, group_state.rates, activated, group_state.square_norms
-            jit.activate(*arrays)
-            self._stored |= activated
-
-    def _arcs(self, x: ArcSentence, gradient: TreePotentials) -> tuple:
-        """Arguments of jitted functions for the arcs with a gradient."""
-        layout = self._layout
-        parts = layout.pairs, layout.between, self._bases, self._groups, layout.bins(len(x))
-        return *layout.keys(x), *parts, arcs.gradient_arcs(gradient.arcs)
-
     def _scale_group(self, k: int, factor: float) -> None:
         if not self._stored[k]:  # nothing was kept of it
             return
-        p, variant = self._layout.pair_of(k)
-        first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
+        lines, buckets = self._blocks[k]
         self.group_state.square_norms[k] = arcs.scale_group(
-            self._bases[p],
-            self._bases[p + 1],
-            first,
-            last,
+            lines.start,
+            lines.stop,
+            buckets.start,
+            buckets.stop,
             factor,
             self.table,
             self._sums,
@@ -229,46 +253,64 @@ class ArcTemplateBank(Bank):
         self._stored[k] = factor != 0.0
 
     def recompute_norms(self) -> None:
-        arcs.squared_norms(self._bases, self._groups, EDGES, self.table, self.group_state.square_norms)
+        self.group_state.square_norms[:] = self._square_norms()
+
+    def _square_norms(self) -> np.ndarray:
+        """Return the sum of squares of each group."""
+        own = [self.table[block] for block in self._blocks]
+        return np.array([np.einsum("ij,ij->", weights, weights, dtype=np.float64) for weights in own])
 
     def averaged(self) -> "ArcTemplateBank":
-        """A frozen bank with the averaged parameters; templates that are zero cost it nothing."""
+        """Return a frozen bank with the averaged parameters; templates that are zero cost it nothing."""
         if self.frozen:
             frozen = copy(self)
             frozen._groups = np.where((self._groups >= 0) & self._stored[self._groups], self._groups, -1)
             return frozen
         frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
         averages, total = self.group_state.average_weights()
-        sums = self._sums
-        if not self.averaging or total == 0:
-            averages, total = self.group_state.scales, 1.0
-            sums = np.broadcast_to(np.zeros(1, self._dtype), self.table.shape)
-        arcs.combine(self._bases, self._groups, EDGES, averages, total, self.table, sums, frozen.table)
-        norms = np.empty(len(self.names))
-        arcs.squared_norms(self._bases, self._groups, EDGES, frozen.table, norms)
-        norms[self.group_state.left_out] = 0.0
+        is_average = self.averaging and total > 0
+        for k, block in enumerate(self._blocks):
+            if is_average:
+                frozen.table[block] = (averages[k] * self.table[block] + self._sums[block]) / total
+            else:
+                frozen.table[block] = self.group_state.scales[k] * self.table[block]
+        norms = np.where(self.group_state.left_out, 0.0, frozen._square_norms())
         frozen._groups = np.where(norms[self._groups] > 0, self._groups, -1)
         return frozen
 
     def restricted(self, templates: TemplateSet) -> "ArcTemplateBank":
-        """A bank for some of the templates, with their weights as they are."""
+        """Return a bank for some of the templates, with their weights as they are.
+
+        Parameters
+        ----------
+        templates : TemplateSet
+        """
         layout = TemplateLayout(templates)
         pairs = [self._layout.identities.index(identity) for identity in layout.identities]
         bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs])
-        for new, old in enumerate(pairs):
-            lines, own = slice(*self._bases[old : old + 2]), slice(*bank._bases[new : new + 2])
-            for k, first, last in zip(layout.groups[new], jit.FIRST_BUCKET, jit.LAST_BUCKET):
-                if k >= 0:
-                    bank.table[own, first:last] = self.table[lines, first:last]
-                    if self.averaging:
-                        bank._sums[own, first:last] = self._sums[lines, first:last]
+        for name, own in zip(bank.names, bank._blocks):
+            old = self._blocks[self.names.index(name)]
+            bank.table[own] = self.table[old]
+            if self.averaging:
+                bank._sums[own] = self._sums[old]
         bank._stored[:] = self._stored[[self.names.index(name) for name in bank.names]]
         return bank
 
     def strongest(
         self, k: int, n: int, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray
     ) -> list[tuple[float, int, int, int]]:
-        """The largest weights of one template, and an arc of a treebank that fires each.
+        """Return the largest weights of one template, and an arc of a treebank that fires each.
+
+        Parameters
+        ----------
+        k : int
+            Number of the template.
+        n : int
+            Number of weights.
+        tokens : ArcTokens
+            Sentences of the treebank.
+        heads : int array of shape (number of words,)
+        offsets : int array of shape (number of sentences + 1,)
 
         Returns
         -------
@@ -278,14 +320,13 @@ class ArcTemplateBank(Bank):
         """
         layout = self._layout
         p, variant = layout.pair_of(k)
-        first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
-        weights = self.group_state.scales[k] * self.table[self._bases[p] : self._bases[p + 1], first:last]
+        weights = self.group_state.scales[k] * self.table[self._blocks[k]]
         order = largest(weights, 4 * n)
         if not len(order):
             return []
         wanted = np.full((len(weights), jit.LINE), -1, dtype=np.int32)
         rows, buckets = np.unravel_index(order, weights.shape)
-        wanted[rows, buckets + first] = np.arange(len(order))
+        wanted[rows, buckets + jit.FIRST_BUCKET[variant]] = np.arange(len(order))
         found = np.full((len(order), 3), -1, dtype=np.int64)
         arcs.find_examples(
             tokens.columns,
@@ -307,34 +348,23 @@ class ArcTemplateBank(Bank):
         return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes)
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        for p, rows in enumerate(self._lines):
+        for k, block in enumerate(self._blocks):
+            tables = [state["table"][block] for state in states]
             if self.averaging:
-                parts = zip(mixture.averages, mixture.weights, states)
-                self._sums[rows] = sum(self._spread(a, p) * s["table"][rows] + w * s["sums"][rows] for a, w, s in parts)
-            self.table[rows] = sum(
-                self._spread(point, p) * s["table"][rows] for point, s in zip(mixture.points, states)
-            )
+                parts = zip(mixture.averages[:, k], mixture.weights, tables, states)
+                self._sums[block] = sum(a * table + w * state["sums"][block] for a, w, table, state in parts)
+            self.table[block] = sum(point * table for point, table in zip(mixture.points[:, k], tables))
         self.recompute_norms()
         self._stored[:] = self.group_state.square_norms > 0
-
-    def _spread(self, values, p):
-        """Broadcast one number per group to the buckets of a line of a pair of views."""
-        groups = self._layout.groups[p]
-        return np.repeat(np.where(groups >= 0, values[groups], 0.0), np.diff(EDGES)).astype(self._dtype)
 
     def state(self) -> dict[str, np.ndarray]:
         return {"sizes": self.sizes, "table": self.table, "sums": self._sums, "stored": self._stored}
 
     def condensed(self) -> dict[str, np.ndarray]:
         frozen = self.averaged()
-        frozen._stored[:] = False
-        for p, variant in np.argwhere(self._layout.groups >= 0).tolist():
-            k = int(frozen._groups[p, variant])
-            if k >= 0:
-                frozen._stored[k] = True
-            else:  # a template that is left out, or zero
-                first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
-                frozen.table[self._bases[p] : self._bases[p + 1], first:last] = 0.0
+        frozen._stored[:] = np.isin(np.arange(len(self.names)), frozen._groups)
+        for k in np.flatnonzero(~frozen._stored).tolist():  # left out, or zero
+            frozen.table[self._blocks[k]] = 0.0
         return frozen.state()
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
@@ -342,16 +372,18 @@ class ArcTemplateBank(Bank):
         self._stored[:] = state["stored"]
 
 
-def _listed(wanted, nodes, cells, bins):
-    """Cells of the arcs whose number in ``wanted`` is not 0, and where the arcs are."""
+def _listed(
+    wanted: np.ndarray, nodes: np.ndarray, cells: np.ndarray, bins: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cells of the arcs whose number in ``wanted`` is not 0, and where the arcs are."""
     n_arcs = np.count_nonzero(wanted)
     places, kept = np.empty((4, n_arcs), np.int32), np.empty(n_arcs, np.int64)
     count = arcs.list_arcs(wanted, nodes, cells, bins, places, kept)
     return kept[:count], places[:, :count]
 
 
-def _aligned(n_lines, dtype):
-    """Zeros (n_lines, LINE) that begin at a pair of cache lines, so that no look-up touches more."""
+def _aligned(n_lines: int, dtype: np.dtype) -> np.ndarray:
+    """Return zeros (n_lines, LINE) that begin at a pair of cache lines, so that no look-up touches more."""
     raw = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
@@ -362,7 +394,7 @@ def _lines_in(megabytes: float, averaging: bool, dtype: DTypeLike) -> float:
 
 
 def largest(weights: np.ndarray, n: int) -> np.ndarray:
-    """Flat indices of at most n weights that are not zero, by their magnitude, of equal ones the first first."""
+    """Return flat indices of at most n weights that are not zero, by their magnitude, of equal ones the first first."""
     sizes = np.abs(weights).ravel()
     least = np.partition(sizes, -n)[-n] if n < len(sizes) else 0.0
     indices = np.flatnonzero((sizes >= least) & (sizes > 0.0))

@@ -13,8 +13,7 @@ from omkl.groups.templates import _jit_templates as jit
 from omkl.groups.templates._jit_arcs import list_features
 from omkl.groups.templates.language import DISTANCE_BINS, KINSHIP, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens
-from omkl.structures import TreePotentials
-from omkl.structures.trees import gold_heads
+from omkl.structures.trees import TreePotentials, gold_heads
 
 #: Arcs that are scored at a time when nothing is learned in between.
 BLOCK = 2**17

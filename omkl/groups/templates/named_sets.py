@@ -1,6 +1,8 @@
 """The sets of templates that come with the library, as text; see :mod:`omkl.groups.templates` for the language."""
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 #: What a template adds to the tokens it looks at: nothing, the direction of the arc, or direction and distance.
 VARIANTS = ("arc", "direction", "distance")
@@ -8,17 +10,15 @@ VARIANTS = ("arc", "direction", "distance")
 KINSHIP = "kinship"
 
 
-def _side(token, view):
-    """A view of a token, ``"upos-1 upos"``, as atoms of the head or the modifier: ``"h-1.upos h.upos"``."""
+def _side(token: str, view: str) -> str:
+    """Return a view of a token, ``"upos-1 upos"``, as atoms of the head or the modifier: ``"h-1.upos h.upos"``."""
     return " ".join(re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split())
 
 
-def _crossed(heads, modifiers, variants=VARIANTS):
-    """Every view of the head with every view of the modifier, in each variant."""
-    return [
-        f"{_side('h', head)} {_side('m', modifier)} {variant}"
-        for head in heads for modifier in modifiers for variant in variants
-    ]  # fmt: skip
+def _crossed(heads: Iterable[str], modifiers: Iterable[str], variants: Sequence[str] = VARIANTS) -> list[str]:
+    """Combine every view of the head with every view of the modifier, in each variant."""
+    triples = product(heads, modifiers, variants)
+    return [f"{_side('h', head)} {_side('m', modifier)} {variant}" for head, modifier, variant in triples]
 
 
 _MARTINS_VIEWS = (
@@ -27,44 +27,42 @@ _MARTINS_VIEWS = (
 )  # fmt: skip
 
 
-def _martins507():
+def _martins507() -> list[str]:
     """13 views of the head x 13 of the modifier x 3 variants: a set of the size of Martins et al. (2011)."""
     return _crossed(_MARTINS_VIEWS, _MARTINS_VIEWS)
 
 
-def _mcdonald2005():
+def _mcdonald2005() -> list[str]:
     """The arc-factored features of McDonald, Crammer and Pereira (2005), with direction and with distance."""
     word, tag, both = "form", "xpos", "form xpos"
     views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
     views += [(both, both), (tag, both), (word, both), (both, tag), (both, word), (word, word), (tag, tag)]
-    around = [("xpos xpos+1", "xpos-1 xpos"), ("xpos-1 xpos", "xpos-1 xpos"), ("xpos xpos+1", "xpos xpos+1"),
-              ("xpos-1 xpos", "xpos xpos+1")]  # fmt: skip
+    views += product(("xpos xpos+1", "xpos-1 xpos"), repeat=2)
     return [
-        *(line for head, modifier in views + around for line in _crossed([head], [modifier], VARIANTS[1:])),
+        *(line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])),
         *(f"h.xpos between.xpos m.xpos {variant}" for variant in VARIANTS[1:]),
     ]
 
 
-def _small():
+def _small() -> list[str]:
     """Tags, words and neighbouring tags: trains in a fraction of the time of the large sets."""
     views = ("upos", "lemma", "xpos-1 xpos xpos+1")
-    return [*_crossed(views, views, VARIANTS[1:]), *_crossed(["", "form xpos"], ["form xpos"]),
-            "distance", "h.upos between.upos m.upos direction"]  # fmt: skip
+    around = ["distance", "h.upos between.upos m.upos direction"]
+    return [*_crossed(views, views, VARIANTS[1:]), *_crossed(["", "form xpos"], ["form xpos"]), *around]
 
 
-def _rich():
+def _rich() -> list[str]:
     """The 507, and what arc-factored parsers gain from beside them: morphology, affixes, tags between."""
     shapes = ("suffix3 upos", "prefix3 upos", "upos feats", "lower", "upos-1 upos upos+1")
     tags = ("upos", "xpos", "lemma")
+    between, attributes = ("upos", "xpos", "lemma"), ("Case", "Number", "Gender", "Person", "VerbForm")
     return [
         *_martins507(),
         *_crossed(shapes, (*shapes, *tags)),
         *_crossed(tags, shapes),
-        *(f"h.{a} between.{b} m.{a} {v}" for a, b in (("upos", "upos"), ("xpos", "xpos"), ("upos", "lemma"))
-          for v in VARIANTS),
-        *(f"h.{a} m.{a} h.upos m.upos {v}" for a in ("Case", "Number", "Gender", "Person", "VerbForm")
-          for v in VARIANTS[:2]),
-    ]  # fmt: skip
+        *(f"h.{a} between.{b} m.{a} {v}" for a, b in zip(("upos", "xpos", "upos"), between) for v in VARIANTS),
+        *(f"h.{a} m.{a} h.upos m.upos {v}" for a, v in product(attributes, VARIANTS[:2])),
+    ]
 
 
 def of_lexicon(name: str) -> list[str]:
@@ -85,7 +83,7 @@ def of_lexicon(name: str) -> list[str]:
     return [line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])]
 
 
-def _stacked():
+def _stacked() -> list[str]:
     """Features of a second parser: kinship in the tree of the first one, relations, heads, siblings and children."""
     tags = "h.upos m.upos"
     with_kinship = ["h.lemma", "m.lemma", "h.lemma m.lemma", "m.relation", "m.before_upos m.after_upos " + tags,
@@ -97,15 +95,22 @@ def _stacked():
     without = ["m.parent_upos", "m.relation", "h.relation", "h.parent_upos", "h.valency", "m.valency",
                "h.leftmost_upos h.rightmost_upos", "h.leftmost_relation h.rightmost_relation",
                "m.parent_upos m.relation"]  # fmt: skip
+    parents = ["m.parent_lemma m.upos h.lemma", "h.parent_lemma h.upos m.upos"]
     return [
         *(f"{KINSHIP} {atoms} {variant}" for atoms in ("", tags) for variant in VARIANTS),
         *(f"{KINSHIP} {atoms}" for atoms in with_kinship),
         *(f"{KINSHIP} {atoms} direction" for atoms in directed),
         *(f"{atoms} {tags} direction" for atoms in without),
-        "m.parent_lemma m.upos h.lemma", "h.parent_lemma h.upos m.upos",
-    ]  # fmt: skip
+        *parents,
+    ]
 
 
 #: The sets that come with the library, by name; of "auto", the richest, a parser keeps what suits its treebank.
-NAMED_SETS = {"martins507": _martins507, "mcdonald2005": _mcdonald2005, "small": _small, "rich": _rich, "auto": _rich,
-              "stacked": _stacked}  # fmt: skip
+NAMED_SETS = {
+    "martins507": _martins507,
+    "mcdonald2005": _mcdonald2005,
+    "small": _small,
+    "rich": _rich,
+    "auto": _rich,
+    "stacked": _stacked,
+}
