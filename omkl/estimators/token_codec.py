@@ -11,15 +11,12 @@ from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import TokenData
-from omkl.groups import (
-    BudgetedExpansion,
-    CachedKernelBank,
-    ExplicitBank,
-    FeatureMapBank,
-    KernelExpansion,
-    SparseCachedBank,
-    Tokens,
-)
+from omkl.groups.expansions.budget import BudgetedExpansion
+from omkl.groups.expansions.cached import CachedKernelBank, SparseCachedBank
+from omkl.groups.expansions.kernel import KernelExpansion
+from omkl.groups.feature_maps import FeatureMapBank
+from omkl.groups.tables import ExplicitBank
+from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer

@@ -14,7 +14,7 @@ from omkl.estimators.calibration import at_temperature, structure_temperature
 from omkl.estimators.training import TrainingBlock, as_stream, blocks_of
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
-from omkl.groups import Tokens
+from omkl.groups.tokens import Tokens
 from omkl.online.model import OnlineModel
 from omkl.sequences.labels import check_feasible
 from omkl.sequences.reading import flatten, forced_labels, labeled_sequences

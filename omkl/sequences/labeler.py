@@ -17,7 +17,7 @@ from omkl.estimators.training import RunOptions, Task, TrainingBlock, blocks_of
 from omkl.estimators.validation import OneOf, column_names_of, keep_columns
 from omkl.exceptions import InputError
 from omkl.features.views import TokenData
-from omkl.groups import TransitionBank, TrigramBank
+from omkl.groups.label_tables import TransitionBank, TrigramBank
 from omkl.sequences.decoding import (
     Labeling,
     best_labelings,
@@ -32,8 +32,7 @@ from omkl.sequences.evaluation import evaluate_labels
 from omkl.sequences.explain import explain_labels
 from omkl.sequences.labels import ChainOutputs
 from omkl.sequences.reading import labeled_sequences, names_in, training_sequences
-from omkl.structures import Chain
-from omkl.structures.chain import ChainPotentials
+from omkl.structures.chain import Chain, ChainPotentials
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
