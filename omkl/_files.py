@@ -79,24 +79,20 @@ def check_output(path: PathLike) -> None:
     path : path-like
     """
     name = os.fspath(path)
-    if not isinstance(name, str) or "\0" in name:
-        raise OutputFileError(f"{name!r} cannot be written: no file has such a name.")
+    if "\0" in name:
+        raise _refusal(path, "no file has such a name")
     target = os.path.realpath(name)
     parent = os.path.dirname(target)
-    with _naming(path, target):
-        with suppress(FileNotFoundError):
-            os.stat(target)  # fails for names that are too long, and for circular links
-        exists = os.path.exists(target)
-        changed = [target] * exists + [parent] * (not exists or not _is_special(path))
+    with _naming(path, target), suppress(FileNotFoundError):
+        os.stat(target)  # fails for names that are too long, and for circular links
+    exists = os.path.exists(target)
+    changed = [target] * exists + [parent] * (not exists or not _is_special(path))
     if not name or name.endswith(os.sep) or os.path.isdir(target):
-        reason = "it is a directory"
-    elif not os.path.isdir(parent):
-        reason = f"there is no directory {os.path.dirname(name) or parent}"
-    elif not all(os.access(place, os.W_OK) for place in changed):
-        reason = "writing there is not permitted"
-    else:
-        return
-    raise _refusal(path, reason)
+        raise _refusal(path, "it is a directory")
+    if not os.path.isdir(parent):
+        raise _refusal(path, f"there is no directory {os.path.dirname(name) or parent}")
+    if not all(os.access(place, os.W_OK) for place in changed):
+        raise _refusal(path, "writing there is not permitted")
 
 
 def is_same_file(path: PathLike, other: PathLike) -> bool:
@@ -174,10 +170,9 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     omkl.exceptions.ModelFileError
         If the file is missing, no archive of omkl, damaged, or of another version.
     """
-    path = Path(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe would wait
+        raise ModelFileError(f"{path} is not an omkl model file, but not a file at all.")
     try:
-        if path.exists() and not path.is_file():
-            raise ModelFileError(f"{path} is not an omkl model file, but no file at all.")
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read(MANIFEST))
             if manifest["format"] != FORMAT:
@@ -187,12 +182,12 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
             if len(members) != manifest["n_arrays"]:  # a damaged directory hides entries
                 raise ModelFileError(f"{path} is damaged: it has {len(members)} of {manifest['n_arrays']} arrays.")
             return manifest, {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in members}
-    except FileNotFoundError:
-        raise ModelFileError(f"There is no model file {path}.") from None
     except ModelFileError:
         raise
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except FileNotFoundError:
+        raise ModelFileError(f"There is no model file {path}.") from None
+    except PermissionError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}.") from None
     except Exception as error:  # of any class, as the bytes may be anything
         raise ModelFileError(f"{path} is not an omkl model file, or is damaged ({error!s:.200}).") from None
 

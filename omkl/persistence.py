@@ -93,10 +93,8 @@ class Unpacker:
             return self._users_own(content)
         if kind == "items":
             return {self.unpack(key): self.unpack(item) for key, item in content}
-        if kind not in ("list", "tuple", "objects"):
-            raise ModelFileError(f"The model file holds a value of the unknown kind {kind!r}.")
-        items = [self.unpack(item) for item in content]
-        return items if kind == "list" else tuple(items) if kind == "tuple" else object_array(items)
+        makers: dict[str, Callable] = {"list": list, "tuple": tuple, "objects": object_array}
+        return makers[kind]([self.unpack(item) for item in content])
 
     def _unpack_component(self, value: dict[str, Any]) -> Component:
         subpackage, _, name = value["part"].partition(".")
@@ -211,7 +209,9 @@ def rounded(
         For each rounded array the dtype that it had, and the exponent of the power.
     """
     small, how = dict(arrays), dict[str, list]()
-    for name, array in arrays.items() if dtype is not None else ():
+    if dtype is None:
+        return small, how
+    for name, array in arrays.items():
         largest = float(np.abs(array).max(initial=0.0)) if array.dtype.kind == "f" else 0.0
         if "/support:" in name and 1e-30 < largest < 1e38:
             small[name], how[name] = array.astype(np.float32), [array.dtype.str, 0]

@@ -96,7 +96,7 @@ class Command(click.Command):
         run.checkpoint = ctx.params.get("checkpoint")
         inputs = {p.name: ctx.params[p.name] for p in self.params if isinstance(p.type, InputFile)}
         outputs = {p.opts[0]: ctx.params[p.name] for p in self.params if isinstance(p.type, OutputFile)}
-        _check_outputs(outputs, [*inputs.values(), options.target])
+        _check_outputs(outputs, list(inputs.values()))
         options.quiet |= "-" in outputs.values()
         piped = [str(name) for name, path in inputs.items() if path == "-"]
         if len(piped) > 1:
@@ -272,8 +272,7 @@ TABLE = (
     option(
         "--target",
         metavar="WHERE",
-        help="Outputs: name or place of a column (csv, parquet; the last one by default), an array's name (npz), a "
-        "second file (npy).",
+        help="Outputs: name or place of a column (csv, parquet; the last one by default), an array's name (npz).",
     ),
     option("--no-header", is_flag=True, help="csv: the first line is a row, not names of columns."),
     option("--delimiter", metavar="C", help="csv: divides cells, as ';'; by default a comma, in .tsv files a tab."),

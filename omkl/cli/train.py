@@ -157,7 +157,7 @@ ROW_LOSSES = ("squared", "huber:delta=1", "epsilon-insensitive:epsilon=0.1")
 def classifier(options: Options) -> None:
     """Train a classifier on the rows of the file TRAIN, of numbers, or of numbers and strings.
 
-    Formats: svmlight, CSV, Parquet, npz and npy; plain or compressed.
+    Formats: svmlight, CSV, Parquet and npz; plain or compressed.
     """
     _train_rows(omkl.OnlineMKLClassifier, options)
 
@@ -166,7 +166,7 @@ def classifier(options: Options) -> None:
 def regressor(options: Options) -> None:
     """Train a regressor on the rows of the file TRAIN, of numbers, or of numbers and strings.
 
-    Formats: svmlight, CSV, Parquet, npz and npy; plain or compressed.
+    Formats: svmlight, CSV, Parquet and npz; plain or compressed.
     """
     _train_rows(omkl.OnlineMKLRegressor, options)
 

@@ -1,4 +1,4 @@
-from .arrays import stream_npy, stream_npz
+from .arrays import stream_npz
 from .blocks import Block
 from .csv_files import stream_csv
 from .datasets import (
@@ -46,7 +46,6 @@ __all__ = [
     "stream_conllu",
     "stream_csv",
     "stream_frames",
-    "stream_npy",
     "stream_npz",
     "stream_parquet",
     "stream_sequences",

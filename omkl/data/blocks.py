@@ -12,12 +12,7 @@ from omkl.data.treebank.treebank import Treebank
 from omkl.exceptions import InputError
 
 
-class _Examples(NamedTuple):
-    X: Any
-    y: Any = None
-
-
-class Block(_Examples):
+class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
     """Consecutive examples of a stream: a pair ``(X, y)``.
 
     Attributes

@@ -185,7 +185,7 @@ class Columns:
         if y is not None:
             y = (np.array([value or "" for value in y]) if isinstance(y, list) else y)[good]
         if not self.makes_dicts:
-            return Block(_matrix(list(found.values()))[good], y, self.feature_names)
+            return Block(_matrix(list(map(np.asarray, found.values())))[good], y, self.feature_names)
         rows = [
             {name: value for name, value in zip(self.names, values) if value is not None}
             for values in zip(*map(_with_none, found.values()))

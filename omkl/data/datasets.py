@@ -83,16 +83,15 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     images: list[np.ndarray] = []
     letters: list[list[str]] = []
     folds: list[int] = []
-    pixels = b""
+    pixels: list[str] = []
     path = path or _find("ocr/letter.data.gz", "fetch_ocr.py")
     for number, line in text_lines(path):
-        fields = line.rstrip("\t").split("\t", 6)
+        fields = line.rstrip("\t").split("\t")
         try:
             letter, following, position, fold = fields[1], *(int(fields[k]) for k in (2, 4, 5))
-            row = fields[6].encode("ascii", "replace")
         except (IndexError, ValueError):
-            position, row = 0, b""
-        is_image = len(row) == 2 * N_PIXELS - 1 and not row[::2].strip(b"01") and not row[1::2].strip(b"\t")
+            position = 0
+        is_image = len(fields) == 6 + N_PIXELS and set(fields[6:]) <= {"0", "1"}
         follows = position == len(pixels) // N_PIXELS + 1 and (not pixels or fold == folds[-1])
         if not (is_image and follows and 0 <= fold < N_FOLDS):
             raise DataFileError(f"{path}, line {number}: expected the next letter of a word, its fold, and its pixels.")
@@ -100,24 +99,22 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
             letters.append([])
             folds.append(fold)
         letters[-1].append(letter)
-        pixels += row[::2].translate(_TO_BITS)
+        pixels += fields[6:]
         if following == -1:
-            images.append(np.frombuffer(pixels, dtype=np.int8).reshape(-1, N_PIXELS))
-            pixels = b""
+            images.append(np.array(pixels, dtype=np.int8).reshape(-1, N_PIXELS))
+            pixels = []
     if pixels or not images:
         raise DataFileError(f"{path} ends in the middle of a word: get it again.")
     return HandwrittenWords(images, letters, np.array(folds))
-
-
-_TO_BITS = bytes.maketrans(b"01", b"\x00\x01")
 
 
 def _find(relative: str, script: str) -> Path:
     """Path of a data set below :func:`data_home`; ``script`` fetches it."""
     path = data_home() / relative
     if not path.exists():
-        message = f"There is no {path}: run data_scripts/{script}, or set OMKL_DATA to the folder that has it."
-        raise DataFileError(message)
+        raise DataFileError(
+            f"There is no {path}: run data_scripts/{script}, or set OMKL_DATA to the folder that has it."
+        )
     return path
 
 
@@ -127,10 +124,9 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     Parameters
     ----------
     name_or_path : str or path-like
-        A bare word is a name: ``"ionosphere"``, ``"pima"``, ``"sonar"``, ``"splice"``, ``"liver"``, ``"wpbc"``,
-        ``"ringnorm"``, ``"twonorm"`` or ``"waveform"``, read from ``uci/NAME.csv.gz`` below
-        :func:`~omkl.data.data_home`. Anything else is the path of a table, compressed (``.gz``, ``.xz``) or not:
-        comma-separated numbers under a header; the last column, ``y``, holds the labels -1 and +1.
+        ``"ionosphere"``, ``"pima"``, ``"sonar"``, ``"splice"``, ``"liver"``, ``"wpbc"``, ``"ringnorm"``, ``"twonorm"``
+        or ``"waveform"``, in ``uci/NAME.csv.gz`` below :func:`~omkl.data.data_home`. Anything else is the path of a
+        table of comma-separated numbers under a header; the last column, ``y``, holds the labels -1 and +1.
 
     Returns
     -------
@@ -156,9 +152,8 @@ def read_mfeat(path: PathLike | None = None) -> tuple[dict[str, np.ndarray], np.
     Parameters
     ----------
     path : path-like, optional
-        A table, compressed (``.gz``, ``.xz``) or not: comma-separated numbers under a header ``fac0`` to ``fac215``,
-        ``fou0`` to ``fou75``, ``kar0`` to ``kar63``, ``mor0`` to ``mor5``, ``pix0`` to ``pix239``, ``zer0`` to
-        ``zer46``, ``y``. By default ``uci/mfeat.csv.gz`` below :func:`~omkl.data.data_home`.
+        A table of comma-separated numbers under a header ``fac0``, ``fac1``, ... ``zer46``, ``y``, as
+        ``data_scripts/fetch_mfeat.py`` makes it. By default ``uci/mfeat.csv.gz`` below :func:`~omkl.data.data_home`.
 
     Returns
     -------

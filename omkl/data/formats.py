@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 from omkl._components import Component, family, resolve
-from omkl.data.arrays import stream_npy, stream_npz
+from omkl.data.arrays import stream_npz
 from omkl.data.csv_files import stream_csv
 from omkl.data.files import PathLike, find_files, stem
 from omkl.data.sequences import SUFFIXES, stream_sequences
@@ -33,7 +32,7 @@ class StreamFormat(Component):
         Kind of an example: a row with one output, a labelled sequence, or a sentence with a tree.
     has_target : bool
         Whether ``open`` takes ``target``, the place of the outputs.
-    default_target : object
+    default_target : int, optional
         Place of the outputs, if they are needed and no target is given.
     selects : tuple of {"n_features", "columns", "categorical"}
         Options of ``open`` that select the columns of a model: their number, their names, and names of those with text.
@@ -53,7 +52,7 @@ class StreamFormat(Component):
     suffixes: ClassVar[tuple[str, ...]] = ()
     holds: ClassVar[str] = "rows"
     has_target: ClassVar[bool] = False
-    default_target: ClassVar[object] = None
+    default_target: ClassVar[int | None] = None
     selects: ClassVar[tuple[str, ...]] = ()
 
     def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
@@ -103,17 +102,6 @@ class CSV(StreamFormat):
     open = staticmethod(stream_csv)  # type: ignore[assignment]
 
 
-class Npy(StreamFormat):
-    """Two ``.npy`` files, of which ``target`` has the outputs: see :func:`~omkl.data.stream_npy`."""
-
-    aliases = {"npy": {}}
-    suffixes = (".npy",)
-    has_target = True
-
-    def open(self, path: Any, target: Any = None, **options: Any) -> Stream:
-        return stream_npy(path, target, **options)
-
-
 class Npz(StreamFormat):
     """Archives of arrays, of which ``target`` has the outputs: see :func:`~omkl.data.stream_npz`."""
 
@@ -121,7 +109,7 @@ class Npz(StreamFormat):
     suffixes = (".npz",)
     has_target = True
 
-    def open(self, path: PathLike | Sequence[PathLike], target: Any = "y", **options: Any) -> Stream:
+    def open(self, path: PathLike | Sequence[PathLike], target: str = "y", **options: Any) -> Stream:
         return stream_npz(path, y=target, **options)
 
 
@@ -134,35 +122,39 @@ class Conllu(StreamFormat):
     open = staticmethod(stream_conllu)  # type: ignore[assignment]
 
 
-class JSONLines(StreamFormat):
+class _Sequences(StreamFormat):
+    holds = "sequences"
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+        return stream_sequences(path, next(iter(self.aliases)), **options)
+
+
+class JSONLines(_Sequences):
     """Labelled sequences, a JSON object a line: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"jsonl": {}}
     suffixes = SUFFIXES["jsonl"]
-    holds = "sequences"
-    open = partial(stream_sequences, format="jsonl")  # type: ignore[assignment]
 
 
-class Columns(StreamFormat):
+class Columns(_Sequences):
     """Labelled sequences, a token a line, in columns: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"columns": {}}
     suffixes = SUFFIXES["columns"]
-    holds = "sequences"
-    open = partial(stream_sequences, format="columns")  # type: ignore[assignment]
 
 
-class CRFsuite(StreamFormat):
+class CRFsuite(_Sequences):
     """Labelled sequences, a token with its attributes a line: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"crfsuite": {}}
     suffixes = SUFFIXES["crfsuite"]
-    holds = "sequences"
-    open = partial(stream_sequences, format="crfsuite")  # type: ignore[assignment]
 
 
 def open_stream(
-    path: PathLike | Sequence[PathLike], format: str | StreamFormat | None = None, target: Any = None, **options: Any
+    path: PathLike | Sequence[PathLike],
+    format: str | StreamFormat | None = None,
+    target: str | int | None = None,
+    **options: Any,
 ) -> Stream:
     """Stream a file of any format.
 
@@ -172,12 +164,11 @@ def open_stream(
         Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern; or URLs
         (``"https://example.org/train.csv.gz"``, ``"s3://bucket/sales/*.parquet"``), which fsspec reads.
     format : str or StreamFormat, optional
-        ``"svmlight"``, ``"csv"``, ``"parquet"`` (and Arrow), ``"npz"``, ``"npy"``, ``"conllu"`` (treebanks),
+        ``"svmlight"``, ``"csv"``, ``"parquet"`` (and Arrow), ``"npz"``, ``"conllu"`` (treebanks),
         ``"jsonl"``, ``"columns"`` or ``"crfsuite"`` (labelled sequences), or a :class:`StreamFormat` of your own. By
         default that of the suffix of the first file, and svmlight if it has none of these.
     target : optional
-        Place of the outputs: name or position of a column (``csv``, ``parquet``), name of an array (``npz``), or a
-        second file (``npy``).
+        Place of the outputs: name or position of a column (``csv``, ``parquet``), or name of an array (``npz``).
     **options
         Options of the reader of the format, such as ``n_features``, ``block_size`` and ``on_error``.
 

@@ -28,17 +28,13 @@ def write(path, X, y):
     if path.suffix == ".npz":
         np.savez(path, X=X, y=y)
         return []
-    if path.suffix == ".npy":
-        np.save(path, X)
-        np.save(path.with_suffix(".y.npy"), y)
-        return ["--target", str(path.with_suffix(".y.npy"))]
     pytest.importorskip("pyarrow")
     header = ",".join(["out", *(f"x{j}" for j in range(X.shape[1]))])
     np.savetxt(path, np.column_stack([y, X]), "%.17g", ",", header=header, comments="")
     return ["--target", "out"]
 
 
-@pytest.mark.parametrize("suffix", [".svm", ".npz", ".npy", ".csv"])
+@pytest.mark.parametrize("suffix", [".svm", ".npz", ".csv"])
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, capsys):
     X, y = tables[kind]

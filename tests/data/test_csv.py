@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from omkl.data import open_stream, stream_csv, stream_npy, stream_npz, stream_parquet, stream_svmlight
+from omkl.data import open_stream, stream_csv, stream_npz, stream_parquet, stream_svmlight
 from omkl.data.csv_files import _after_last_row as after_last_row
 from omkl.exceptions import DataFileError, DataWarning, InputError
 
@@ -142,7 +142,7 @@ def test_a_pipe_is_read_once_and_from_its_beginning(tmp_path):
     thread.join()
 
 
-@pytest.mark.parametrize("stream", [stream_parquet, stream_npy, stream_npz, stream_svmlight])
+@pytest.mark.parametrize("stream", [stream_parquet, stream_npz, stream_svmlight])
 def test_a_pipe_that_must_be_read_here_and_there_is_refused_at_once(tmp_path, stream):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataFileError, match="is a pipe, which can be read only once and from the start"):

@@ -12,7 +12,6 @@ from omkl.data import (
     read_sequences,
     read_treebank,
     stream_conllu,
-    stream_npy,
     stream_npz,
     stream_sequences,
     synthetic_treebank,
@@ -142,7 +141,7 @@ def test_archives_that_are_wrong_are_named(tmp_path, rng):
         ({"X": "Z"}, "has no array 'Z'; its arrays are 'X', 'y', 'F', 'scalar'"),
         ({"y": "Z"}, "has no array 'Z'"),
         ({}, "'X' has 2000 rows, but 'y' has 1999"),
-        ({"X": "scalar"}, "an array is not"),
+        ({"X": "scalar"}, "must hold arrays of numbers or strings in rows"),
     ):
         with pytest.raises(DataFileError, match=message):
             whole(stream_npz(path, **arguments))
@@ -157,22 +156,6 @@ def test_archives_that_are_wrong_are_named(tmp_path, rng):
         assert stream.skipped == 1
 
 
-def test_numpy_files_are_mapped(tmp_path, rng):
-    X, y = rng.standard_normal((103, 4)), rng.integers(0, 3, 103)
-    np.save(tmp_path / "X.npy", X)
-    np.save(tmp_path / "y.npy", y)
-    stream = stream_npy(tmp_path / "X.npy", tmp_path / "y.npy", block_size=10)
-    assert all(isinstance(block.X, np.memmap) for block in stream.blocks())
-    assert_array_equal(whole(stream)[0], X)
-    assert_array_equal(whole(stream)[1], y)
-    with pytest.raises(DamagedFileError, match="cut short"):
-        stream_npy(cut_short(tmp_path / "X.npy"))
-    np.save(tmp_path / "y.npy", y[:7])
-    np.save(tmp_path / "X.npy", X)
-    with pytest.raises(InputError, match="X has 103 examples, but y has 7"):
-        stream_npy(tmp_path / "X.npy", tmp_path / "y.npy")
-
-
 def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, text, rng):
     for name, content, stream, sizes in (
         ("a.conllu", text + b"\n", stream_conllu, (6, 30)),
@@ -182,14 +165,10 @@ def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, text,
         small, large = (write(tmp_path / f"{n}{name}", content * n) for n in sizes)
         peaks = [peak_memory(stream(path, block_size=20)) for path in (small, large)]
         assert peaks[1] - peaks[0] < 0.5 * (large.stat().st_size - small.stat().st_size), name
-    np.save(tmp_path / "X.npy", np.zeros((20_000, 100)))
-    assert peak_memory(stream_npy(tmp_path / "X.npy").mapped(lambda block: (block.X + 1, None))) < 4e6
 
 
 def test_the_name_of_a_file_tells_its_format(tmp_path, text):
     np.savez(tmp_path / "a.npz", X=np.eye(3), label=np.arange(3))
-    np.save(tmp_path / "X.npy", np.eye(3))
-    np.save(tmp_path / "y.npy", np.arange(3))
     files = {
         "a9a": "1 1:1\n",
         "a.svm.bz2": "1 1:1\n",
@@ -211,7 +190,6 @@ def test_the_name_of_a_file_tells_its_format(tmp_path, text):
     assert whole(open_stream(tmp_path / "a.jsonl"))[1] == [["b"]]
     assert whole(open_stream(tmp_path / "a.crfsuite"))[1] == [["B", "O"], ["O"]]
     assert whole(open_stream(tmp_path / "a.npz", target="label"))[1].tolist() == [0, 1, 2]
-    assert whole(open_stream(tmp_path / "X.npy", target=tmp_path / "y.npy"))[1].tolist() == [0, 1, 2]
     for arguments, message in (
         ({"format": "xml"}, "Unknown format 'xml'"),
         ({"target": "y"}, "places of their own"),

@@ -24,7 +24,6 @@ from omkl.data import (
     read_treebank,
     read_uci,
     stream_csv,
-    stream_npy,
 )
 from omkl.data.datasets import MFEAT_WIDTHS
 from omkl.features.lexicons import Lexicon
@@ -86,9 +85,6 @@ def _arrays(rng):
         np.save(member, X)
         archive.writestr("X.npy", member.getvalue())
     yield "c.npz", sink.getvalue()
-    sink = io.BytesIO()
-    np.save(sink, X)
-    yield "a.npy", sink.getvalue()
 
 
 def _tables(rng):

@@ -16,8 +16,8 @@ NO_HEAD, NOT_A_HEAD = -1, -2
 MOST_DIGITS = 9
 
 # what can be wrong with a sentence
-FINE, BAD_COLUMNS, BAD_ID, BAD_RANGE, BAD_HEAD, NO_WORD, NOT_UTF8 = 0, 1, 2, 3, 4, 5, 6
-MISSING_HEAD, HEAD_OUTSIDE, CYCLE, SEVERAL_ROOTS = 7, 8, 9, 10
+FINE, BAD_COLUMNS, BAD_ID, BAD_HEAD, NO_WORD, NOT_UTF8 = 0, 1, 2, 3, 4, 5
+MISSING_HEAD, HEAD_OUTSIDE, CYCLE, SEVERAL_ROOTS = 6, 7, 8, 9
 
 # what is known of a sentence while it is read: columns of its lines, end of its last range and the line of that,
 # number of the last empty node after the last word, its first line, what is wrong with it, and where
@@ -93,7 +93,7 @@ def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
     if columns < fewest or columns > most or columns != state[N_COLUMNS]:
         wrong = BAD_COLUMNS
     elif kind == 0:
-        wrong = BAD_RANGE if _is_range(data, begin) else BAD_ID
+        wrong = BAD_ID
     elif kind == DASH:
         state[LAST_RANGE] = number
         state[RANGE_LINE] = line
@@ -113,7 +113,7 @@ def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
 def _close(sentence, first, word, end, line, state):
     """Note a sentence of the words ``first`` to ``word - 1``; returns where the words of the next one go."""
     if state[WRONG] == FINE and state[LAST_RANGE] > word - first:
-        state[WRONG] = BAD_RANGE
+        state[WRONG] = BAD_ID
         state[PLACE] = state[RANGE_LINE]
     if state[WRONG] == FINE and word == first:
         state[WRONG] = NO_WORD
@@ -197,12 +197,6 @@ def _identifier(data, i, n_words, last_range, last_empty):
     if sign == DASH:
         return (DASH if low == n_words + 1 and low > last_range and high >= low else 0), high
     return (DOT if low == n_words and high == last_empty + 1 else 0), high
-
-
-@compiled
-def _is_range(data, i):
-    value, after = _number(data, i)
-    return value >= 0 and data[after] == DASH
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -178,21 +178,23 @@ class TreebankReader:
     def parse(self, text: bytes, format: str, path: PathLike, n_before: int, skipped: Skipped) -> Treebank:
         """Parse the sentences of a text that comes after ``n_before`` lines; ``strings`` grow by those of good ones."""
         scanned = _Scanned.of(text, LAYOUTS[format])
-        _check_encoding(scanned)
-        jit.check_trees(scanned.offsets, scanned.heads, layouts.MODES[self.trees], self.single_root, scanned.sentences)
+        scanned.check_encoding()
+        jit.check_trees(
+            scanned.ends(layouts.N_WORDS), scanned.heads, layouts.MODES[self.trees], self.single_root, scanned.sentences
+        )
         bad = np.flatnonzero(scanned.sentences[:, layouts.WRONG])
         for i in bad.tolist():
             line, reason = scanned.explain(i)
             skipped.refuse(f"{path}, line {n_before + line}: {reason}")
         if len(bad):
-            scanned = _without_bad(scanned)
-        columns: dict[str, Any] = {"offsets": scanned.offsets, "heads": scanned.heads.copy()}
+            scanned = scanned.without_bad()
+        columns: dict[str, Any] = {"offsets": scanned.ends(layouts.N_WORDS), "heads": scanned.heads.copy()}
         for name in FIELDS:
             same = FIELDS.index("upos" if name == "xpos" and name not in scanned.layout.columns else name)
             starts, lengths = np.ascontiguousarray(scanned.starts[same]), np.ascontiguousarray(scanned.lengths[same])
             columns[name] = self.strings[name].intern(scanned.data, starts, lengths)
         if self.keep_text:
-            columns |= {"text": scanned.text, "text_offsets": scanned.text_offsets, "format": format}
+            columns |= {"text": scanned.text, "text_offsets": scanned.ends(layouts.TEXT_END), "format": format}
         return Treebank(strings=self.strings, **columns)
 
 
@@ -223,20 +225,42 @@ class _Scanned:
         n = sentences[-1, layouts.N_WORDS] if len(sentences) else 0
         return cls(text, data, layout, starts[:, :n], lengths[:, :n], heads[:n], sentences)
 
-    @property
-    def offsets(self) -> np.ndarray:
-        return np.concatenate([[0], self.sentences[:, layouts.N_WORDS]])
-
-    @property
-    def text_offsets(self) -> np.ndarray:
-        return np.concatenate([[0], self.sentences[:, layouts.TEXT_END]])
+    def ends(self, column: int) -> np.ndarray:
+        """Where sentences begin and end, in words, bytes or lines."""
+        return np.concatenate([[0], self.sentences[:, column]])
 
     def explain(self, i: int) -> tuple[int, str]:
         """Find the line of sentence ``i`` that is wrong, from 1 in this text, and the reason."""
-        bounds, line = self.text_offsets[i : i + 2], self.sentences[i - 1, layouts.N_LINES] + 1 if i else 1
-        text = self.text[bounds[0] : bounds[1]]
+        begin, end = self.ends(layouts.TEXT_END)[i : i + 2]
+        line = int(self.ends(layouts.N_LINES)[i]) + 1
         wrong, place = self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]].tolist()
-        return layouts.explain(text, int(line), wrong, place, self.layout)
+        return layouts.explain(self.text[begin:end], line, wrong, place, self.layout)
+
+    def check_encoding(self) -> None:
+        """Mark the sentences that are not UTF-8."""
+        done, bounds = 0, self.ends(layouts.TEXT_END)
+        while done < bounds[-1]:
+            try:
+                str(memoryview(self.text)[done:], "utf-8")
+                return
+            except UnicodeDecodeError as error:
+                at = done + error.start
+            i = int(np.searchsorted(bounds, at, side="right")) - 1
+            line = self.ends(layouts.N_LINES)[i] + self.text.count(b"\n", int(bounds[i]), at) + 1
+            self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]] = jit.NOT_UTF8, line
+            done = int(bounds[i + 1])
+
+    def without_bad(self) -> "_Scanned":
+        """Leave out the sentences that are wrong."""
+        good = self.sentences[:, layouts.WRONG] == jit.FINE
+        lengths, bounds = np.diff(self.ends(layouts.N_WORDS)), self.ends(layouts.TEXT_END)
+        words, sentences = np.repeat(good, lengths), self.sentences[good]
+        # places of fields are in ``data``, which stays whole
+        parts = [self.text[low:high] for low, high in zip(bounds[:-1][good], bounds[1:][good])]
+        sentences[:, layouts.N_WORDS] = np.cumsum(lengths[good])
+        sentences[:, layouts.TEXT_END] = np.cumsum(list(map(len, parts)))
+        columns = (self.starts[:, words], self.lengths[:, words], self.heads[words])
+        return _Scanned(b"".join(parts), self.data, self.layout, *columns, sentences)
 
 
 def _closed(text: bytes) -> bytes:
@@ -246,44 +270,6 @@ def _closed(text: bytes) -> bytes:
         text += newline
     is_closed = text.endswith((b"\n\n", b"\n\r\n")) or not text.strip()
     return text if is_closed else text + newline
-
-
-def _check_encoding(scanned: _Scanned) -> None:
-    """Mark the sentences that are not UTF-8."""
-    done, ends = 0, scanned.sentences[:, layouts.TEXT_END]
-    while done < len(scanned.text):
-        try:
-            str(memoryview(scanned.text)[done:], "utf-8")
-            return
-        except UnicodeDecodeError as error:
-            if not len(ends):
-                return
-            at = done + error.start
-        i = int(np.searchsorted(ends, at, side="right"))
-        begin = int(ends[i - 1]) if i else 0
-        line = (scanned.sentences[i - 1, layouts.N_LINES] if i else 0) + scanned.text.count(b"\n", begin, at) + 1
-        scanned.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]] = jit.NOT_UTF8, line
-        done = int(ends[i])
-
-
-def _without_bad(scanned: _Scanned) -> _Scanned:
-    """Leave out the sentences that are wrong."""
-    good = scanned.sentences[:, layouts.WRONG] == jit.FINE
-    lengths, bounds = np.diff(scanned.offsets), scanned.text_offsets
-    words = np.repeat(good, lengths)
-    sentences = scanned.sentences[good]
-    sentences[:, layouts.N_WORDS] = np.cumsum(lengths[good])
-    # places of fields are in ``data``, which stays whole
-    parts = [scanned.text[low:high] for low, high in zip(bounds[:-1][good], bounds[1:][good])]
-    sentences[:, layouts.TEXT_END] = np.cumsum([len(part) for part in parts])
-    return replace(
-        scanned,
-        text=b"".join(parts),
-        starts=scanned.starts[:, words],
-        lengths=scanned.lengths[:, words],
-        heads=scanned.heads[words],
-        sentences=sentences,
-    )
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------

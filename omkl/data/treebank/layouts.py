@@ -116,34 +116,15 @@ def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout
         words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
         heads = [lines[k].split("\t")[head_column] for k in words]
         return first_line + words[place - 1], explain_heads(heads, wrong, place)
-    before, columns = lines[: place - first_line], lines[place - first_line].split("\t")
-    if wrong == jit.BAD_COLUMNS:
-        return place, _explain_columns(before, columns, layout)
-    if wrong == jit.BAD_ID:
-        return place, _explain_id(before, columns[0])
+    columns = lines[place - first_line].split("\t")
+    wanted = f"at least {len(layout.columns)}, as many in all lines," if layout.is_open else str(len(layout.columns))
     return place, {
-        jit.BAD_RANGE: f"the multiword token {columns[0]!r} is not before its first word, or not in its sentence.",
+        jit.BAD_COLUMNS: f"{len(columns)} columns, but {layout.title} has {wanted} separated by tabs.",
+        jit.BAD_ID: f"the id {columns[0]!r} is out of order; an empty line ends a sentence.",
         jit.BAD_HEAD: f"the head {''.join(columns[head_column:][:1])!r} is not the number of a word, 0 or '_'.",
         jit.NOT_UTF8: "not UTF-8 text.",
         jit.NO_WORD: "the sentence has no words, only empty nodes.",
     }[wrong]
-
-
-def _explain_columns(before: list[str], columns: list[str], layout: Layout) -> str:
-    others = [len(line.split("\t")) for line in before if line and line[0] != "#"]
-    found, least = f"{len(columns)} column" + ("s" if len(columns) > 1 else ""), len(layout.columns)
-    if others and least <= len(columns) <= layout.most:
-        return f"{found}, but the lines before it have {others[0]}."
-    spaces = " and not by spaces" if len(columns) == 1 and len(columns[0].split()) > 1 else ""
-    return f"{found}, but {layout.title} has {'at least ' * layout.is_open}{least}, separated by tabs{spaces}."
-
-
-def _explain_id(before: list[str], identifier: str) -> str:
-    expected = 1 + sum(re.match(r"[0-9]+\t", line) is not None for line in before)
-    if "." in identifier:
-        return f"the empty node {identifier!r} is out of order: after word {expected - 1} comes {expected - 1}.1."
-    missing = ": is an empty line missing between sentences?" if identifier == "1" else "."
-    return f"word {identifier!r} where word {expected} was expected{missing}"
 
 
 def explain_heads(heads: list[str], wrong: int, word: int) -> str:

@@ -1,7 +1,7 @@
 """Sentences as lists of strings, and treebanks: sentences as arrays of codes."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -295,9 +295,9 @@ def _encoded(sentences: Iterable[Sentence], strings: dict[str, Strings]) -> dict
 
 
 def _flaw(columns: dict[str, Sequence]) -> str:
-    """What is wrong with the columns of a sentence; empty if nothing is."""
+    """The first error in the columns of a sentence; empty if there is none."""
     for name, column in columns.items():
-        if isinstance(column, str) or not hasattr(column, "__len__"):
+        if isinstance(column, str) or not isinstance(column, Collection):
             return f" has {column!r:.60} as its {name}: give a list, one for each word"
     n = max(map(len, columns.values()))
     if n == 0:
@@ -305,12 +305,13 @@ def _flaw(columns: dict[str, Sequence]) -> str:
     for name, column in columns.items():
         if len(column) not in (0, n):
             return f" has {n} words, but {len(column)} {name}"
+        if name != "heads" and _are_texts(column):
+            continue
         is_fit = _is_head if name == "heads" else _is_text
-        if name == "heads" or not _are_texts(column):
-            for word, value in enumerate(column, 1):
-                if not is_fit(value):
-                    wanted = "the number of a word, 0 or None" if name == "heads" else "a string of one line in UTF-8"
-                    return f", word {word}: {value!r:.60} among {name} is not {wanted}"
+        for word, value in enumerate(column, 1):
+            if not is_fit(value):
+                wanted = "the number of a word, 0 or None" if name == "heads" else "a string of one line in UTF-8"
+                return f", word {word}: {value!r:.60} among {name} is not {wanted}"
     return ""
 
 
