@@ -53,8 +53,9 @@ def stream_npz(
             if name not in arrays and (name == X or name != "y"):
                 raise DataFileError(f"{path} has no array {name!r}; its arrays are {listed(known)}.")
         found = list(arrays.values())
-        if any(array.dtype.kind not in "biufSU" or not array.ndim for array in found):
-            raise DataFileError(f"{path} must hold arrays of numbers or strings in rows.")
+        for array in found:
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufSU" or not array.ndim:
+                raise DataFileError(f"{path} must hold arrays of numbers or strings in rows.")
         if len(set(map(len, found))) > 1:
             raise DataFileError(f"{path}: {X!r} has {len(found[0])} rows, but {y!r} has {len(found[1])}.")
         if len(found[0]) and not all(array.nbytes for array in found):

@@ -66,22 +66,6 @@ def test_ocr_lines_that_are_wrong_are_named(tmp_path, lines, message):
         read_ocr(path)
 
 
-def test_files_cut_short_damaged_or_missing(tmp_path):
-    path = write_gz(tmp_path / "letter.data.gz", "".join(WORDS) * 50)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataFileError, match="cut short or damaged"):
-        read_ocr(path)
-    path.write_bytes(whole[:100] + bytes([whole[100] ^ 255]) + whole[101:])
-    with pytest.raises(DataFileError):
-        read_ocr(path)
-    path.write_bytes(b"not gzip")
-    with pytest.raises(DataFileError, match="cut short or damaged"):
-        read_ocr(path)
-    with pytest.raises(DataFileError, match="no file"):
-        read_ocr(tmp_path / "nowhere.gz")
-
-
 def test_the_real_ocr_data_set_is_read_whole(ocr):
     assert len(ocr) == 6877
     assert np.bincount(ocr.folds).tolist() == [626, 704, 684, 698, 693, 651, 739, 717, 690, 675]
@@ -115,12 +99,6 @@ def test_crfsuite_attribute_lists(tmp_path):
     assert y == [["B", "O"], ["B"]]
     assert X[0][0] == {"w": {"dog": 1.0}, "len": 3.0, "flag": 1.0}
     assert X[0][1] == {"w": {"a:b": 1.0}, "t": {"x": 1.0, "y": 0.5}}
-    path.write_text("B\tw=dog:cat\n")
-    with pytest.raises(DataFileError, match="line 1: 'cat' is not a number"):
-        read_sequences(path)
-    path.write_text("\tw=dog\n")
-    with pytest.raises(DataFileError, match="line 1: a token needs a label"):
-        read_sequences(path)
 
 
 def test_tabs_between_columns_are_not_taken_for_attributes(tmp_path):

@@ -121,7 +121,6 @@ def reader_of(name: str) -> Callable[[Path], None]:
         "brown.lexicon": lambda path: Lexicon.of(path, "brown"),
         "some.templates": TemplateSet.resolve,
         "words.txt": lambda path: list(iter_words(path)),
-        "a.npy": lambda path: _pass(stream_npy(path)),
     }
     if name in plain:
         return plain[name]

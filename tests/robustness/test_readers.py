@@ -1,8 +1,6 @@
 """Readers of damaged files raise errors of omkl, in bounded time and memory."""
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -56,23 +54,3 @@ def test_good_files_are_read(name, tmp_path):
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_damaged_files_raise_errors_of_omkl(name, tmp_path):
     assert complaints(name, N_FILES, tmp_path) == ""
-
-
-READS_AND_STOPS = """
-import sys
-from omkl.data import stream_csv
-from omkl.exceptions import DataFileError
-try:
-    for block in stream_csv(sys.argv[1], "y").blocks():
-        pass
-except DataFileError as error:
-    assert "row 1002" in str(error), error
-"""
-
-
-def test_a_process_that_met_an_error_in_a_large_csv_file_ends(tmp_path):
-    good = b"".join(b"%d,%d,0\n" % (k, k) for k in range(1000))
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"a,b,y\n" + good + b"1,x,0\n" + b"1,2,0\n" * 300_000)
-    done = subprocess.run([sys.executable, "-c", READS_AND_STOPS, str(path)], capture_output=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, b"")
