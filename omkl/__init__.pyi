@@ -16,8 +16,7 @@ from .estimators.explanations import Explanation
 from .estimators.persistence import load
 from .estimators.structured import StructuredPredictor
 from .linear.cross_validation import GroupLassoCV, SparseLogisticRegressionCV
-from .linear.group_lasso import GroupLasso
-from .linear.logistic import SparseLogisticRegression
+from .linear.estimators import GroupLasso, SparseLogisticRegression
 from .mkl.batch import MKLClassifier, MKLRegressor
 from .mkl.cross_validation import MKLClassifierCV, MKLRegressorCV
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.model_selection import BaseCrossValidator
 
 from omkl._components import check_n_jobs, resolve
 from omkl.batch import DesignSolver, regularization_path
@@ -16,16 +18,9 @@ from omkl.estimators.batch import NEVER, NumberDecoder, is_a_classifier, resolve
 from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
-from omkl.linear.base import (
-    SparseLinear,
-    n_outputs_of,
-    path_values,
-    predictions_of,
-    rows_of,
-    score_with_offset,
-)
-from omkl.linear.group_lasso import Groups
-from omkl.linear.samples import Samples
+from omkl.linear.base import SparseLinear, score_with_offset
+from omkl.linear.estimators import Groups
+from omkl.linear.problems import DesignLike, Samples, coefficients_of, path_values, predictions_of, problems_of
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -78,8 +73,8 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
         alphas: int | ArrayLike = 20,
         *,
         groups: Groups = None,
-        cv: Any = None,
-        scoring: Any = None,
+        cv: int | BaseCrossValidator | Iterable | None = None,
+        scoring: str | Callable | None = None,
         n_jobs: int | None = None,
         loss: str | PointwiseLoss = "squared",
         regularizer: str | Regularizer = "group-lasso",
@@ -108,7 +103,7 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
 
     def fit(
         self,
-        X: Any,
+        X: DesignLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
@@ -174,8 +169,8 @@ positive, verbose
         alphas: int | ArrayLike = 20,
         *,
         groups: Groups = None,
-        cv: Any = None,
-        scoring: Any = None,
+        cv: int | BaseCrossValidator | Iterable | None = None,
+        scoring: str | Callable | None = None,
         n_jobs: int | None = None,
         loss: str | PointwiseLoss = "logistic",
         regularizer: str | Regularizer = "group-lasso",
@@ -208,7 +203,7 @@ positive, verbose
 
     def fit(
         self,
-        X: Any,
+        X: DesignLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
@@ -238,62 +233,60 @@ positive, verbose
 
 
 def _fit_best(
-    estimator: Any,
-    X: Any,
+    model: Any,
+    X: DesignLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
     sample_groups: ArrayLike | None,
     offset: ArrayLike | None,
 ) -> Any:
     """Fit an estimator at the best alpha; parameters as for :meth:`GroupLassoCV.fit`."""
-    estimator._check()
-    check_n_jobs(estimator.n_jobs)
-    samples, decoder = estimator._read(X, y, sample_weight, offset)
-    y = plain_targets(y)
-    given = y.toarray() if sparse.issparse(y) else np.asarray(y)
+    model._check()
+    check_n_jobs(model.n_jobs)
+    samples, decoder = model._read(X, y, sample_weight, offset)
+    targets = plain_targets(y)
+    given = targets.toarray() if sparse.issparse(targets) else np.asarray(targets)
     given = given if has_columns(given) else given.ravel()
-    search = PathSearch(estimator, "alpha", given, sample_weight, sample_groups)
+    search = PathSearch(model, "alpha", given, sample_weight, sample_groups)
     weights = check_sample_weight(sample_weight, len(given))
     kept = slice(None) if weights is None else np.flatnonzero(weights)
-    alphas = path_values(estimator._problems(samples.merged(), 1.0), estimator.alphas)
-
-    outputs_decoder = NumberDecoder(resolve_loss(estimator, links=True)) if decoder is None else decoder
+    alphas = path_values(problems_of(model, samples.merged(), 1.0), model.alphas)
+    outputs_decoder = NumberDecoder(resolve_loss(model, links=True)) if decoder is None else decoder
 
     def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
-        return HeldOut(*_path_of_fold(estimator, samples, alphas, train, test), outputs_decoder)
+        return HeldOut(*_path_of_fold(model, samples, alphas, train, test), outputs_decoder)
 
     alpha = search.choose(
         alphas,
         held_out,
-        given[kept] if is_a_classifier(estimator) else samples.targets[0],
+        given[kept] if is_a_classifier(model) else samples.targets[0],
         None if weights is None else weights[kept],
-        estimator._has_probabilities(),
-        estimator.n_jobs,
+        model._has_probabilities(),
+        model.n_jobs,
     )
-    estimator._learn(samples, decoder, alpha)
+    model._learn(samples, decoder, alpha)
     search.warn()
-    return estimator
+    return model
 
 
 def _path_of_fold(
-    estimator: SparseLinear, samples: Samples, alphas: np.ndarray, train: np.ndarray, test: np.ndarray
+    model: SparseLinear, samples: Samples, alphas: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Solve a path on the training samples of a fold; return outputs, numbers of active groups, and gaps."""
-    outputs = np.zeros((len(alphas), len(test), sum(map(n_outputs_of, samples.targets))))
+    outputs = np.zeros((len(alphas), len(test), sum(samples.widths)))
     if samples.offsets is not None:
         outputs += samples.offsets[:, test].T
     active, gaps = np.zeros(len(alphas)), np.zeros(len(alphas))
-    solver, rows = resolve(DesignSolver, estimator.solver, "solver"), samples.rows(train).merged()
-    for p, known in enumerate(rows.targets):
-        if is_a_classifier(estimator) and known.ndim == 1 and np.all(known == known[0]):
+    solver, rows = resolve(DesignSolver, model.solver, "solver"), samples.rows(train).merged()
+    for p, (known, width) in enumerate(zip(rows.targets, samples.widths)):
+        if is_a_classifier(model) and known.ndim == 1 and np.all(known == known[0]):
             outputs[:, :, p] = -NEVER if known[0] > 0 else NEVER
             continue
-        own = slice(p, p + n_outputs_of(known))
-        alone = Samples(rows.design, [known], rows.weights, None if rows.offsets is None else rows.offsets[own])
-        [problem] = estimator._problems(alone, 1.0)
-        path: Any = regularization_path(solver, problem, alphas, estimator.tol, estimator.max_iter)
-        for a, point in enumerate(path):
-            certificate, learned = point.solution.certificate, rows_of(point.solution, rows.design.shape[1])
+        own = slice(p, p + width)  # several outputs are one problem
+        offsets = None if rows.offsets is None else rows.offsets[own]
+        [problem] = problems_of(model, Samples(rows.design, [known], rows.weights, offsets), 1.0)
+        for a, point in enumerate(regularization_path(solver, problem, alphas, model.tol, model.max_iter)):
+            certificate, learned = point.solution.certificate, coefficients_of([point.solution], rows.design.shape[1])
             outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
             active[a] += np.count_nonzero(certificate.norms)
             gaps[a] = max(gaps[a], abs(certificate.gap))

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression
-from omkl.linear.samples import first_alike
+from omkl.linear.problems import first_alike
 
 
 def by_comparison(X, columns):

@@ -130,7 +130,7 @@ class ProximalNewton(BarrierSearch):
     problem : DesignProblem
     working_set : WorkingSet
     w : array of shape (k,)
-    b : float
+    b : float or array
         The working set's intercept.
     rho : array of shape (m,)
         A dual point of the loss's domain.
@@ -153,7 +153,7 @@ class ProximalNewton(BarrierSearch):
         problem: DesignProblem,
         working_set: WorkingSet,
         w: np.ndarray,
-        b: float,
+        b: float | np.ndarray,
         rho: np.ndarray,
         gap: float,
         gamma: float,

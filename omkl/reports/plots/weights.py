@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from omkl.estimators.base import OnlineEstimator
     from omkl.linear.base import SparseLinear
-    from omkl.linear.group_lasso import Groups
+    from omkl.linear.estimators import Groups
     from omkl.mkl.base import BatchMKL
 
     Source: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear | Mapping[str, float] | Records

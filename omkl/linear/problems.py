@@ -1,0 +1,259 @@
+"""Problems of sparse linear models: from training samples to problems, and from solutions to coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+from sklearn.exceptions import ConvergenceWarning
+
+from omkl._components import resolve, warn_caller
+from omkl._messages import listed
+from omkl.batch import ColumnGroups, Design, DesignProblem, LinearModel, PathPoint, Solution, stacked_problem
+from omkl.batch.solver import is_number_of_values, ordered
+from omkl.estimators.batch import (
+    ClassDecoder,
+    encode_classes,
+    encode_labels,
+    is_a_classifier,
+    one_vs_rest,
+    read_groups,
+    resolve_loss,
+)
+from omkl.estimators.targets import finite_targets
+from omkl.estimators.validation import as_numbers, column_names_of, row_digests, weighted_by_class
+from omkl.exceptions import InputError
+from omkl.regularizers import Regularizer
+
+#: A design as users give it.
+DesignLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | LinearOperator
+#: Columns of an array that are compared before whole rows are.
+FEW_COLUMNS = 4
+#: Decades of alpha that a path spans if it is given a number of values.
+DECADES = 2.0
+
+
+@dataclass
+class Samples:
+    """A design, and the targets of the problems on it.
+
+    Attributes
+    ----------
+    design : Design
+        m rows.
+    targets : sequence of arrays
+        (m,) for each problem, or (m, K) for one of K outputs.
+    weights : array of shape (m,), optional
+    offsets : array of shape (P, m), optional
+        Of the P outputs of all problems.
+    copies : int array of shape (m,), optional
+        A number that identical samples share.
+    """
+
+    design: Design
+    targets: Sequence[np.ndarray]
+    weights: np.ndarray | None = None
+    offsets: np.ndarray | None = None
+    copies: np.ndarray | None = None
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of outputs of each problem."""
+        return [1 if target.ndim == 1 else target.shape[1] for target in self.targets]
+
+    def rows(self, kept: np.ndarray) -> Samples:
+        """The samples at some positions; rows of the design are not copied."""
+        parts = (None if part is None else part[..., kept] for part in (self.weights, self.offsets, self.copies))
+        return Samples(self.design.rows(kept), [target[kept] for target in self.targets], *parts)
+
+    def merged(self) -> Samples:
+        """One sample in place of identical ones, with the sum of their weights: the problem is the same."""
+        if self.copies is None:
+            return self
+        _, first, own = np.unique(self.copies, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        if len(order) == len(own):
+            return self
+        sums = np.bincount(own, np.ones(len(own)) if self.weights is None else self.weights)
+        return replace(self.rows(first[order]), weights=sums[order], copies=None)
+
+
+def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np.ndarray | None:
+    """Offsets as an array (P, m); one a sample is used for all outputs."""
+    if offset is None:
+        return None
+    offsets = as_numbers(offset, "offset")
+    if offsets.shape not in ((n_samples,), (n_samples, n_outputs)) or not np.isfinite(offsets).all():
+        raise InputError(
+            f"offset must hold a finite number for each sample, ({n_samples},), or each output of it, "
+            f"({n_samples}, {n_outputs}), got {offsets.shape}."
+        )
+    return np.broadcast_to(offsets if offsets.ndim == 1 else offsets.T, (n_outputs, n_samples))
+
+
+def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np.ndarray | None) -> np.ndarray | None:
+    """For each sample the first one with the same features, targets and offsets; None if all differ."""
+    codes = [np.unique(column, return_inverse=True)[1] for column in y.reshape(len(y), -1).T]
+    return first_alike(X, np.column_stack(codes if offsets is None else [*codes, *offsets]))
+
+
+def first_alike(X: Any, columns: np.ndarray) -> np.ndarray | None:
+    """For each row the first identical one.
+
+    Only rows that agree in a sum of other columns and of a few of X are compared as a whole. Without copies this takes
+    the time of some columns, or of a product with a sparse matrix.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (m, n)
+    columns : array of shape (m, k)
+        More columns that must agree, such as targets.
+
+    Returns
+    -------
+    int array of shape (m,), or None
+        None if all rows differ.
+
+    Examples
+    --------
+    >>> first_alike(np.array([[1.0], [2.0], [1.0]]), np.zeros((3, 1)))
+    array([0, 1, 0])
+    """
+    rng, summed, columns = np.random.default_rng(0), columns, columns + 0.0  # normalizes -0.0
+    if sparse.issparse(X):
+        sums = X @ rng.standard_normal(X.shape[1])
+    else:
+        few = np.unique(np.linspace(0, X.shape[1] - 1, FEW_COLUMNS).astype(np.int64))
+        sums, summed = np.zeros(len(columns)), np.column_stack([columns, X[:, few]])
+    for column in summed.T:
+        sums = sums + rng.standard_normal() * column
+    _, own, counts = np.unique(sums, return_inverse=True, return_counts=True)
+    alike = np.flatnonzero(counts[own] > 1)
+    first, seen = np.arange(len(columns)), dict[tuple, int]()
+    for i, digest in zip(alike.tolist(), row_digests(X, alike).tolist()):
+        first[i] = seen.setdefault((columns[i].tobytes(), digest), i)
+    return first if len(seen) < len(alike) else None
+
+
+# ---- problems ----------------------------------------------------------------------------------------------------
+
+
+def encode_targets(
+    model: Any, y: np.ndarray, weights: np.ndarray | None
+) -> tuple[list[np.ndarray], np.ndarray | None, ClassDecoder | None]:
+    """Targets of the problems, weights times those of classes, and the decoder of a classifier."""
+    if not is_a_classifier(model):
+        return [finite_targets(y)], weights, None
+    if y.ndim == 2:
+        if model.class_weight is not None or model.multiclass == "multinomial":
+            raise InputError("class_weight and multiclass are for classes, not for labels in columns of y.")
+        signs, decoder = encode_labels(y)
+        return list(np.ascontiguousarray(signs.T)), weights, decoder
+    classes, codes = encode_classes(y)
+    signs, multinomial = one_vs_rest(codes, len(classes)), model.multiclass == "multinomial" and len(classes) > 2
+    targets = [signs > 0] if multinomial else list(np.ascontiguousarray(signs.T))
+    weights = weighted_by_class(model.class_weight, classes, codes, weights)
+    return targets, weights, ClassDecoder(classes, multinomial=multinomial)
+
+
+def problems_of(model: Any, samples: Samples, alpha: float) -> list[DesignProblem]:
+    """The problem of each target."""
+    loss, regularizer = resolve_loss(model, links=True), resolve(Regularizer, model.regularizer, "regularizer")
+    groups = _column_groups(model, samples.design.shape[1])
+    if isinstance(model.regularizer, Regularizer):  # it may name groups, unlike a string
+        names = read_groups(model.groups, column_names_of(model)).texts(groups.n_groups)
+        regularizer = regularizer.bind(names)
+    shared = (regularizer, alpha, groups, bool(model.fit_intercept), samples.weights)
+    offsets = [None] * len(samples.targets) if samples.offsets is None else samples.offsets
+    if samples.targets[0].ndim == 2:
+        if model.positive:
+            raise InputError("positive=True is for one output: leave it out, or learn one output after the other.")
+        offset = None if samples.offsets is None else samples.offsets.T
+        own_loss = None if is_a_classifier(model) else loss
+        return [stacked_problem(samples.design, samples.targets[0], own_loss, *shared, offset)]
+    return [
+        DesignProblem(samples.design, target, loss, *shared, offset, bool(model.positive))
+        for target, offset in zip(samples.targets, offsets)
+    ]
+
+
+def _column_groups(model: Any, n_columns: int) -> ColumnGroups:
+    """Groups of columns, and their weights."""
+    (members, names), weights = read_groups(model.groups, column_names_of(model)), model.group_weights
+    if isinstance(weights, dict):
+        if names is None or weights.keys() != set(names):
+            raise InputError(f"group_weights must have a value for each of the groups {listed(names or (), 5)}.")
+        weights = np.array([weights[name] for name in names])
+    if isinstance(weights, str):
+        if weights != "sqrt-size":
+            raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.')
+        weights = np.sqrt(ColumnGroups(members, n_columns).blocks.sizes)
+    return ColumnGroups(members, n_columns, weights)
+
+
+# ---- solutions --------------------------------------------------------------------------------------------------
+
+
+def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
+    """Decreasing values of a path; a number of them starts at the alpha at which a column enters a model."""
+    if is_number_of_values(alphas):
+        return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
+    return ordered(alphas)[::-1]
+
+
+def predictions_of(design: Design, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+    """Predictions (m, K) of coefficients (K, n), from the columns that are not zero."""
+    outputs = [design.product(np.flatnonzero(w), w[w != 0]) + b for w, b in zip(coefficients, intercepts)]
+    return np.column_stack(outputs)
+
+
+def coefficients_of(solutions: Sequence[Solution], n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
+    intercepts = [np.atleast_1d(solution.model.intercept) for solution in solutions]
+    rows = [
+        solution.model.dense(n_columns * len(own)).reshape(n_columns, -1).T
+        for solution, own in zip(solutions, intercepts)
+    ]
+    return np.concatenate(rows), np.concatenate(intercepts)
+
+
+def starts_from(coefficients: np.ndarray, intercepts: np.ndarray, widths: list[int]) -> list[LinearModel]:
+    """Models of problems of so many outputs, from coefficients (P, n) and intercepts (P,) of all outputs."""
+    models = []
+    for last, width in zip(np.cumsum(widths), widths):
+        w, b = coefficients[last - width : last].T.ravel(), intercepts[last - width : last]
+        models.append(LinearModel(np.flatnonzero(w), w[w != 0], b if width > 1 else float(b[0])))
+    return models
+
+
+def path_record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
+    """The flat record of one alpha, from the points of all problems."""
+    solutions = [point.solution for point in points]
+    coefficients, intercepts = coefficients_of(solutions, n_columns)
+    alone = len(coefficients) == 1
+    return {
+        "alpha": points[0].value,
+        "coef": coefficients[0] if alone else coefficients,
+        "intercept": float(intercepts[0]) if alone else intercepts,
+        "dual_gap": max(solution.certificate.gap for solution in solutions),
+        "objective": sum(solution.certificate.primal for solution in solutions),
+        "active": sum(int(np.count_nonzero(solution.certificate.norms)) for solution in solutions),
+        "n_iter": max(solution.n_iter for solution in solutions),
+        "seconds": sum(point.seconds for point in points),
+    }
+
+
+def warn_unless_converged(solution: Solution, tol: float) -> None:
+    """Warn of a gap above the tolerance, or of a negative one."""
+    if not solution.converged:
+        gap = solution.certificate.gap
+        advice = "which proves nothing: scale the columns of X" if gap < 0 else f"above tol={tol:g}: raise max_iter"
+        warn_caller(
+            f"Stopped at a relative duality gap of {gap:.2g} after {solution.n_iter} iterations, {advice}.",
+            ConvergenceWarning,
+        )
