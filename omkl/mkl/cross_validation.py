@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,52 @@ from omkl.regularizers import Regularizer
 
 #: Parameters that the estimator of a single C does not have; its ``n_jobs`` is for predictions.
 SEARCH = ("Cs", "cv", "scoring", "n_jobs")
+
+
+def fit_with_search(
+    self: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
+) -> Any:
+    """Choose C, and learn the kernel weights and the model from all samples.
+
+    Parameters
+    ----------
+    X, y, client
+        As for :meth:`MKLClassifier.fit`.
+    sample_weight : array of shape (N,), optional
+        Weights >= 0 of the samples' losses, and of held-out samples in scores.
+    groups : array of shape (N,), optional
+        Samples of one group stay in one fold, with splitters such as scikit-learn's ``GroupKFold``.
+
+    Returns
+    -------
+    self
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        As for a single C; if Cs are not valid, if cv does not cut the samples into folds or leaves one empty, or if
+        scoring is no score, or is undefined in all folds.
+    omkl.exceptions.DistributionError
+        As for a single C.
+    """
+    settings = self._settings()
+    source, kept_y, weights = self._read(X, y, sample_weight)
+    encoded = encode_targets(kept_y, weights, settings)
+    given = np.asarray(y.todense() if sparse.issparse(y) else plain_targets(y))
+    search = PathSearch(self, "C", given if has_columns(given) else given.ravel(), sample_weight, groups)
+    kernels = self._stored(source, settings, client)
+    Cs, n_threads = kernels.path_values(encoded, self.Cs), kernels.n_threads(self.n_jobs)
+
+    def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
+        part = encode_targets(kept_y[train], weights[train], settings, warns=False)
+        return _path_of_fold(kernels, part, Cs, train, test, n_threads)
+
+    probabilistic = isinstance(settings.loss, Logistic) and not (encoded.decoder and encoded.decoder.pairs)
+    scored = None if sample_weight is None else weights
+    C = search.choose(Cs, held_out, kept_y, scored, probabilistic, n_threads)
+    self._solve(source, kernels, encoded, C)
+    search.warn()
+    return self
 
 
 class MKLClassifierCV(ClassifierMixin, BatchMKL):
@@ -110,33 +156,7 @@ weighting, verbose
         self.weighting = weighting
         self.verbose = verbose
 
-    def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
-    ) -> Self:
-        """Choose C, and learn the kernel weights and the model from all samples.
-
-        Parameters
-        ----------
-        X, y, client
-            As for :meth:`MKLClassifier.fit`.
-        sample_weight : array of shape (N,), optional
-            Weights >= 0 of the samples' losses, and of held-out samples in scores.
-        groups : array of shape (N,), optional
-            Samples of one group stay in one fold, with splitters such as scikit-learn's ``GroupKFold``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            As for a single C; if Cs are not valid, if cv does not cut the samples into folds or leaves one empty, or if
-            scoring is no score, or is undefined in all folds.
-        omkl.exceptions.DistributionError
-            As for a single C.
-        """
-        return _fit_best(self, X, y, sample_weight, groups, client)
+    fit = fit_with_search
 
     def _at(self, C: float) -> MKLClassifier:
         return clone(MKLClassifier(**_single_parameters(self), C=C))
@@ -209,21 +229,7 @@ verbose
         self.weighting = weighting
         self.verbose = verbose
 
-    def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
-    ) -> Self:
-        """Choose C, and learn the kernel weights and the model from all samples.
-
-        Parameters
-        ----------
-        X, y, sample_weight, groups, client
-            As for :meth:`MKLClassifierCV.fit`.
-
-        Returns
-        -------
-        self
-        """
-        return _fit_best(self, X, y, sample_weight, groups, client)
+    fit = fit_with_search
 
     def _at(self, C: float) -> MKLRegressor:
         return clone(MKLRegressor(**_single_parameters(self), C=C))
@@ -231,30 +237,6 @@ verbose
 
 def _single_parameters(estimator: BatchMKL) -> dict[str, Any]:
     return {name: value for name, value in estimator.get_params(deep=False).items() if name not in SEARCH}
-
-
-def _fit_best(
-    estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None, client: Any
-) -> Any:
-    """Fit an estimator at the best C; parameters as for :meth:`MKLClassifier.fit`."""
-    settings = estimator._settings()
-    source, kept_y, weights = estimator._read(X, y, sample_weight)
-    encoded = encode_targets(kept_y, weights, settings)
-    given = np.asarray(y.todense() if sparse.issparse(y) else plain_targets(y))
-    search = PathSearch(estimator, "C", given if has_columns(given) else given.ravel(), sample_weight, groups)
-    kernels = estimator._stored(source, settings, client)
-    Cs, n_threads = kernels.path_values(encoded, estimator.Cs), kernels.n_threads(estimator.n_jobs)
-
-    def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
-        part = encode_targets(kept_y[train], weights[train], settings, warns=False)
-        return _path_of_fold(kernels, part, Cs, train, test, n_threads)
-
-    probabilistic = isinstance(settings.loss, Logistic) and not (encoded.decoder and encoded.decoder.pairs)
-    scored = None if sample_weight is None else weights
-    C = search.choose(Cs, held_out, kept_y, scored, probabilistic, n_threads)
-    estimator._solve(source, kernels, encoded, C)
-    search.warn()
-    return estimator
 
 
 def _path_of_fold(

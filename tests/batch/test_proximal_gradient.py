@@ -79,25 +79,11 @@ def test_the_certificate_is_recomputed_from_the_model_over_all_kernels():
     assert len(solution.model.active) < problem.kernels.n_kernels
 
 
-@each_loss
-def test_the_intercept_is_the_best_for_the_predictions(loss):
-    problem, _ = small_problem(loss, "block 1-norm")
-    solution = IterativeSoftThresholding().solve(problem, max_iter=5)
-    assert abs(problem.loss.gradient(problem.y, solution.certificate.outputs).sum()) < 1e-8
-
-
 def test_a_warm_start_begins_where_the_other_search_ended():
     problem = gaussian_problem(Logistic(), 3.0)
     first = IterativeSoftThresholding().solve(problem, tol=1e-5)
     again = IterativeSoftThresholding().solve(problem, tol=1.1e-5, start=first.start)
     assert again.n_iter <= 10 < first.n_iter
-
-
-def test_constant_kernels_have_nothing_to_add_to_an_intercept():
-    problem = Problem(DenseStack(np.ones((2, 6, 6))), np.array([1.0, 1, 1, -1, -1, 1]), Logistic(), L21(), 10.0)
-    solution = IterativeSoftThresholding().solve(problem, tol=1e-8)
-    assert solution.converged
-    assert_allclose(solution.model.intercept, np.log(2.0))
 
 
 @pytest.mark.parametrize(

@@ -50,15 +50,6 @@ def test_an_exact_map_trains_as_the_kernel_does(digits, method, loss):
     assert [r["loss"] for r in explicit.history_] == pytest.approx([r["loss"] for r in dual.history_], abs=1e-7)
 
 
-def test_explicit_features_and_dual_coefficients_of_one_map_agree(digits):
-    X, y = digits[0][:200], digits[1][:200]
-    models = [
-        OnlineMKLClassifier({"g": f"gaussian:{how}features=100"}, epochs=3, random_state=0).fit(X, y)
-        for how in ("", "explicit=False,")
-    ]
-    assert_allclose(models[0].decision_function(X), models[1].decision_function(X), atol=1e-8)
-
-
 def test_fourier_features_learn_what_the_kernel_does(digits):
     X, y = digits
     scores = [
@@ -303,7 +294,3 @@ class TestMoreThanFitsIntoMemory:
             warnings.simplefilter("error")
             model = MKLClassifier(["gaussian:features=60", "linear"], dtype="float64").fit(X, y)
         assert list(model.kernel_representations_.values()) == ["factor of rank 60", "factor of rank 30"]
-
-    def test_other_values_of_approximate_are_refused(self, cancer):
-        with pytest.raises(InputError, match="approximate must be"):
-            MKLClassifier(approximate="yes").fit(*cancer)

@@ -54,17 +54,6 @@ def test_the_gap_is_that_of_the_joint_objective(measured):
     assert (primal - dual) / primal <= 1e-4 * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("solver", ["spicy", "one-step", "lp-norm"])
-def test_every_solver_learns_several_targets(measured, solver):
-    X, y = measured
-    loss = "epsilon-insensitive" if solver == "lp-norm" else "squared"
-    alone = [MKLRegressor(KERNELS, C=3.0, loss=loss, solver=solver).fit(X, column) for column in y.T]
-    model = MKLRegressor(KERNELS, C=3.0, loss=loss, solver=solver).fit(X, y)
-    assert model.predict(X).shape == y.shape
-    if solver == "lp-norm":  # one after the other
-        assert_allclose(model.predict(X), np.column_stack([single.predict(X) for single in alone]), rtol=1e-9)
-
-
 def test_a_kernel_of_one_target_is_in_the_model_of_all():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, size=(100, 3))
@@ -129,14 +118,6 @@ def test_paths_and_stability_selection_take_several_outputs(labelled, measured):
         record = estimator.path(X, y, [0.1, 1.0])[1]
         assert_allclose(record["model"].predict(X), estimator.fit(X, y).predict(X), atol=0.1)
         assert set(estimator.stability_selection(X, y, [0.1, 1.0], n_pairs=2, random_state=0).selected_) <= set(KERNELS)
-
-
-def test_precomputed_matrices_take_several_outputs(labelled):
-    X, y = labelled
-    K = {"narrow": Gaussian(4.0)(X), "wide": Gaussian(40.0)(X)}
-    reference = MKLClassifier({"narrow": Gaussian(4.0), "wide": Gaussian(40.0)}, tol=1e-8).fit(X, y)
-    model = MKLClassifier("precomputed", tol=1e-8).fit(K, y)
-    assert_allclose(model.decision_function(K), reference.decision_function(X), atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -160,14 +160,6 @@ def test_the_order_of_kernels_samples_and_targets_changes_nothing(seed):
     np.testing.assert_array_equal(shuffled, chosen(grams, Y)[kernels])
 
 
-def test_pairs_of_classes_choose_as_each_class_against_the_rest():
-    grams, y = problem(n=60, n_useless=10)
-    classes = np.digitize(y[:, 0], [-0.5, 0.5])
-    rest = np.where(classes[:, None] == np.arange(3), 1.0, -1.0)
-    pairs = np.array([(classes == b).astype(float) - (classes == a) for a, b in ((0, 1), (0, 2), (1, 2))]).T
-    np.testing.assert_array_equal(chosen(grams, rest), chosen(grams, pairs))
-
-
 def test_twins_go_the_same_way_and_constants_say_nothing():
     grams, Y = problem(n=60, n_useless=5)
     more = np.concatenate([grams, grams, np.zeros((1, 60, 60)), np.full((1, 60, 60), 1e6)])
@@ -212,11 +204,3 @@ def test_samples_of_large_weights_are_all_taken(monkeypatch):
     assert {5, 900} <= set(samples.tolist())
     assert own[samples == 5] == 1e6
     assert len(samples) <= 10
-
-
-def test_the_sample_is_smaller_for_many_kernels():
-    Y, weights = np.arange(5000.0)[:, None], np.ones(5000)
-    assert len(sampled(Y, weights, 10)[0]) == out_of_sample.SAMPLES
-    n = len(sampled(Y, weights, 3000)[0])
-    assert 3000 * n**2 <= out_of_sample.ENTRIES
-    assert n > 250

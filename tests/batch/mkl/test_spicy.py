@@ -8,10 +8,9 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 
 from omkl.batch import OneStep, Problem, Spicy, certify
-from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Squared, SquaredHinge
-from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21, SquaredLq
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
 from ...stacks import DenseStack
 from ..generic import generic_optimum, small_problem
@@ -138,14 +137,6 @@ def test_iterations_are_told_and_can_be_stopped():
     stopped = Spicy().solve(problem, tol=1e-12, max_iter=1)
     assert stopped.n_iter == 1
     assert not stopped.converged
-
-
-def test_a_regularizer_that_a_method_is_not_for_is_refused():
-    kernels, y = many_kernels(3)
-    with pytest.raises(InputError, match="sum over kernels"):
-        Spicy().solve(Problem(kernels, y, Logistic(), SquaredLq(1.5), 1.0))
-    with pytest.raises(InputError, match="smooth dual"):
-        OneStep().solve(Problem(kernels, y, Logistic(), L21(), 1.0))
 
 
 SMOOTH = [(LqNorm(1.5), 10.0), (ElasticNet(0.5), 100.0), (Ridge(), 10.0), (SquaredL21(), 1000.0), (LqNorm(1.5), 1e4)]
