@@ -5,7 +5,6 @@ from .datasets import (
     HandwrittenWords,
     digit_views,
     handwritten_dates,
-    read_mfeat,
     read_ocr,
     read_uci,
 )
@@ -38,7 +37,6 @@ __all__ = [
     "lines",
     "open_stream",
     "output_file",
-    "read_mfeat",
     "read_ocr",
     "read_sequences",
     "read_treebank",

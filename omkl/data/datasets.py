@@ -1,10 +1,9 @@
-"""Data sets: handwritten words (OCR), the UCI and IDA benchmark sets, digits in several views, and dates of digits.
+"""Data sets: handwritten words (OCR), the UCI and IDA benchmark sets, and dates of digits.
 
 Dates are made of scikit-learn's digits; ``data_scripts`` fetches the others.
 """
 
 import datetime
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +20,6 @@ FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2029, 12, 31)
 #: Side of an image of a digit, and the least darkness of ink for outlines.
 SIDE, INK = 8, 0.3
-#: Views of the digits of UCI Multiple Features, and how many numbers each has.
-MFEAT_WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
 
 
 @dataclass(frozen=True)
@@ -142,57 +139,19 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     """
     is_name = str(name_or_path).isidentifier()
     path = _find(f"uci/{name_or_path}.csv.gz", "fetch_uci.py") if is_name else name_or_path
-    table = _read_table(path, None, [-1, 1])
-    return table[:, :-1].copy(), table[:, -1].astype(int)
-
-
-def read_mfeat(path: PathLike | None = None) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Read UCI Multiple Features [1]_: handwritten digits, each seen in six ways.
-
-    Parameters
-    ----------
-    path : path-like, optional
-        A table of comma-separated numbers under a header ``fac0``, ``fac1``, ... ``zer46``, ``y``, as
-        ``data_scripts/fetch_mfeat.py`` makes it. By default ``uci/mfeat.csv.gz`` below :func:`~omkl.data.data_home`.
-
-    Returns
-    -------
-    views : dict of str to float array (n, d)
-        By name, not scaled: ``"fac"`` (profile correlations, d = 216), ``"fou"`` (Fourier coefficients of the shape,
-        76), ``"kar"`` (Karhunen-Loeve coefficients, 64), ``"mor"`` (morphological features, 6), ``"pix"`` (averages
-        of pixels, 240), ``"zer"`` (Zernike moments, 47).
-    y : int array (n,)
-        The digits, 0 to 9; the whole data set has n = 2000, in the order of the digits.
-
-    Raises
-    ------
-    omkl.exceptions.DataFileError
-        If the file is missing, cut short, or not such a table.
-
-    References
-    ----------
-    .. [1] van Breukelen, Duin, Tax and den Hartog (1998), "Handwritten digit recognition by combined classifiers".
-    """
-    names = [f"{name}{i}" for name, width in MFEAT_WIDTHS.items() for i in range(width)]
-    table = _read_table(path or _find("uci/mfeat.csv.gz", "fetch_mfeat.py"), [*names, "y"], range(10))
-    views = np.split(table[:, :-1], np.cumsum(list(MFEAT_WIDTHS.values()))[:-1], axis=1)
-    return dict(zip(MFEAT_WIDTHS, map(np.copy, views))), table[:, -1].astype(int)
-
-
-def _read_table(path: PathLike, names: list[str] | None, labels: Sequence[int]) -> np.ndarray:
-    """Read comma-separated numbers under a header, of which the last is one of some labels."""
     header, *rows = [line for _, line in text_lines(path)] or [""]
-    columns = header.split(",")
-    if len(columns) < 2 or columns[-1] != "y" or columns != (names or columns):
+    n_columns = len(header.split(","))
+    if n_columns < 2 or not header.endswith(",y"):
         raise DataFileError(f"{path}, line 1: expected a header, names of features and then y.")
     try:
         table = np.array([row.split(",") for row in rows], dtype=float)
     except ValueError:
         table = np.empty(0)
-    if table.shape[1:] != (len(columns),) or not (np.isfinite(table).all() and np.isin(table[:, -1], labels).all()):
-        wanted = f"{len(columns)} numbers, the last one from {min(labels)} to {max(labels)}"
-        raise DataFileError(f"{path} is damaged: each line after the first must hold {wanted}.")
-    return table
+    if table.shape[1:] != (n_columns,) or not np.isfinite(table).all() or not np.isin(table[:, -1], (-1, 1)).all():
+        raise DataFileError(
+            f"{path} is damaged: each line after the first must hold {n_columns} numbers, -1 or 1 last."
+        )
+    return table[:, :-1].copy(), table[:, -1].astype(int)
 
 
 def handwritten_dates(

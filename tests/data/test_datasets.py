@@ -5,8 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from omkl.data import digit_views, handwritten_dates, read_mfeat, read_uci
-from omkl.data.datasets import MFEAT_WIDTHS
+from omkl.data import digit_views, handwritten_dates, read_uci
 from omkl.exceptions import DataFileError, InputError
 
 TABLE = "a,b,y\n1,-2.5,1\n0,1e-3,-1\n3,4,+1\n"
@@ -39,19 +38,6 @@ def test_tables_that_are_wrong_are_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(DataFileError, match=f"^{path}(, line 1: expected a header| is damaged: each line)"):
         read_uci(path)
-
-
-def test_a_wrong_table_of_views_is_refused(tmp_path):
-    header = ",".join([*(f"{name}{i}" for name, width in MFEAT_WIDTHS.items() for i in range(width)), "y"])
-    zeros = ",".join(["0"] * 649)
-    for text, says in (
-        (header.replace("kar3,", "kar,"), "line 1: expected a header"),
-        (f"{header}\n{zeros},3\n{zeros}\n", "650 numbers, the last one from 0 to 9"),
-        (f"{header}\n{zeros},0.5\n", "from 0 to 9"),
-    ):
-        (tmp_path / "mfeat.csv").write_text(text)
-        with pytest.raises(DataFileError, match=says):
-            read_mfeat(tmp_path / "mfeat.csv")
 
 
 def test_files_cut_short_or_missing(tmp_path, monkeypatch):

@@ -18,14 +18,12 @@ from omkl.data import (
     find_format,
     iter_words,
     open_stream,
-    read_mfeat,
     read_ocr,
     read_sequences,
     read_treebank,
     read_uci,
     stream_csv,
 )
-from omkl.data.datasets import MFEAT_WIDTHS
 from omkl.features.lexicons import Lexicon
 from omkl.groups import TemplateSet
 
@@ -62,8 +60,6 @@ def small_files() -> Iterator[tuple[str, bytes]]:
     yield "a.columns", b"-DOCSTART- -X- O O\n\nNo DET\tB-x\nway NN  O\n\nyes UH O\n"
     yield "letter.data", f"1\to\t2\t1\t1\t0\t{pixels}\t\n2\tk\t-1\t1\t2\t0\t{pixels}\t\n".encode()
     yield "uci.table", b"f,g,y\n" + b"".join(b"%d,%.3g,%d\n" % (k, k / 7, 2 * (k % 2) - 1) for k in range(9))
-    header = [f"{name}{i}" for name, width in MFEAT_WIDTHS.items() for i in range(width)]
-    yield "mfeat.table", (",".join([*header, "y"]) + "\n" + ",".join(["0.5"] * len(header) + ["3"]) + "\n").encode()
     yield "words.txt", "No way\n\nÉ vero .\n".encode()
     yield "brown.lexicon", b"No\t0110\nway\t0111\n"
     yield "some.templates", b"h.form m.form\nh.lemma m-1.upos distance\nh.misc:Gloss # why\n\nm.Case direction\n"
@@ -117,7 +113,6 @@ def reader_of(name: str) -> Callable[[Path], None]:
     plain = {
         "letter.data": read_ocr,
         "uci.table": read_uci,
-        "mfeat.table": read_mfeat,
         "brown.lexicon": lambda path: Lexicon.of(path, "brown"),
         "some.templates": TemplateSet.resolve,
         "words.txt": lambda path: list(iter_words(path)),
