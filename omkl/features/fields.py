@@ -1,17 +1,23 @@
 """Fields of words for templates: from columns of a treebank, lexicons, and trees of a first parser."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from omkl.data import Treebank
+from omkl.data import Strings, Treebank
+from omkl.data.files import text_lines
 from omkl.data.treebank.strings import MISSING
-from omkl.groups.templates.language import KINSHIP, RELATIVES, TREE_FIELDS, TemplateSet, own_field
+from omkl.exceptions import DataFileError, InputError
+from omkl.groups.templates.language import KINSHIP, RELATIVES, TREE_FIELDS, TemplateSet, is_field, own_field
 
+#: The name of a lexicon.
+NAME = re.compile(r"[a-z]\w*")
 #: Values of all fields at the root, and outside of the sentence; no word has them.
 ROOT, OUTSIDE = "\troot", "\toutside"
 
@@ -82,7 +88,12 @@ def code_of(string: str) -> int:
 
 
 def present_codes(codes: np.ndarray) -> list[int]:
-    """The distinct codes of a column, in order."""
+    """The distinct codes of a column, in order.
+
+    Parameters
+    ----------
+    codes : int array
+    """
     if len(codes) < 1000:  # few codes, which may be large
         return np.unique(codes).tolist()
     return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
@@ -202,3 +213,113 @@ class TreeFields:
         if above(above(head)) == modifier:
             return "grandchild"
         return "sibling" if above(modifier) == above(head) else "none"
+
+
+# ---- lexicons ---------------------------------------------------------------------------------------------------
+
+
+class Lexicon:
+    """A string for each of some words: its cluster, its entry in a gazetteer, or the bin of its vector.
+
+    Parameters
+    ----------
+    words, values : omkl.data.Strings
+    codes : int32 array (len(words),)
+        Code of each word's value, 0 for none.
+    """
+
+    def __init__(self, words: Strings, values: Strings, codes: np.ndarray) -> None:
+        self.words = words
+        self.values = values
+        self.codes = codes
+
+    @classmethod
+    def of(cls, source: Any, name: str) -> Self:
+        """Read a lexicon.
+
+        Parameters
+        ----------
+        source : dict of str to str, path-like or Lexicon
+            A file has ``word<TAB>value`` in each line.
+        name : str
+            Its name, for errors.
+        """
+        if isinstance(source, cls):
+            return source
+        if isinstance(source, Mapping):
+            entries = [(f"The lexicon {name!r}", word, value) for word, value in source.items()]
+        elif isinstance(source, (str, os.PathLike)):
+            entries = list(_lines_of(source))
+        else:
+            raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, not {source!r:.80}.")
+        known: dict[str, str] = {}
+        for where, word, value in entries:
+            if not isinstance(word, str) or not word or value is None or value != value or not str(value):
+                raise InputError(f"{where} gives {word!r} the value {value!r}: words are strings, and each has one.")
+            if known.setdefault(word, str(value)) != str(value):
+                raise InputError(f"{where} gives {word!r} the value {value!r}, and another one before: keep one.")
+        if not known:
+            raise InputError(f"The lexicon {name!r} holds no word: leave it out.")
+        words, values = Strings(), Strings()
+        of_words, of_values = words.codes(list(known), grow=True), values.codes(list(known.values()), grow=True)
+        codes = np.zeros(len(words), np.int32)
+        codes[of_words] = of_values
+        return cls(words, values, codes)
+
+    def values_of(self, strings: Sequence[str]) -> list[str]:
+        """The value of each word, of its lower-case form where it is not in the lexicon itself, or ``_``.
+
+        Parameters
+        ----------
+        strings : list of str
+        """
+        found = self.words.codes(strings)
+        found = np.where(found < 0, self.words.codes([string.lower() for string in strings]), found)
+        values = self.values.tolist()
+        return [values[code] for code in np.where(found < 0, 0, self.codes[found]).tolist()]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return arrays for :meth:`restored`: words and values in UTF-8, their ends, and codes."""
+        (words, ends), (values, ends_of_values) = self.words.to_bytes(), self.values.to_bytes()
+        of_values = {"values": values, "values_offsets": ends_of_values}
+        return {"codes": self.codes, "words": words, "words_offsets": ends, **of_values}
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """The inverse of :meth:`arrays`."""
+        words, values = Strings(), Strings()
+        for name, table in (("words", words), ("values", values)):
+            offsets = arrays[f"{name}_offsets"]
+            table.intern(arrays[name], offsets[:-1].astype(np.int32), np.diff(offsets).astype(np.int32))
+        return cls(words, values, arrays["codes"])
+
+
+def _lines_of(path: Any) -> Iterator[tuple[str, str, str]]:
+    """Place, word and value of each line of a file."""
+    for number, line in text_lines(path):
+        word, _, value = line.partition("\t")
+        if line and (not word or not value or "\t" in value):
+            raise DataFileError(
+                f"{path}, line {number}: a lexicon has a word, a tab and its value in each line, not {line!r:.80}."
+            )
+        if line:
+            yield f"{path}, line {number}", word, value
+
+
+def as_lexicons(lexicons: Any) -> dict[str, Lexicon]:
+    """Lexicons by name.
+
+    Parameters
+    ----------
+    lexicons : dict of str to path, dict or Lexicon, or None
+    """
+    if lexicons is None:
+        return {}
+    if not isinstance(lexicons, Mapping):
+        raise InputError(f"lexicons must be a dict of name to path or dict, not {lexicons!r}.")
+    for name in lexicons:
+        if not isinstance(name, str) or not NAME.fullmatch(name) or is_field(name):
+            raise InputError(
+                f"The name of a lexicon must be letters and digits after a small letter, and no field, got {name!r}."
+            )
+    return {name: Lexicon.of(source, name) for name, source in lexicons.items()}

@@ -12,8 +12,7 @@ from omkl.estimators.persistence import fingerprint
 from omkl.estimators.training import Run, TrainingBlock
 from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.fields import empty_shares, lacking_columns
-from omkl.features.lexicons import Lexicon, as_lexicons, check_use
+from omkl.features.fields import Lexicon, as_lexicons, empty_shares, lacking_columns
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet, sees_trees
 from omkl.groups.templates.layout import ArcTokens
@@ -118,8 +117,6 @@ class TreebankCodec:
     def suited(self, data: TreeData) -> TemplateSet:
         """Templates as they suit the data; changes are reported."""
         templates = TemplateSet.resolve(self._asked, as_lexicons(self._lexicons))
-        if not isinstance(self._asked, TemplateSet):
-            check_use(templates)
         found, change = suited(templates, data.treebank, data.whole)
         is_asked = not self._is_selected and not (isinstance(self._asked, str) and self._asked == "auto")
         announce(change, not data.whole or is_asked, self._verbose)

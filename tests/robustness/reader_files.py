@@ -24,7 +24,7 @@ from omkl.data import (
     read_uci,
     stream_csv,
 )
-from omkl.features.lexicons import Lexicon
+from omkl.features.fields import Lexicon
 from omkl.groups import TemplateSet
 
 CONLLU = (
