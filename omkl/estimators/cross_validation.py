@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
@@ -135,9 +135,7 @@ class PathSearch:
         undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
         if undefined:
             warn_caller(
-                f"In {undefined} of {len(scores)} folds the score is undefined, as where a class is missing: they are"
-                " left out of the mean.",
-                UserWarning,
+                f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined.", UserWarning
             )
         if (n_above := np.count_nonzero(gaps > tol)) > 0:
             warn_caller(
@@ -193,14 +191,12 @@ def without_splitters(parameters: dict[str, Any]) -> dict[str, Any]:
 def _scorer(estimator: Any) -> Callable:
     """The scorer that ``scoring`` names."""
     scoring = estimator.scoring
-    if not (scoring is None or callable(scoring) or (isinstance(scoring, str) and scoring in get_scorer_names())):
-        raise InputError(
-            f"scoring must be a name of sklearn.metrics.get_scorer_names(), a callable or None, not {scoring!r}."
-        )
+    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+        raise InputError(f"scoring must be the name of a score, a callable or None, got {scoring!r}.")
     try:
         return check_scoring(estimator, scoring)
     except ValueError as error:
-        raise InputError(f"scoring: {error}") from None
+        raise InputError(f"scoring={scoring!r} is no score: {error}") from None
 
 
 def _folds(
@@ -217,15 +213,11 @@ def _folds(
         ]
     except (ValueError, IndexError, TypeError) as error:
         raise InputError(f"cv={cv} does not cut {len(y)} samples into folds: {error}") from error
-    if not split:
-        raise InputError(f"cv={cv} has no folds: give a whole number > 1, or a splitter.")
     kept = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y)) > 0
     position, folds = np.cumsum(kept) - 1, []
-    for fold, indices in enumerate(split):
-        if any((np.diff(part) == 0).any() for part in indices):
-            raise InputError(f"Fold {fold} has a sample more than once: give it a weight instead.")
+    for indices in split:
         train, test = (position[part[kept[part]]] for part in indices)
-        if not len(train) or not len(test):
-            raise InputError(f"Fold {fold} has no samples of weight > 0 to train or to test on: choose another cv.")
         folds.append((train, test))
+    if not all(len(train) and len(test) for train, test in folds) or not folds:
+        raise InputError(f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on.")
     return folds

@@ -131,11 +131,11 @@ def test_a_constant_target_is_learned_and_samples_are_kept_together(diabetes):
         ({"alphas": 0}, "number of values"),
         ({"alphas": [1.0, -1.0]}, "finite and > 0"),
         ({"cv": 1}, "does not cut"),
-        ({"cv": []}, "no folds"),
-        ({"scoring": "good"}, "scoring must be"),
+        ({"cv": []}, "must have folds"),
+        ({"scoring": "good"}, "is no score"),
         ({"scoring": "roc_auc"}, "does not score"),
         ({"n_jobs": 0}, "n_jobs"),
-        ({"cv": [([0, 1], [])]}, "no samples"),
+        ({"cv": [([0, 1], [])]}, "must have folds"),
     ],
 )
 def test_bad_parameters_are_refused(diabetes, settings, message):
