@@ -129,18 +129,6 @@ def test_categories_are_strings_also_where_they_are_numbers():
         assert y.tolist() == ["b", "a", "b"]
 
 
-CATEGORIES = [
-    [1.5, 2.0, None],
-    [True, False, None],
-    [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2), None],
-    pd.to_datetime(["2020-01-01", "2020-01-02 03:04:05.5", None], format="ISO8601"),
-    pd.to_timedelta([1, 2, None], "s"),
-    pd.to_datetime(["2020-01-01", "2020-07-02", None]).tz_localize("Europe/Berlin"),
-    [Decimal("1.50"), Decimal(2), None],
-    [datetime.time(1), datetime.time(2, 3, 4, 5), None],
-]
-
-
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("other", [["01234", "99999"], [Decimal("1.5"), Decimal("2.5")], [True, False], [1, 2]])
 def test_frames_are_read_as_streams_of_them(library, other):

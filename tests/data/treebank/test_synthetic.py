@@ -12,16 +12,9 @@ from omkl.data.treebank import synthetic
 from omkl.exceptions import InputError
 from omkl.groups.templates import language
 
+from .treebank_files import is_tree
+
 NOISE = ("h.form m.form direction", "h.feats m.feats direction", "m.form direction", "h-1.form h.feats")
-
-
-def is_tree(heads):
-    def reaches_root(word):
-        for _ in heads:
-            word = heads[word - 1] if word else 0
-        return word == 0
-
-    return heads.count(0) == 1 and all(map(reaches_root, range(1, len(heads) + 1)))
 
 
 def crosses(heads):
@@ -33,7 +26,7 @@ def crosses(heads):
 def test_every_sentence_is_a_tree_with_one_root(projective):
     treebank = synthetic_treebank(100, mean_length=8, projective=projective)
     assert len(treebank) == 100
-    assert all(is_tree(sentence.heads) for sentence in treebank)
+    assert all(is_tree(sentence.heads) and sentence.heads.count(0) == 1 for sentence in treebank)
     assert treebank.lengths.min() >= 1
     assert treebank.lengths.mean() == pytest.approx(8, abs=4 * np.sqrt(7 / 100))
     crossing = sum(crosses(sentence.heads) for sentence in treebank)
