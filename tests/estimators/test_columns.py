@@ -109,17 +109,6 @@ def test_columns_that_are_not_there_get_one_sentence(model, kernel, message, tab
 # ---- data frames --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [omkl.OnlineMKLClassifier, omkl.OnlineMKLRegressor])
-def test_two_columns_of_one_name_and_missing_numbers_get_one_sentence(make, rng):
-    pandas = pytest.importorskip("pandas")
-    X = pandas.DataFrame(rng.normal(size=(20, 2)), columns=["a", "a"])
-    with pytest.raises(InputError):
-        make("linear").fit(X, np.arange(20) % 2)
-    X.columns = ["a", "b"]
-    with pytest.raises(ValueError, match="NaN"):
-        make("linear").fit(X.astype("Float64").where(X.to_numpy() < 1.0), np.arange(20) % 2)
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_columns_in_another_order_are_not_taken_for_each_other(model, table, frame):
     X, y = table
@@ -312,29 +301,6 @@ def test_default_kernels_on_columns_of_other_units_warn_once(make):
         make().set_params(kernels=per_column("gaussian", X)).fit(X, y == 0)
 
 
-@pytest.mark.parametrize("dtype", ["str", "object", "string", "category"])
-@pytest.mark.parametrize(
-    "model",
-    [
-        omkl.MKLClassifier(["linear", "gaussian:on=hue"], C=0.1),
-        omkl.SparseLogisticRegression(0.1),
-        omkl.OnlineMKLClassifier(["linear"], epochs=1, random_state=0),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_a_model_of_a_data_frame_with_classes_of_text_is_saved_and_loaded(model, dtype, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    X, y = load_wine(as_frame=True, return_X_y=True)
-    model.fit(X, pandas.Series(load_wine().target_names[y]).astype(dtype)).save(tmp_path / "wine.npz")
-    loaded = omkl.load(tmp_path / "wine.npz")
-    assert loaded.classes_.tolist() == ["class_0", "class_1", "class_2"]
-    assert loaded.classes_.dtype == model.classes_.dtype
-    assert_array_equal(loaded.predict(X), model.predict(X))
-    assert loaded.feature_names_in_.tolist() == X.columns.tolist()
-    with pytest.raises(ValueError, match="hue"):
-        loaded.predict(X.drop(columns="hue"))
-
-
 # ---- targets and inputs of every kind -------------------------------------------------------------------------------
 
 LEARNERS = {
@@ -361,16 +327,3 @@ def test_classes_are_what_they_are_whatever_holds_them(learner, table):
         assert model.predict(X).dtype == bool
         assert_array_equal(model.decision_function(X), plain.decision_function(X))
     assert LEARNERS[learner]().fit(X, pandas.array(y.astype(int), dtype="Int64")).classes_.dtype == np.int64
-
-
-@pytest.mark.parametrize(
-    "model",
-    [omkl.OnlineMKLRegressor(), omkl.MKLRegressor(["linear"]), omkl.GroupLasso()],
-    ids=["online", "batch", "design"],
-)
-def test_durations_are_no_targets_whatever_holds_them(model, table):
-    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
-    days = np.arange(80).astype("m8[D]").astype("m8[us]")
-    for held in (days, polars.Series(days), polars.DataFrame({"days": days}), pyarrow.array(days)):
-        with pytest.raises(InputError):
-            model.fit(table[0], held)

@@ -1,8 +1,6 @@
 """Sequences of words and of attribute lists: the same models as of the dicts that they are short for."""
 
-import gc
 import warnings
-import weakref
 
 import numpy as np
 import pytest
@@ -240,18 +238,3 @@ def test_words_for_a_model_of_other_features_are_refused(rng):
         omkl.SequenceLabeler().fit(X * 2, y * 2).predict([["a"]])
     with pytest.raises(InputError):
         omkl.SequenceLabeler("gaussian").fit([["a"]], [["A"]])
-
-
-@pytest.mark.parametrize("read", [list, as_dicts, lambda X: [[[f"w={word}"] for word in words] for words in X]])
-def test_what_a_labeler_has_learned_goes_with_its_last_name(read):
-    """Not with the next garbage collection, which may be after ten more labelers, as of cross-validation."""
-    X, y = tagged(np.random.default_rng(0), n=5)
-    labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit(read(X), y)
-    labeler.predict(read(X))
-    vocabulary = weakref.ref(labeler.model_.codec.encoder.vocabulary)
-    gc.disable()
-    try:
-        del labeler
-        assert vocabulary() is None
-    finally:
-        gc.enable()
