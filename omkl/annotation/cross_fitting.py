@@ -17,9 +17,9 @@ from omkl.data.treebank.layouts import FIELDS
 from omkl.estimators.persistence import fingerprint, users_own
 from omkl.estimators.training import Run
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
-from omkl.online.hooks import check_callbacks, hooks, load_states, states_of
 from omkl.online.rounds import below
 from omkl.online.trainer import OnlineTrainer
+from omkl.online.training_loop import check_callbacks, hooks, load_states, states_of
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import strings_of, with_strings
 from omkl.persistence import Packer, Unpacker
@@ -99,7 +99,7 @@ class TrainingSequence:
     seed : int
         Seed of all models.
     checkpoint_every : str or float
-        Time between two checkpoints of a training; see :class:`~omkl.online.Checkpoints`.
+        Time between two checkpoints of a training; see :class:`~omkl.online.checkpointing.Checkpoints`.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ class WeightHistory:
         """Note the weights."""
         if not self.rounds or trainer.round >= 1.1 * self.rounds[-1]:
             self.rounds.append(trainer.round)
-            self.weights.append(trainer.iterate_weights())
+            self.weights.append(trainer.kernel_weights(trainer.norms))
 
 
 @opt.command(

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: Seconds to wait for a worker where there is none.
+T = TypeVar("T")
+#: Seconds to wait for a first worker.
 WORKER_TIMEOUT = 30.0
-#: Seconds to wait for a scheduler that is to be connected to.
+#: Seconds to wait for a scheduler to answer a new client.
 CONNECT_TIMEOUT = 5
-#: Seconds in which a scheduler or a worker at work answers; one that is silent for longer is taken as lost.
+#: Seconds after which a silent scheduler or worker counts as lost.
 PATIENCE = 60.0
-#: Seconds between two looks for workers.
-INTERVAL = 0.05
 
 
 def workers_of(client: Client) -> list[str]:
-    """Addresses of the workers of a Dask client that begin tasks, sorted; the first one is waited for.
+    """Return the sorted addresses of the workers that begin tasks; wait for the first one.
 
-    A worker that is short of memory is paused by Dask: it keeps what it holds, and begins nothing.
+    Dask pauses a worker that is short of memory: it keeps its data, and begins nothing.
 
     Parameters
     ----------
@@ -43,7 +40,7 @@ def workers_of(client: Client) -> list[str]:
     omkl.exceptions.MissingDependencyError
         If Dask is not installed.
     omkl.exceptions.InputError
-        If the client is none, or one of asynchronous code.
+        If ``client`` is not a synchronous client.
     omkl.exceptions.DistributionError
         If the scheduler cannot be reached, or there are no workers.
     """
@@ -51,27 +48,20 @@ def workers_of(client: Client) -> list[str]:
     from distributed import Client
 
     if not isinstance(client, Client) or client.asynchronous:
-        raise InputError(f"client must be a dask.distributed.Client that is not asynchronous, not {client!r}.")
+        raise InputError(f"`client` must be a dask.distributed.Client that is not asynchronous, got {client!r}.")
     if client.status != "running":
         raise DistributionError(f"The Dask client {client!r} is {client.status}: connect a new one to its scheduler.")
-    deadline = time.monotonic() + WORKER_TIMEOUT
-    while not (running := _running_workers(client)):
+    address, deadline = client.scheduler.address, time.monotonic() + WORKER_TIMEOUT
+    while True:
+        try:
+            running = client.sync(client.scheduler.ncores_running, callback_timeout=PATIENCE)
+        except OSError as error:  # timeouts among them
+            raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None
+        if running:
+            return sorted(running)
         if time.monotonic() > deadline:
-            raise DistributionError(
-                f"The scheduler {client.scheduler.address} has had no running worker for {WORKER_TIMEOUT:g} s: start "
-                "one, or see what paused them."
-            )
-        time.sleep(INTERVAL)
-    return sorted(running)
-
-
-def _running_workers(client: Client) -> dict[str, int]:
-    """Number of threads of each worker that is not paused."""
-    address = client.scheduler.address
-    try:
-        return client.sync(client.scheduler.ncores_running, callback_timeout=PATIENCE)
-    except OSError as error:  # timeouts among them
-        raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None
+            raise DistributionError(f"The scheduler {address} has had no running worker for {WORKER_TIMEOUT:g} s.")
+        time.sleep(0.05)
 
 
 def submitted(client: Client, function: Callable, *arguments: Any, worker: str, **options: Any) -> Future:
@@ -84,7 +74,11 @@ def submitted(client: Client, function: Callable, *arguments: Any, worker: str, 
     *arguments, **options
         Arguments, futures among them.
     worker : str
-        Its address.
+        Address of the worker.
+
+    Returns
+    -------
+    Future
     """
     import dask
 
@@ -93,12 +87,16 @@ def submitted(client: Client, function: Callable, *arguments: Any, worker: str, 
 
 
 def gathered(client: Client, futures: Sequence[Future]) -> list:
-    """Wait for tasks, and return their results, or raise the error of the first that failed.
+    """Wait for tasks and return their results, or raise the error of the first that failed.
 
     Parameters
     ----------
     client : dask.distributed.Client
     futures : sequence of Future
+
+    Returns
+    -------
+    list
 
     Raises
     ------
@@ -118,12 +116,26 @@ def gathered(client: Client, futures: Sequence[Future]) -> list:
         raise DistributionError(f"A worker has no omkl like this one ({error}): install the same version.") from error
 
 
+def identity(value: T) -> T:
+    """Return a value: the task by which a worker keeps it, and Dask sends it again if the worker is lost.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    object
+    """
+    return value
+
+
 @contextmanager
 def local_client(n_workers: int) -> Iterator[Client]:
-    """A Dask client of worker processes on this machine, with one thread each; they end with the context.
+    """Start worker processes on this machine, with one thread each, and yield a client; they end with the context.
 
-    They listen on the loopback address alone, let nobody in who has not the certificate that is made for this context
-    (whoever reaches a worker of Dask has it run what they send), and serve no web page that tells what they do.
+    Whoever reaches a worker of Dask can run code on it. So the workers listen on the loopback address only, admit only
+    clients with the certificate that is made for this context, and serve no web page.
 
     Parameters
     ----------
@@ -136,7 +148,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
     Raises
     ------
     omkl.exceptions.MissingDependencyError
-        If Dask is not installed, or the library cryptography, which makes the certificate.
+        If Dask is not installed.
     omkl.exceptions.InputError
         If ``n_workers`` is less than one.
     """
@@ -144,7 +156,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
         raise InputError(f"`workers` must be an integer > 0, got {n_workers}.")
     _require_dask()
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, Security
 
     with (
         dask.config.set(
@@ -159,7 +171,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
             threads_per_worker=1,
             host="127.0.0.1",
             protocol="tls://",
-            security=_certificate(),
+            security=Security.temporary(),  # kept in memory only
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             silence_logs="ERROR",
@@ -172,9 +184,9 @@ def local_client(n_workers: int) -> Iterator[Client]:
 
 @contextmanager
 def running_client(address: str) -> Iterator[Client]:
-    """A Dask client of the scheduler at an address such as ``"tcp://host:8786"``.
+    """Yield a client of the scheduler at an address such as ``"tcp://host:8786"``.
 
-    Its certificates, for ``"tls://host:8786"``, are those of Dask's configuration (``distributed.comm.tls``).
+    For ``"tls://host:8786"`` the certificates are those of Dask's configuration (``distributed.comm.tls``).
 
     Parameters
     ----------
@@ -195,10 +207,8 @@ def running_client(address: str) -> Iterator[Client]:
     from distributed import Client
 
     try:
-        with ThreadPoolExecutor(1) as pool:  # a loop of its own, whichever runs in this thread
-            pool.submit(asyncio.run, _greet(address)).result()
         client = Client(address, timeout=CONNECT_TIMEOUT)
-    except Exception as error:  # whatever comes of an address that is none, or of a server that is no scheduler
+    except Exception as error:  # an address that is none raises errors of many kinds
         reason = f"no answer within {CONNECT_TIMEOUT} s" if isinstance(error, OSError) else type(error).__name__
         raise DistributionError(
             f"The scheduler {address} cannot be reached ({reason}): see its address, or start one: 'dask scheduler'."
@@ -209,37 +219,13 @@ def running_client(address: str) -> Iterator[Client]:
         client.close(timeout=CONNECT_TIMEOUT)
 
 
-async def _greet(address: str) -> None:
-    """Ask a scheduler who it is; a client would wait for ever for a server that takes its greeting and is silent."""
-    from distributed import Security, rpc
-
-    # the certificates of Dask's configuration, as a client has them
-    async with rpc(address, connection_args=Security().get_connection_args("client")) as scheduler:
-        await asyncio.wait_for(scheduler.identity(), CONNECT_TIMEOUT)
-
-
 def _require_dask() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError:
-        raise MissingDependencyError(
-            "The workers of a cluster need Dask: install it with 'pip install omkl[dask]'."
-        ) from None
-
-
-def _certificate() -> Any:
-    """A certificate for one cluster, which is kept in memory alone."""
-    from distributed import Security
-
-    try:
-        return Security.temporary()
-    except ImportError:
-        raise MissingDependencyError(
-            "Workers on this machine let in nobody else by a certificate, which needs the library cryptography: "
-            "install it with 'pip install omkl[dask]'."
-        ) from None
+        raise MissingDependencyError("A cluster needs Dask: install it with 'pip install omkl[dask]'.") from None
 
 
 def _leave_interrupts_to_caller() -> None:
-    """Ctrl-C in a terminal reaches the workers as well, which must end their passes."""
+    """Ignore Ctrl-C on a worker: it reaches all processes of the terminal, and the caller ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,13 +1,13 @@
 r"""Iterative parameter mixing: one model from shards that are trained side by side.
 
-Every epoch, all shards start from the same training state, make one online pass each, and send back their state; the
+In every epoch, all shards start from the same training state, make one online pass each, and return their state. The
 mix is the average of their parameters, in a fixed order, weighted by the sums of the weights of their examples.
-Averaging revives every group that is alive in any shard, so a proximal step follows, and restores group sparsity.
+Averaging revives every group that is alive in any shard, so a proximal step follows and restores group sparsity.
 
-Counters are mixed as follows. A *round* is one step of every shard side by side: S shards of N examples make ``N / S``
-rounds an epoch, and the horizon of rates that end with the last round is ``epochs * N / S``. The mean of S shards has
-gone along the mean of S gradients at each of these rounds, as a mini-batch of S examples would. Dual averaging needs
-this, too: the mean of the shards' sums of gradients is a sum over as many rounds. A schedule mixes its own state.
+A *round* is one step of every shard: S shards of N examples make ``N / S`` rounds an epoch, and the horizon of rates
+that end with the last round is ``epochs * N / S``. The mean of S shards has moved along the mean of S gradients in each
+round, as a mini-batch of S examples would. For the same reason, the mean of the shards' sums of gradients in dual
+averaging is a sum over that many rounds. A schedule mixes its own state.
 
 Regularizers on coordinates (l1, trees) shrink in the shards' passes only: a coordinate of the mix is zero where it is
 zero in every shard.
@@ -22,18 +22,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from omkl.distributed.cluster import workers_of
-from omkl.distributed.executors import DaskExecutor, SerialExecutor
+from omkl._threads import in_threads
+from omkl.distributed.cluster import gathered, identity, submitted, workers_of
 from omkl.exceptions import InputError
-from omkl.groups.base import check_ability
+from omkl.groups.base import Bank, check_ability
 from omkl.online.rounds import Step, below
+from omkl.online.schedules import Schedule
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import serial_pass
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+#: Named arrays: the state of a trainer, as checkpoints have it.
+State = dict[str, np.ndarray]
 
 
 class MixedPass(NamedTuple):
@@ -48,56 +54,49 @@ class MixedPass(NamedTuple):
 
 
 class ParameterMixing:
-    """Learns blocks in shards, in one process or many: the bits are the same. A ``make_pass`` of the training loop.
+    """Learns blocks in shards, on threads of this process or on the workers of a Dask cluster: the bits are the same.
+
+    It is a ``make_pass`` of :class:`~omkl.online.TrainingLoop`. A shard is sent to one worker and stays there. Passes
+    are pure functions: Dask repeats a pass whose worker is lost.
 
     Parameters
     ----------
-    n_shards : int
-    executor : callable
-        Makes, from the list of shards, what runs a pass over each: :class:`~omkl.distributed.SerialExecutor` or
-        a :class:`~omkl.distributed.DaskExecutor` with a client.
+    n_shards : int or None
+        By default one shard for each worker of the client.
+    client : dask.distributed.Client, optional
+        Without one, shards are trained in this process.
+    n_jobs : int or None
+        Threads that train shards in this process; None is one, -1 one for each core.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If ``n_shards`` is not a positive integer, or ``client`` is not a client.
+    omkl.exceptions.DistributionError
+        If the scheduler cannot be reached, or has no workers.
     """
 
-    def __init__(
-        self, n_shards: int, executor: Callable[[list], SerialExecutor | DaskExecutor] = SerialExecutor
-    ) -> None:
+    def __init__(self, n_shards: int | None, client: Client | None = None, n_jobs: int | None = None) -> None:
+        self._workers = [] if client is None else workers_of(client)
+        if n_shards is None:
+            n_shards = len(self._workers)
         if not isinstance(n_shards, (int, np.integer)) or n_shards < 1:
             raise InputError(f"`shards` must be an integer > 0, got {n_shards!r}.")
         self.n_shards = int(n_shards)
-        self.executor = executor
-        self._examples: Any = None  # those that the executor holds
-
-    @classmethod
-    def over(cls, client: Any = None, shards: int | None = None, n_jobs: int | None = None) -> ParameterMixing | None:
-        """Mixing for ``fit(..., client=client, shards=shards)`` of an estimator; None for plain training.
-
-        Parameters
-        ----------
-        client : dask.distributed.Client, optional
-            Without one, shards are trained in this process.
-        shards : int, optional
-            By default one for each worker of the client.
-        n_jobs : int, optional
-            Threads that train shards in this process.
-
-        Returns
-        -------
-        ParameterMixing or None
-        """
-        if client is None:
-            here = partial(SerialExecutor, n_jobs=n_jobs)
-            return None if shards is None or cls(shards).n_shards == 1 else cls(shards, here)
-        for_client = partial(DaskExecutor, client)
-        return cls(len(workers_of(client)) if shards is None else shards, for_client)
+        self.client = client
+        self.n_jobs = n_jobs
+        self._examples: Any = None  # those that are cut into shards
+        self._shards: list = []
+        self._sizes: list[int] = []
 
     def __call__(
-        self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int, report: Callable
+        self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int
     ) -> Iterator[MixedPass | Step]:
         """Learn a block, as a :class:`~omkl.online.TrainingLoop` asks for it.
 
-        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in an order of its own. With one shard the bits are
-        those of :func:`~omkl.online.training_loop.serial_pass`; fewer examples than shards, as the last ones of a
-        stream, are learned here, one after the other.
+        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in an order of its own. A single shard has the bits of
+        :func:`~omkl.online.training_loop.serial_pass`. Fewer examples than shards, such as the last ones of a stream,
+        are learned here, one after the other.
 
         Parameters
         ----------
@@ -105,25 +104,20 @@ class ParameterMixing:
         examples : sequence of Example
             Its method ``part(indices)`` makes a sequence of some of them.
         orders : callable
-            ``orders(sizes)`` gives an order of each shard.
+            ``orders(sizes)`` gives an order for each shard.
         done : int
-            0, but for examples that are learned here.
-        report : callable
-            ``report(n_examples, loss)`` is told now and then how far all shards together have come.
+            0, except for examples that are learned here.
 
         Yields
         ------
         MixedPass or Step
         """
         if len(examples) < self.n_shards:
-            yield from serial_pass(trainer, examples, orders, done, report)
+            yield from serial_pass(trainer, examples, orders, done)
             return
-        started = time.perf_counter()
-        if self._examples is not examples:
-            parts = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
-            self._examples, self._sizes, self._executor = examples, list(map(len, parts)), self.executor(parts)
+        self._hold(examples)
         task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
-        states = self._executor.run(task, trainer.state(), orders(self._sizes), _Reports(report))
+        states = self._run(task, trainer.state(), orders(self._sizes))
         passed = time.perf_counter()
         losses, weights = np.array([state["loss_and_weight"] for state in states]).T
         if self.n_shards == 1:
@@ -131,11 +125,33 @@ class ParameterMixing:
             trainer.recompute_norms()
         elif weights.any():
             mix(trainer, states, weights / weights.sum())
-        now = time.perf_counter()
-        record = _record(states, losses, weights, now - started, now - passed)
+        record: dict[str, Any] = {"shards": len(states), "mixing_seconds": time.perf_counter() - passed}
+        for j, (state, loss, weight) in enumerate(zip(states, losses.tolist(), weights.tolist()), 1):
+            record |= {f"loss:shard{j}": loss / weight if weight else 0.0, f"seconds:shard{j}": float(state["seconds"])}
         yield MixedPass(float(losses.sum()), sum(self._sizes), float(weights.sum()), record)
 
-    def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
+    def _hold(self, examples: Any) -> None:
+        """Cut examples into shards, and send these to the workers, unless they are there already."""
+        if self._examples is examples:
+            return
+        shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
+        self._examples, self._sizes = examples, list(map(len, shards))
+        if self.client is not None:
+            self._workers = [self._workers[j % len(self._workers)] for j in range(len(shards))]
+            held = zip(self._workers, shards)
+            shards = [submitted(self.client, identity, shard, worker=own) for own, shard in held]
+        self._shards = shards
+
+    def _run(self, task: Callable, state: State, orders: Sequence[np.ndarray]) -> list[State]:
+        """Run ``task(state, shard, order)`` for every shard."""
+        client = self.client
+        if client is None:
+            return in_threads(lambda part: task(state, *part), zip(self._shards, orders), self.n_jobs)
+        states = {own: submitted(client, identity, state, worker=own) for own in dict.fromkeys(self._workers)}
+        shards = zip(self._workers, self._shards, orders)
+        return gathered(client, [submitted(client, task, states[own], *part, worker=own) for own, *part in shards])
+
+    def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[object]) -> None:
         """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds.
 
         Parameters
@@ -158,7 +174,16 @@ class ParameterMixing:
 
 
 def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
-    """A small, picklable function that makes an untrained trainer like this one."""
+    """Return a small, picklable function that makes an untrained trainer like this one.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+
+    Returns
+    -------
+    callable
+    """
     banks = [bank.blueprint() for bank in trainer.banks]
     n = len(trainer.penalized_banks)
     return partial(
@@ -179,7 +204,11 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
 
 
 def _built(
-    banks: list[Callable], unpenalized: list[Callable], *parts: Any, schedule: Any, **settings: Any
+    banks: list[Callable[[], Bank]],
+    unpenalized: list[Callable[[], Bank]],
+    *parts: Any,
+    schedule: Schedule,
+    **settings: Any,
 ) -> OnlineTrainer:
     own, others = [make() for make in banks], [make() for make in unpenalized]
     # passes may run side by side: each needs its own schedule
@@ -187,35 +216,44 @@ def _built(
 
 
 def pass_over_shard(
-    make_trainer: Callable[[], OnlineTrainer],
-    alone: bool,
-    state: dict[str, np.ndarray],
-    shard: Any,
-    order: np.ndarray,
-    report: Callable,
-) -> dict[str, np.ndarray]:
-    """One online pass over a shard, a pure function: returns the new state, and figures of the pass.
+    make_trainer: Callable[[], OnlineTrainer], alone: bool, state: State, shard: Sequence, order: np.ndarray
+) -> State:
+    """Make one online pass over a shard: a pure function.
 
-    The sums of losses and weights, the seconds that passed and those of CPU, and the reductions by proximal steps.
+    Parameters
+    ----------
+    make_trainer : callable
+        See :func:`blueprint`.
+    alone : bool
+        Whether there are no other shards.
+    state : dict of str to array
+        State of the trainer before the pass.
+    shard : sequence of Example
+    order : int array
+
+    Returns
+    -------
+    dict of str to array
+        The state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of the
+        norms by proximal steps, and the sum of the steps).
     """
-    started, cpu_started = time.perf_counter(), time.thread_time()
+    started = time.perf_counter()
     trainer = make_trainer()
     trainer.load_state(state)
     if alone:
         trainer.recompute_every = len(order)
-    count, loss, weight = 0, 0.0, 0.0
-    for step in serial_pass(trainer, shard, lambda sizes: [order], 0, report):
-        count, loss, weight = count + step.n_examples, loss + step.loss, weight + step.weight
-        report(count, loss)
+    loss = weight = 0.0
+    for step in serial_pass(trainer, shard, lambda sizes: [order], 0):
+        loss, weight = loss + step.loss, weight + step.weight
     return {
         **trainer.state(),
         "loss_and_weight": np.array([loss, weight]),
-        "seconds": np.array([time.perf_counter() - started, time.thread_time() - cpu_started]),
+        "seconds": np.array(time.perf_counter() - started),
         "shrinkage": np.append(trainer.group_state.total_shrinkage, trainer.shrinkage),
     }
 
 
-def mix(trainer: OnlineTrainer, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
+def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) -> None:
     """Mix the states of shards into the trainer whose state they started from (McDonald et al. 2010).
 
     One proximal step follows, which restores group sparsity.
@@ -228,8 +266,10 @@ def mix(trainer: OnlineTrainer, states: Sequence[dict[str, np.ndarray]], weights
     weights : array of shape (S,)
         Weights of the shards; they sum to one.
     """
-    group_state, method, n = trainer.group_state, trainer.method, trainer.n_penalized
-    parts = method.mixed_part(np.array([state["groups/scales"] for state in states]))
+    group_state, n = trainer.group_state, trainer.n_penalized
+    parts = np.array([state["groups/scales"] for state in states])
+    if not trainer.method.forgets:  # dual averaging mixes sums of gradients
+        parts = np.ones_like(parts)
     mixture = group_state.mix([below(state, "groups/") for state in states], weights, parts)
     for index, bank in enumerate(trainer.banks):
         bank.mix([below(state, f"bank{index}/") for state in states], mixture.of(bank.group_state.groups))
@@ -237,44 +277,21 @@ def mix(trainer: OnlineTrainer, states: Sequence[dict[str, np.ndarray]], weights
     counters = np.array([state["counters"] for state in states])
     trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1])
     trainer.schedule.mix(counters[:, 3:], weights)
-
     if trainer.evidence is not None:
         trainer.evidence.mix([below(state, "evidence/") for state in states])
 
-    rate = trainer.schedule(trainer.round - trainer.began)
-    *shrinkage, taken = weights @ [state["shrinkage"] for state in states]
-    current = trainer.current_lambda
-    step, returned = method.open_mix(group_state, rate, trainer.presented, current, taken, np.array(shrinkage))
+    if trainer.method.forgets:
+        # what the proximal steps of the shards have taken off is added first, else the regularizer would count twice
+        *taken, step = weights @ [state["shrinkage"] for state in states]
+        group_state.empty[:] = group_state.square_norms <= 0.0
+        group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)
+    else:
+        rate, taken = trainer.schedule(trainer.round - trainer.began), [0.0] * n
+        step = trainer.method.proximal_weight(rate, 1.0, trainer.presented) * trainer.current_lambda
+        group_state.bases[:] = rate
     before = group_state.measure()[:n]
-    norms = trainer.prox(np.where(before > 0, before + returned[:n], 0.0), step)
-    events, _ = group_state.rescale(np.minimum(norms, before), trainer.radius, method.forgets)
+    norms = trainer.prox(np.where(before > 0, before + taken[:n], 0.0), step)
+    events, _ = group_state.rescale(np.minimum(norms, before), trainer.radius, trainer.method.forgets)
     if events:
         for bank in trainer.banks:
             bank.apply_events(None, None)
-
-
-def _record(
-    states: list[dict[str, np.ndarray]], losses: np.ndarray, weights: np.ndarray, seconds: float, mixing_seconds: float
-) -> dict[str, Any]:
-    """Entries of an epoch's record about its mix; losses are weighted means."""
-    record: dict[str, Any] = {"shards": len(states)}
-    for j, (state, loss, weight) in enumerate(zip(states, losses.tolist(), weights.tolist()), 1):
-        passed, cpu = state["seconds"].tolist()
-        mean = loss / weight if weight else 0.0
-        record |= {f"loss:shard{j}": mean, f"seconds:shard{j}": passed, f"cpu_seconds:shard{j}": cpu}
-    sent = sum(array.nbytes for state in states for array in state.values())
-    return {**record, "pass_seconds": seconds, "mixing_seconds": mixing_seconds, "bytes": sent}
-
-
-class _Reports:
-    """Sums up what the shards report of the block at hand."""
-
-    def __init__(self, report: Callable) -> None:
-        self._report = report
-        self._done: dict[int, tuple[int, float]] = {}
-        self._lock = Lock()
-
-    def __call__(self, shard: int, count: int, loss: float) -> None:
-        with self._lock:
-            self._done[shard] = count, loss
-            self._report(*map(sum, zip(*self._done.values())))

@@ -1,21 +1,21 @@
 """Stacks of kernels that are partitioned over the workers of a Dask cluster: a solver sees a stack like any other.
 
 Each worker holds its partition of the kernels. A pass over all kernels sends one vector to each worker, and norms come
-back. The few kernels that a solver works on between passes are fetched, and kept within a budget of bytes: they are
-asked about many times in a row, when a message costs more than the answer. Where more kernels are asked about than the
-budget holds, the workers answer, too, and vectors come back.
+back. The few kernels that a solver works on between passes are fetched, and kept within a budget of bytes: it asks
+about them many times in a row, when a message costs more than the answer. If the budget is too small for them, the
+workers answer.
 
 A partition is the result of a task. Dask computes it again if its worker is lost.
 
-Values of one kernel have the same bits as on one machine. So have sums of kernels that are kept; sums over partitions
-are added in the order of the kernels, and so depend on the number of partitions in their last digits.
+Values of one kernel have the same bits as on one machine, and so have sums of kernels that are kept. Sums over
+partitions depend on the number of partitions in their last digits.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -33,9 +33,6 @@ from omkl.kernels.stack import KernelStack, Which
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: Part of a worker's memory limit that may be in use, unless Dask pauses the worker before.
-USABLE_FRACTION = 0.9
-
 
 class DistributedStack(KernelStack):
     """Kernels on the same samples, partitioned over the workers of a Dask cluster.
@@ -45,7 +42,7 @@ class DistributedStack(KernelStack):
     Parameters
     ----------
     client : dask.distributed.Client
-        Made with ``direct_to_workers=True`` it spares messages the way through the scheduler.
+        With ``direct_to_workers=True``, messages do not go through the scheduler.
     n_kernels, n_samples : int
     dtype : {numpy.float32, numpy.float64}
         Of the storage; sums are in float64.
@@ -59,7 +56,7 @@ class DistributedStack(KernelStack):
     omkl.exceptions.DistributionError
         If the scheduler cannot be reached, there are no workers, or they are lost again and again.
     omkl.exceptions.InputError
-        If there are no kernels, or a partition does not fit into its worker's memory.
+        If there are no kernels.
     """
 
     sums_entries = True
@@ -76,13 +73,16 @@ class DistributedStack(KernelStack):
         if not n_kernels:
             raise InputError("There are no kernels: give at least one.")
         self.n_kernels, self.n_samples, self.dtype = n_kernels, n_samples, np.dtype(dtype)
-        self.client, workers = client, workers_of(client)[:n_kernels]
-        self._bounds = np.linspace(0, n_kernels, len(workers) + 1).astype(np.int64)
+        self.client, self.workers = client, workers_of(client)[:n_kernels]
+        self._bounds = np.linspace(0, n_kernels, len(self.workers) + 1).astype(np.int64)
         parts = [range(low, high) for low, high in zip(self._bounds.tolist(), self._bounds[1:].tolist())]
-        self.workers = workers
-        self.partitions = [make(part, worker) for part, worker in zip(parts, workers)]
-        self._cache = _KernelCache(n_kernels, n_samples, self.dtype, budget)
-        self.traces()  # raises what goes wrong with a partition
+        self.partitions = [make(part, worker) for part, worker in zip(parts, self.workers)]
+        self._length = n_samples * (n_samples + 1) // 2
+        self._recent = RecentlyUsed(min(budget // (self._length * self.dtype.itemsize), n_kernels))
+        # the rows take no memory before they are written
+        rows = np.empty((self._recent.capacity, self._length), dtype=self.dtype)
+        self._kept = PackedStack(rows, n_jobs=os.cpu_count() or 1)
+        self.traces()  # raises the error of a partition that could not be made
 
     @classmethod
     def from_kernels(
@@ -93,7 +93,7 @@ class DistributedStack(KernelStack):
         dtype: DTypeLike = np.float32,
         budget: int = 2**26,
     ) -> DistributedStack:
-        """Kernels on data, computed by the workers that hold them.
+        """Make a stack of kernels on data, computed by the workers that hold them.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class DistributedStack(KernelStack):
         except Exception as error:
             raise InputError(f"The kernels cannot be sent to workers ({error}): define them in a module.") from None
 
-        def make(part, worker):
+        def make(part: range, worker: str) -> Future:
             return submitted(client, _computed, sent, part, np.dtype(dtype), worker=worker)
 
         return cls(client, len(kernels), X.shape[0], dtype, make, budget)
@@ -122,7 +122,7 @@ class DistributedStack(KernelStack):
     def from_grams(
         cls, grams: Sequence[np.ndarray], client: Client, dtype: DTypeLike = np.float32, budget: int = 2**26
     ) -> DistributedStack:
-        """Given Gram matrices: checked and packed here, one partition after the other, and sent.
+        """Make a stack of given Gram matrices, which are checked and packed here, one partition after the other.
 
         They cannot be computed again if a worker is lost.
 
@@ -132,10 +132,9 @@ class DistributedStack(KernelStack):
         client, dtype, budget
             As for the class.
         """
-
         n = len(grams[0]) if len(grams) else 0
 
-        def make(part, worker):
+        def make(part: range, worker: str) -> Future:
             rows = np.empty((len(part), n * (n + 1) // 2), dtype=dtype)
             for row, m in zip(rows, part):
                 pack(checked_gram(grams[m], m, n), 0, row)
@@ -148,45 +147,36 @@ class DistributedStack(KernelStack):
         """Bytes of the kernels, on all workers together."""
         return packed_bytes(self.n_kernels, self.n_samples, self.dtype)
 
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        return self._gather("quadratics", which, (), vector)
-
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        if self._cache.fits(which):
-            return self._cache.stack.products(vectors, self._cache.indices(which, self._fetch))
-        return self._gather("products", which, (self.n_samples,), vectors)
-
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        return self._gather("block_quadratics", which, (), vectors, 2)
+        return self._gather(PackedStack.block_quadratics, which, (), vectors)
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        if self._cache.fits(which):
-            return self._cache.stack.block_products(vectors, self._cache.indices(which, self._fetch))
-        return self._gather("block_products", which, vectors.shape[-2:], vectors, 2)
+        rows = self._kept_rows(which)
+        if rows is not None:
+            return self._kept.block_products(vectors, rows)
+        return self._gather(PackedStack.block_products, which, (vectors.shape[-2], self.n_samples), vectors)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
-        if self._cache.fits(which):
-            return self._cache.stack.diagonals(self._cache.indices(which, self._fetch))
-        return self._gather("diagonals", which, (self.n_samples,))
+        rows = self._kept_rows(which)
+        if rows is not None:
+            return self._kept.diagonals(rows)
+        return self._gather(PackedStack.diagonals, which, (self.n_samples,))
 
     def traces(self, which: Which = None) -> np.ndarray:
-        return self._gather("traces", which, ())
+        return self._gather(PackedStack.traces, which, ())
 
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         return self.summed(weights, which).combine(np.ones(1), samples=samples)
 
-    def summed(self, weights: ArrayLike, which: Which = None) -> KernelStack:
-        if self._cache.fits(which):
-            return self._cache.stack.summed(weights, self._cache.indices(which, self._fetch))
-        return DistributedSum(self, weights, which)
+    def summed(self, weights: ArrayLike, which: Which = None) -> PackedStack:
+        rows, weights = self._kept_rows(which), np.asarray(weights, dtype=np.float64)
+        if rows is not None:
+            return self._kept.summed(weights, rows)
+        sums = [self._ask(s, _packed_sum, weights[at], local) for s, at, local in self._split(which)]
+        return PackedStack(sum(gathered(self.client, sums), np.zeros(self._length))[None])
 
-    def split(self, which: Which) -> Iterator[tuple[int, np.ndarray | slice, np.ndarray | None]]:
-        """For each partition that holds any of these kernels: its number, their positions in ``which``, and in it.
-
-        Parameters
-        ----------
-        which : int array of shape (k,), or None
-        """
+    def _split(self, which: Which) -> Iterator[tuple[int, np.ndarray | slice, np.ndarray | None]]:
+        """Yield the number of each partition with any of these kernels, their places in ``which``, and in it."""
         if which is None:
             for s, (low, high) in enumerate(zip(self._bounds, self._bounds[1:])):
                 yield s, slice(low, high), None
@@ -197,90 +187,31 @@ class DistributedStack(KernelStack):
             at = np.flatnonzero(owners == s)
             yield s, at, which[at] - self._bounds[s]
 
-    def ask(self, stack: Future, s: int, method: str, *arguments: Any, **options: Any) -> Future:
-        """Submit a call of a method of a stack that the worker of partition ``s`` holds."""
-        return submitted(self.client, _asked, stack, method, *arguments, worker=self.workers[s], **options)
-
-    def _fetch(self, which: np.ndarray) -> np.ndarray:
-        """Packed kernels: (k, N (N + 1) / 2)."""
-        parts = list(self.split(which))
-        asked = [submitted(self.client, _rows, self.partitions[s], i, worker=self.workers[s]) for s, _, i in parts]
-        rows = np.empty((len(which), self.n_samples * (self.n_samples + 1) // 2), dtype=self.dtype)
-        for (_, at, _), values in zip(parts, gathered(self.client, asked)):
-            rows[at] = values
-        return rows
+    def _ask(self, s: int, function: Callable, *arguments: np.ndarray | None) -> Future:
+        """Submit a call of a function of the stack that the worker of partition ``s`` holds."""
+        return submitted(self.client, _call, function, self.partitions[s], *arguments, worker=self.workers[s])
 
     def _gather(
-        self, method: str, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None, ndim: int = 1
+        self, function: Callable, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None
     ) -> np.ndarray:
-        """Results of a method for each kernel; ``vectors`` with ``ndim`` axes are for all kernels."""
-        parts = list(self.split(which))
-        asked = []
+        """Results of a function for each kernel; three-dimensional ``vectors`` have a block for each kernel."""
+        parts, asked = list(self._split(which)), []
         for s, at, local in parts:
-            own = () if vectors is None else (vectors if np.ndim(vectors) == ndim else vectors[at],)
-            asked.append(self.ask(self.partitions[s], s, method, *own, which=local))
-        result = np.empty((self.n_kernels if which is None else len(which), *shape))
+            own = [] if vectors is None else [vectors if vectors.ndim == 2 else vectors[at]]
+            asked.append(self._ask(s, function, *own, local))
+        dtype = self.dtype if function is _rows else np.float64
+        result = np.empty((self.n_kernels if which is None else len(which), *shape), dtype)
         for (_, at, _), values in zip(parts, gathered(self.client, asked)):
             result[at] = values
         return result
 
+    def _kept_rows(self, which: Which) -> np.ndarray | None:
+        """Places of kernels among those that are kept, once missing ones are fetched; None if they do not fit."""
+        if which is None or len(which) > self._recent.capacity:
+            return None
 
-class DistributedSum(KernelStack):
-    """A stack of the single kernel ``sum_m w_m K_m``: each worker keeps the sum over its partition, and vectors travel.
-
-    Parameters
-    ----------
-    kernels : DistributedStack
-    weights : array of shape (k,)
-    which : int array of shape (k,), or None
-    """
-
-    def __init__(self, kernels: DistributedStack, weights: ArrayLike, which: Which) -> None:
-        weights = np.asarray(weights, dtype=np.float64)
-        self.kernels, self.n_kernels, self.n_samples = kernels, 1, kernels.n_samples
-        self._sums = {
-            s: kernels.ask(kernels.partitions[s], s, "summed", weights[at], which=local)
-            for s, at, local in kernels.split(which)
-        }
-
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        return self._total((1, self.n_samples), "products", vectors.reshape(-1))
-
-    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        vectors = vectors.reshape(vectors.shape[-2:])
-        return self._total((1, *vectors.shape), "block_products", vectors)
-
-    def diagonals(self, which: Which = None) -> np.ndarray:
-        return self._total((1, self.n_samples), "diagonals")
-
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
-        shape = self.n_samples if samples is None else len(samples), self.n_samples
-        return self._total(shape, "combine", np.asarray(weights, np.float64), samples=samples)
-
-    def _total(self, shape: tuple[int, ...], method: str, *arguments: np.ndarray, **options: Any) -> np.ndarray:
-        """The sum of what the workers answer, in the order of the partitions."""
-        asked = [self.kernels.ask(own, s, method, *arguments, **options) for s, own in self._sums.items()]
-        return sum(gathered(self.kernels.client, asked), np.zeros(shape))
-
-
-class _KernelCache:
-    """Packed kernels fetched from the workers, the latest used of them kept: as many as a budget of bytes holds."""
-
-    def __init__(self, n_kernels: int, n_samples: int, dtype: np.dtype, budget: int) -> None:
-        length = n_samples * (n_samples + 1) // 2
-        self._recent = RecentlyUsed(min(budget // (length * dtype.itemsize), n_kernels))
-        # what is not written yet takes no memory
-        self.stack = PackedStack(np.empty((self._recent.capacity, length), dtype=dtype), n_jobs=os.cpu_count() or 1)
-
-    def fits(self, which: Which) -> TypeGuard[Sequence[int] | np.ndarray]:
-        """Check if the cache can hold these kernels; None means all kernels, which stay on the workers."""
-        return which is not None and len(which) <= self._recent.capacity
-
-    def indices(self, which: Sequence[int] | np.ndarray, fetch: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """The rows of ``stack`` with these kernels, once those that are missing are fetched: int array (k,)."""
-
-        def fill(kernels: list, rows: list[int]) -> None:
-            self.stack.rows[rows] = fetch(np.array(kernels))
+        def fill(kernels: list[int], rows: list[int]) -> None:
+            self._kept.rows[rows] = self._gather(_rows, np.array(kernels), (self._length,))
 
         return np.array(self._recent.indices(np.asarray(which).tolist(), fill), dtype=np.int64)
 
@@ -290,7 +221,6 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
     from distributed.protocol.pickle import loads
 
     kernels, X = loads(sent)
-    _require_worker_memory(packed_bytes(len(part), X.shape[0], dtype))
     return _held(packed_kernels(kernels, X, dtype, part))
 
 
@@ -301,27 +231,14 @@ def _held(rows: np.ndarray) -> PackedStack:
     return PackedStack(np.require(rows, requirements="W"), n_jobs=get_worker().state.nthreads)
 
 
-def _asked(stack: PackedStack, method: str, *arguments: np.ndarray, **options: np.ndarray | None) -> Any:
-    """Call a method of a stack on a worker, with writable copies of the arrays that have come."""
-    return getattr(stack, method)(*map(np.array, arguments), **options)
+def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray | None) -> np.ndarray:
+    """Call a function of a stack on a worker, with writable copies of the arrays that have come."""
+    return function(stack, *(None if array is None else np.array(array) for array in arguments))
+
+
+def _packed_sum(stack: PackedStack, weights: np.ndarray, which: np.ndarray | None) -> np.ndarray:
+    return stack.summed(weights, which).rows[0]
 
 
 def _rows(stack: PackedStack, which: np.ndarray | None) -> np.ndarray:
     return stack.rows[which]
-
-
-def _require_worker_memory(needed: int) -> None:
-    """Raise an InputError where the worker's limit does not leave so many bytes; Dask would pause or end the worker."""
-    from distributed import get_worker
-
-    worker = get_worker()
-    limit, pause = worker.memory_manager.memory_limit, worker.memory_manager.memory_pause_fraction
-    if limit is None:
-        return
-    usable = min(USABLE_FRACTION, pause or USABLE_FRACTION) * limit
-    free = max(usable - worker.monitor.get_process_memory(), 0)
-    if needed > free:
-        raise InputError(
-            f"The worker {worker.address} cannot hold its kernels: they take {needed / 2**30:.2f} GiB, but its memory "
-            f"limit leaves {free / 2**30:.2f} GiB."
-        )

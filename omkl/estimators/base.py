@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from omkl.estimators.training import (
     blocks_of,
     held_out_part,
 )
-from omkl.estimators.validation import Constraint, Number, check_parameters
+from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups.expansions.kernel import KernelBank
 from omkl.losses import StructuredLoss
@@ -31,11 +32,10 @@ from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
 from omkl.online.group_contributions import group_report
 from omkl.online.group_selection import left_out_groups
-from omkl.online.hooks import check_callbacks
 from omkl.online.model import OnlineModel, OnlineSettings
-from omkl.online.progress import TrainingProgress, thinned
+from omkl.online.rounds import TrainingProgress, thinned
 from omkl.online.schedules import DistanceOverGradients, Schedule
-from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
+from omkl.online.training_loop import ArraySource, TrainingLoop, check_callbacks, serial_pass
 from omkl.persistence import Packer, Unpacker
 
 
@@ -81,6 +81,8 @@ class OnlineEstimator(SavedEstimator):
     #: Valid values of parameters; those that a subclass does not have are left out.
     _constraints: ClassVar[dict[str, Constraint]] = {
         "C": Number(above=0),
+        "weighting": OneOf(("auto", "out-of-sample", "norms")),
+        "method": OneOf(("fobos", "rda")),
         "epochs": Number(above=0, integer=True),
         "n_examples": Number(above=0, also=(None,)),
         "radius": Number(above=0, also=(None, "auto")),
@@ -151,23 +153,23 @@ class OnlineEstimator(SavedEstimator):
         self._adopt(model)
         self.n_iter_, self.history_ = len(history), records
         self.fit_seconds_ = time.perf_counter() - started
-        return None if plan.stopping is None else plan.stopping.examples
+        return None if plan.stopping is None else plan.stopping.examples()
 
     def _shards(self, client: Any, shards: int | None) -> dict[str, Any]:
         """Arguments of :class:`Run` for training in shards."""
-        if client is None and shards is None:
+        if client is None and shards in (None, 1):
             return {}
         from omkl.distributed import ParameterMixing
 
-        mixing = ParameterMixing.over(client, shards, self.n_jobs)
-        return {} if mixing is None else {"make_pass": mixing, "n_shards": mixing.n_shards}
+        mixing = ParameterMixing(shards, client, self.n_jobs)
+        return {"make_pass": mixing, "n_shards": mixing.n_shards}
 
     def _stopping(self, task: Task, model: OnlineModel, given: TrainingBlock | None) -> EarlyStopping | None:
         """Early stopping by given examples; they are encoded after an epoch, when the model knows all features."""
         if given is None:
             return None
         known = self._read_known(given)
-        return EarlyStopping(lambda: model.codec.encode_known(known), self.n_iter_no_change, task.held_out_score)
+        return EarlyStopping(cache(lambda: model.codec.encode_known(known)), self.n_iter_no_change, task.held_out_score)
 
     def _plan_arrays(
         self, task: Task, model: OnlineModel, block: TrainingBlock, run: Run, given: TrainingBlock | None
@@ -180,7 +182,7 @@ class OnlineEstimator(SavedEstimator):
         if self.early_stopping and stopping is None:
             chosen, others = held_out_part(examples.n_inputs, self.validation_fraction, run.rng)
             training, held_out = examples.only(chosen), examples.only(others, weighted=False)
-            stopping = EarlyStopping(held_out, self.n_iter_no_change, task.held_out_score)
+            stopping = EarlyStopping(lambda: held_out, self.n_iter_no_change, task.held_out_score)
         training.shorten()
         model.start(given=(training, run.n_shards > 0))
         model.set_objective(training)
@@ -278,7 +280,7 @@ class OnlineEstimator(SavedEstimator):
 
         They are those of the averaged model, which predicts; ``history_`` has those of the last iterate of each epoch.
         """
-        return self.model_.kernel_weights()
+        return self.model_.trainer.kernel_weights()
 
     @property
     def left_out_(self) -> list[str]:
@@ -384,12 +386,8 @@ class OnlineEstimator(SavedEstimator):
         return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
-        if training:
-            values, arrays = self.model_.describe(packer)
-            packer.arrays.update({**arrays, **self.model_.trainer.state()})
-        else:
-            values, arrays = self.model_.condense(packer)
-            packer.arrays.update(arrays)
+        values, arrays = self.model_.pack(packer, training)
+        packer.arrays.update(arrays)
         return values
 
     @property

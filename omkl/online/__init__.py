@@ -2,10 +2,7 @@
 
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
 from omkl.online.callbacks import ProgressiveValidation, RecordLog
-from omkl.online.checkpointing import Checkpoints
-from omkl.online.group_contributions import group_report
-from omkl.online.progress import to_frame, values_of
-from omkl.online.rounds import Example, Step
+from omkl.online.rounds import Example, Step, values_of
 from omkl.online.schedules import (
     Constant,
     DistanceOverGradients,
@@ -21,7 +18,6 @@ from omkl.online.training_loop import ArraySource, TrainingLoop
 __all__ = [
     "ArraySource",
     "Average",
-    "Checkpoints",
     "Constant",
     "DecayedAverage",
     "DistanceOverGradients",
@@ -39,7 +35,5 @@ __all__ = [
     "Step",
     "TrainingLoop",
     "UniformAverage",
-    "group_report",
-    "to_frame",
     "values_of",
 ]

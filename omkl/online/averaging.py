@@ -1,6 +1,6 @@
-"""The averaged model: the weight in it of the model after round t, and what predicts with it."""
+"""Averages of the models of all rounds, and the averaged model that predicts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from functools import cached_property
 from typing import Any
 
@@ -9,10 +9,11 @@ import numpy as np
 from omkl._components import Component
 from omkl._threads import in_threads
 from omkl.exceptions import InputError
-from omkl.groups.base import initial_potentials
+from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.group_state import GroupState
-from omkl.groups.tokens import Tokens
-from omkl.structures.base import Potentials
+from omkl.groups.tables import ExplicitBank
+from omkl.groups.tokens import Span, Tokens
+from omkl.structures.base import Potentials, Structure
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.
 BLOCK = 2**17
@@ -25,8 +26,7 @@ class Average(Component):
 
     @property
     def period(self) -> int | None:
-        """Rounds after which the weights so far are divided by :attr:`discount`, as a weight that grows for ever needs;
-        None for never."""
+        """Rounds after which the weights so far are divided by :attr:`discount`; None for never."""
         return None
 
     @property
@@ -35,18 +35,29 @@ class Average(Component):
         return 1.0
 
     def weight(self, t: int) -> float:
-        """Weight of the model after round ``t = 1, 2, ...``."""
+        """Return the weight of the model after a round.
+
+        Parameters
+        ----------
+        t : int
+            From 1.
+        """
         raise NotImplementedError
 
 
 class UniformAverage(Average):
-    """All models count the same, from round ``start`` on."""
+    """Equal weights for all models from a round on.
+
+    Parameters
+    ----------
+    start : int
+    """
 
     aliases = {"uniform": {}}
 
     def __init__(self, start: int = 1) -> None:
         if not 1 <= start < float("inf"):
-            raise InputError(f"start must be a round >= 1, not {start!r}.")
+            raise InputError(f"`start` must be a round >= 1, got {start!r}.")
         self.start = int(start)
 
     def weight(self, t: int) -> float:
@@ -54,13 +65,18 @@ class UniformAverage(Average):
 
 
 class PolynomialAverage(Average):
-    """Weights ``t^power``: late models count more, and early ones are forgotten without a date being set."""
+    """Weights ``t^power``: late models count more, and early ones are forgotten.
+
+    Parameters
+    ----------
+    power : float in [0, 30]
+    """
 
     aliases = {"polynomial": {}, "quadratic": {"power": 2.0}}
 
     def __init__(self, power: float = 2.0) -> None:
         if not 0 <= power <= MOST_POWER:
-            raise InputError(f"power must be a number >= 0 and <= {MOST_POWER:g}, not {power!r}.")
+            raise InputError(f"`power` must be a number >= 0 and <= {MOST_POWER:g}, got {power!r}.")
         self.power = float(power)
 
     def weight(self, t: int) -> float:
@@ -68,10 +84,10 @@ class PolynomialAverage(Average):
 
 
 class DecayedAverage(Average):
-    r"""Models are forgotten at a constant rate: weights :math:`2^{-(T-t)/h}`, for streams that drift.
+    r"""Weights :math:`2^{-(T-t)/h}`, for streams that drift: models are forgotten at a constant rate.
 
-    The average follows the stream with a lag of about ``1.44 half_life`` rounds. Weights are kept relative to the
-    oldest ones, and all sums are divided anew every forty half-lives.
+    The average follows the stream with a lag of about ``1.44 half_life`` rounds. Weights are relative to the oldest
+    ones, and all sums are divided every forty half-lives.
 
     Parameters
     ----------
@@ -83,7 +99,7 @@ class DecayedAverage(Average):
 
     def __init__(self, half_life: float = 10_000.0) -> None:
         if not 0 < half_life < float("inf"):
-            raise InputError(f"half_life must be a finite number of rounds > 0, not {half_life!r}.")
+            raise InputError(f"`half_life` must be a finite number of rounds > 0, got {half_life!r}.")
         self.half_life = float(half_life)
 
     @property
@@ -104,13 +120,12 @@ class Predictor:
     Parameters
     ----------
     banks : sequence of Bank
-        Banks of a trainer; their averaged parameters are taken now, later training does not change them.
+        Banks of a trainer; later training does not change the copies of their averaged parameters.
     structure : Structure
-        A chain, multiclass or binary structure.
     """
 
-    def __init__(self, banks: Sequence[Any], structure: Any) -> None:
-        self.structure = structure
+    def __init__(self, banks: Sequence[Bank], structure: Structure) -> None:
+        self.structure: Any = structure
         self.banks = [bank.averaged() for bank in banks]
         self._group_state = GroupState(self.banks)
         self._group_state.scales.fill(1.0)
@@ -122,8 +137,7 @@ class Predictor:
 
     @cached_property
     def norms(self) -> np.ndarray:
-        """Norms of all groups, (p,), computed when they are asked for: O(parameters); for a kernel that is held as an
-        expansion over S support vectors, S^2 kernel values."""
+        """Norms of all groups, (p,): O(parameters), and S^2 kernel values for an expansion over S support vectors."""
         for bank in self.banks:
             bank.recompute_norms()
         return self._group_state.norms
@@ -144,15 +158,25 @@ class Predictor:
         """Bytes of all parameters."""
         return sum(bank.nbytes for bank in self.banks)
 
-    def potentials(self, x: Any) -> Potentials:
-        """Potentials of one input, or of a block of tokens."""
+    def potentials(self, x: Sized) -> Potentials:
+        """Return the potentials of one input, or of a block of tokens.
+
+        Parameters
+        ----------
+        x : Span, ArcSentence or the like
+        """
         potentials = initial_potentials(self.structure, x)
         for bank in self.banks:
             bank.add_potentials(x, potentials)
         return potentials
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
-        """Yield ``(block of tokens, its potentials)`` until all sequences are covered, in order."""
+        """Yield ``(block of tokens, its potentials)`` until all sequences are covered, in order.
+
+        Parameters
+        ----------
+        tokens : Tokens
+        """
         return ((block, self.potentials(block.everything())) for block in self._parts_of(tokens))
 
     @cached_property
@@ -173,7 +197,19 @@ class Predictor:
             first = last
 
     def decode(self, tokens: Tokens, n_jobs: int | None = None) -> np.ndarray:
-        """Best outputs of all sequences: one array with a label for each token; see :func:`in_threads`."""
+        """Decode all sequences.
+
+        Parameters
+        ----------
+        tokens : Tokens
+        n_jobs : int or None
+            Threads; None is one, -1 one for each core.
+
+        Returns
+        -------
+        int array of shape (n_tokens,)
+            Labels.
+        """
 
         def decoded(block: Tokens) -> np.ndarray:
             return self.structure.decode_many(self.potentials(block.everything()), block.offsets)
@@ -182,15 +218,17 @@ class Predictor:
         return outputs[0] if len(outputs) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *outputs])
 
 
-def averaged_potentials(banks: Sequence[Any], structure: Any, x: Any) -> Potentials:
-    """Potentials of an input in the averaged model as it is now, bit for bit those of a :class:`Predictor`.
+def averaged_potentials(banks: Sequence[Bank], structure: Structure, x: Span) -> Potentials:
+    """Potentials of an input in the current averaged model, with the bits of a :class:`Predictor`.
 
-    A bank that can average what the input needs does so; what others need is as much as they hold.
+    Banks that can average only what the input needs do so.
     """
     potentials = structure.zeros(len(x))
-    others = Predictor([bank for bank in banks if not hasattr(bank, "add_averaged_potentials")], structure)
+    others = Predictor([bank for bank in banks if not isinstance(bank, ExplicitBank)], structure)
     frozen = iter(others.banks)
     for bank in banks:
-        add = bank.add_averaged_potentials if hasattr(bank, "add_averaged_potentials") else next(frozen).add_potentials
-        add(x, potentials)
+        if isinstance(bank, ExplicitBank):
+            bank.add_averaged_potentials(x, potentials)
+        else:
+            next(frozen).add_potentials(x, potentials)
     return potentials

@@ -12,10 +12,10 @@ import numpy as np
 from omkl._components import check_number
 from omkl._files import PathLike, check_output
 from omkl._progress import progress_bar
-from omkl.online.hooks import State, hooks, load_states, states_of
-from omkl.online.progress import Record, TrainingProgress, thinned
-from omkl.online.rounds import Example, LearnedBlock, Step
+from omkl.online.averaging import Predictor
+from omkl.online.rounds import Example, LearnedBlock, Record, State, Step, TrainingProgress, thinned
 from omkl.online.trainer import OnlineTrainer
+from omkl.online.training_loop import hooks, load_states, states_of
 
 #: Rounds between two updates of the progress bar.
 STRIDE = 100
@@ -59,9 +59,12 @@ class ProgressiveValidation:
         self.every = int(every)
         self.listeners = listeners
         self.records: list[Record] = []
+        self._epoch = 1
+        self._reset()
+
+    def _reset(self) -> None:
         self._loss = self._weight = self._cost = 0.0
         self._examples = self._size = 0
-        self._epoch = 1
         self._began = time.perf_counter()
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
@@ -95,13 +98,11 @@ class ProgressiveValidation:
         """
         if self._examples == 0:
             return False
-        now = time.perf_counter()
         loss = self._loss / self._weight if self._weight else 0.0
-        record = trainer.record(epoch, self._examples, loss, now - self._began)
+        record = trainer.record(epoch, self._examples, loss, time.perf_counter() - self._began)
         if self._size:
             record["error"] = self._cost / self._size
-        self._loss = self._weight = self._cost = 0.0
-        self._examples, self._size, self._began = 0, 0, now
+        self._reset()
         self.records.append(record)
         merged = thinned(self.records)
         if len(merged) < len(self.records):
@@ -110,15 +111,17 @@ class ProgressiveValidation:
         return any([tell(trainer, record) for tell in hooks(self.listeners, "on_epoch")])
 
     def state(self) -> State:
-        """JSON values for a checkpoint, those of the listeners included; no arrays."""
-        own = {name: value for name, value in vars(self).items() if name not in ("_began", "listeners")}
-        return {**own, "listeners": states_of(self.listeners)[0]}, {}
+        """Return JSON values for a checkpoint, those of the listeners included; no arrays."""
+        sums = [self._loss, self._weight, self._cost, self._examples, self._size]
+        values = {"every": self.every, "records": self.records, "epoch": self._epoch, "sums": sums}
+        return {**values, "listeners": states_of(self.listeners)[0]}, {}
 
     def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
+        """Load the values of :meth:`state`."""
         load_states(self.listeners, values["listeners"], {})
-        vars(self).update({name: value for name, value in values.items() if name != "listeners"})
-        self._began = time.perf_counter()
+        self._reset()
+        self.every, self.records, self._epoch = values["every"], values["records"], values["epoch"]
+        self._loss, self._weight, self._cost, self._examples, self._size = values["sums"]
 
 
 class ProgressBar:
@@ -142,23 +145,19 @@ class ProgressBar:
     def on_round(self, trainer: OnlineTrainer, step: Step) -> None:
         """Move the bar every :data:`STRIDE` examples."""
         if self._progress.examples % STRIDE == 0:
-            self._move(0)
-
-    def on_report(self, n_examples: int, loss: float) -> None:
-        """Show the progress of shards in the current block: the examples so far, and the sum of their losses."""
-        self._move(n_examples, loss=f"{loss / max(n_examples, 1):.4g}")
+            self._move()
 
     def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
         """Show the mean loss of the block and the number of groups that are not zero."""
-        self._move(0, loss=f"{block.loss / max(block.n_examples, 1):.4g}", groups=np.count_nonzero(trainer.norms))
+        self._move(loss=f"{block.loss / max(block.n_examples, 1):.4g}", groups=np.count_nonzero(trainer.norms))
 
     def on_epoch(self, trainer: OnlineTrainer, record: Record) -> None:
         """Show the number of the epoch."""
-        self._move(0, epoch=record["epoch"], loss=f"{record['loss']:.4g}")
+        self._move(epoch=record["epoch"], loss=f"{record['loss']:.4g}")
 
-    def _move(self, more: int, **shown: object) -> None:
+    def _move(self, **shown: object) -> None:
         done = sum(record["examples"] for record in self._progress.history[: self._progress.epoch - 1])
-        done += self._progress.examples + more
+        done += self._progress.examples
         if self._bar is None:
             self._bar = progress_bar(True, total=self._total, initial=done, unit=" examples")
         if shown:
@@ -178,8 +177,8 @@ class EarlyStopping:
 
     Parameters
     ----------
-    examples : sequence of Example, or callable
-        Held-out examples, or a function that returns them when they are first needed.
+    examples : callable
+        Returns the held-out examples; called after an epoch, when the model knows all features.
     patience : int > 0
         Epochs without improvement after which training stops.
     score : callable
@@ -187,9 +186,12 @@ class EarlyStopping:
     """
 
     def __init__(
-        self, examples: Sequence[Example] | Callable[[], Sequence[Example]], patience: int, score: Callable
+        self,
+        examples: Callable[[], Sequence[Example]],
+        patience: int,
+        score: Callable[[Predictor, Sequence[Example]], float],
     ) -> None:
-        self.examples: Any = examples
+        self.examples = examples
         self.patience = patience
         self.score = score
         self.best_score = -np.inf
@@ -198,9 +200,7 @@ class EarlyStopping:
 
     def on_epoch(self, trainer: OnlineTrainer, record: Record) -> bool:
         """Add ``validation_score`` to the record; return whether to stop."""
-        if callable(self.examples):
-            self.examples = self.examples()
-        score = record["validation_score"] = self.score(trainer.predictor(), self.examples)
+        score = record["validation_score"] = self.score(trainer.predictor(), self.examples())
         if score > self.best_score:
             self.best_score, self.best_epoch = score, record["epoch"]
             self._best_state = {name: np.array(array) for name, array in trainer.state().items()}
@@ -212,11 +212,11 @@ class EarlyStopping:
             trainer.load_state(self._best_state)
 
     def state(self) -> State:
-        """JSON values and arrays for a checkpoint."""
+        """Return JSON values and arrays for a checkpoint."""
         return {"best_score": self.best_score, "best_epoch": self.best_epoch}, self._best_state
 
     def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
+        """Load what :meth:`state` returned."""
         self.best_score, self.best_epoch, self._best_state = values["best_score"], values["best_epoch"], arrays
 
 
@@ -254,7 +254,7 @@ class RecordLog:
         self._n_records += 1
 
     def state(self) -> State:
-        """The number of records, for a checkpoint."""
+        """Return the number of records, for a checkpoint."""
         return {"records": self._n_records}, {}
 
     def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

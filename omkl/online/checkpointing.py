@@ -15,8 +15,8 @@ import numpy as np
 
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError, OmklError
-from omkl.online.hooks import load_states, states_of
-from omkl.online.rounds import below
+from omkl.online.rounds import State, below
+from omkl.online.training_loop import TrainingLoop, load_states, states_of
 from omkl.persistence import holds_whole
 
 #: Seconds in the units that ``every="5m"`` may have.
@@ -25,14 +25,14 @@ KEPT = 2
 
 
 class Checkpoints:
-    """States of one run in a directory of their own: written to a temporary file, synced, renamed; the last two stay.
+    """States of one run in a directory of their own; each file is replaced in one step, and the last two are kept.
 
-    Where the disk is full, the previous checkpoint stays, training goes on, and one warning says so.
+    If a checkpoint cannot be written, the previous one stays, training goes on, and one warning says so.
 
     Parameters
     ----------
     directory : path-like
-        Made where it does not exist. No other run may use it at the same time.
+        It is made if it does not exist. No other run may use it at the same time.
     every : str or float
         Time between checkpoints: seconds, or ``"30s"``, ``"5m"``, ``"2h"``; or ``"1000 rounds"``.
 
@@ -56,15 +56,19 @@ class Checkpoints:
         self._last, self._waited = time.monotonic(), 0
 
     def _paths(self) -> list[Path]:
-        """Checkpoints that are there, the latest first."""
+        """Existing checkpoints, the latest first."""
         return sorted(self.directory.glob("checkpoint-" + "[0-9]" * 10 + ".npz"), reverse=True)
 
     def due(self, n_examples: int = 1) -> bool:
-        """Check if a checkpoint is due, ``n_examples`` examples after the last call.
+        """Return whether a checkpoint is due, ``n_examples`` examples after the last call.
 
         Parameters
         ----------
         n_examples : int
+
+        Returns
+        -------
+        bool
         """
         self._waited += n_examples
         return self._waited >= self._rounds and time.monotonic() - self._last >= self._seconds
@@ -85,7 +89,7 @@ class Checkpoints:
         self._last, self._waited = time.monotonic(), 0
 
     def keep(self, name: str, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write a file of this name beside the checkpoints, which stays there.
+        """Write a file beside the checkpoints that is not removed.
 
         Parameters
         ----------
@@ -97,11 +101,15 @@ class Checkpoints:
             write_archive(self.directory / name, manifest, arrays)
 
     def part(self, name: str) -> Path | None:
-        """Make a directory for the checkpoints of a part of the run; None where it, or anything before, failed.
+        """Make a directory for the checkpoints of a part of the run; return None if anything could not be written.
 
         Parameters
         ----------
         name : str
+
+        Returns
+        -------
+        Path or None
         """
         with self._writing():
             (self.directory / name).mkdir(exist_ok=True)
@@ -118,8 +126,8 @@ class Checkpoints:
                 message = f"No checkpoint could be written to {self.directory} ({error.strerror}): training goes on."
                 warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=5)
 
-    def newest(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-        """``(manifest, arrays)`` of the latest whole checkpoint; None where there is none."""
+    def newest(self) -> State | None:
+        """Return ``(manifest, arrays)`` of the latest whole checkpoint; None if there is none."""
         paths = self._paths()
         for path in paths:
             try:
@@ -141,22 +149,22 @@ def _interval(every: str | float) -> tuple[float, int]:
 
 
 class Checkpointer:
-    """The checkpoints of a run of one or several training loops, its stages: each holds the whole state.
+    """Checkpoints of a run of one or several training loops, its stages: each holds the state of all stages.
 
     Parameters
     ----------
     checkpoints : Checkpoints
     configuration : dict
-        JSON values: what the run depends on beside its data.
+        JSON values: what the run depends on besides its data.
     rng : numpy.random.Generator
-        Put back to where the run began, where one is resumed.
+        A resumed run sets its state to that at the beginning of the run.
     resume : bool
-        Go on from the latest checkpoint, where there is one.
+        Continue from the latest checkpoint, if there is one.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If there are checkpoints of another configuration, or any where nothing is to be resumed.
+        If there are checkpoints of another configuration, or any if nothing is to be resumed.
     """
 
     def __init__(
@@ -165,14 +173,14 @@ class Checkpointer:
         self.checkpoints = checkpoints
         self._manifest: dict[str, Any] = {"class": "Checkpoint", "configuration": configuration, "data": None}
         self._generator = rng.bit_generator.state
-        self._stages: dict[str, tuple[dict[str, Any], dict[str, np.ndarray]]] = {}
+        self._stages: dict[str, State] = {}
         self._earlier: dict[str, Any] = {}
         found = checkpoints.newest()
         if found is None:
             return
         if not resume:
             raise InputError(
-                f"{checkpoints.directory} holds checkpoints of an earlier run: go on from them with resume=True "
+                f"{checkpoints.directory} holds checkpoints of an earlier run: continue it with resume=True "
                 "(--resume), or name another directory."
             )
         self._earlier, self._arrays = found
@@ -186,7 +194,7 @@ class Checkpointer:
         return holds_whole(str(self.checkpoints.directory), "checkpoint", (OmklError,))
 
     def _compare(self, name: str, facts: dict[str, Any]) -> None:
-        """Compare facts of this run with those of the one to be resumed; name the first that differs."""
+        """Compare facts of this run with those of the resumed one; name the first that differs."""
         earlier = self._earlier.get(name)
         if not isinstance(earlier, dict):
             raise InputError(f"{self.checkpoints.directory} holds something else than checkpoints of this command.")
@@ -194,11 +202,11 @@ class Checkpointer:
             if earlier.get(entry) != facts.get(entry):
                 raise InputError(
                     f"The checkpoint in {self.checkpoints.directory} has {entry} = {earlier.get(entry)!r}, but this "
-                    f"run has {facts.get(entry)!r}: resume with what it began with, or begin in another directory."
+                    f"run has {facts.get(entry)!r}: resume with the same, or begin in another directory."
                 )
 
     def check_data(self, facts: dict[str, Any]) -> None:
-        """Raise an InputError unless a resumed run has the data that it began with.
+        """Raise an InputError if a resumed run has other data than it began with.
 
         Parameters
         ----------
@@ -209,18 +217,8 @@ class Checkpointer:
         if self._earlier:
             self._compare("data", facts)
 
-    def stage(self, name: str) -> "StageCheckpointer":
-        """Return the checkpointer of one loop.
-
-        Parameters
-        ----------
-        name : str
-            Name of the stage in the file.
-        """
-        return StageCheckpointer(self, name)
-
-    def earlier(self, stage: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-        """``(values, arrays)`` of a stage in the checkpoint that is resumed; None where it had not begun.
+    def earlier(self, stage: str) -> State | None:
+        """Return ``(values, arrays)`` of a stage in the resumed checkpoint; None if it had not begun.
 
         Parameters
         ----------
@@ -243,31 +241,31 @@ class Checkpointer:
         self._stages[stage] = values, arrays
 
     def write(self) -> None:
-        """Write a checkpoint: the stages before as they ended, and the one at hand."""
+        """Write a checkpoint with the states of all stages."""
         values = {name: values for name, (values, _) in self._stages.items()}
-        run = json.dumps({"generator": self._generator, "stages": values}, default=_plain)
+        # numpy numbers, and the arrays in the state of a random generator, as JSON
+        run = json.dumps({"generator": self._generator, "stages": values}, default=lambda value: value.tolist())
         named = {f"{name}/{key}": array for name, (_, own) in self._stages.items() for key, array in own.items()}
         self.checkpoints.write({**self._manifest, "run": run}, named)
 
 
-def _plain(value: np.generic | np.ndarray) -> object:
-    """A numpy number, or an array in a random generator's state, as JSON."""
-    return value.tolist()
-
-
 class StageCheckpointer:
-    """Checkpoints of one :class:`~omkl.online.TrainingLoop`, a stage of the run."""
+    """Checkpoints of one :class:`~omkl.online.TrainingLoop`, a stage of the run.
+
+    Parameters
+    ----------
+    run : Checkpointer
+    name : str
+        Name of the stage in the file.
+    """
 
     def __init__(self, run: Checkpointer, name: str) -> None:
         self._run = run
         self._name = name
+        self.due = run.checkpoints.due
 
-    def due(self, n_examples: int = 1) -> bool:
-        """See :meth:`Checkpoints.due`."""
-        return self._run.checkpoints.due(n_examples)
-
-    def restore(self, loop: Any) -> None:
-        """Put all parts of a loop back to where the checkpoint has them, where there is one."""
+    def restore(self, loop: TrainingLoop) -> None:
+        """Restore all parts of a loop from the resumed checkpoint, if it has this stage."""
         found = self._run.earlier(self._name)
         if found is None:
             return
@@ -278,13 +276,13 @@ class StageCheckpointer:
             loop.progress.load_state(values["progress"])
             load_states(loop.callbacks, values["callbacks"], arrays)
 
-    def write(self, loop: Any) -> None:
-        """Write the state of a loop."""
+    def write(self, loop: TrainingLoop) -> None:
+        """Write a checkpoint with the state of a loop."""
         self.end(loop)
         self._run.write()
 
-    def end(self, loop: Any) -> None:
-        """The loop is over: later checkpoints hold its state as it is now."""
+    def end(self, loop: TrainingLoop) -> None:
+        """Keep the state of a loop for later checkpoints."""
         source, own = loop.source.state()
         callbacks, arrays = states_of(loop.callbacks)
         values = {"source": source, "progress": loop.progress.state(), "callbacks": callbacks}

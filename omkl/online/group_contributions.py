@@ -1,34 +1,33 @@
 """Contributions of groups to a margin, and to the loss on held-out examples."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups.base import initial_potentials
+from omkl.groups.base import Bank, initial_potentials
+from omkl.groups.expansions.kernel import FrozenExpansion
+from omkl.groups.feature_maps import FrozenFeatureMaps
 from omkl.groups.group_state import GroupState
 from omkl.groups.label_tables import TransitionBank, TrigramBank
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.templates.bank import ArcTemplateBank
-from omkl.groups.tokens import Span
-from omkl.online.averaging import BLOCK, Predictor
+from omkl.online.averaging import Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
-from omkl.structures.base import Potentials, Structure
+from omkl.structures.base import Output, Potentials, Structure
 
 #: Name of the contribution of potentials that come with the input from another model.
 GIVEN = "first model"
-#: The potentials of one example among those of a block, None for all of them, and its output.
-Share = tuple[slice | None, object]
 
 
 def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = None) -> list[dict[str, Any]]:
-    r"""Record the size of every group of the averaged model, and its use on held-out examples.
+    r"""Report the size of every group of the averaged model, and its use on held-out examples.
 
     The loss without a group is the loss at the potentials of the model minus those of the group: one pass measures all
-    groups, and nothing is trained anew. Of two groups with the same information, each seems to help little.
+    groups, and nothing is trained again. Of two groups with the same information, each seems to help little.
 
     Parameters
     ----------
@@ -69,42 +68,38 @@ def _measured(
     trainer: OnlineTrainer, predictor: Predictor, examples: Iterable[Example]
 ) -> dict[str, np.ndarray | None]:
     """Columns of the report that need examples, (p,) each."""
-    structure, loss, alive = predictor.structure, trainer.loss, predictor.norms > 0
+    structure, alive, banks = predictor.structure, predictor.norms > 0, _separable(predictor)
 
-    def losses(potentials: Potentials, shares: list[Share]) -> np.ndarray:
-        own = (potentials if s is None else structure.part(potentials, s.start, s.stop) for s, _ in shares)
-        return np.array([loss.value_and_gradient(structure, one, y)[0] for one, (_, y) in zip(own, shares)])
+    def loss(potentials: Potentials, y: Output) -> float:
+        return trainer.loss.value_and_gradient(structure, potentials, y)[0]
 
     n, total_loss, sums, squares = 0, 0.0, np.zeros(len(alive)), np.zeros(len(alive))
-    banks = _separable(predictor)
-    for x, shares in _blocks(structure, examples):
-        potentials = predictor.potentials(x)
-        whole = losses(potentials, shares)
-        n, total_loss = n + len(shares), total_loss + float(whole.sum())
-        first = 0
+    for x, y, _ in examples:
+        potentials, first = predictor.potentials(x), 0
+        whole = loss(potentials, y)
+        n, total_loss = n + 1, total_loss + whole
         for bank in banks:
             for k, part in _parts(bank, structure, x, alive[first : first + len(bank.names)]):
                 if any(array.any() for array in part):
-                    without = type(potentials)(*(a - b for a, b in zip(potentials, part)))
-                    differences = losses(without, shares) - whole
-                    sums[first + k] += differences.sum()
-                    squares[first + k] += differences @ differences
+                    increase = loss(type(potentials)(*(a - b for a, b in zip(potentials, part))), y) - whole
+                    sums[first + k] += increase
+                    squares[first + k] += increase**2
             first += len(bank.names)
     if n == 0:
-        raise InputError("There are no examples to measure the groups on: give at least one.")
+        raise InputError("The data to measure groups on must have an example.")
     means = sums / n
     errors = np.sqrt(np.maximum(squares - n * means**2, 0.0) / (n * (n - 1))) if n > 1 else None
     return {"loss_without": total_loss / n + means, "loss_increase": means, "standard_error": errors}
 
 
-def _separable(predictor: Predictor) -> list[Any]:
+def _separable(predictor: Predictor) -> list[Bank]:
     """Copies of the banks of a model that share its parameters; all scales are 0."""
     banks = [copy.copy(bank) for bank in predictor.banks]
     GroupState(banks)
     return banks
 
 
-def _parts(bank: Any, structure: Structure, x: Any, alive: np.ndarray) -> Iterator[tuple[int, Potentials]]:
+def _parts(bank: Bank, structure: Structure, x: Sized, alive: np.ndarray) -> Iterator[tuple[int, Potentials]]:
     """Index and potentials of each group of a separable bank that is alive."""
     for k in np.flatnonzero(alive).tolist():
         bank.group_state.scales[k] = 1.0
@@ -112,29 +107,6 @@ def _parts(bank: Any, structure: Structure, x: Any, alive: np.ndarray) -> Iterat
         bank.add_potentials(x, own)
         bank.group_state.scales[k] = 0.0
         yield k, own
-
-
-def _blocks(structure: Structure, examples: Iterable[Example]) -> Iterator[tuple[object, list[Share]]]:
-    """Blocks of inputs to score at once: consecutive sequences of the same tokens share one, others have their own."""
-    has_parts = type(structure).part is not Structure.part
-    limit = max(1, BLOCK // sum(array[:1].size for array in structure.zeros(2))) if has_parts else 0
-    run: list[tuple[Span, object]] = []
-    for x, y, _ in examples:
-        is_next = run and isinstance(x, Span) and x.tokens is run[-1][0].tokens and x.low == run[-1][0].high
-        if run and not (is_next and x.high - run[0][0].low <= limit):
-            yield _block(run)
-            run = []
-        if limit and isinstance(x, Span):
-            run.append((x, y))
-        else:
-            yield x, [(None, y)]
-    if run:
-        yield _block(run)
-
-
-def _block(run: list[tuple[Span, object]]) -> tuple[Span, list[Share]]:
-    first, last = run[0][0], run[-1][0]
-    return Span(first.tokens, first.low, last.high), [(slice(x.low - first.low, x.high - first.low), y) for x, y in run]
 
 
 class Piece(NamedTuple):
@@ -174,7 +146,7 @@ class Contributions(NamedTuple):
     pieces: list[Piece]
 
 
-def contributions(predictor: Predictor, x: Any, direction: Potentials) -> Contributions:
+def contributions(predictor: Predictor, x: Sized, direction: Potentials) -> Contributions:
     """Inner product of a model's potentials with a direction, group by group.
 
     With the difference of the indicators of two outputs as direction, these are the groups' shares of the margin.
@@ -195,14 +167,16 @@ def contributions(predictor: Predictor, x: Any, direction: Potentials) -> Contri
     groups = {GIVEN: _product(given, direction)} if any(array.any() for array in given) else {}
     pieces: list[Piece] = []
     for bank in _separable(predictor):
-        explain = _of_features if isinstance(bank, ExplicitBank) else _of_potentials
-        own = explain(bank, predictor.structure, x, direction)
+        if isinstance(bank, ExplicitBank):
+            own = _of_features(bank, x, direction)
+        else:
+            own = _of_potentials(bank, predictor.structure, x, direction)
         groups.update(own.groups)
         pieces += own.pieces
     return Contributions(groups, pieces)
 
 
-def _of_features(bank: ExplicitBank, structure: Structure, x: Any, direction: Any) -> Contributions:
+def _of_features(bank: ExplicitBank, x: Any, direction: Potentials) -> Contributions:
     """Contributions of explicit features."""
     if x.tokens.features is None:
         raise InputError(f"The tokens have no features, which the group {bank.names[0]!r} reads.")
@@ -219,23 +193,23 @@ def _of_features(bank: ExplicitBank, structure: Structure, x: Any, direction: An
     return Contributions(dict(zip(bank.names, sums.tolist())), pieces)
 
 
-def _of_potentials(bank: Any, structure: Structure, x: Any, direction: Any) -> Contributions:
+def _of_potentials(bank: Bank, structure: Structure, x: Sized, direction: Potentials) -> Contributions:
     """Contributions of any other bank, whose pieces are parts of the output or of features, or support vectors."""
     groups, pieces = {}, []
     for k, own in _parts(bank, structure, x, np.ones(len(bank.names), dtype=bool)):
         groups[bank.names[k]] = _product(own, direction)
         pieces += _of_output(bank, bank.names[k], own, direction)
-    if hasattr(bank, "products_of_parts"):
+    if isinstance(bank, FrozenFeatureMaps):
         for name, token, values in bank.products_of_parts(x, direction):
             pieces += [Piece("part", name, i, token, value) for i, value in enumerate(values.tolist()) if value]
-    if hasattr(bank, "products_of_supports"):
+    if isinstance(bank, FrozenExpansion):
         indices = bank.support_indices.tolist()
         for name, values in bank.products_of_supports(x, direction):
             pieces += [Piece("support", name, i, None, value) for i, value in zip(indices, values.tolist()) if value]
     return Contributions(groups, pieces)
 
 
-def _of_output(bank: object, name: str, own: Any, direction: Any) -> list[Piece]:
+def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) -> list[Piece]:
     """Contributions of pairs and triples of labels, and of arcs."""
     if isinstance(bank, ArcTemplateBank):
         return [Piece("arc", name, (h, m), m, value) for (h, m), value in _nonzero(own.arcs * direction.arcs)]

@@ -1,16 +1,15 @@
 """Selection of groups by a test on examples that the model has not learned from."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from omkl.exceptions import InputError
 from omkl.groups.base import Bank, initial_potentials
 from omkl.losses import CRF
-from omkl.structures.base import Structure
+from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
 #: Weight of the groups left out after the first epoch above which the others are trained anew.
@@ -63,8 +62,8 @@ class Evidence:
         self._totals, self._positions = np.zeros((n_groups + 1, 0)), 0.0
         self._met = 0
 
-    def look_at(self, trainer: Any, x: Any, y: Any, weight: float) -> None:
-        """Take in an example of this weight before the trainer learns from it, if it is new and its turn."""
+    def look_at(self, trainer: Any, x: Sized, y: Output, weight: float) -> None:
+        """Take in an example of this weight before the trainer learns from it, if it is new and one of the sample."""
         if not self.open or len(self.sums) == 1:
             return
         self._met += 1
@@ -79,7 +78,7 @@ class Evidence:
         if gradient is None:
             return
         scales = trainer.method.part_scales(trainer.group_state)[: len(self.sums)]
-        unary = getattr(gradient, "unary", None)
+        unary = getattr(gradient, "unary", None)  # of labels
         totals = None if unary is None else np.zeros((len(scales), unary.shape[1]))
         slopes, first = np.empty(len(scales)), 0
         for bank in penalized:
@@ -87,14 +86,14 @@ class Evidence:
             slopes[own] = bank.inner_products(x, gradient, None if totals is None else totals[own])
             first = own.stop
         slopes *= weight * scales
-        if totals is not None:
+        if totals is not None and unary is not None:
             totals *= scales[:, None]
             slopes -= weight * self._by_the_means(totals, unary)
         self.sums -= slopes
         with np.errstate(over="ignore"):
             self.squares += slopes**2
 
-    def _by_the_means(self, potentials, unary):
+    def _by_the_means(self, potentials: np.ndarray, unary: np.ndarray) -> np.ndarray:
         """Share of the slopes (p,) due to means over the latest positions; these means then take in the new positions.
 
         ``potentials`` (p, K) are summed over the positions, ``unary`` (n, K) is the gradient.
@@ -131,12 +130,12 @@ class Evidence:
         self._totals = np.insert(self._totals, -1, np.zeros((n, self._totals.shape[1])), axis=0)
 
     def take_over(self, other: "Evidence", indices: list[int]) -> None:
-        """Go on with what is known of some groups of another model."""
+        """Continue with the evidence on some groups of another model."""
         self.load_state(other.state())
         self.sums, self.squares, self._totals = self.sums[indices], self.squares[indices], self._totals[[*indices, -1]]
 
     def mix(self, states: Sequence[dict[str, np.ndarray]]) -> None:
-        """Take in what copies of this evidence, by their states, have seen since, each in a shard of its own."""
+        """Take in the states of copies of this evidence, each of which has seen a shard."""
         n_examples, met = self.n_examples, self._met
         latest = max(states, key=lambda state: state["totals"].shape[1])["totals"].shape
         known = [state for state in states if state["totals"].shape == latest]  # others have met no label
@@ -150,13 +149,13 @@ class Evidence:
         self._met += sum(int(state["counts"][1]) - met for state in states)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Named arrays, as checkpoints and model files have them."""
+        """Return named arrays, as checkpoints and model files have them."""
         counts = np.array([self.n_examples, self._met, self._positions])
         open_ = np.array(self.open, dtype=np.float64)
         return {"sums": self.sums, "squares": self.squares, "totals": self._totals, "counts": counts, "open": open_}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
+        """Load the arrays of :meth:`state`."""
         self.sums, self.squares, self._totals = (
             np.array(state[name], dtype=np.float64) for name in ("sums", "squares", "totals")
         )
@@ -165,20 +164,23 @@ class Evidence:
 
 
 def evidence_for(weighting: str, banks: Sequence[Bank]) -> Evidence | None:
-    """The test of the groups of these banks that ``weighting`` asks for: none where groups go by their norms."""
-    if weighting not in ("norms", "out-of-sample"):
-        raise InputError(f"`weighting` must be one of 'norms', 'out-of-sample', got {weighting!r}.")
-    if weighting == "norms":
-        return None
-    return Evidence(sum(len(bank.names) for bank in banks))
+    """Return the test of the groups of banks for ``weighting="out-of-sample"``, None for "norms"."""
+    return Evidence(sum(len(bank.names) for bank in banks)) if weighting == "out-of-sample" else None
 
 
 def begin_epoch(trainer: Any, new: bool, once: bool, concludes: bool) -> None:
-    """Before an epoch of an :class:`~omkl.online.OnlineTrainer`, whose examples are ``new`` or not.
+    """Prepare an epoch.
 
-    Where they come ``once``, MKL's weights are learned by Hedge. Where they come back, the groups that have not helped
-    while they were new are left out; the others begin anew if those had more than a tenth of the weight. Where training
-    never ``concludes``, nothing is left out, and nothing need be tested.
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+    new : bool
+        Whether the examples are new. If they come again, the groups that have not helped while they were new are left
+        out, and the others are trained anew if those had more than a tenth of the weight.
+    once : bool
+        Whether examples come only once: then Hedge learns the weights of MKL.
+    concludes : bool
+        Whether training has an end. Without one, nothing is left out, and nothing is tested.
     """
     if not concludes and trainer.evidence is not None:
         trainer.evidence.open = False
@@ -190,7 +192,7 @@ def begin_epoch(trainer: Any, new: bool, once: bool, concludes: bool) -> None:
 
 
 def end_training(trainer: Any) -> None:
-    """End training: what has not helped is no part of the model, also where no example has come back."""
+    """End training: leave out what has not helped, even if no example has come again."""
     if trainer.evidence is None:
         return
     _leave_out_useless(trainer)
@@ -198,19 +200,19 @@ def end_training(trainer: Any) -> None:
 
 
 def left_out_groups(trainer: Any) -> list[str]:
-    """Names of the groups that are left out, in the order in which the user gave the groups."""
+    """Return the names of the groups that are left out, in the user's order."""
     left_out = {name for name, left in zip(trainer.group_names, trainer.group_state.left_out) if left}
     return [name for name in trainer.order if name in left_out]
 
 
-def _can_hedge(trainer):
+def _can_hedge(trainer: Any) -> bool:
     regularizer = trainer.regularizer
-    is_mkl = getattr(regularizer, "weight_set", None) == "simplex" and regularizer.is_sparse
+    is_mkl = regularizer is not None and regularizer.weight_set == "simplex" and regularizer.is_sparse
     return trainer.evidence is not None and is_mkl and trainer.method.forgets
 
 
-def _leave_out_useless(trainer):
-    """Leave out the groups that have not helped on new examples, if that is asked for; returns their weight."""
+def _leave_out_useless(trainer: Any) -> float:
+    """Leave out the groups that have not helped on new examples, if there is evidence; return their weight."""
     evidence = trainer.evidence
     if evidence is None or not evidence.open:
         return 0.0
@@ -222,8 +224,8 @@ def _leave_out_useless(trainer):
     return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
 
 
-def _restart(trainer):
-    """Learn anew: all parameters are zero again, and rates and averages begin afresh; what is left out stays so."""
+def _restart(trainer: Any) -> None:
+    """Set parameters to zero, and restart rates and averages; groups that are left out stay so."""
     trainer.group_state.restart()
     trainer.method.prepare(trainer.group_state)
     for bank in trainer.banks:

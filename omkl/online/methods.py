@@ -3,6 +3,9 @@
 A method tells the group state how far a gradient moves each direction ``v``, and where the proximal step starts.
 """
 
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
 import numpy as np
 
 from omkl.exceptions import InputError
@@ -10,38 +13,53 @@ from omkl.groups.group_state import GroupState
 from omkl.online import _jit_hedge as jit
 
 
-class Method:
+class Method(ABC):
     """Base class of the methods."""
 
+    name: ClassVar[str]
+    #: Whether groups at zero forget their past.
+    forgets: ClassVar[bool]
+    #: Whether groups have weights of their own, besides their norms.
+    has_weights: ClassVar[bool] = False
     #: Whether the next examples are new to the model.
     learning = True
-    #: Whether groups have weights of their own, beside their norms.
-    has_weights = False
-    #: Whether groups at zero forget their past.
-    forgets = True
+
+    def prepare(self, group_state: GroupState) -> None:  # noqa: B027
+        """Set up a group state, at the start and when there are new groups."""
+
+    @abstractmethod
+    def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
+        """Open a round on an example of this weight: set rates and bases."""
+
+    @abstractmethod
+    def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
+        """Return the weight of lambda in the proximal step, after examples of the total weight ``presented``."""
+
+    def observe(self, group_state: GroupState) -> float:
+        """Return the squared norm of the gradient of the latest step, for weight 1."""
+        return float(np.add.reduce(group_state.square_gradients, where=~group_state.left_out))
 
     def meet(self, new: bool, group_state: GroupState) -> None:
         """Take in whether the next examples are new to the model, and which groups are left out."""
         self.learning = new
 
-    def observe(self, group_state: GroupState) -> float:
-        """Squared norm of the gradient of the latest step, for weight 1."""
-        return float(np.add.reduce(group_state.square_gradients, where=~group_state.left_out))
-
     def part_scales(self, group_state: GroupState) -> np.ndarray:
-        """Factors from the directions ``v_k`` to the parts ``f_k`` of the model, (p,)."""
+        """Return the factors (p,) from the directions ``v_k`` to the parts ``f_k`` of the model."""
         return group_state.scales
 
     def distance(self, norms: np.ndarray, total: float) -> float:
-        """Distance of the model from the origin, from the norms of its groups and their total norm."""
+        """Return the distance of the model from the origin, from the norms of its groups and their total norm."""
         return total
 
+    def grow(self, n_groups: int) -> None:  # noqa: B027
+        """Take in groups that the model has gained."""
+
     def state(self) -> dict[str, np.ndarray]:
-        """Learned arrays beside those of the groups, by name."""
+        """Return the learned arrays besides those of the groups, by name."""
         return {}
 
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
+    def load_state(self, state: dict[str, np.ndarray]) -> None:  # noqa: B027
+        """Load the arrays of :meth:`state`."""
 
 
 class ForwardBackward(Method):
@@ -50,79 +68,32 @@ class ForwardBackward(Method):
     name = "fobos"
     forgets = True
 
-    def prepare(self, group_state: GroupState) -> None:
-        """Do nothing: all groups are empty at the start."""
-
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        """Open a round: ``theta`` moves by ``-rate * weight`` along the gradient."""
         group_state.begin_forward_backward(rate * weight)
 
     def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
-        """Weight of lambda in the proximal step."""
         return rate * weight
-
-    def mixed_part(self, scales: np.ndarray) -> np.ndarray:
-        """Factors from the directions of shards to the mixed quantity, which is the parameters."""
-        return scales
-
-    def open_mix(
-        self,
-        group_state: GroupState,
-        rate: float,
-        presented: float,
-        lambda_: float,
-        taken: float,
-        shrinkage: np.ndarray,
-    ) -> tuple[float, np.ndarray]:
-        """Open the proximal step after mixing shards; return its weight, and the shrinkage to undo first.
-
-        The proximal steps of the shards, of total weight ``taken``, have reduced the norms by ``shrinkage``. It is
-        added back, else the regularizer would count twice.
-        """
-        group_state.empty[:] = group_state.square_norms <= 0.0
-        group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)
-        return taken, shrinkage
 
 
 class DualAveraging(Method):
     r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`.
 
-    The threshold grows with t, so dead groups stay dead: the iterates are truly group-sparse. Any schedule may stand
-    in for :math:`\eta_t = \eta_0 / \sqrt t`; the proximal step is weighted with :math:`W_t \eta_t`, where :math:`W_t`
-    is the sum of the examples' weights, t if all are 1.
+    The threshold grows with t, so dead groups stay dead: the iterates are truly group-sparse. Any schedule may replace
+    :math:`\eta_t = \eta_0 / \sqrt t`; the proximal step is weighted with :math:`W_t \eta_t`, where :math:`W_t` is the
+    sum of the examples' weights, as each gradient of the sum comes with one regularizer.
     """
 
     name = "rda"
     forgets = False
 
     def prepare(self, group_state: GroupState) -> None:
-        """Gradients are summed for every group, dead or alive."""
-        group_state.empty[:] = False
+        group_state.empty[:] = False  # gradients are summed for every group, dead or alive
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        """Open a round: the gradient adds to the sum; the parameters are ``-rate`` times the sum, then shrunk."""
         group_state.begin_dual_averaging(weight, rate)
 
     def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
-        """Weight of lambda in the proximal step: each gradient of the sum comes with one regularizer."""
         return rate * presented
-
-    def mixed_part(self, scales: np.ndarray) -> np.ndarray:
-        """Factors from the directions of shards to the mixed quantity, which is the sum of gradients."""
-        return np.ones_like(scales)
-
-    def open_mix(
-        self,
-        group_state: GroupState,
-        rate: float,
-        presented: float,
-        lambda_: float,
-        taken: float,
-        shrinkage: np.ndarray,
-    ) -> tuple[float, np.ndarray]:
-        """Open the proximal step after mixing shards, from the mixed sum of gradients."""
-        group_state.bases[:] = rate
-        return self.proximal_weight(rate, 1.0, presented) * lambda_, np.zeros_like(shrinkage)
 
 
 class OutOfSampleWeights(ForwardBackward):
@@ -168,13 +139,13 @@ class OutOfSampleWeights(ForwardBackward):
         self._losses = np.zeros(n_groups)
 
     def prepare(self, group_state: GroupState) -> None:
-        """Groups without weights of their own keep the factor 1."""
+        # groups without weights of their own keep the factor 1
         self._factors = np.ones(len(group_state.names))
         self._factors[: len(self.weights)] = self.weights
 
     def meet(self, new: bool, group_state: GroupState) -> None:
-        """Say whether examples that come are new; groups that have been left out give their weight to the others."""
         self.learning = new
+        # groups that are left out give their weight to the others
         weights = np.where(group_state.left_out[: len(self.weights)], 0.0, self.weights)
         if weights.any():
             self.weights = weights / weights.sum()
@@ -185,7 +156,7 @@ class OutOfSampleWeights(ForwardBackward):
         )
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        """Open a round: the gradient moves each part by ``-rate * weight``, and so ``theta_k`` by ``w_k`` of that."""
+        # the gradient moves each part by -rate * weight, and theta_k by w_k times that
         self._weight = weight
         self._before = group_state.square_norms.copy()
         self.sums += group_state.pending_weight * self.weights
@@ -201,7 +172,7 @@ class OutOfSampleWeights(ForwardBackward):
         )
 
     def observe(self, group_state: GroupState) -> float:
-        """Learn from how the step of the banks has changed the norms; the squared length of the parts' gradient."""
+        # the step of the banks has changed the norms: this tells the losses of the parts
         if self.learning:
             jit.losses_of_parts(
                 self._before,
@@ -216,21 +187,21 @@ class OutOfSampleWeights(ForwardBackward):
         return float(self._factors @ group_state.square_gradients)
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
-        """Norms ``w_k ||f_k||`` of the groups after the proximal step, from those of the parts before it."""
+        """Return the norms ``w_k ||f_k||`` of the groups after the proximal step, from those of the parts before it."""
         self._factors[: len(self.weights)] = self.weights
         return self.weights * norms / (1.0 + step)
 
     def distance(self, norms: np.ndarray, total: float) -> float:
-        """Distance of the model from the origin: the square root of twice the regularizer of the weights."""
+        # the square root of twice the regularizer of the weights
         return float(np.sqrt(max(total**2 - norms @ norms, 0.0) + 2.0 * self.value(norms)))
 
     def value(self, norms: np.ndarray) -> float:
-        """The regularizer of the present weights; ``norms`` are those of the groups, ``||theta_k||``."""
+        """Return the regularizer for the current weights; ``norms`` are those of the groups, ``||theta_k||``."""
         alive = self.weights > 0.0
         return 0.5 * float((norms[alive] ** 2 / self.weights[alive]).sum())
 
     def grow(self, n_groups: int) -> None:
-        """Take in groups that the model has gained; each begins with the mean weight, and the losses of the mix."""
+        # each begins with the mean weight, and the losses of the mix
         n, known = n_groups - len(self.weights), len(self.weights)
         self.cumulative = np.append(self.cumulative, np.full(n, self.weights @ self.cumulative))
         self.sums = np.append(self.sums, np.zeros(n))
@@ -238,19 +209,18 @@ class OutOfSampleWeights(ForwardBackward):
         self._losses = np.zeros(n_groups)
 
     def take(self, other: "OutOfSampleWeights", indices: list[int]) -> None:
-        """Go on with the weights that some groups of another model have."""
+        """Continue with the weights of some groups of another model."""
         self.cumulative, self.sums, self.gap = other.cumulative[indices], other.sums[indices], other.gap
         total = other.weights[indices].sum()
         self.weights = other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
         self._factors[: len(self.weights)] = self.weights
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
-        """Weights of the averaged model, whose rounds count ``total`` with ``pending`` for the last; they sum to 1."""
+        """Return the weights of the averaged model, whose rounds count ``total`` with ``pending`` for the last."""
         weights = np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0) if total else self.weights
         return weights / weights.sum()
 
     def state(self) -> dict[str, np.ndarray]:
-        """Named arrays, as checkpoints and model files have them."""
         return {
             "weights": self.weights,
             "cumulative": self.cumulative,
@@ -260,7 +230,6 @@ class OutOfSampleWeights(ForwardBackward):
         }
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
         self.weights, self.cumulative, self.sums = (
             np.array(state[name], dtype=np.float64) for name in ("weights", "cumulative", "sums")
         )
@@ -269,12 +238,9 @@ class OutOfSampleWeights(ForwardBackward):
         self._factors[: len(self.weights)] = state["factors"]
 
 
-#: Methods by name.
-METHODS: dict[str, type[ForwardBackward] | type[DualAveraging]] = {"fobos": ForwardBackward, "rda": DualAveraging}
-
-
-def as_method(name: str) -> ForwardBackward | DualAveraging:
+def as_method(name: str) -> Method:
     """Return the method called ``"fobos"`` or ``"rda"``."""
-    if name not in list(METHODS):
-        raise InputError(f"`method` must be one of 'fobos', 'rda', got {name!r}.")
-    return METHODS[name]()
+    for method in (ForwardBackward(), DualAveraging()):
+        if method.name == name:
+            return method
+    raise InputError(f"`method` must be one of 'fobos', 'rda', got {name!r}.")

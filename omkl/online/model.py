@@ -11,55 +11,55 @@ from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
 from omkl.groups.base import check_ability
 from omkl.groups.tokens import Tokens
+from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor, averaged_potentials
 from omkl.online.methods import as_method
 from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
-from omkl.structures.base import Potentials
+from omkl.structures.base import Potentials, Structure
 
-#: Steps and their inverses are below: their squares must not overflow.
+#: Bound of learning rates and their inverses: their squares must not overflow.
 LARGEST = 1e100
-#: Tokens that are scored one by one as long as the model goes on learning between them.
+#: Most tokens that are scored without a copy of the averaged model.
 FEW = 32
 
 
 class Codec(Protocol):
-    """Turns data into examples, and defines the groups and outputs of a model.
+    """Turns data, as the estimator has read and checked it, into examples, and defines groups and outputs."""
 
-    ``data`` is whatever the estimator has read and checked.
-    """
-
-    structure: Any
+    structure: Structure
 
     def start(self, data: Any) -> Any:
-        """Learn from first data which groups and outputs there are; returns them as a sequence of Example."""
+        """Learn from first data which groups and outputs there are; return a sequence of Example."""
 
     def encode(self, data: Any, trainer: OnlineTrainer) -> Any:
-        """Later data as a sequence of Example; the trainer gains the groups, features and outputs new to it."""
+        """Return later data as a sequence of Example; the trainer gains new groups, features and outputs."""
 
     def encode_known(self, data: Any) -> Any:
-        """Data to measure the model on as a sequence of Example; nothing grows, and unknown labels are an error."""
+        """Return data to measure the model on as a sequence of Example; unknown labels are an error."""
 
     def banks(self, averaging: bool) -> tuple[list, list]:
-        """Untrained banks: regularized ones, and free ones."""
+        """Return untrained banks: regularized ones, and free ones."""
 
     @property
     def order(self) -> list[str]:
         """Names of the groups in the order in which the user gave them."""
 
     def learned(self) -> dict[str, Any]:
-        """Learned attributes of the estimator, by name."""
+        """Return learned attributes of the estimator, by name."""
 
     def pack(
         self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` for a model file; of a file that only predicts, where the ``condensed`` state of
-        the trainer is given, whose arrays may be replaced by some of the same names."""
+        """Return ``(JSON values, arrays)`` for a model file.
+
+        For a file that only predicts, ``condensed`` is the state of the trainer; arrays of the same names replace it.
+        """
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
-        """The inverse of :meth:`pack`."""
+        """Load what :meth:`pack` has returned."""
 
 
 @dataclass
@@ -94,22 +94,20 @@ class OnlineSettings:
         omkl.exceptions.InputError
             If a parameter is not as described.
         """
-        loss = resolve(losses, estimator.loss, "loss")
-        if getattr(estimator, "cost", None) is not None and not getattr(loss, "uses_cost", True):
-            raise InputError(f"{loss!r} does not look at cost=, the margin of the hinge: leave it out, or choose that.")
-        radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
+        loss, average, regularizer = resolve(losses, estimator.loss, "loss"), estimator.average, estimator.regularizer
+        if estimator.get_params(deep=False).get("cost") is not None and not loss.uses_cost:
+            raise InputError(f"`cost` needs a loss with a margin, such as 'hinge', got {loss!r}.")
         regularizer = None if regularizer is None else resolve(Regularizer, regularizer, "regularizer")
-        method = as_method(estimator.method).name
         return cls(
             loss=loss,
             regularizer=regularizer,
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
             weighting=_weighting(estimator.weighting, regularizer),
-            method=method,
+            method=as_method(estimator.method).name,
             C=float(estimator.C),
             epochs=int(estimator.epochs),
-            radius=radius,
+            radius=estimator.radius,
             n_examples=None if estimator.n_examples is None else float(estimator.n_examples),
         )
 
@@ -121,10 +119,10 @@ class OnlineSettings:
     @property
     def probabilistic(self) -> bool:
         """True if potentials are log-probabilities."""
-        return getattr(self.loss, "is_likelihood", False)
+        return isinstance(self.loss, StructuredLoss) and self.loss.is_likelihood
 
     def trainer(self, codec: Any, *banks: Sequence, given: tuple = ()) -> OnlineTrainer:
-        """An untrained trainer, over these banks or those that the codec makes for what is ``given``."""
+        """Return an untrained trainer for some banks, by default those that the codec makes for what is ``given``."""
         regularized, *free = banks or codec.banks(self.averaging, *given)
         return OnlineTrainer(
             regularized,
@@ -169,12 +167,12 @@ class OnlineModel:
         self._scored_at = -1
 
     def start(self, *banks: list, given: tuple = ()) -> Any:
-        """Make the trainer, over these banks or those that the codec makes for the examples ``given``."""
+        """Make the trainer for some banks, by default those that the codec makes for the examples ``given``."""
         self.trainer = self.settings.trainer(self.codec, *banks, given=given)
         return self.trainer
 
     def encode(self, data: Any) -> Any:
-        """Training data as a sequence of Example; the first ones start the model, and it grows with later ones."""
+        """Return training data as a sequence of Example; the first ones start the model."""
         if self.trainer is not None:
             return self.codec.encode(data, self.trainer)
         examples = self.codec.start(data)
@@ -182,11 +180,11 @@ class OnlineModel:
         return examples
 
     def expect(self, n_examples: float | None, weight: float | None = None, n_shards: int = 1) -> None:
-        """Set the weight of the regularizer, lambda, and what depends on how many rounds there will be.
+        """Set lambda, and what depends on how many rounds there will be.
 
-        Where the number m of examples is known rates decay up to the last of ``epochs * m`` rounds, norms are computed
-        anew every m rounds, and lambda is ``1 / (C M)``, M the sum ``weight`` of their weights; else
-        the mean is over the examples so far. Shards learn as many examples in a round.
+        If the number m of examples is known, rates decay up to the last of ``epochs * m`` rounds, norms are recomputed
+        every m rounds, and lambda is ``1 / (C M)``, M the sum ``weight`` of their weights. Else the mean is over the
+        examples so far. A round of shards has as many examples.
         """
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples
@@ -197,9 +195,9 @@ class OnlineModel:
             trainer.schedule.plan(settings.epochs * m / n_shards - trainer.began)
 
     def set_objective(self, training: Any) -> None:
-        """Set lambda and the radius for training examples that are all at hand, and know their ``total_weight``.
+        """Set lambda and the radius for all training examples, before the first round.
 
-        All parameters are zero: ``radius="auto"`` asks for the mean loss there.
+        ``radius="auto"`` needs the mean loss of the model whose parameters are zero.
         """
         trainer, settings = self.trainer, self.settings
         m = training.total_weight if settings.n_examples is None else settings.n_examples
@@ -211,15 +209,13 @@ class OnlineModel:
             raise InputError('radius="auto" needs every group regularized, transitions among them.')
         largest_loss = trainer.mean_loss(training)
         if not largest_loss > 0:
-            raise InputError(f'radius="auto" needs a loss with a margin, which {trainer.loss!r} is not.')
+            raise InputError(f'radius="auto" needs a loss with a margin, got {trainer.loss!r}.')
         # no minimiser is farther from the origin, where the objective is the mean loss (Martins et al. 2011, Prop. 8)
         trainer.radius = trainer.bound.norm_bound(largest_loss / trainer.lambda_, len(trainer.group_names))
 
     def _radius_without_data(self) -> float:
         if self.settings.radius == "auto":
-            raise InputError(
-                'radius="auto" is found from all examples, which partial_fit does not have: give a number.'
-            )
+            raise InputError('`radius` must be a number or None for a stream or partial_fit, got "auto".')
         return math.inf if self.settings.radius is None else float(self.settings.radius)
 
     def predictor(self) -> Predictor:
@@ -227,40 +223,39 @@ class OnlineModel:
         return self.trainer.predictor()
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
-        """Blocks of tokens with their potentials in the averaged model, in order.
+        """Return blocks of tokens with their potentials in the averaged model, in order.
 
-        To freeze that takes as long as there are parameters: a few tokens that come between one example learned and the
-        next are scored without.
+        A copy of the averaged model takes time for all parameters. So a few tokens that come between two training
+        rounds are scored without one.
         """
         between = self._scored_between(tokens)
         return self.predictor().blocks(tokens) if between is None else iter([(tokens, between)])
 
     def decode(self, tokens: Tokens, n_jobs: int | None = None) -> np.ndarray:
-        """Best outputs of all sequences in the averaged model; see :meth:`~omkl.online.averaging.Predictor.decode`."""
+        """Decode all sequences with the averaged model; see :meth:`~omkl.online.Predictor.decode`."""
         between = self._scored_between(tokens)
         if between is None:
             return self.predictor().decode(tokens, n_jobs)
         return self.trainer.structure.decode_many(between, tokens.offsets)
 
     def _scored_between(self, tokens: Tokens) -> Potentials | None:
-        """Potentials of a few tokens that come between one example learned and the next, else None."""
+        """Potentials of a few tokens that come between two training rounds, else None."""
         trainer = self.trainer
         if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
             return None
         self._scored_at = trainer.round
         return averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
 
-    def kernel_weights(self) -> dict[str, float]:
-        """Weight of each regularized group by name, in [0, 1], summing to one."""
-        return self.trainer.kernel_weights()
-
     def memory_usage(self) -> dict[str, float]:
-        """Megabytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
+        """Return megabytes of the parameters for ``"training"`` and for ``"prediction"``."""
         training = 0 if self.predicts_only else sum(bank.nbytes for bank in self.trainer.banks)
         return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
-    def condense(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` of what predicts, the trainer's arrays among them."""
+    def pack(self, packer: Packer, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return ``(JSON values, arrays)`` for a model file, which continues training or only predicts."""
+        if training:
+            values, arrays = self.describe(packer)
+            return values, {**arrays, **self.trainer.state()}
         state = condensed_state(self.trainer)
         values, arrays = self.describe(packer, state)
         return {**values, "training": False}, {**state, **arrays}
@@ -268,14 +263,14 @@ class OnlineModel:
     def describe(
         self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` of all but the trainer's state; see :meth:`Codec.pack`."""
+        """Return ``(JSON values, arrays)`` of everything except the trainer's state; see :meth:`Codec.pack`."""
         values, arrays = self.codec.pack(packer) if condensed is None else self.codec.pack(packer, condensed)
         lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
         radius = packer.pack(self.trainer.radius, "radius")
         return {**values, "lambda_": lambda_, "radius": radius, "order": self.trainer.order}, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
-        """The inverse of :meth:`describe`, for a model that has not started; arrays hold the trainer's state."""
+        """Load a model that has not started from values and arrays, which hold the trainer's state as well."""
         self.predicts_only = not values.get("training", True)
         if self.predicts_only:
             self.settings = replace(self.settings, average=None)
@@ -289,14 +284,10 @@ class OnlineModel:
         return self
 
 
-def condensed_state(trainer: Any) -> dict[str, np.ndarray]:
-    """The state, for :meth:`~omkl.online.OnlineTrainer.load_state`, of a trainer that only predicts, with the averaged
-    model of this one as its own; it keeps no average.
+def condensed_state(trainer: OnlineTrainer) -> dict[str, np.ndarray]:
+    """State of a trainer that only predicts: the averaged model of this one takes the place of the current model.
 
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If a bank cannot leave out what only training needs.
+    Raises an InputError if a bank cannot leave out what only training needs.
     """
     purpose, remedy = "A file that only predicts has averaged weights alone", "save it with training=True"
     check_ability(trainer.banks, "condense", purpose, remedy)
@@ -314,27 +305,23 @@ def condensed_state(trainer: Any) -> dict[str, np.ndarray]:
     return arrays | {f"method/{name}": array for name, array in trainer.method.state().items()}
 
 
-def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
+def _schedule(eta0: float | str, schedule: Schedule | str | None, automatic: Schedule) -> Schedule:
     """The learning rates that these parameters ask for."""
     if isinstance(schedule, Schedule):
         if eta0 != "auto":
-            raise InputError(f"eta0={eta0!r} goes with the name of a schedule; {schedule!r} has one of its own.")
+            raise InputError(f"`eta0` must be left out for {schedule!r}, which has its own, got {eta0!r}.")
         return schedule.fresh()
     if isinstance(eta0, str):
-        if eta0 != "auto":
-            raise InputError(f'eta0 must be a number > 0 or "auto", not {eta0!r}.')
-        if schedule is not None:
-            raise InputError('eta0="auto" chooses the rates of every round: leave schedule out, or set eta0.')
+        if eta0 != "auto" or schedule is not None:
+            raise InputError(f'`eta0` must be a number > 0, or "auto" without a schedule, got {eta0!r}, {schedule!r}.')
         return automatic
     check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
     return type(resolve(Schedule, schedule or "sqrt", "schedule"))(float(eta0))
 
 
-def _weighting(weighting: Any, regularizer: Regularizer | None) -> str:
+def _weighting(weighting: str, regularizer: Regularizer | None) -> str:
     """Resolve ``weighting``; "auto" is "out-of-sample" if the regularizer selects groups."""
-    if not isinstance(weighting, str) or weighting not in ("auto", "out-of-sample", "norms"):
-        raise InputError(f"`weighting` must be one of 'auto', 'out-of-sample', 'norms', got {weighting!r}.")
-    if weighting == "auto":
-        selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
-        return "out-of-sample" if selects else "norms"
-    return weighting
+    if weighting != "auto":
+        return weighting
+    selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
+    return "out-of-sample" if selects else "norms"

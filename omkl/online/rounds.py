@@ -1,9 +1,20 @@
-"""The data of a training round."""
+"""The data of training: examples, rounds, blocks, records of epochs, and the progress of a loop."""
 
+import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+
+from omkl.structures.base import Output, Potentials
+
+#: Records that ``partial_fit`` and streams keep; where there are twice as many, neighbours are merged.
+RECORDS = 1000
+#: A flat record of an epoch, or of some examples; see :meth:`omkl.online.OnlineTrainer.record`.
+Record: TypeAlias = dict[str, Any]
+#: State of a part of training in a checkpoint: JSON values and named arrays.
+State: TypeAlias = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 class Example(NamedTuple):
@@ -19,7 +30,7 @@ class Example(NamedTuple):
     """
 
     x: Any
-    y: Any
+    y: Output
     weight: float = 1.0
 
 
@@ -37,10 +48,10 @@ class Step(NamedTuple):
     square_gradient : float
         Squared norm of the gradient.
     potentials, gold : object
-        Potentials before the round and the gold output.
+        Potentials before the round, and the gold output.
     n_examples : int
     weight : float
-        Sum of the weights of the examples.
+        Weight of the example.
     in_shards : bool
         Whether shards have learned the examples.
     """
@@ -49,8 +60,8 @@ class Step(NamedTuple):
     norms: np.ndarray
     rate: float
     square_gradient: float
-    potentials: Any = None
-    gold: Any = None
+    potentials: Potentials
+    gold: Output
     n_examples: int = 1
     weight: float = 1.0
     in_shards: bool = False
@@ -77,16 +88,148 @@ class LearnedBlock(NamedTuple):
     in_shards: bool
 
 
-def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """Select the arrays whose names start with a prefix, which is cut off.
+@dataclass
+class TrainingProgress:
+    """Progress of a training loop.
+
+    Attributes
+    ----------
+    epoch : int
+        The running epoch, from 1.
+    block : int
+        Number of its blocks that are learned.
+    block_examples, block_loss, block_weight : int, float, float
+        Learned examples of the current block, the sum of their weighted losses, each before its update, and the sum of
+        their weights.
+    examples, loss, weight : int, float, float
+        The same for the epoch.
+    seconds : float
+        Seconds of the epoch before :meth:`start_clock`.
+    history : list of dict
+        Records of the epochs before.
+    finished : bool
+        Whether a callback has ended training.
+    """
+
+    epoch: int = 1
+    block: int = 0
+    block_examples: int = 0
+    block_loss: float = 0.0
+    block_weight: float = 0.0
+    examples: int = 0
+    loss: float = 0.0
+    weight: float = 0.0
+    seconds: float = 0.0
+    history: list[Record] = field(default_factory=list)
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """Start or restart the clock of the epoch."""
+        self._began = time.perf_counter() - self.seconds
+
+    def elapsed(self) -> float:
+        """Return the seconds that the epoch has taken so far."""
+        return time.perf_counter() - self._began
+
+    def add(self, n_examples: int, loss: float, weight: float) -> None:
+        """Count learned examples.
+
+        Parameters
+        ----------
+        n_examples : int
+        loss, weight : float
+            Sums of their weighted losses and of their weights.
+        """
+        self.block_examples += n_examples
+        self.block_loss += loss
+        self.block_weight += weight
+        self.examples += n_examples
+        self.loss += loss
+        self.weight += weight
+
+    def next_block(self) -> None:
+        """Begin the next block."""
+        self.block, self.block_examples, self.block_loss, self.block_weight = self.block + 1, 0, 0.0, 0.0
+
+    def next_epoch(self) -> None:
+        """Begin the next epoch."""
+        self.epoch, self.block, self.examples, self.loss, self.weight = self.epoch + 1, 0, 0, 0.0, 0.0
+        self.seconds = 0.0
+        self.start_clock()
+
+    def state(self) -> dict[str, Any]:
+        """Return JSON values for a checkpoint."""
+        return {**asdict(self), "seconds": self.elapsed()}
+
+    def load_state(self, values: dict[str, Any]) -> None:
+        """Load the values of :meth:`state`.
+
+        Parameters
+        ----------
+        values : dict
+        """
+        self.__dict__.update(values)
+        self.start_clock()
+
+
+def values_of(record: Record, kind: str) -> dict[str, float]:
+    """Select the ``kind:NAME`` entries of a record, by NAME.
 
     Parameters
     ----------
-    arrays : dict of str to array
+    record : dict
+    kind : {"norm", "weight"}
+
+    Returns
+    -------
+    dict of str to float
+
+    Examples
+    --------
+    >>> values_of({"epoch": 1, "norm:a": 0.5, "norm:b:on=x": 0.0}, "norm")
+    {'a': 0.5, 'b:on=x': 0.0}
+    """
+    return below(record, f"{kind}:")
+
+
+def below(values: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Select the entries whose names start with a prefix, which is cut off.
+
+    Parameters
+    ----------
+    values : dict
     prefix : str
 
     Returns
     -------
-    dict of str to array
+    dict
     """
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+
+
+def thinned(records: list[Record]) -> list[Record]:
+    """Merge neighbouring records if there are 2,000 or more.
+
+    Parameters
+    ----------
+    records : list of dict
+
+    Returns
+    -------
+    list of dict
+    """
+    if len(records) < 2 * RECORDS:
+        return records
+    return [_merged(*pair) for pair in zip(records[::2], records[1::2])] + records[len(records) // 2 * 2 :]
+
+
+def _merged(first: Record, second: Record) -> Record:
+    """One record of two neighbours: mean losses and errors, and the rest as it was after the second."""
+    n, seconds = first["examples"] + second["examples"], first.get("seconds", 0.0) + second.get("seconds", 0.0)
+    merged = {**second, "examples": n, "seconds": seconds}
+    for name in {"loss", "error"} & first.keys() & second.keys():
+        merged[name] = (first["examples"] * first[name] + second["examples"] * second[name]) / n
+    return merged

@@ -9,39 +9,71 @@ import numpy as np
 from omkl._components import Component
 from omkl.exceptions import InputError
 
-#: Of the length of the first gradient step, what the distance of the iterates from the origin counts as at least.
+#: The distance of the iterates from the origin counts as at least this share of the first gradient step.
 LEAST_SHARE = 0.1
 
 
 class Schedule(Component):
-    """A learning rate for each round ``t = 1, 2, ...``; ``eta0`` is its scale."""
+    """A learning rate for each round ``t = 1, 2, ...``.
 
-    #: Whether the trainer shall report gradients and distances to :meth:`observe`.
+    Parameters
+    ----------
+    eta0 : float > 0
+        Scale of the rates.
+    """
+
+    #: Whether the trainer reports gradients and distances, and calls ``schedule(t, weight)`` with the example's weight.
     adaptive: ClassVar[bool] = False
 
     def __init__(self, eta0: float = 1.0) -> None:
-        if not eta0 > 0 or eta0 == float("inf"):
-            raise InputError(f"eta0 must be a finite number > 0, not {eta0!r}.")
+        if not 0 < eta0 < math.inf:
+            raise InputError(f"`eta0` must be a finite number > 0, got {eta0!r}.")
         self.eta0 = float(eta0)
 
     def __call__(self, t: int) -> float:
         raise self.undefined("__call__")
 
-    def observe(self, loss: float, square_gradient: float) -> float | None:
-        """Take in the gradient of a round; returns the rate of the very first step, and None later."""
+    def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
+        """Take in the gradient of a round.
+
+        Parameters
+        ----------
+        loss, square_gradient : float
+            Weighted loss, and squared norm of the weighted gradient.
+        weight : float
+            Weight of the example.
+
+        Returns
+        -------
+        float or None
+            The rate of the very first step, and None later.
+        """
         raise self.undefined("observe")
 
     def reach(self, distance: float, step: float) -> None:
-        """Take in the distance of the model from the origin, and the length of the round's gradient step."""
+        """Take in how far a round has come.
+
+        Parameters
+        ----------
+        distance : float
+            Distance of the model from the origin.
+        step : float
+            Length of the gradient step.
+        """
 
     def restart(self) -> None:
         """Forget what was measured: the model is at the origin again."""
 
     def plan(self, rounds: float) -> None:
-        """Take in how many rounds there will be, where that is known: rates may end at zero with the last."""
+        """Take in how many rounds there will be, if that is known: rates may end at zero with the last.
+
+        Parameters
+        ----------
+        rounds : float
+        """
 
     def fresh(self) -> "Schedule":
-        """A schedule with the same parameters that has seen nothing."""
+        """Return a schedule with the same parameters that has seen nothing."""
         return type(self)(**self.parameters())
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
@@ -56,11 +88,16 @@ class Schedule(Component):
         """
 
     def state(self) -> list[float]:
-        """Numbers for a checkpoint, beside the parameters."""
+        """Return numbers for a checkpoint, besides the parameters."""
         return []
 
     def load_state(self, state: Sequence[float]) -> None:
-        """The inverse of :meth:`state`."""
+        """Load the numbers of :meth:`state`.
+
+        Parameters
+        ----------
+        state : sequence of float
+        """
 
 
 class Constant(Schedule):
@@ -96,7 +133,7 @@ class InverseTime(Schedule):
 class LinearDecay(Schedule):
     r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`: down to zero with the last round T (Defazio et al. 2023).
 
-    Where T is not known, as in ``partial_fit``, the rate is constant.
+    If T is not known, as in ``partial_fit``, the rate is constant.
     """
 
     aliases = {"linear": {}}
@@ -109,7 +146,7 @@ class LinearDecay(Schedule):
         return self.eta0 * self._left(t)
 
     def _left(self, t: int) -> float:
-        """The fraction of the rounds that is still to come, round t included; after the last it stays what it was."""
+        """The fraction of the rounds from t on; after the last round it stays the same."""
         return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon) if self._horizon < math.inf else 1.0
 
     def plan(self, rounds: float) -> None:
@@ -119,53 +156,55 @@ class LinearDecay(Schedule):
         return [self._horizon]
 
     def load_state(self, state: Sequence[float]) -> None:
-        (self._horizon,) = (float(value) for value in state)
+        (self._horizon,) = state
 
 
-class _Measured:
+class _Squares:
     """The sum of the squared norms of weighted gradients, and the largest square of one of weight 1.
 
-    The rate of a round is due before its gradient is known. Where weights are alike the sum over the rounds before
-    does; but an example of the weight w, a thousand times that of the ones before, would take a step a thousand times
-    too long. So the sum counts as no less than the ``w^2 G^2`` that its own gradient may have, in a step on it.
+    The rate of a round is due before its gradient is known. With equal weights, the sum over the rounds before serves.
+    But an example of a thousand times the weight of the ones before would take a step a thousand times too long. So
+    the sum counts as no less than the ``w^2 G^2`` that its own gradient may have.
     """
 
-    _total = _largest = 0.0
+    def __init__(self) -> None:
+        self.total = self.largest = 0.0
 
-    def restart(self) -> None:
-        self._total = self._largest = 0.0
-
-    def _add(self, square_gradient: float, weight: float) -> bool:
-        """Take in the square of the gradient of an example times its weight; returns whether it is the first."""
-        first = self._total == 0.0 and square_gradient > 0.0
-        self._total += square_gradient
-        largest = square_gradient / weight**2
-        if largest > self._largest:
-            self._largest = largest
+    def add(self, square_gradient: float, weight: float) -> bool:
+        """Take in the square of a weighted gradient; return whether it is the first."""
+        first = self.total == 0.0 and square_gradient > 0.0
+        self.total += square_gradient
+        self.largest = max(self.largest, square_gradient / weight**2)
         return first
 
-    def _take_in(self, shard: Sequence[float], before: float, weight: float) -> None:
-        """Add what a shard has added to the sum ``before`` it, times the weight of the shard."""
-        self._total += weight * (float(shard[0]) - before)
-        self._largest = max(self._largest, float(shard[1]))
+    def before(self, weight: float) -> float:
+        """The sum for the rate of an example of this weight."""
+        return max(self.total, self.largest * weight**2)
+
+    def mix(self, shards: Sequence[Sequence[float]], weights: Sequence[float]) -> None:
+        """Take in the squares of shards, their totals with these weights."""
+        before = self.total
+        for (total, largest), weight in zip(shards, weights):
+            self.total += weight * (total - before)
+            self.largest = max(self.largest, largest)
 
 
-class MeanPolyak(_Measured, LinearDecay):
+class MeanPolyak(LinearDecay):
     r"""Polyak's step on average, decaying linearly with the rounds that are left of T.
 
     .. math:: \eta_t = c\, \frac{\sum_{s<t} L_s}{\sum_{s<t} \|g_s\|^2}\, \Bigl(1 - \frac{t-1}{T}\Bigr)
 
     with the weighted losses and gradients of the examples.
 
-    Polyak's step ``loss / ||g||^2`` is the one that just mends the example at hand; for the hinge it is that of
-    passive-aggressive learners (Crammer et al. 2006). A single example says little, so this rule takes the ratio of
-    sums over all rounds so far. It needs no tuning, and unlike :class:`DistanceOverGradients` it does not ask how far
-    away the solution is: better where there are far more features than examples, so that every loss can be driven to
-    zero, and how fast decides what is learned.
+    Polyak's step ``loss / ||g||^2`` just mends the current example; for the hinge it is that of passive-aggressive
+    learners (Crammer et al. 2006). A single example says little, so this rule takes the ratio of sums over all rounds
+    so far. It needs no tuning, and unlike :class:`DistanceOverGradients` it does not ask how far away the solution is.
+    It is better with far more features than examples: every loss can be driven to zero, and how fast decides what is
+    learned.
 
     Parameters
     ----------
-    eta0 : float
+    eta0 : float > 0
         The factor c.
     """
 
@@ -174,53 +213,50 @@ class MeanPolyak(_Measured, LinearDecay):
 
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
-        self._losses = 0.0
+        self.restart()
 
     def restart(self) -> None:
-        super().restart()
-        self._losses = 0.0
+        self._losses, self._squares = 0.0, _Squares()
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
-        if self._total == 0.0:
+        if self._squares.total == 0.0:
             return 1.0
-        return self.eta0 * self._losses / max(self._total, self._largest * weight**2) * self._left(t)
+        return self.eta0 * self._losses / self._squares.before(weight) * self._left(t)
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        """Take in the gradient of a round; returns the rate of the very first step, and None later."""
-        first = self._add(square_gradient, weight)
+        first = self._squares.add(square_gradient, weight)
         self._losses += loss if loss > 0.0 or not first else 1.0
         return self.eta0 * self._losses / square_gradient if first else None
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         # a ratio of sums: every round of every shard counts
-        losses, before = self._losses, self._total
-        for _, shard_losses, *shard_gradients in states:
-            self._losses += float(shard_losses) - losses
-            self._take_in(shard_gradients, before, 1.0)
+        _, losses, *squares = np.transpose(list(states))
+        self._losses += float((losses - self._losses).sum())
+        self._squares.mix(np.transpose(squares).tolist(), [1.0] * len(losses))
 
     def state(self) -> list[float]:
-        return [*super().state(), self._losses, self._total, self._largest]
+        return [*super().state(), self._losses, self._squares.total, self._squares.largest]
 
     def load_state(self, state: Sequence[float]) -> None:
-        self._horizon, self._losses, self._total, self._largest = (float(value) for value in state)
+        self._horizon, self._losses, self._squares.total, self._squares.largest = map(float, state)
 
 
-class DistanceOverGradients(_Measured, Schedule):
+class DistanceOverGradients(Schedule):
     r"""Rates that need no tuning: :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}` (Ivgi et al. 2023).
 
     :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the farthest that the iterates have been from the origin, where
-    they start. The best fixed rate is the distance to the solution over the root of the sum of squared gradients;
-    this rule puts the distance seen so far in place of the unknown one, and grows into it. The gradient's norm is
-    over all groups together, so a model of p kernels takes steps that are as much smaller as its gradient is longer.
+    they start. The best fixed rate is the distance to the solution over the root of the sum of squared gradients. This
+    rule puts the distance seen so far in place of the unknown one, and grows into it. The gradient's norm is over all
+    groups together, so a model of p kernels takes steps that are as much smaller as its gradient is longer.
 
-    The first step is the one that just mends the first mistake, ``loss / ||g||^2`` (passive-aggressive); it sets the
-    scale from which the distance grows, also where the proximal step that follows sets every group to zero again: the
-    distance counts as no less than a tenth of that first step's length. Group norms are exact at every round, so
-    the rule costs O(p) a round.
+    The first step is the one that just mends the first mistake, ``loss / ||g||^2`` (passive-aggressive). It sets the
+    scale from which the distance grows, even if the proximal step that follows sets every group to zero again: the
+    distance counts as no less than a tenth of that first step's length. Group norms are exact in every round, so the
+    rule costs O(p) a round.
 
     Parameters
     ----------
-    eta0 : float
+    eta0 : float > 0
         The factor c. Above 1 the rates adapt faster; from about 2 on they may not settle.
     """
 
@@ -229,54 +265,43 @@ class DistanceOverGradients(_Measured, Schedule):
 
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
-        self._distance = 0.0
+        self.restart()
 
     def restart(self) -> None:
-        super().restart()
-        self._distance = 0.0
+        self._distance, self._squares = 0.0, _Squares()
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
-        if self._total == 0.0:
+        if self._squares.total == 0.0:
             return 1.0
-        return self.eta0 * self._distance / math.sqrt(max(self._total, self._largest * weight**2))
+        return self.eta0 * self._distance / math.sqrt(self._squares.before(weight))
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        """Take in the gradient of a round; returns the rate of the very first step, and None later.
-
-        Squares below zero, which functions that are not positive semidefinite can have, count as zero, as in norms.
-        """
+        # kernels that are not positive semidefinite can have squares below zero, which count as zero, as in norms
         square_gradient = max(square_gradient, 0.0)
-        if not self._add(square_gradient, weight):
+        if not self._squares.add(square_gradient, weight):
             return None
         rate = (loss if loss > 0.0 else 1.0) / square_gradient
         self._distance = max(self._distance, LEAST_SHARE * rate * math.sqrt(square_gradient))
         return rate
 
     def reach(self, distance: float, step: float) -> None:
-        """Take in the distance of the model from the origin, and the length of the round's gradient step.
-
-        A step takes the model no farther than its own length. Dual averaging sets the model afresh, though, in
-        proportion to the rate: without this bound a larger rate would be a farther model, a farther model a larger
-        rate, and both would grow from round to round where no gradient asks for it.
-        """
+        # A step takes the model no farther than its own length. But dual averaging sets the model anew, in proportion
+        # to the rate: without this bound, rate and distance would increase each other from round to round.
         if distance > self._distance:
             self._distance = min(distance, self._distance + step)
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
-        # one round of all shards is one step along the mean of their gradients, whose square the mean of the squares
-        # bounds; iterates of any shard count for the distance
-        before = self._total
-        for (distance, *shard_gradients), weight in zip(states, weights):
-            self._distance = max(self._distance, float(distance))
-            self._take_in(shard_gradients, before, float(weight))
+        # one round of all shards is a step along the mean of their gradients, whose square is at most the mean of the
+        # squares; iterates of any shard count for the distance
+        distances, *squares = np.transpose(list(states))
+        self._distance = max(self._distance, float(distances.max()))
+        self._squares.mix(np.transpose(squares).tolist(), weights.tolist())
 
     def state(self) -> list[float]:
-        """Numbers for a checkpoint."""
-        return [self._distance, self._total, self._largest]
+        return [self._distance, self._squares.total, self._squares.largest]
 
     def load_state(self, state: Sequence[float]) -> None:
-        """The inverse of :meth:`state`."""
-        self._distance, self._total, self._largest = (float(value) for value in state)
+        self._distance, self._squares.total, self._squares.largest = map(float, state)
 
 
 class GrowingHorizon:

@@ -1,7 +1,7 @@
 """The trainer: Algorithm 1 of Martins et al. (2011)."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,10 @@ from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.group_selection import evidence_for
 from omkl.online.methods import OutOfSampleWeights, as_method
-from omkl.online.progress import Record
-from omkl.online.rounds import Example, Step, below
+from omkl.online.rounds import Example, Record, Step, below
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
-from omkl.structures.base import Structure
+from omkl.structures.base import Output, Potentials, Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
@@ -74,7 +73,7 @@ class OnlineTrainer:
         weighting: str = "norms",
     ) -> None:
         self.banks: list[Any] = [*banks, *unpenalized]
-        self.structure: Any = structure
+        self.structure: Any = structure  # of which its users know more
         self.loss = loss
         self.regularizer = regularizer
         self.lambda_ = lambda_
@@ -92,7 +91,7 @@ class OnlineTrainer:
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
-        self.penalized_banks: list[Any] = list(banks)
+        self.penalized_banks: list[Bank] = list(banks)
         self._bind_regularizer()
         if self.coordinate_terms:
             check_ability(
@@ -132,34 +131,46 @@ class OnlineTrainer:
         self.method.prepare(self.group_state)
         self._bind_regularizer()
 
-    def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
-        r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
+    def update(self, x: Sized, y: Output, weight: float = 1.0) -> Step:
+        r"""Make one round of Algorithm 1 (Martins et al. 2011) on one example.
 
         An example of weight w takes a gradient step of :math:`w \eta_t`, and the share :math:`w \eta_t \lambda` of the
         proximal steps; one of weight 0 changes nothing.
+
+        Parameters
+        ----------
+        x : Span, ArcSentence or the like
+            Encoded input.
+        y : array or int
+            Gold output.
+        weight : float >= 0
+
+        Returns
+        -------
+        Step
         """
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
         if self.evidence is not None:
             self.evidence.look_at(self, x, y, weight)
-        rate = self.open_round(weight)
+        rate = self._open_round(weight)
         potentials = self.potentials(x)  # line 4
-        loss, gradient = self.loss_and_gradient(potentials, y)
+        loss, gradient = self._loss_and_gradient(potentials, y)
         square_gradient = 0.0
         if gradient is not None:  # else right, and by a margin
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
             square_gradient = weight**2 * self.method.observe(self.group_state)
             if self.schedule.adaptive:
-                rate = self.adapt(rate, weight * loss, square_gradient, weight)
-        norms, events = self.shrink(rate, weight, square_gradient)  # lines 6-9
+                rate = self._adapt(rate, weight * loss, square_gradient, weight)
+        norms, events = self._shrink(rate, weight, square_gradient)  # lines 6-9
         if events:
             for bank in self.banks:
                 bank.apply_events(x, gradient)
-        self.close_round(weight)
+        self._close_round(weight)
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
-    def open_round(self, weight: float) -> float:
+    def _open_round(self, weight: float) -> float:
         """Open a round on an example of this weight; returns its rate."""
         self.round += 1
         self.presented += weight
@@ -169,15 +180,15 @@ class OnlineTrainer:
         self.method.begin(self.group_state, rate, weight)
         return rate
 
-    def potentials(self, x: Any) -> Any:
-        """Potentials of an input in the current model."""
+    def potentials(self, x: Sized) -> Potentials:
+        """Return the potentials of an input in the current model."""
         potentials = initial_potentials(self.structure, x)
         for bank in self.banks:
             bank.add_potentials(x, potentials)
         return potentials
 
-    def loss_and_gradient(self, potentials: Any, y: Any) -> tuple[float, Any]:
-        """The loss, and its gradient in potentials."""
+    def _loss_and_gradient(self, potentials: Potentials, y: Output) -> tuple[float, Potentials | None]:
+        """Return the loss, and its gradient in potentials, None for zero."""
         loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
         if not math.isfinite(loss):
             raise DivergenceError(
@@ -185,8 +196,16 @@ class OnlineTrainer:
             )
         return loss, gradient
 
-    def shrink(self, rate: float, weight: float, square_gradient: float) -> tuple[np.ndarray, int]:
-        """Proximal steps and projection of a round; returns the regularized groups' norms, and whether events wait."""
+    def _adapt(self, rate: float, loss: float, square_gradient: float, weight: float) -> float:
+        """Report the gradient to an adaptive schedule; the rate of the very first step is known only now."""
+        first_rate = self.schedule.observe(loss, square_gradient, weight)
+        if first_rate is None:
+            return rate
+        self.group_state.bases *= first_rate / rate
+        return first_rate
+
+    def _shrink(self, rate: float, weight: float, square_gradient: float) -> tuple[np.ndarray, int]:
+        """Take the proximal steps and project; returns the regularized groups' norms, and whether events wait."""
         group_state = self.group_state
         step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
@@ -204,23 +223,23 @@ class OnlineTrainer:
         return norms, events
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
-        """Norms (p,) after the proximal steps on groups, zero for those that are left out."""
+        """Return the norms (p,) after the proximal steps on groups; those of groups that are left out are zero."""
         left_out = self.group_state.left_out[: self.n_penalized]
-        if left_out.any():  # first, as what they would be counts for what the others are shrunk by
+        if left_out.any():  # first, as their norms would count for the shrinkage of the others
             norms = np.where(left_out, 0.0, norms)
         for term in self.terms:
             norms = term.prox(norms, step)
         return norms
 
-    def close_round(self, weight: float) -> None:
-        """Count the model into the average; now and then, compute afresh what drifts."""
-        group_state, average = self.group_state, self.average
+    def _close_round(self, weight: float) -> None:
+        """Count the model into the average; now and then, recompute what drifts."""
+        group_state, average, t = self.group_state, self.average, self.round - self.began
         if average is None:
             group_state.pending_weight = 0.0
         else:
-            group_state.pending_weight = weight * average.weight(self.round - self.began)
+            group_state.pending_weight = weight * average.weight(t)
             group_state.total_weight += group_state.pending_weight
-            if average.period and (self.round - self.began) % average.period == 0:
+            if average.period and t % average.period == 0:
                 group_state.discount(1.0 / average.discount)
                 for bank in self.banks:
                     bank.discount(1.0 / average.discount)
@@ -232,21 +251,13 @@ class OnlineTrainer:
         r""":math:`\lambda` in this round."""
         return self.lambda_(self.presented) if callable(self.lambda_) else self.lambda_
 
-    def adapt(self, rate: float, loss: float, square_gradient: float, weight: float) -> float:
-        """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
-        first_rate = self.schedule.observe(loss, square_gradient, weight)
-        if first_rate is None:
-            return rate
-        self.group_state.bases *= first_rate / rate
-        return first_rate
-
-    def grow_outputs(self, structure: Any) -> None:
-        """Go on with a structure that has more labels; their weights are zero."""
+    def grow_outputs(self, structure: Structure) -> None:
+        """Continue with a structure that has more labels, ``n_labels``; their weights are zero."""
         self._predictor = None
         check_ability(self.banks, "grow", "There are labels that were not known before", "declare all labels at first")
         self.structure = structure
         for bank in self.banks:
-            bank.grow_outputs(structure.n_labels)
+            bank.grow_outputs(self.structure.n_labels)
 
     @property
     def average_at_hand(self) -> bool:
@@ -254,25 +265,22 @@ class OnlineTrainer:
         return self._predictor is not None
 
     def predictor(self) -> Predictor:
-        """The averaged model as it is now, frozen; the last one again while nothing has changed."""
+        """Return the averaged model as it is now, frozen; computed once while nothing changes."""
         if self._predictor is None:
             self._predictor = Predictor(self.banks, self.structure)
         return self._predictor
 
     def mean_loss(self, examples: Iterable[Example]) -> float:
-        """Weighted mean loss of the current model, not the averaged one, without learning from it."""
-        total = weights = 0.0
-        for x, y, weight in examples:
-            total += weight * self.loss_and_gradient(self.potentials(x), y)[0]
-            weights += weight
-        return total / weights
+        """Return the weighted mean loss of the current model, not the averaged one, on examples."""
+        pairs = [(self._loss_and_gradient(self.potentials(x), y)[0], weight) for x, y, weight in examples]
+        losses, weights = np.array(pairs).T
+        return float(losses @ weights / weights.sum())
 
     def penalty(self) -> float:
-        r""":math:`R(\theta)` of the current model."""
-        total = sum(term.value(self.norms) for term in self.terms)
-        for term in self.coordinate_terms:
-            total += sum(term.value(bank.coordinates()) for bank in self.penalized_banks)
-        return total
+        r"""Return :math:`R(\theta)` of the current model."""
+        coordinates = [bank.coordinates() for bank in self.penalized_banks] if self.coordinate_terms else []
+        on_coordinates = sum(term.value(values) for term in self.coordinate_terms for values in coordinates)
+        return on_coordinates + sum(term.value(self.norms) for term in self.terms)
 
     def record(self, epoch: int, examples: int, loss: float, seconds: float) -> Record:
         """Record the state of training and its latest rounds.
@@ -305,19 +313,29 @@ class OnlineTrainer:
             "objective": loss + self.current_lambda * penalty,
             "rate": self.schedule(self.round - self.began),
             **{f"norm:{name}": norm for name, norm in zip(self.group_state.names, self.group_state.norms.tolist())},
-            **{f"weight:{name}": weight for name, weight in self.iterate_weights().items()},
+            **{f"weight:{name}": weight for name, weight in self.kernel_weights(self.norms).items()},
             "seconds": seconds,
         }
 
     def recompute_norms(self) -> None:
-        """Set every group norm from scratch: the recursion drifts by rounding."""
+        """Recompute every group norm: the recursion drifts by rounding."""
         for bank in self.banks:
             bank.recompute_norms()
         self.group_state.square_norms[self.group_state.empty] = 0.0
 
     def kernel_weights(self, norms: np.ndarray | None = None) -> dict[str, float]:
-        """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
-        (all zero before anything is learned): those of the averaged model, or of one with other ``norms``."""
+        """Return the weights of the regularized groups by name, in the user's order.
+
+        Parameters
+        ----------
+        norms : array of shape (p,), optional
+            By default the norms of the averaged model. Weights that Hedge learns do not depend on them.
+
+        Returns
+        -------
+        dict of str to float
+            They sum to one; all are zero before anything is learned.
+        """
         if self.method.has_weights:
             weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
         else:
@@ -326,33 +344,32 @@ class OnlineTrainer:
         weight_of = dict(zip(self.group_names, weights.tolist()))
         return {name: weight_of[name] for name in self.order}
 
-    def iterate_weights(self) -> dict[str, float]:
-        """The same of the last iterate, at O(p)."""
-        return self.kernel_weights(self.norms)
-
     def check_new_groups(self, names: Iterable[str]) -> None:
-        """Raise an InputError where the regularizer has no place for groups of these names beside those there are."""
+        """Raise an InputError if the regularizer has no place for new groups of these names."""
         if self.regularizer is not None and self.bound is not self.regularizer:
             new = [name for name in names if name not in self.order]
             self.regularizer.bind([*self.group_names, *new], [*self.order, *new])
 
     def regroup(self, order: Iterable[str] = ()) -> None:
-        """Make room in the group state for groups that banks have gained; in ``order`` they are after those known."""
+        """Make room in the group state for groups that banks have gained.
+
+        Parameters
+        ----------
+        order : iterable of str
+            Names of all groups; new ones come after those that are known.
+        """
         self._predictor, self.order = None, list(order)
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
-        if not self.method.forgets:
-            self.group_state.empty[:] = False
         self.n_penalized += len(self.group_state.names) - n_known
         if self.evidence is not None:
             self.evidence.grow(self.n_penalized)
-        if self.method.has_weights:
-            self.method.grow(self.n_penalized)
-            self.method.prepare(self.group_state)
+        self.method.grow(self.n_penalized)
+        self.method.prepare(self.group_state)
         self._bind_regularizer()
 
     def take(self, other: "OnlineTrainer") -> None:
-        """Go on from another trainer's rounds, with groups that are some of its own; their banks hold their weights."""
+        """Continue from a trainer that has more groups than this one, whose banks hold the weights already."""
         state, known = other.group_state.state(), other.group_state.names
         indices = [known.index(name) for name in self.group_state.names]
         self.group_state.load_state(
@@ -369,13 +386,7 @@ class OnlineTrainer:
         self.began = other.began
 
     def go_on(self, rounds: float, presented: float) -> None:
-        """Go on after so many rounds, on examples of this total weight.
-
-        Parameters
-        ----------
-        rounds : int
-        presented : float
-        """
+        """Continue after so many rounds, on examples of this total weight."""
         self._predictor = None
         self.round, self.presented = int(rounds), float(presented)
 
@@ -383,23 +394,21 @@ class OnlineTrainer:
         """Turn kernel groups that are cached over a training set into expansions that score any input."""
         self._predictor = None
         for index, bank in enumerate(self.banks):
-            if hasattr(bank, "release"):
-                self.banks[index] = bank.release()
-                self.banks[index].group_state = bank.group_state
+            self.banks[index] = released = bank.release()
+            released.group_state = bank.group_state
 
     def state(self) -> dict[str, np.ndarray]:
-        """All training state but the random generator's: named arrays and counters."""
+        """Return all training state except that of the random generator: named arrays and counters."""
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
         for name, part in (("method", self.method), ("evidence", self.evidence)):
             arrays.update({f"{name}/{key}": value for key, value in (part.state() if part else {}).items()})
         counters = [self.round, self.presented, self.began, *self.schedule.state()]
-        arrays["counters"] = np.array(counters, dtype=np.float64)
-        return arrays
+        return {**arrays, "counters": np.array(counters, dtype=np.float64)}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
+        """Load the arrays of :meth:`state`."""
         self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
             bank.load_state(below(state, f"bank{index}/"))
@@ -408,7 +417,7 @@ class OnlineTrainer:
         for name, part in (("method", self.method), ("evidence", self.evidence)):
             if part is not None and (own := below(state, f"{name}/")):
                 part.load_state(own)
-        if "counters" not in state:  # it only predicts
+        if "counters" not in state:  # the state of a model that only predicts
             for bank in self.banks:
                 bank.frozen = True
             return

@@ -20,7 +20,7 @@ from omkl.online.model import condensed_state
 from omkl.online.rounds import Example
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, TrainingLoop
+from omkl.online.training_loop import ArraySource, Pass, TrainingLoop
 from omkl.parsing.examples import ArcExamples, encode
 from omkl.parsing.template_selection import suited
 from omkl.regularizers import Ridge
@@ -91,7 +91,7 @@ class RelationLabeler:
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
         run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
 
-    def learn(self, examples: ArcExamples, trees: OnlineTrainer, make_pass: Callable) -> None:
+    def learn(self, examples: ArcExamples, trees: OnlineTrainer, make_pass: Pass) -> None:
         """Train one round for each sentence of a block, regularized as the trees are; new relations are added."""
         treebank = examples.treebank
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]

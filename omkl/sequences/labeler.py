@@ -149,7 +149,7 @@ class SequenceLabeler(OnlineEstimator):
         The learned weight of each group, in [0, 1], summing to 1.
     history_ : list of dict
         A flat record an epoch, or a call of ``partial_fit``: ``loss``, ``objective``, ``norm:NAME``, ``weight:NAME``
-        and more, see :meth:`omkl.online.TrainingLoop.run`; :func:`omkl.online.to_frame` makes a table of it.
+        and more, see :meth:`omkl.online.TrainingLoop.run`.
     n_iter_ : int
         Epochs run.
     temperature_ : float or None
@@ -220,8 +220,8 @@ class SequenceLabeler(OnlineEstimator):
             Examples for ``early_stopping``, instead of a part of the training data. All their labels must be known
             from training.
         checkpoint : path-like, optional
-            A directory for the states of this run; see :class:`~omkl.online.Checkpoints`. A run that was killed and
-            is resumed gives the same bytes as one that was not. Callbacks take part if they have ``state()``.
+            A directory for the states of this run. A run that was killed and is resumed gives the same bytes as one
+            that was not. Callbacks take part if they have ``state()``.
         checkpoint_every : str or float
             Seconds, ``"5m"``, ``"2h"`` or ``"1000 rounds"``; ``"60s"`` by default.
         resume : bool

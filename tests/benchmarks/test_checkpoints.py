@@ -9,7 +9,8 @@ from omkl import DependencyParser
 from omkl.data import synthetic_treebank
 from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.losses import StructuredHinge
-from omkl.online import Checkpoints, Constant, OnlineTrainer, PolynomialAverage
+from omkl.online import Constant, OnlineTrainer, PolynomialAverage
+from omkl.online.checkpointing import Checkpoints
 from omkl.regularizers import SquaredL21
 from omkl.structures import NonProjectiveTree
 from tests.benchmarks.measuring import Floor

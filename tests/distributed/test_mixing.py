@@ -419,4 +419,4 @@ def test_bad_input_is_refused():
     with pytest.raises(InputError, match="CachedKernelBank"):
         fit(trainer, data, make_pass=ParameterMixing(2))
     with pytest.raises(InputError, match=r"dask\.distributed\.Client"):
-        ParameterMixing.over("tcp://127.0.0.1:8786")
+        ParameterMixing(None, "tcp://127.0.0.1:8786")

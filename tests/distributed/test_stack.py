@@ -18,7 +18,8 @@ from sklearn.datasets import load_iris
 import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor
 from omkl.batch import OneStep, Problem, Spicy
-from omkl.distributed import DistributedStack, workers_of
+from omkl.distributed import DistributedStack
+from omkl.distributed.cluster import workers_of
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 from omkl.kernels import (
     Custom,
@@ -115,7 +116,7 @@ def assert_same_solution(found, expected, exactly):
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES, ids=str)
 def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss, regularizer, C):
     found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed))
-    assert_same_solution(found, expected, exactly=len(stack._cache._recent) > 0)
+    assert_same_solution(found, expected, exactly=len(stack._recent) > 0)
 
 
 def test_given_matrices_arrive_as_they_are(client, packed):
@@ -213,17 +214,12 @@ def refuse(error, match, client, kernels=KERNELS[:4]):
 
 def test_clients_that_are_none(client, monkeypatch):
     for other in ("tcp://127.0.0.1:8786", None, 2):
-        refuse(InputError, "client must be a dask.distributed.Client", other)
+        refuse(InputError, "must be a dask.distributed.Client", other)
     closed = distributed.Client(client.scheduler.address)
     closed.close()
     refuse(DistributionError, "is closed: connect a new one", closed)
     monkeypatch.setitem(sys.modules, "distributed", None)
     refuse(MissingDependencyError, r"pip install omkl\[dask\]", client)
-
-
-def test_a_partition_beyond_the_limit_of_a_worker(client):
-    with pytest.raises(InputError, match=r"cannot hold its kernels: they take 1862\.6"):
-        DistributedStack.from_kernels(["linear"], np.ones((10**6, 1)), client)
 
 
 def test_a_cluster_without_workers(monkeypatch):
@@ -232,7 +228,7 @@ def test_a_cluster_without_workers(monkeypatch):
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as cluster,
         distributed.Client(cluster) as client,
     ):
-        refuse(DistributionError, "has had no running worker for 0.2 s: start one", client)
+        refuse(DistributionError, "has had no running worker for 0.2 s", client)
 
 
 def test_kernels(client):

@@ -6,6 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.data import synthetic_treebank
+from omkl.distributed import ParameterMixing
+from omkl.estimators.training import Run
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(61, 4))
@@ -35,9 +37,12 @@ def assert_same_model(found, expected):
 
 def one_shard(monkeypatch):
     """``shards=1`` stands for plain training: this has it mixed."""
-    from omkl.distributed import ParameterMixing
 
-    monkeypatch.setattr(ParameterMixing, "over", classmethod(lambda cls, client, shards, n_jobs: cls(1)))
+    class OneShard(Run):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options, make_pass=ParameterMixing(1), n_shards=1)
+
+    monkeypatch.setattr("omkl.estimators.base.Run", OneShard)
 
 
 @pytest.mark.parametrize("setting", ONLINE)

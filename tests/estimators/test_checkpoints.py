@@ -15,7 +15,7 @@ import pytest
 from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
 from omkl.data import synthetic_treebank
 from omkl.exceptions import CheckpointWarning, InputError
-from omkl.online import Checkpoints
+from omkl.online.checkpointing import Checkpoints
 
 PARAMETERS = [
     {},

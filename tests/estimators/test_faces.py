@@ -20,7 +20,7 @@ from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.kernels import Linear
-from omkl.online import to_frame, values_of
+from omkl.online import values_of
 from omkl.regularizers import WeightedSquaredL21
 from omkl.structures import Multiclass
 
@@ -82,7 +82,7 @@ def test_records_are_flat_and_the_same_in_fit_partial_fit_and_streams(rng):
         assert names <= set(model.history_[-1])
     assert not any(isinstance(value, (dict, list)) for value in sharded.history_[-1].values())
     pytest.importorskip("pandas")
-    assert list(to_frame(fitted.history_)["epoch"]) == [1, 2]
+    assert [record["epoch"] for record in fitted.history_] == [1, 2]
 
 
 def test_streams_are_scored_as_arrays_are(rng):

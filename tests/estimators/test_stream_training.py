@@ -238,7 +238,7 @@ def test_progressive_error_is_that_of_testing_before_training(rng):
 
 
 def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
-    monkeypatch.setattr("omkl.online.progress.RECORDS", 4)
+    monkeypatch.setattr("omkl.online.rounds.RECORDS", 4)
     X, y = points(rng)
     fine, bounded = ProgressiveValidation(every=1), ProgressiveValidation(every=1)
     monkeypatch.setattr(fine, "records", type("Endless", (list,), {"__len__": lambda self: 0})())

@@ -202,5 +202,5 @@ def test_degenerate_data_have_an_answer(kind):
 
 def test_a_weighting_that_is_none_is_refused():
     X, y = interaction(40)
-    with pytest.raises(InputError, match="`weighting` must be"):
+    with pytest.raises(InputError, match="weighting must be"):
         omkl.OnlineMKLClassifier([USEFUL], weighting="guess").fit(X, y)

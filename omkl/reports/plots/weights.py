@@ -11,7 +11,7 @@ from omkl.batch.group_lasso.blocks import column_labels
 from omkl.estimators.batch import read_groups
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
-from omkl.online.progress import values_of
+from omkl.online.rounds import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, legend, shortened, style
 from omkl.reports.plots.curves import Records, progress_of, records_of
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
 from omkl.data import handwritten_dates, synthetic_treebank
-from omkl.distributed import DaskExecutor, ParameterMixing
+from omkl.distributed import ParameterMixing
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.losses import StructuredHinge
@@ -92,7 +92,7 @@ class Mortal:
         return part
 
 
-def train(data, executor=None):
+def train(data, client=None):
     bank = ExplicitBank(["a", "b"], [0, 0, 1, 1], 1, averaging=True)
     trainer = OnlineTrainer(
         [bank],
@@ -103,15 +103,14 @@ def train(data, executor=None):
         schedule=InverseSqrt(),
         average=UniformAverage(),
     )
-    mixing = ParameterMixing(2) if executor is None else ParameterMixing(2, executor)
-    fit(trainer, data, epochs=3, rng=np.random.default_rng(0), make_pass=mixing)
+    fit(trainer, data, epochs=3, rng=np.random.default_rng(0), make_pass=ParameterMixing(2, client))
     return trainer.state()
 
 
 def test_a_worker_that_is_killed_costs_its_pass_and_no_more(client, tmp_path):
     flag = tmp_path / "killed"
     pids = set(client.run(os.getpid).values())
-    found = train(Mortal(11, str(flag)), lambda shards: DaskExecutor(client, shards))
+    found = train(Mortal(11, str(flag)), client)
     assert int(flag.read_text()) in pids
     for name, array in train(Mortal()).items():
         assert_array_equal(found[name], array, err_msg=name, strict=True)
@@ -121,20 +120,6 @@ def test_what_a_shard_raises_is_raised_here(client):
     X, y = np.full((10, 2), 1e90), np.arange(10) % 2
     with pytest.raises(DivergenceError, match="diverged"):
         OnlineMKLClassifier(["linear:normalize=None"], eta0=1e99, random_state=0).fit(X, y, client=client)
-
-
-def test_reports_of_the_workers_reach_the_caller(client):
-    told = []
-    executor = DaskExecutor(client, [0, 1])
-    results = executor.run(_telling, {}, [10, 20], lambda *news: told.append(news))
-    assert results == [10, 21]
-    assert sorted(told) == [(0, 16, 10.0), (1, 16, 20.0)]
-
-
-def _telling(state, shard, order, report):
-    report._next = 0.0
-    report(16, float(order))
-    return shard + order
 
 
 def test_a_client_that_is_none_is_refused():
