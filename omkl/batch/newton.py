@@ -134,7 +134,7 @@ class Hessian(Protocol):
 
     def __matmul__(self, vector: np.ndarray) -> np.ndarray: ...
 
-    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, Any]:
+    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float | np.ndarray]:
         r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
 
         Parameters
@@ -177,7 +177,7 @@ class Interior:
     x: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    intercept: Any = 0.0
+    intercept: float | np.ndarray = 0.0
 
 
 class BarrierSearch:
@@ -206,7 +206,7 @@ class BarrierSearch:
     keeps_best = False
     term: Any
 
-    def __init__(self, problem: BaseProblem, rho: np.ndarray, intercept: Any, gap: float) -> None:
+    def __init__(self, problem: BaseProblem, rho: np.ndarray, intercept: float | np.ndarray, gap: float) -> None:
         self.problem: Any = problem
         self.dual_loss = DualLoss(problem.weighted_loss)
         self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
@@ -307,7 +307,7 @@ def newton_step(term: Term, dual_loss: DualLoss, point: Interior, barrier: float
 
 def _newton_direction(
     term: Term, signs: np.ndarray, gradient: np.ndarray, hessian_diagonal: np.ndarray, equality: bool
-) -> tuple[np.ndarray, Any]:
+) -> tuple[np.ndarray, float | np.ndarray]:
     r"""Return the direction (P, N) of the variables, and the multiplier of the equality.
 
     The variables have a diagonal part of the Hessian, so they are eliminated by :math:`\rho = \sum_p s_p x_p`. The

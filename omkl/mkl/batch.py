@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from numpy.typing import DTypeLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from omkl.batch import Solver
@@ -124,7 +125,7 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         fit_intercept: bool = True,
         class_weight: str | dict | None = None,
         multiclass: str = "auto",
-        dtype: Any = "auto",
+        dtype: DTypeLike = "auto",
         approximate: bool | str = "auto",
         weighting: str = "norms",
         n_jobs: int | None = None,
@@ -189,7 +190,7 @@ dual_variables_, history_
         tol: float = 1e-2,
         max_iter: int | None = None,
         fit_intercept: bool = True,
-        dtype: Any = "auto",
+        dtype: DTypeLike = "auto",
         approximate: bool | str = "auto",
         weighting: str = "norms",
         n_jobs: int | None = None,

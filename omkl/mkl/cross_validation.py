@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 
@@ -133,7 +133,7 @@ weighting, verbose
         fit_intercept: bool = True,
         class_weight: str | dict | None = None,
         multiclass: str = "auto",
-        dtype: Any = "auto",
+        dtype: DTypeLike = "auto",
         approximate: bool | str = "auto",
         weighting: str = "norms",
         verbose: bool = False,
@@ -208,7 +208,7 @@ verbose
         tol: float = 1e-2,
         max_iter: int | None = None,
         fit_intercept: bool = True,
-        dtype: Any = "auto",
+        dtype: DTypeLike = "auto",
         approximate: bool | str = "auto",
         weighting: str = "norms",
         verbose: bool = False,

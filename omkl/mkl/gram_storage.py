@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -119,8 +119,8 @@ class StoredKernels:
         check_n_jobs(n_jobs)
         return effective_n_jobs(n_jobs) if self.stack.concurrent else 1
 
-    def problems(self, encoded: Encoded, C: float = 1.0) -> list[Problem]:
-        """Return the problems of a fit; targets (N, P) make one problem with kernel weights in common.
+    def problems(self, encoded: Encoded, C: float = 1.0) -> Iterator[Problem]:
+        """Generate the problems of a fit; targets (N, P) make one problem with kernel weights in common.
 
         Parameters
         ----------
@@ -128,12 +128,12 @@ class StoredKernels:
             The targets on these samples.
         C : float
         """
-        own, problems = self.settings, []
+        own = self.settings
         for rows, target in encoded.tasks:
             weights = encoded.weights if rows is None else encoded.weights[rows]
             make = shared_problem if target.ndim == 2 else Problem
-            problems.append(make(self.on(rows).stack, target, own.loss, own.regularizer, C, own.intercept, weights))
-        return problems
+            # one after the other, as each may hold a copy of the kernels on its samples
+            yield make(self.on(rows).stack, target, own.loss, own.regularizer, C, own.intercept, weights)
 
     def solve(self, encoded: Encoded, C: float, verbose: bool = False) -> list[Solution]:
         """Solve the problems of a fit.
@@ -197,7 +197,7 @@ class StoredKernels:
         return model.intercept + self.stack.products(vectors, model.active).sum(axis=0)
 
 
-def precision(dtype: Any, n_kernels: int, n_samples: int, tol: float) -> np.dtype:
+def precision(dtype: DTypeLike, n_kernels: int, n_samples: int, tol: float) -> np.dtype:
     """Return the precision of stored kernels.
 
     Parameters

@@ -15,6 +15,7 @@ from omkl.kernels.checks import check_kernels
 from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, take_columns
 from omkl.kernels.stack import KernelStack
 from omkl.mkl.gram_storage import represent
+from omkl.persistence import Packer, Unpacker
 
 
 class ArrayKernels:
@@ -106,7 +107,7 @@ class ArrayKernels:
     def _features(self, X: Vectors, m: int) -> np.ndarray:
         return self.kernels[m].features(_columns(X, self.kernels[m]))
 
-    def pack(self, packer: Any, active: np.ndarray) -> dict[str, Any]:
+    def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
         """JSON values for a model file; arrays go to the packer. Kernels stored as factors need no training inputs."""
         return {
             "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in zip(self.names, self.kernels)},
@@ -116,7 +117,7 @@ class ArrayKernels:
         }
 
     @classmethod
-    def unpack(cls, packed: dict[str, Any], unpacker: Any) -> Self:
+    def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """The inverse of :meth:`pack`."""
         source = object.__new__(cls)
         source.names = list(packed["kernels"])
@@ -213,13 +214,13 @@ class GivenMatrices:
         """The dual coefficients (N, P) themselves."""
         return coefficients
 
-    def pack(self, packer: Any, active: np.ndarray) -> dict[str, Any]:
+    def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
         """JSON values for a model file, without the matrices."""
         kept = None if self.kept is None else packer.pack(self.kept, "the samples of weight > 0")
         return {"names": self.names, "n_samples": self.n_samples, "n_given": self.n_given, "kept": kept}
 
     @classmethod
-    def unpack(cls, packed: dict[str, Any], unpacker: Any) -> Self:
+    def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """The inverse of :meth:`pack`, without matrices."""
         source = object.__new__(cls)
         source.matrices, source.names = None, list(packed["names"])
@@ -239,7 +240,7 @@ def combined_values(source: ArrayKernels | GivenMatrices, X: Any, weights: np.nd
     return total
 
 
-def unpack_source(packed: dict[str, Any], unpacker: Any) -> ArrayKernels | GivenMatrices:
+def unpack_source(packed: dict[str, Any], unpacker: Unpacker) -> ArrayKernels | GivenMatrices:
     """The source of a model file."""
     return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
 
@@ -249,7 +250,7 @@ def _columns(X: Vectors, kernel: Kernel) -> Vectors:
     return take_columns(X, kernel.columns(X.shape[1]))
 
 
-def _packed(X: Vectors, packer: Any) -> Any:
+def _packed(X: Vectors, packer: Packer) -> Any:
     """Training inputs for a model file: an array, or the arrays of a CSR matrix and its shape."""
     csr: Any = X
     parts = (csr.data, csr.indices, csr.indptr, csr.shape) if sparse.issparse(X) else X

@@ -154,7 +154,7 @@ def stable_kernels(
     threshold: float,
     max_false: float | None,
     n_jobs: int | None,
-    random_state: Any,
+    random_state: int | np.random.RandomState | None,
     client: Any,
 ) -> StabilitySelection:
     """Select kernels by their frequencies; see :meth:`omkl.MKLClassifier.stability_selection`.

@@ -80,11 +80,12 @@ class Expansion:
         Kernels that are not zero, in increasing order.
     coefficients : array of shape (k, N)
     intercept : float
+        Of several outputs an array (N,), constant within each of them.
     """
 
     active: np.ndarray
     coefficients: np.ndarray
-    intercept: float = 0.0
+    intercept: float | np.ndarray = 0.0
 
 
 def smallest_c(problem: Problem) -> float:
