@@ -507,11 +507,10 @@ class DependencyParser(OnlineEstimator):
         templates = best_templates(self, keep, by)
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
         bank = self.model_.trainer.banks[0].restricted(templates)
-        model = OnlineModel(self.model_.codec.pruned(pruned, bank), pruned._settings())
+        model = pruned._new_model(self.model_.codec.pruned(pruned, bank))
         model.start([bank]).take(self.model_.trainer)
         model.predicts_only = self.model_.predicts_only
         pruned._adopt(model)
-        pruned._keep_parameters()
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
         return pruned
 
@@ -535,14 +534,11 @@ class DependencyParser(OnlineEstimator):
     def _codec(self) -> TreebankCodec:
         return TreebankCodec(self)
 
-    def _keep_parameters(self) -> None:
-        super()._keep_parameters()
-        if _is_file(self.templates):  # which may change
-            self.model_.parameters["templates"] = str(self.templates_).splitlines()
-
     def _saved_parameters(self) -> dict[str, Any]:
         templates = self.templates
-        if _is_file(templates) or not isinstance(templates, str):
+        if _is_file(templates) and "model_" in self.__dict__:  # the file may have changed
+            templates = str(self.templates_).splitlines()
+        elif _is_file(templates) or not isinstance(templates, str):
             templates = str(TemplateSet.resolve(templates, dict.fromkeys(self.lexicons or ()))).splitlines()
         return {**super()._saved_parameters(), "templates": templates, "lexicons": None, "first": None}
 
@@ -550,7 +546,7 @@ class DependencyParser(OnlineEstimator):
         super()._restore(manifest, unpacker)
         self.lexicons = dict(self.templates_.lexicons) or None
         self.first = None if self.model_.codec.first is None else clone(self.first_)
-        self._keep_parameters()
+        self.model_.parameters = self.get_params(deep=False)
         self._adopt(self.model_)  # with these parameters
 
 

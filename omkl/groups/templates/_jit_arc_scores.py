@@ -31,6 +31,8 @@ _SIX = np.uint64(6)
 _MASK7 = np.uint64(7)
 _MASK15 = np.uint64(15)
 _WORD = np.uint64(8)
+_SHORT = np.uint64(2**32 - 1)
+_BUCKET_BITS, _BUCKETS = np.uint64(BUCKET_BITS), np.uint64(2**BUCKET_BITS - 1)
 
 
 @intrinsic
@@ -52,41 +54,6 @@ def _prefetch(typing_context, place, lines, stride):
         return context.get_dummy_value()
 
     return types.void(types.uintp, types.uintp, types.uint64), generate
-
-
-@intrinsic
-def _locate_lanes(typing_context, key, modifiers, turns, size, places):
-    """Write the places of ``LANES`` arcs of a head with this key in a table of ``size`` lines.
-
-    ``modifiers``, ``turns`` and ``places`` are addresses, each of a number an arc: the modifiers' keys, what direction
-    and distance turn in the hashes, and the places.
-    """
-
-    def generate(context, builder, signature, arguments):
-        def at(address):
-            return builder.inttoptr(address, vector.as_pointer())
-
-        def all_lanes(value):
-            first = builder.insert_element(vector(ir.Undefined), value, ir.IntType(32)(0))
-            return builder.shuffle_vector(
-                first, vector(ir.Undefined), ir.VectorType(ir.IntType(32), LANES)([0] * LANES)
-            )
-
-        def numbers(n):
-            return vector([n] * LANES)
-
-        vector = ir.VectorType(ir.IntType(64), LANES)
-        key, modifiers, turns, size, places = arguments
-        mixed = builder.add(all_lanes(key), builder.load(at(modifiers), align=8))
-        mixed = builder.mul(mixed, numbers(int(_MIX)))
-        short = builder.and_(size, ir.IntType(64)(2**32 - 1))  # tells that both factors are short
-        line = builder.lshr(builder.mul(builder.lshr(mixed, numbers(32)), all_lanes(short)), numbers(32))
-        buckets = builder.xor(mixed, builder.load(at(turns), align=8))
-        buckets = builder.and_(buckets, numbers(2**BUCKET_BITS - 1))
-        builder.store(builder.or_(builder.shl(line, numbers(BUCKET_BITS)), buckets), at(places), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.uint64, types.uintp, types.uintp, types.uint64, types.uintp), generate
 
 
 @intrinsic
@@ -218,26 +185,25 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
     first, n_arcs, width = _sentences_of(nodes)
     ahead = AHEAD // width + 1
     places = np.empty((ahead + 1, width), np.uint64)
-    stride, of_turns = np.uint64(table.strides[0]), np.uint64(turns.ctypes.data)
+    stride = np.uint64(table.strides[0])
     of_lines, of_places, of_rows = (
         np.uint64(table.ctypes.data),
         np.uint64(places.ctypes.data),
         np.uint64(rows.ctypes.data),
     )
-    of_modifiers, center = np.uint64(modifier_keys.ctypes.data), (turns.shape[0] - LANES) // 2
+    center = (turns.shape[0] - LANES) // 2
     coming = now = node = own = slot = 0
     weight, n_bytes = table[0, 0], table.strides[0] // LINE
     for row in range(live.shape[0] * n_nodes + ahead):
         if coming < live.shape[0]:
             p, n, where = live[coming], n_arcs[node], of_places + np.uint64(slot * width) * _WORD
-            modifier, turn = pairs[p, 1] * modifier_keys.shape[1] + first[node] + 1, center - (node - first[node]) + 1
+            turn, padded = center - (node - first[node]) + 1, (n + LANES - 1) // LANES * LANES
             _locate(
                 head_keys[pairs[p, 0], node],
-                of_modifiers + np.uint64(modifier) * _WORD,
-                of_turns + np.uint64(turn) * _WORD,
+                modifier_keys[pairs[p, 1], first[node] + 1 : first[node] + 1 + padded],
+                turns[turn : turn + padded],
                 np.uint64(bases[p + 1] - bases[p]),
-                where,
-                n,
+                places[slot, :padded],
             )
             if first[node] == 0:  # other sentences find the lines of the pair where the first has brought them
                 low, high = _span(scales[coming, 0], scales[coming, 1], scales[coming, 2], n_bytes)
@@ -282,11 +248,13 @@ def _sentences_of(nodes):
 
 
 @compiled
-def _locate(key, modifiers, turns, size, places, n_arcs):
-    """Write the places of a head's arcs; arrays are addresses."""
-    for a in range(0, n_arcs, LANES):
-        offset = np.uint64(a) * _WORD
-        _locate_lanes(key, modifiers + offset, turns + offset, size, places + offset)
+def _locate(key, modifiers, turns, size, places):
+    """Write the places of a head's arcs: line and buckets."""
+    size &= _SHORT  # tells the compiler that both factors are short
+    for a in range(places.shape[0]):
+        mixed = (key + modifiers[a]) * _MIX
+        line = ((mixed >> _HALF) * size) >> _HALF
+        places[a] = (line << _BUCKET_BITS) | ((mixed ^ turns[a]) & _BUCKETS)
 
 
 @compiled

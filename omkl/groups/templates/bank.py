@@ -285,15 +285,14 @@ class ArcTemplateBank(Bank):
         ----------
         templates : TemplateSet
         """
-        layout = TemplateLayout(templates)
-        pairs = [self._layout.identities.index(identity) for identity in layout.identities]
+        pairs = [self._layout.identities.index(identity) for identity in TemplateLayout(templates).identities]
         bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs])
-        for name, own in zip(bank.names, bank._blocks):
-            old = self._blocks[self.names.index(name)]
-            bank.table[own] = self.table[old]
+        kept = [self.names.index(name) for name in bank.names]
+        for own, k in zip(bank._blocks, kept):
+            bank.table[own] = self.table[self._blocks[k]]
             if self.averaging:
-                bank._sums[own] = self._sums[old]
-        bank._stored[:] = self._stored[[self.names.index(name) for name in bank.names]]
+                bank._sums[own] = self._sums[self._blocks[k]]
+        bank._stored[:] = self._stored[kept]
         return bank
 
     def strongest(

@@ -24,6 +24,7 @@ In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`
 import os
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -51,7 +52,11 @@ _FOUND_OUT = ("head", "deprel", "deps")
 
 
 def distance_name(distance: int) -> str:
-    """The bin of a distance as text.
+    """Return the bin of a distance as text.
+
+    Parameters
+    ----------
+    distance : int >= 1
 
     >>> distance_name(1), distance_name(4), distance_name(99)
     ('1', '3-4', '16+')
@@ -87,8 +92,17 @@ class Template:
 
     @classmethod
     def parse(cls, text: str, where: str = "", lexicons: Collection[str] = ()) -> "Template":
-        """The template that a line of text describes; ``where`` begins the message of an error, and the names of
-        ``lexicons`` are fields."""
+        """Read a template from a line of text.
+
+        Parameters
+        ----------
+        text : str
+            ``name = atoms``, or just the atoms.
+        where : str
+            The place of the line, which begins messages of errors.
+        lexicons : collection of str
+            Names of lexicons, which are fields as well.
+        """
         label, equals, atoms = text.rpartition("=")
         tokens: dict[str, list[tuple[int, str]]] = {"h": [], "m": []}
         between: str | None = None
@@ -109,10 +123,8 @@ class Template:
                     f"{where}{atom!r} is no atom of a template: write h.FIELD, m+1.FIELD, between.FIELD "
                     "(once), and direction or distance."
                 )
-        if not atoms.split():
-            raise InputError(f"{where}{text!r} names a template without atoms.")
-        if equals and not label.strip():
-            raise InputError(f"{where}{text!r} has an empty name.")
+        if not atoms.split() or (equals and not label.strip()):
+            raise InputError(f"{where}A template is written as atoms, or as name = atoms, not {text!r}.")
         variant = variants[0] if variants else "arc"
         return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip())
 
@@ -145,7 +157,12 @@ class Template:
         return frozenset(self.head), frozenset(self.modifier), self.between, self.variant
 
     def replacing(self, fields: Mapping[str, str]) -> "Template":
-        """The template that looks at other fields, of relatives too, and at each once.
+        """Return the template that looks at other fields, of relatives too, and at each once.
+
+        Parameters
+        ----------
+        fields : mapping of str to str
+            The other field in place of each field that is a key.
 
         >>> str(Template.parse("h.upos h.xpos m+1.parent_xpos").replacing({"xpos": "upos"}))
         'h.upos m+1.parent_upos'
@@ -159,7 +176,7 @@ class Template:
         between = self.between and new[self.between]
         return replace(self, head=head, modifier=modifier, between=between)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.label} = {self.atoms}" if self.label else self.atoms
 
 
@@ -200,17 +217,15 @@ def own_field(field: str) -> str:
     return _RELATIVE.sub("", field, count=1)
 
 
-def _replaced(field, fields):
+def _replaced(field: str, fields: Mapping[str, str]) -> str:
     own = own_field(field)
     return field.removesuffix(own) + fields.get(own, own)
 
 
-def _checked(field, where, lexicons):
+def _checked(field: str, where: str, lexicons: Collection[str]) -> str:
     own = own_field(field)
     value = _VALUE.fullmatch(own)
-    if own in TREE_FIELDS:
-        return field
-    if _FIELD.fullmatch(own) or (value and value[1] in lexicons):
+    if own in TREE_FIELDS or _FIELD.fullmatch(own) or (value and value[1] in lexicons):
         return field
     if own in _FOUND_OUT:
         raise InputError(f"{where}{field!r} is predicted by the parser, so templates cannot use it.")
@@ -244,17 +259,19 @@ class TemplateSet(Sequence):
         ]
         if not self._templates:
             raise InputError("There is no template: give at least one.")
-        for key in ("name", "atoms"):
-            seen = set()
-            for template in self._templates:
-                value = getattr(template, key)
-                if value in seen:
-                    raise InputError(f"The template {value!r} is there twice: drop one.")
-                seen.add(value)
+        for values in ([template.name for template in self], [template.atoms for template in self]):
+            if twice := [value for value, n in Counter(values).items() if n > 1]:
+                raise InputError(f"The template {twice[0]!r} is there twice: drop one.")
 
     @classmethod
     def read(cls, path: str | os.PathLike, lexicons: Mapping[str, Any] | None = None) -> "TemplateSet":
-        """The templates in a text file, one a line; errors name file and line."""
+        """Read the templates in a text file, one a line; errors name file and line.
+
+        Parameters
+        ----------
+        path : str or path
+        lexicons : mapping of str to lexicon, optional
+        """
         try:
             lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -271,7 +288,14 @@ class TemplateSet(Sequence):
     def resolve(
         cls, templates: "str | os.PathLike | Iterable[Template | str]", lexicons: Mapping[str, Any] | None = None
     ) -> "TemplateSet":
-        """A set from its name, the path of a file, or an iterable of templates; "auto" has some for each lexicon."""
+        """Make a set from its name, the path of a file, or an iterable of templates.
+
+        Parameters
+        ----------
+        templates : str, path, or iterable of Template or str
+        lexicons : mapping of str to lexicon, optional
+            The set "auto" has templates for each.
+        """
         if isinstance(templates, TemplateSet) and not lexicons:
             return templates
         if isinstance(templates, (str, os.PathLike)):
@@ -299,10 +323,10 @@ class TemplateSet(Sequence):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "\n".join(map(str, self))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{len(self)} templates>"
 
     @property
@@ -326,12 +350,23 @@ class TemplateSet(Sequence):
         return max((abs(offset) for t in self for offset, _ in t.head + t.modifier), default=0)
 
     def filter(self, pattern: str) -> "TemplateSet":
-        """The templates whose name or atoms match a pattern with ``*`` and ``?``."""
+        """Return the templates whose name or atoms match a pattern.
+
+        Parameters
+        ----------
+        pattern : str
+            With ``*`` for any characters, and ``?`` for one.
+        """
         found = [t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)]
         return TemplateSet(found, self.lexicons)
 
     def keep(self, names: Iterable[str]) -> "TemplateSet":
-        """The templates with these names, in the order of the set."""
+        """Return the templates with these names, in the order of the set.
+
+        Parameters
+        ----------
+        names : iterable of str
+        """
         missing = set(names) - set(self.names)
         if missing:
             raise InputError(f"There is no template {sorted(missing)[0]!r}.")

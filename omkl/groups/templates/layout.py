@@ -64,12 +64,22 @@ class ArcTokens:
         return len(self.roots)
 
     def sentence(self, i: int) -> "ArcSentence":
-        """One sentence, as the trainer and the bank take it."""
+        """Return one sentence, as the trainer and the bank take it.
+
+        Parameters
+        ----------
+        i : int
+        """
         guide = None if self.guides is None else self.guides[i]
         return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]), guide)
 
     def only(self, sentences: np.ndarray) -> "ArcTokens":
-        """Some of the sentences as tokens of their own, which share no memory with these."""
+        """Return some of the sentences as tokens of their own, which share no memory with these.
+
+        Parameters
+        ----------
+        sentences : int array
+        """
         reach, lengths = int(self.roots[0]), self.lengths[sentences]
         starts = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
         old = np.repeat(self.roots[sentences] - starts[:-1], np.diff(starts)) + np.arange(reach, starts[-1])
@@ -237,7 +247,13 @@ class ArcFeatureHasher:
         self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
 
     def tokens(self, x: ArcSentence, heads: np.ndarray) -> Tokens:
-        """The arc into each token of a sentence as a token with features, the sentence as one sequence."""
+        """Return the arc into each token of a sentence as a token with features, the sentence as one sequence.
+
+        Parameters
+        ----------
+        x : ArcSentence
+        heads : int array of shape (n,)
+        """
         n = len(x)
         keys = self._layout.keys(x)
         most = n * (len(self._pairs) + n * int(np.count_nonzero(self._between >= 0)))

@@ -47,8 +47,8 @@ def test_users_write_sets_in_files_and_filter_them(tmp_path):
         ("x.form", r"own.txt, line 2: 'x.form' is no atom"),
         ("h.form direction distance", r"line 2: 'distance' is no atom"),
         ("between.upos between.upos", "once"),
-        ("words =", "without atoms"),
-        ("= h.form", "empty name"),
+        ("words =", "line 2: A template is written as"),
+        ("= h.form", "name = atoms"),
         ("h.prefix0", "no field 'prefix0'"),
     ],
 )
