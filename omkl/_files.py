@@ -33,20 +33,8 @@ def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
     """Open a temporary file that replaces ``path`` on success; on failure, nothing changes.
 
     The bytes are on disk before the name is: a crash leaves the previous file or the whole new one. The mode of the
-    previous file is kept, and symbolic links are followed. Pipes and devices are written to directly.
-
-    Parameters
-    ----------
-    path : path-like
-    mode : str
-        See :func:`open`.
-    **options
-        See :func:`open`; text is UTF-8 by default.
-
-    Raises
-    ------
-    omkl.exceptions.OutputFileError
-        If the file cannot be written.
+    previous file is kept, and symbolic links are followed. Pipes and devices are written to directly. ``options`` are
+    those of :func:`open`; text is UTF-8 by default. Raises OutputFileError if the file cannot be written.
     """
     check_output(path)
     if "b" not in mode:
@@ -72,12 +60,7 @@ def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
 
 
 def check_output(path: PathLike) -> None:
-    """Raise OutputFileError if it is clear that a file cannot be written.
-
-    Parameters
-    ----------
-    path : path-like
-    """
+    """Raise OutputFileError if it is clear that a file cannot be written."""
     name = os.fspath(path)
     if "\0" in name:
         raise _refusal(path, "no file has such a name")
@@ -130,17 +113,7 @@ def _refusal(path: PathLike, reason: str, errno: int | None = None) -> OutputFil
 def write_archive(
     path: PathLike, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray], compress: bool = False
 ) -> None:
-    """Write an archive; equal contents give equal bytes.
-
-    Parameters
-    ----------
-    path : path-like
-    manifest : dict
-        JSON values; ``format`` and ``n_arrays`` are added.
-    arrays : dict of str to array
-    compress : bool
-        Compress the arrays, which takes longer.
-    """
+    """Write an archive of arrays and JSON values, compressed or not; equal contents give equal bytes."""
     kind = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     text = json.dumps({"format": FORMAT, **manifest, "n_arrays": len(arrays)}, indent=1, default=np.generic.item)
     with replacing(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:
@@ -154,21 +127,9 @@ def write_archive(
 
 
 def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read an archive.
+    """Read the manifest and the arrays of an archive.
 
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    manifest : dict
-    arrays : dict of str to array
-
-    Raises
-    ------
-    omkl.exceptions.ModelFileError
-        If the file is missing, no archive of omkl, damaged, or of another version.
+    Raises ModelFileError if the file is missing, not an archive of omkl, damaged, or of another version.
     """
     if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe would wait
         raise ModelFileError(f"{path} is not an omkl model file, but not a file at all.")

@@ -22,14 +22,7 @@ class Packer:
         self.arrays: dict[str, np.ndarray] = {}
 
     def pack(self, value: object, what: str) -> Any:
-        """Convert a value to JSON.
-
-        Parameters
-        ----------
-        value : object
-        what : str
-            Name of the value in errors.
-        """
+        """Convert a value to JSON; ``what`` is its name in errors."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, np.generic):
@@ -60,26 +53,14 @@ class Packer:
 
 
 class Unpacker:
-    """Inverse of :class:`Packer`.
-
-    Parameters
-    ----------
-    arrays : dict of str to array
-    parts : dict of str to object
-        Classes and functions of the user by name, which a file cannot hold.
-    """
+    """Inverse of :class:`Packer`; ``parts`` are the user's classes and functions, which a file cannot hold."""
 
     def __init__(self, arrays: dict[str, np.ndarray], parts: dict[str, Any]) -> None:
         self.arrays = arrays
         self.parts = parts
 
     def unpack(self, value: Any) -> Any:
-        """Convert a JSON value back.
-
-        Parameters
-        ----------
-        value : object
-        """
+        """Convert a JSON value back."""
         if not isinstance(value, dict):
             return value
         if "part" in value:
@@ -146,15 +127,7 @@ def _subpackage_of(cls: type) -> str:
 def holds_whole(
     where: str, what: str, clear: tuple[type[Exception], ...] = (ModelFileError, MissingDependencyError)
 ) -> Iterator[None]:
-    """Raise ModelFileError for any error of a file whose parts do not fit each other.
-
-    Parameters
-    ----------
-    where, what : str
-        The file and what it holds, for messages.
-    clear : tuple of types
-        Errors that are raised as they are.
-    """
+    """Raise ModelFileError for any error of a file whose parts do not fit each other, except for those in ``clear``."""
     try:
         yield
     except clear:
@@ -190,23 +163,11 @@ def check_state(arrays: Mapping[str, np.ndarray], where: str) -> None:
 def rounded(
     arrays: Mapping[str, np.ndarray], dtype: str | None, names: tuple[str, ...]
 ) -> tuple[dict[str, np.ndarray], dict[str, list]]:
-    """Round the weights of a model that only predicts.
+    """Round the weights of a model that only predicts to ``dtype``; ``names`` are the ends of the names of weights.
 
     Support vectors become float32 where their numbers neither overflow nor vanish in it. Other weights are multiplied
-    by a power of two that gives the largest of an array an exponent of 15, as halves have it.
-
-    Parameters
-    ----------
-    arrays : dict of str to array
-    dtype : {None, "float32", "float16"}
-    names : tuple of str
-        Ends of the names of the weights.
-
-    Returns
-    -------
-    small : dict of str to array
-    how : dict of str to list
-        For each rounded array the dtype that it had, and the exponent of the power.
+    by a power of two that gives the largest of an array an exponent of 15, as halves have it. Returns the arrays, and
+    for each that was rounded the dtype that it had, and the exponent of the power.
     """
     small, how = dict(arrays), dict[str, list]()
     if dtype is None:

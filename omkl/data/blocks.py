@@ -88,27 +88,10 @@ def is_frame(X: Any) -> bool:
 
 
 def align_columns(X: Any, names: Sequence[str] | None, known: Sequence[str] | None, where: str = "The input") -> Any:
-    """Select and order columns by name.
+    """Select and order the columns ``names`` of X by their ``known`` names; None for either leaves X as it is.
 
-    Parameters
-    ----------
-    X : array, sparse matrix or data frame of shape (n, d), or list of dicts
-        Dicts are returned as they are.
-    names : sequence of str or None
-        Names of the columns of X. If None, X is returned as it is.
-    known : sequence of str or None
-        Names of the columns to return. If None, X is returned as it is.
-    where : str
-        Name of X in the message.
-
-    Returns
-    -------
-    Of the type of X.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If a column is missing.
+    X is an array, sparse matrix or data frame; lists of dicts are returned as they are. An InputError names columns
+    that are missing.
     """
     if names is None or known is None or list(names) == list(known):
         return X
@@ -141,13 +124,7 @@ def _take(rows: Any, chosen: slice | np.ndarray) -> Any:
 
 
 def join(blocks: Sequence[Block]) -> Block:
-    """Join blocks, whose inputs must be of one kind.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If blocks do not fit together.
-    """
+    """Join blocks, whose inputs must be of one kind; raises InputError if they do not fit together."""
     if len(blocks) == 1:
         return blocks[0]
     if any(block.y is None for block in blocks) != all(block.y is None for block in blocks):

@@ -152,23 +152,10 @@ class Columns:
         refuse: Callable[[str], None],
         wrong: Mapping[int, str] | None = None,
     ) -> Block:
-        """Examples of a record batch.
+        """Examples of a record batch, whose rows have these numbers.
 
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch or pyarrow.Table
-        where : str
-            Name of a row in messages, before its number.
-        numbers : sequence of int
-            Numbers of the rows.
-        refuse : callable
-            Called with a message for each row that is left out.
-        wrong : dict of int to str, optional
-            Rows that are known to be wrong, and the reasons.
-
-        Returns
-        -------
-        Block
+        ``wrong`` has the reasons of rows that are known to be wrong. ``refuse`` is called with a message for each row
+        that is left out: ``where``, the number of the row, and the reason.
         """
         reasons = dict(wrong or {})
         columns = {name: self._plain(batch.column(name), name) for name in self.all_names}

@@ -82,23 +82,12 @@ def check_no_pipe(path: PathLike) -> None:
 
 
 def find_files(path: PathLike | Sequence[PathLike]) -> list[FileName]:
-    """Find the files of a path, a list of paths, a directory or a pattern.
+    """Find the files of a path, a list of paths, a directory, a pattern or a URL.
 
-    Parameters
-    ----------
-    path : path-like or list of path-like
-        A directory stands for the files in it, and in directories below it with names like ``year=2024``, except for
-        names that begin with ``.`` or ``_``; a pattern (``data/part-*.csv``) for the files that match; both in the
-        order of their names. A URL (``"s3://bucket/sales/*.parquet"``) is read by fsspec.
-
-    Returns
-    -------
-    list of Path, or of str for URLs
-
-    Raises
-    ------
-    omkl.exceptions.DataFileError
-        If one of them is missing, or there is none.
+    A directory stands for the files in it, and in directories below it with names like ``year=2024``, except for names
+    that begin with ``.`` or ``_``; a pattern (``data/part-*.csv``) for the files that match; both in the order of their
+    names. URLs (``"s3://bucket/sales/*.parquet"``) are strings, and are read by fsspec. Raises DataFileError if there
+    is no file.
     """
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths or not all(map(os.fspath, paths)):  # Path("") is the present directory
@@ -168,12 +157,9 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
-    """Open a file for reading as bytes, plain or compressed (``.gz``, ``.xz``, ``.bz2``).
+    """Open a file for reading as bytes, plain or compressed.
 
-    Raises
-    ------
-    omkl.exceptions.DataFileError
-        If the file is missing, or while it is read, cut short or damaged.
+    Raises DataFileError if the file is missing, or while it is read, cut short or damaged.
     """
     try:
         with ExitStack() as stack:
@@ -249,17 +235,8 @@ def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
 def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> Iterator[bytes]:
     """Cut a text into pieces of about ``size`` bytes at the ends of records.
 
-    Parameters
-    ----------
-    chunks : iterable of bytes
-    size : int
-    cut : callable
-        ``cut(text)`` is the end of the last whole record, 0 if there is none.
-
-    Yields
-    ------
-    bytes
-        If a compressed file is cut short, all whole records come before the error.
+    ``cut(text)`` is the end of the last whole record, 0 if there is none. If a compressed file is cut short, all whole
+    records come before the error.
     """
     parts, n_bytes, wanted = [], 0, size
     try:

@@ -35,20 +35,10 @@ def _check_names(X: Any) -> None:
 
 
 def read_frame(X: Any, as_dicts: bool = False) -> Any:
-    """Convert a data frame to an array of floats, or to a list of dicts if a column holds text.
+    """Convert a data frame to a float64 array (n, d), or to a list of n dicts if a column holds text, or ``as_dicts``.
 
-    Conversion is that of :func:`~omkl.data.stream_frames`. A frame of plain numbers needs no pyarrow.
-
-    Parameters
-    ----------
-    X : data frame, or anything else
-        Anything else is returned as it is.
-    as_dicts : bool
-        Make dicts even if all columns are numbers.
-
-    Returns
-    -------
-    float64 array (n, d), or list of n dicts
+    Conversion is that of :func:`~omkl.data.stream_frames`; a frame of plain numbers needs no pyarrow. Anything else is
+    returned as it is.
     """
     if not is_frame(X):
         return X
@@ -101,17 +91,7 @@ def _converting() -> Iterator[None]:
 
 
 def times_as_days(X: Any) -> Any:
-    """Replace dates, times and durations in an array or a data frame by days.
-
-    Parameters
-    ----------
-    X : array, data frame, or anything else
-        Anything else is returned as it is.
-
-    Returns
-    -------
-    Of the type of X.
-    """
+    """Replace dates, times and durations in an array or a data frame by days; anything else is returned as it is."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
         return (X - np.datetime64(0, "D") if X.dtype.kind == "M" else X) / np.timedelta64(1, "D")
     names = list(X.columns) if is_frame(X) else []
@@ -158,15 +138,7 @@ def check_unmasked(values: Any, name: str) -> None:
 def plain_targets(y: Any) -> Any:
     """Convert nullable and categorical targets of pandas to types of NumPy, without making floats of classes.
 
-    Parameters
-    ----------
-    y : array, series or data frame
-        Targets of other types are returned as they are.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If targets are masked, missing, dates or durations.
+    Raises InputError if targets are masked, missing, dates or durations.
     """
     check_unmasked(y, "y")
     if is_frame(y):

@@ -307,21 +307,7 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
 
 
 def as_text(treebank: Treebank) -> bytes:
-    """The text of a treebank, with the columns that have changed.
-
-    Parameters
-    ----------
-    treebank : Treebank
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If the format has no place for a column that has changed.
-    """
+    """The text of a treebank, with the columns that have changed; an InputError names those without a place."""
     if treebank.text is None:
         return _conllu(treebank)
     if not treebank.changed:

@@ -91,24 +91,10 @@ def check_mode(trees: bool | str) -> int:
 
 
 def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout) -> tuple[int, str]:
-    """Explain why a sentence is wrong.
+    """Explain why a sentence is wrong: the number of the line, and the reason.
 
-    Parameters
-    ----------
-    text : bytes
-        Text of the sentence with the comments before it.
-    first_line : int
-        Number of its first line.
-    wrong : int
-        Error code of ``_jit_conllu``.
-    place : int
-        Number of the line, or for an error of the tree, of the word.
-    layout : Layout
-
-    Returns
-    -------
-    line : int
-    reason : str
+    ``text`` is that of the sentence with the comments before it, ``place`` the number of the wrong line, or of the
+    word if the heads are wrong.
     """
     lines = [line.rstrip("\r") for line in text.decode("utf-8", "backslashreplace").split("\n")]
     head_column = layout.columns.index("heads")

@@ -333,15 +333,7 @@ def _is_head(value: object) -> bool:
 
 
 def check_heads(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool = False) -> None:
-    """Raise InputError, with the sentence and the word, unless heads are as ``trees`` asks.
-
-    Parameters
-    ----------
-    offsets : int64 array (n_sentences + 1,)
-    heads : int32 array (n_words,)
-    trees, single_root
-        See :func:`~omkl.data.stream_conllu`.
-    """
+    """Raise InputError, with the sentence and the word, unless heads are as ``trees`` asks; see ``stream_conllu``."""
     found = np.zeros((len(offsets) - 1, 5), np.int64)
     jit.check_trees(offsets, heads, layouts.check_mode(trees), single_root, found)
     if found[:, layouts.WRONG].any():
