@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.extmath import softmax
@@ -91,11 +92,11 @@ callbacks, verbose, random_state
     def fit(
         self,
         X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         *,
-        classes: Any = None,
-        validation: Any = None,
+        classes: ArrayLike | str | None = None,
+        validation: tuple | None = None,
         **run: Unpack[RunOptions],
     ) -> Self:
         """Train from scratch.
@@ -126,7 +127,13 @@ callbacks, verbose, random_state
         self._train(self._task(classes), TrainingBlock(X, y, sample_weight), validation, run)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | str | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """One round of training for each example, in the given order.
 
         Kernels learn their widths, and the model its classes, from the first call.
@@ -174,7 +181,7 @@ callbacks, verbose, random_state
             return unary[:, 1] - unary[:, 0]
         return unary[:, 0] if unary.shape[1] == 1 < len(self.classes_) else unary
 
-    def explain(self, x: Any, *, label: Any = None, against: Any = None, n: int = 20) -> Explanation:
+    def explain(self, x: Any, *, label: object = None, against: object = None, n: int = 20) -> Explanation:
         """Explain the class of a row, compared with the next best one.
 
         The score of a class is a sum over groups, and over their features and support vectors. The parts of the
@@ -212,7 +219,7 @@ callbacks, verbose, random_state
         scores = self.decision_function(X)
         return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy in [0, 1]; a stream is read block by block.
 
         Parameters
@@ -231,10 +238,10 @@ callbacks, verbose, random_state
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, checked_classes, None, block, first=False)
 
-    def _codec(self, classes: Any = None) -> TokenCodec:
+    def _codec(self, classes: ArrayLike | str | None = None) -> TokenCodec:
         return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self)
 
-    def _task(self, classes: Any) -> Task:
+    def _task(self, classes: ArrayLike | str | None) -> Task:
         return Task(self._codec(classes), partial(read_rows, self, checked_classes, self.class_weight))
 
     def __sklearn_tags__(self) -> Any:
@@ -314,10 +321,10 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     def fit(
         self,
         X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         *,
-        validation: Any = None,
+        validation: tuple | None = None,
         **run: Unpack[RunOptions],
     ) -> Self:
         """Train from scratch.
@@ -343,7 +350,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         self._train(self._task(), TrainingBlock(X, y, sample_weight), validation, run)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """One round of training for each example, in the given order.
 
         Kernels learn their widths, and the model the level of its targets, from the first call.
@@ -394,7 +401,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         """
         return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination R^2; of a stream only targets and predictions are held.
 
         Parameters
@@ -427,7 +434,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         return tags
 
 
-def _declared(classes: Any) -> Any:
+def _declared(classes: ArrayLike | str | None) -> list | str | None:
     """Classes as labels of Python."""
     return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
 

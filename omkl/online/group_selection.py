@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from omkl.groups.base import Bank, initial_potentials
+from omkl.groups.base import initial_potentials
 from omkl.losses import CRF
 from omkl.structures.base import Output, Structure
 
@@ -161,11 +161,6 @@ class Evidence:
         )
         self.n_examples, met, self._positions = state["counts"].tolist()
         self._met, self.open = int(met), bool(state["open"])
-
-
-def evidence_for(weighting: str, banks: Sequence[Bank]) -> Evidence | None:
-    """Return the test of the groups of banks for ``weighting="out-of-sample"``, None for "norms"."""
-    return Evidence(sum(len(bank.names) for bank in banks)) if weighting == "out-of-sample" else None
 
 
 def begin_epoch(trainer: Any, new: bool, once: bool, concludes: bool) -> None:

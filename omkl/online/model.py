@@ -218,6 +218,24 @@ class OnlineModel:
             raise InputError('`radius` must be a number or None for a stream or partial_fit, got "auto".')
         return math.inf if self.settings.radius is None else float(self.settings.radius)
 
+    def take(self, other: "OnlineModel") -> None:
+        """Continue from a model that has more groups than this one, whose banks hold the weights already."""
+        trainer, theirs = self.trainer, other.trainer
+        names, state = theirs.group_state.names, theirs.group_state.state()
+        indices = [names.index(name) for name in trainer.group_state.names]
+        trainer.group_state.load_state(
+            {name: array if name == "weights" else array[indices] for name, array in state.items()}
+        )
+        if trainer.evidence is not None and theirs.evidence is not None:
+            trainer.evidence.take_over(theirs.evidence, indices[: trainer.n_penalized])
+        if theirs.method.has_weights:
+            trainer.hedge()
+            trainer.method.take(theirs.method, indices[: trainer.n_penalized])
+        trainer.lambda_, trainer.radius = theirs.lambda_, theirs.radius
+        trainer.schedule.load_state(theirs.schedule.state())
+        trainer.go_on(theirs.round, theirs.presented)
+        trainer.began, self.predicts_only = theirs.began, other.predicts_only
+
     def predictor(self) -> Predictor:
         """The averaged model as it is now, frozen."""
         return self.trainer.predictor()

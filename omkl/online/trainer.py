@@ -11,7 +11,7 @@ from omkl.groups.base import Bank, check_ability, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.group_selection import evidence_for
+from omkl.online.group_selection import Evidence
 from omkl.online.methods import OutOfSampleWeights, as_method
 from omkl.online.rounds import Example, Record, Step, below
 from omkl.online.schedules import Schedule
@@ -50,10 +50,8 @@ class OnlineTrainer:
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
-        "out-of-sample" leaves out groups that do not help on new examples
-        (:class:`~omkl.online.group_selection.Evidence`). In a single pass of forward-backward splitting with the
-        squared mixed norm, it also learns the weights of groups by Hedge
-        (:class:`~omkl.online.methods.OutOfSampleWeights`).
+        "out-of-sample" leaves out groups that do not help on new examples (see ``group_selection.Evidence``). In a
+        single pass of "fobos" with the squared mixed norm, Hedge learns the weights (``methods.OutOfSampleWeights``).
     """
 
     def __init__(
@@ -84,7 +82,7 @@ class OnlineTrainer:
         self.average = average
         self.order = list(order)
         self.weighting = weighting
-        self.evidence = evidence_for(weighting, banks)
+        self.evidence = Evidence(self.n_penalized) if weighting == "out-of-sample" else None
         self.recompute_every = RECOMPUTE_EVERY
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
         self.began = 0  # rounds that had been when the model last began at zero
@@ -94,12 +92,9 @@ class OnlineTrainer:
         self.penalized_banks: list[Bank] = list(banks)
         self._bind_regularizer()
         if self.coordinate_terms:
-            check_ability(
-                self.penalized_banks,
-                "coordinates",
-                f"{self.regularizer!r} shrinks single coordinates",
-                "hold kernels as explicit features, or choose a regularizer on group norms",
-            )
+            purpose = f"{self.regularizer!r} shrinks single coordinates"
+            remedy = "hold kernels as explicit features, or choose a regularizer on group norms"
+            check_ability(self.penalized_banks, "coordinates", purpose, remedy)
             if not self.method.forgets:
                 raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not support.")
 
@@ -191,9 +186,8 @@ class OnlineTrainer:
         """Return the loss, and its gradient in potentials, None for zero."""
         loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
         if not math.isfinite(loss):
-            raise DivergenceError(
-                f"The loss is {loss} in round {self.round}: training diverged. Choose a smaller eta0, or a radius."
-            )
+            message = f"Training diverged in round {self.round}, where the loss is {loss}"
+            raise DivergenceError(f"{message}: choose a smaller eta0, or a radius.")
         return loss, gradient
 
     def _adapt(self, rate: float, loss: float, square_gradient: float, weight: float) -> float:
@@ -351,13 +345,7 @@ class OnlineTrainer:
             self.regularizer.bind([*self.group_names, *new], [*self.order, *new])
 
     def regroup(self, order: Iterable[str] = ()) -> None:
-        """Make room in the group state for groups that banks have gained.
-
-        Parameters
-        ----------
-        order : iterable of str
-            Names of all groups; new ones come after those that are known.
-        """
+        """Make room in the group state for groups that banks have gained; ``order`` has the names of all groups."""
         self._predictor, self.order = None, list(order)
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
@@ -367,23 +355,6 @@ class OnlineTrainer:
         self.method.grow(self.n_penalized)
         self.method.prepare(self.group_state)
         self._bind_regularizer()
-
-    def take(self, other: "OnlineTrainer") -> None:
-        """Continue from a trainer that has more groups than this one, whose banks hold the weights already."""
-        state, known = other.group_state.state(), other.group_state.names
-        indices = [known.index(name) for name in self.group_state.names]
-        self.group_state.load_state(
-            {name: array if name == "weights" else array[indices] for name, array in state.items()}
-        )
-        if self.evidence is not None and other.evidence is not None:
-            self.evidence.take_over(other.evidence, indices[: self.n_penalized])
-        if other.method.has_weights:
-            self.hedge()
-            self.method.take(other.method, indices[: self.n_penalized])
-        self.lambda_, self.radius = other.lambda_, other.radius
-        self.schedule.load_state(other.schedule.state())
-        self.go_on(other.round, other.presented)
-        self.began = other.began
 
     def go_on(self, rounds: float, presented: float) -> None:
         """Continue after so many rounds, on examples of this total weight."""

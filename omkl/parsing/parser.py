@@ -508,8 +508,8 @@ class DependencyParser(OnlineEstimator):
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
         bank = self.model_.trainer.banks[0].restricted(templates)
         model = pruned._new_model(self.model_.codec.pruned(pruned, bank))
-        model.start([bank]).take(self.model_.trainer)
-        model.predicts_only = self.model_.predicts_only
+        model.start([bank])
+        model.take(self.model_)
         pruned._adopt(model)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
         return pruned
