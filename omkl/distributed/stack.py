@@ -7,13 +7,11 @@ workers answer.
 
 A partition is the result of a task. Dask computes it again if its worker is lost.
 
-Values of one kernel have the same bits as on one machine, and so have sums of kernels that are kept. Sums over
-partitions depend on the number of partitions in their last digits.
+Sums over partitions depend on the number of partitions in their last digits.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
-from omkl._cache import RecentlyUsed
 from omkl.distributed.cluster import gathered, submitted, workers_of
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel
 from omkl.kernels._jit_stack import pack
-from omkl.kernels.checks import checked_gram, packed_bytes
-from omkl.kernels.packed import packed_kernels
+from omkl.kernels.gram import checked_gram
+from omkl.kernels.packed import KernelCache, packed_bytes, packed_kernels
 from omkl.kernels.stack import KernelStack, Which
 
 if TYPE_CHECKING:
@@ -78,10 +75,7 @@ class DistributedStack(KernelStack):
         parts = [range(low, high) for low, high in zip(self._bounds.tolist(), self._bounds[1:].tolist())]
         self.partitions = [make(part, worker) for part, worker in zip(parts, self.workers)]
         self._length = n_samples * (n_samples + 1) // 2
-        self._recent = RecentlyUsed(min(budget // (self._length * self.dtype.itemsize), n_kernels))
-        # the rows take no memory before they are written
-        rows = np.empty((self._recent.capacity, self._length), dtype=self.dtype)
-        self._kept = PackedStack(rows, n_jobs=os.cpu_count() or 1)
+        self._cache = KernelCache(n_kernels, n_samples, self.dtype, budget, self._fetch)
         self.traces()  # raises the error of a partition that could not be made
 
     @classmethod
@@ -151,15 +145,13 @@ class DistributedStack(KernelStack):
         return self._gather(PackedStack.block_quadratics, which, (), vectors)
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        rows = self._kept_rows(which)
-        if rows is not None:
-            return self._kept.block_products(vectors, rows)
+        if self._cache.fits(which):
+            return self._cache.stack.block_products(vectors, self._cache.indices(which))
         return self._gather(PackedStack.block_products, which, (vectors.shape[-2], self.n_samples), vectors)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
-        rows = self._kept_rows(which)
-        if rows is not None:
-            return self._kept.diagonals(rows)
+        if self._cache.fits(which):
+            return self._cache.stack.diagonals(self._cache.indices(which))
         return self._gather(PackedStack.diagonals, which, (self.n_samples,))
 
     def traces(self, which: Which = None) -> np.ndarray:
@@ -169,9 +161,9 @@ class DistributedStack(KernelStack):
         return self.summed(weights, which).combine(np.ones(1), samples=samples)
 
     def summed(self, weights: ArrayLike, which: Which = None) -> PackedStack:
-        rows, weights = self._kept_rows(which), np.asarray(weights, dtype=np.float64)
-        if rows is not None:
-            return self._kept.summed(weights, rows)
+        weights = np.asarray(weights, dtype=np.float64)
+        if self._cache.fits(which):
+            return self._cache.stack.summed(weights, self._cache.indices(which))
         sums = [self._ask(s, _packed_sum, weights[at], local) for s, at, local in self._split(which)]
         return PackedStack(sum(gathered(self.client, sums), np.zeros(self._length))[None])
 
@@ -205,15 +197,9 @@ class DistributedStack(KernelStack):
             result[at] = values
         return result
 
-    def _kept_rows(self, which: Which) -> np.ndarray | None:
-        """Places of kernels among those that are kept, once missing ones are fetched; None if they do not fit."""
-        if which is None or len(which) > self._recent.capacity:
-            return None
-
-        def fill(kernels: list[int], rows: list[int]) -> None:
-            self._kept.rows[rows] = self._gather(_rows, np.array(kernels), (self._length,))
-
-        return np.array(self._recent.indices(np.asarray(which).tolist(), fill), dtype=np.int64)
+    def _fetch(self, which: np.ndarray) -> np.ndarray:
+        """Return packed kernels, (k, N (N + 1) / 2)."""
+        return self._gather(_rows, which, (self._length,))
 
 
 def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
@@ -221,14 +207,12 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
     from distributed.protocol.pickle import loads
 
     kernels, X = loads(sent)
-    return _held(packed_kernels(kernels, X, dtype, part))
+    return _held(packed_kernels(kernels[part.start : part.stop], X, dtype))
 
 
 def _held(rows: np.ndarray) -> PackedStack:
-    """Packed kernels as a stack that uses the threads of its worker."""
-    from distributed import get_worker
-
-    return PackedStack(np.require(rows, requirements="W"), n_jobs=get_worker().state.nthreads)
+    """Return packed kernels as a stack."""
+    return PackedStack(np.require(rows, requirements="W"))
 
 
 def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray | None) -> np.ndarray:

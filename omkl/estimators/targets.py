@@ -13,7 +13,7 @@ from omkl._messages import listed
 from omkl.data.frames import are_few_classes
 from omkl.estimators.validation import LARGEST, as_numbers, is_missing
 from omkl.exceptions import InputError
-from omkl.groups.label_tables import InterceptBank
+from omkl.groups.tables import InterceptBank
 from omkl.persistence import Packer, Unpacker, check_labels
 from omkl.structures.base import Structure
 from omkl.structures.multiclass import Binary, Multiclass, Scalar

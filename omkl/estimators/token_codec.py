@@ -12,7 +12,7 @@ from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import TokenData
 from omkl.groups.expansions.budget import BudgetedExpansion
-from omkl.groups.expansions.cached import CachedKernelBank, SparseCachedBank
+from omkl.groups.expansions.cached import CachedKernelBank
 from omkl.groups.expansions.kernel import KernelExpansion
 from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.tables import ExplicitBank
@@ -103,11 +103,9 @@ class TokenCodec:
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from first data, and encode them."""
         self.known = self._outputs.learn(data.labels, data.weights)
-        inputs, index, distinct = data.inputs, data.training_index, data.distinct
-        if distinct is not None:
-            inputs, index = inputs[distinct], index._replace(rows=index.rows[distinct])
-        self.encoder.fit(inputs, data.names, index)
-        tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, index=data.training_index)
+        inputs = data.inputs if data.distinct is None else data.inputs[data.distinct]
+        self.encoder.fit(inputs, data.names)
+        tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
         gold = self.known.encode(data.labels)
@@ -116,9 +114,6 @@ class TokenCodec:
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
         """Encode later data; the trainer gains the labels, features and keys new to it."""
-        for name in self.encoder.dual:
-            if self.encoder.kernels[name].indexed:
-                raise InputError(f"The kernel {name!r} is precomputed, and cannot be trained further by partial_fit.")
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
@@ -203,32 +198,23 @@ class TokenCodec:
             banks.append(ExplicitBank(encoder.explicit_names, encoder.explicit_groups(), n_outputs, averaging))
         if mapped:
             sizes: list[Any] = [encoder.feature_count(name) for name in mapped]
-            groups = self._kernels_of(mapped)
-            banks.append(FeatureMapBank(*groups, sizes, n_outputs, averaging, 0 if tokens is None else memory))
-        if self._budget is not None and dual:
-            banks.append(self._budgeted_bank(dual, n_outputs, averaging))
-        for names in _dual_banks(encoder, dual) if self._budget is None else []:
-            groups = self._kernels_of(names)
-            if tokens is None:
-                banks.append(KernelExpansion(*groups, n_outputs, averaging, self._float))
-            else:
-                bank = SparseCachedBank if _is_sparse(groups[1][0]) else CachedKernelBank
-                dtype = self._gram_dtype(len(names), tokens)
-                banks.append(bank(*groups, tokens, n_outputs, averaging, dtype, memory, self._n_jobs))
+            banks.append(
+                FeatureMapBank(*self._kernels_of(mapped), sizes, n_outputs, averaging, 0 if tokens is None else memory)
+            )
+        groups = self._kernels_of(dual)
+        if dual and self._budget is not None:
+            banks.append(BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, self._float))
+        elif dual and tokens is None:
+            banks.append(KernelExpansion(*groups, n_outputs, averaging, self._float))
+        elif dual and tokens is not None:
+            dtype = self._gram_dtype(len(dual), tokens)
+            banks.append(CachedKernelBank(*groups, tokens, n_outputs, averaging, dtype, memory, self._n_jobs))
         regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
         return banks + regularized, free
 
     def _kernels_of(self, names: list[str]) -> tuple[list[str], list[Any], list[str]]:
         """Names, kernels and views, as banks take them."""
         return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name].label for name in names]
-
-    def _budgeted_bank(self, names: list[str], n_outputs: int, averaging: bool) -> Any:
-        """Dual kernels on one bounded support."""
-        groups = self._kernels_of(names)
-        for name, kernel in zip(*groups[:2]):
-            if kernel.indexed:
-                raise InputError(f"budget must be None for the precomputed kernel {name!r}.")
-        return BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, self._float)
 
     @property
     def _float(self) -> Any:
@@ -287,14 +273,3 @@ class TokenCodec:
         self.known = self._outputs.codes.unpack(values, unpacker)
         self.encoder = Encoder.unpack(values["encoder"], unpacker, in_sequences=not self._outputs.single)
         self.structure, self.longest = self._outputs.structure(self.known), values["positions"]
-
-
-def _dual_banks(encoder: Encoder, names: list[str]) -> list[list[str]]:
-    """Names of dual kernels by bank: one for all dense ones, one for each sparse one."""
-    dense = [name for name in names if not _is_sparse(encoder.kernels[name])]
-    alone = [[name] for name in names if _is_sparse(encoder.kernels[name])]
-    return ([dense] if dense else []) + alone
-
-
-def _is_sparse(kernel: Any) -> bool:
-    return getattr(kernel, "sparse", False)

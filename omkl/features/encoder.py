@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -14,7 +14,6 @@ from omkl.exceptions import InputError
 from omkl.features.views import (
     PLAIN,
     FlatTokens,
-    TrainingIndex,
     View,
     is_number_in,
     shapes_of_first,
@@ -25,7 +24,7 @@ from omkl.features.vocabulary import AttributeLists, Vocabulary
 from omkl.features.words import WordEncoder, Words
 from omkl.groups.tokens import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
-from omkl.kernels.checks import check_kernel_names
+from omkl.kernels.gram import check_kernel_names
 from omkl.kernels.inputs import Vectors, find_columns, format_on
 from omkl.kernels.specs import KernelSpec
 from omkl.persistence import Packer, Unpacker
@@ -78,9 +77,7 @@ class Encoder:
         self.names: list[str] | None = None
         self._words: WordEncoder | None = None
 
-    def fit(
-        self, tokens: FlatTokens, names: Sequence[str] | None = None, index: TrainingIndex | None = None
-    ) -> "Encoder":
+    def fit(self, tokens: FlatTokens, names: Sequence[str] | None = None) -> "Encoder":
         """Learn kernels and views from training tokens.
 
         Parameters
@@ -88,8 +85,6 @@ class Encoder:
         tokens : array, CSR matrix or list of dicts
         names : sequence of str, optional
             Names of the columns of an array.
-        index : TrainingIndex, optional
-            Indices of the tokens among all training inputs; None where more can come.
         """
         self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
         specs = self._specs
@@ -104,9 +99,7 @@ class Encoder:
         self.views = {name: self._view_of(name, kernel, tokens) for name, kernel in named}
         raw = self._read_views(tokens)
         for name, kernel in named:
-            if self.views[name].indexed:
-                self.views[name].check_index(name, self.shapes, index)
-            inputs = self.views[name].select(raw, index)
+            inputs = self.views[name].select(raw)
             if sparse.issparse(inputs):
                 _refuse_dense(name, kernel)
             self.kernels[name] = kernel.fit_view(inputs)
@@ -125,9 +118,7 @@ class Encoder:
         #: Views that banks read, by label; made once, as this takes as long as to encode a row.
         self._read_by_banks = {self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]}
 
-    def encode(
-        self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False, index: TrainingIndex | None = None
-    ) -> Tokens:
+    def encode(self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False) -> Tokens:
         """Encode tokens.
 
         Parameters
@@ -137,12 +128,10 @@ class Encoder:
             Sequence s has the tokens ``offsets[s] : offsets[s + 1]``.
         grow : bool
             Learn new keys and values.
-        index : TrainingIndex, optional
-            Indices of the tokens among the training inputs, if they are some of these.
         """
         raw = self._read_views(tokens)
-        views = {label: view.select(raw, index) for label, view in self._read_by_banks.items()}
-        parts = [self.kernels[name].features(self.views[name].select(raw, index)) for name in self.explicit]
+        views = {label: view.select(raw) for label, view in self._read_by_banks.items()}
+        parts = [self.kernels[name].features(self.views[name].select(raw)) for name in self.explicit]
         features = _joined(parts) if parts else None
         if self.vocabulary is not None:
             found = self._sparse(tokens, offsets, grow, self.vocabulary)
@@ -261,7 +250,7 @@ class Encoder:
             if len(self.shapes) > 1:
                 raise InputError(f"Say which of {list(self.shapes)} the kernel {name!r} is on, as in '{name}:on=...'.")
             ((key, width),) = self.shapes.items()
-            return View((key,), find_columns(on, width, kernel=name), kernel.indexed)
+            return View((key,), find_columns(on, width, kernel=name))
         for key in named:
             if key not in self.shapes and not is_number_in(tokens, key):
                 raise InputError(
@@ -271,7 +260,7 @@ class Encoder:
             self.shapes.setdefault(key, 1)
         if isinstance(on, tuple) and len(named) < len(on):
             raise InputError(f"The kernel {name!r} is on {format_on(on)}: choose entries of dicts by name.")
-        return View(tuple(named), None, kernel.indexed)
+        return View(tuple(named), None)
 
     def feature_count(self, name: str) -> int | None:
         """Dimension of a kernel's feature map on its view; None without a finite one."""
@@ -313,23 +302,12 @@ def _listed(specs: Any) -> list[KernelSpec]:
     return list(specs.values() if isinstance(specs, dict) else specs)
 
 
-def _holds(specs: KernelSpecs | None, test: Callable[[Kernel], bool], otherwise: bool) -> bool:
-    """Check whether a test holds for all kernels, or return ``otherwise`` where there are none."""
-    try:
-        kernels = [] if specs is None else list(map(as_kernel, _listed(specs)))
-    except InputError:
-        return False
-    return all(map(test, kernels)) if kernels else otherwise
-
-
 def takes_sparse(specs: KernelSpecs | None) -> bool:
     """Check whether these kernels can all be held explicitly on sparse input."""
-    return _holds(specs, _reads_sparse, True)
-
-
-def is_pairwise(specs: KernelSpecs | None) -> bool:
-    """Check whether the input is one Gram matrix."""
-    return _holds(specs, lambda kernel: kernel.indexed and kernel.on is None, False)
+    try:
+        return specs is None or all(map(_reads_sparse, map(as_kernel, _listed(specs))))
+    except InputError:
+        return False
 
 
 def _reads_sparse(kernel: Kernel) -> bool:

@@ -8,7 +8,6 @@ import numpy as np
 from omkl._components import warn_caller
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.vocabulary import LARGEST, NUMBERS
-from omkl.kernels import with_index
 from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
 
 #: Tokens, one after the other: rows of an array or CSR matrix, dicts, words or lists of attributes.
@@ -21,21 +20,6 @@ PLAIN = "x"
 #: kernel a column: iris (smallest to largest 4) 0.96, 0.95, 0.96; diabetes (69; R^2) 0.37, 0.50, 0.46; wine (2,500)
 #: 0.71, 0.98, 0.97; breast cancer (215,000) 0.91, 0.97, 0.96.
 UNITS_APART = 10.0
-
-
-class TrainingIndex(NamedTuple):
-    """Indices of tokens among the training inputs, in the order in which the user gave them.
-
-    Attributes
-    ----------
-    rows : int array
-        The index of each token.
-    n_given : int
-        The number of training inputs, with those that are left out.
-    """
-
-    rows: np.ndarray
-    n_given: int
 
 
 class TokenData(NamedTuple):
@@ -55,8 +39,6 @@ class TokenData(NamedTuple):
         Tokens that kernels learn their widths from; all by default.
     names : sequence of str, optional
         Names of columns.
-    training_index : TrainingIndex, optional
-        The indices of the tokens among the training inputs, where all of these are given at once.
     """
 
     inputs: FlatTokens
@@ -65,7 +47,6 @@ class TokenData(NamedTuple):
     weights: np.ndarray | None = None
     distinct: np.ndarray | None = None
     names: Sequence[str] | None = None
-    training_index: TrainingIndex | None = None
 
 
 class View(NamedTuple):
@@ -77,31 +58,25 @@ class View(NamedTuple):
         Entries of dicts, side by side; :data:`PLAIN` for rows of an array.
     columns : None, slice or tuple of int
         Columns of these.
-    indexed : bool
-        Whether the first column is the index among the training inputs.
     """
 
     keys: tuple[str, ...]
     columns: Positions
-    indexed: bool = False
 
     @property
     def label(self) -> str:
         """Name among the views of :class:`~omkl.groups.Tokens`."""
         columns = "" if self.columns is None else f"[{format_on(self.columns)}]"
-        return "+".join(self.keys) + columns + (" of training inputs" if self.indexed else "")
+        return "+".join(self.keys) + columns
 
     def width(self, shapes: Mapping[str, int]) -> int:
         """Number of columns."""
         return count_columns(self.columns, sum(shapes[key] for key in self.keys))
 
-    def select(self, raw: Mapping[str, Vectors], index: TrainingIndex | None) -> Vectors:
+    def select(self, raw: Mapping[str, Vectors]) -> Vectors:
         """The array of this view."""
         arrays = [raw[key] for key in self.keys]
-        array = take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
-        if not self.indexed:
-            return array
-        return with_index(array, np.full(len(array), -1) if index is None else index.rows)
+        return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
 
     def column_name(self, i: int, shapes: Mapping[str, int], names: Sequence[str] | None) -> str:
         """Name of a column: that of the data frame, its number in the array, or the entry of the dict."""
@@ -116,17 +91,6 @@ class View(NamedTuple):
             return str(names[j])
         entry = key != PLAIN and (shapes[key] == 1 or len(self.keys) > 1)
         return str(j) if not entry else key if shapes[key] == 1 else f"{key}[{j}]"
-
-    def check_index(self, name: str, shapes: Mapping[str, int], index: TrainingIndex | None) -> None:
-        """Raise unless a precomputed kernel reads a square matrix of all training inputs."""
-        if index is None:
-            raise InputError(f"The kernel {name!r} is precomputed, and needs all training inputs: use fit on arrays.")
-        width = self.width(shapes)
-        if width != index.n_given:
-            raise InputError(
-                f"The kernel {name!r} is precomputed, and needs a square matrix of all training inputs, got "
-                f"{(index.n_given, width)}."
-            )
 
 
 def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:

@@ -2,12 +2,11 @@
 
 from omkl.groups.base import Bank, check_ability, initial_potentials
 from omkl.groups.expansions.budget import BudgetedExpansion
-from omkl.groups.expansions.cached import CachedKernelBank, SparseCachedBank
+from omkl.groups.expansions.cached import CachedKernelBank
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion
 from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.group_state import GroupState
-from omkl.groups.label_tables import InterceptBank, TransitionBank, TrigramBank
-from omkl.groups.tables import ExplicitBank
+from omkl.groups.tables import ExplicitBank, InterceptBank, TransitionBank, TrigramBank
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import Template, TemplateSet, distance_name
 from omkl.groups.templates.layout import ArcFeatureHasher, ArcTokens
@@ -28,7 +27,6 @@ __all__ = [
     "KernelBank",
     "KernelExpansion",
     "Span",
-    "SparseCachedBank",
     "Template",
     "TemplateSet",
     "Tokens",

@@ -270,3 +270,22 @@ def check_ability(banks: Iterable[Bank], ability: str, purpose: str, remedy: str
                 f"{purpose}, and the group {bank.names[0]!r} cannot: {type(bank).__name__} does not have the ability "
                 f"{ability!r}; {remedy}."
             )
+
+
+def lengthened(array: np.ndarray, length: int, axis: int = 0, fill: int = 0) -> np.ndarray:
+    """Return a copy of an array that is longer along an axis.
+
+    Parameters
+    ----------
+    array : array
+    length : int
+        The new length, no less than the old one.
+    axis, fill : int
+        ``fill`` is the value of new entries.
+    """
+    shape = list(array.shape)
+    shape[axis] = length
+    # untouched pages of zeros take no memory
+    longer = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
+    longer[tuple(map(slice, array.shape))] = array
+    return longer

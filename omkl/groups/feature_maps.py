@@ -2,21 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
-from omkl.exceptions import InputError
-from omkl.groups import _jit_feature_maps as jit
+from omkl.groups import _jit_tables as jit
 from omkl.groups.base import FrozenGroups
-from omkl.groups.tables import TableBank
+from omkl.groups.tables import Rows, TableBank
 from omkl.groups.tokens import Span, Tokens, products_of
 from omkl.kernels import Kernel
 from omkl.kernels.inputs import row_blocks
 from omkl.structures.base import Potentials
 
-#: Bytes of the features that are computed at a time of tokens that come in order: 1000 of 2000 features.
+#: Bytes that computed features may always take: 1000 tokens of 2000 features.
 WINDOW_BYTES = 2**24
 
 
@@ -26,8 +25,7 @@ class FeatureMapBank(TableBank):
     Reads the views of the tokens and adds to ``potentials.unary``. A round costs one product with the table, a step
     O(D) for each label in error, and a proximal step O(1) a group. Its parameters do not grow with the data.
 
-    Features are computed from the views when they are needed, never for more tokens at a time than fit into
-    ``memory``: for all of them where that suffices, else for those to come where tokens are read in order, else for
+    Features are computed from the views when they are needed: for all tokens where they fit into ``memory``, else for
     one sequence.
 
     Parameters
@@ -45,8 +43,10 @@ class FeatureMapBank(TableBank):
     averaging : bool
         Whether the averaged parameters are kept, which doubles the memory.
     memory : int
-        Bytes that computed features may take, of which :data:`WINDOW_BYTES` are used in any case.
+        Bytes that computed features may take; :data:`WINDOW_BYTES` are used in any case.
     """
+
+    _label_axes = (0,)
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class FeatureMapBank(TableBank):
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.table = np.zeros((n_outputs, self._starts[-1]))
         self._sums = np.zeros((n_outputs if averaging else 0, self._starts[-1]))
-        self._touched = np.zeros((len(self.names), n_outputs), dtype=np.bool_)
+        self._find_nonzero()
         self._forget_features()
 
     @property
@@ -74,14 +74,8 @@ class FeatureMapBank(TableBank):
         """Bytes of all arrays: parameters, feature maps, and features computed ahead."""
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
-    def grow_outputs(self, n_outputs: int) -> None:
-        more = n_outputs - len(self.table)
-        self.table = np.pad(self.table, ((0, more), (0, 0)))
-        self._sums = np.pad(self._sums, ((0, more if self.averaging else 0), (0, 0)))
-        self._touched = np.pad(self._touched, ((0, 0), (0, more)))
-
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        jit.add_scores(self._features(x), self._starts, self.table, self.group_state.scales, potentials.unary)
+        jit.add_mapped_scores(self._features(x), self._starts, self.table, self.group_state.scales, potentials.unary)
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         features, products = self._features(x), np.empty(len(self.names))
@@ -92,26 +86,27 @@ class FeatureMapBank(TableBank):
 
     def step(self, x: Span, gradient: Potentials) -> None:
         features = self._features(x)
-        jit.step(features, self._starts, gradient.unary, self.table, self._sums, self._touched, self.group_state.step)
+        jit.step_maps(
+            features, self._starts, gradient.unary, self.table, self._sums, self._touched, self.group_state.step
+        )
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]
-        jit.scale_group(k, factor, self._starts, self.table, self._sums, self._touched, average)
+        jit.scale_map(k, factor, self._starts, self.table, self._sums, self._touched, average)
+
+    def _forget_features(self) -> None:
+        self._tokens: Tokens | None = None
+        self._low, self._window = 0, np.zeros((0, self._starts[-1]))
 
     def _features(self, x: Span) -> np.ndarray:
-        """Features of the tokens of ``x``, all groups side by side: (n, D)."""
+        """Return the features of the tokens of ``x``, all groups side by side: (n, D)."""
         if x.tokens is not self._tokens or x.low < self._low or x.high > self._low + len(self._window):
             self._compute_features(x)
         return self._window[x.low - self._low : x.high - self._low]
 
-    def _compute_features(self, x):
-        n, row_bytes = x.tokens.n_tokens, max(8 * int(self._starts[-1]), 1)
-        in_order = x.tokens is not self._tokens or x.low == self._low + len(self._window)
-        low, high = x.low, x.high
-        if n * row_bytes <= max(self.memory, WINDOW_BYTES):
-            low, high = 0, n
-        elif in_order:
-            high = min(max(high, low + WINDOW_BYTES // row_bytes), n)
+    def _compute_features(self, x: Span) -> None:
+        whole = 8 * x.tokens.n_tokens * self.table.shape[1] <= max(self.memory, WINDOW_BYTES)
+        low, high = (0, x.tokens.n_tokens) if whole else (x.low, x.high)
         self._forget_features()  # before there are others
         window = np.empty((high - low, self._starts[-1]))
         for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):
@@ -121,15 +116,11 @@ class FeatureMapBank(TableBank):
                 )
         self._tokens, self._low, self._window = x.tokens, low, window
 
-    def _forget_features(self):
-        self._tokens: Tokens | None = None
-        self._low, self._window = 0, np.zeros((0, self._starts[-1]))
-
     def recompute_norms(self) -> None:
         owners = self._spread(np.arange(len(self.names)))
         self.group_state.square_norms[:] = np.bincount(owners, np.square(self.table).sum(axis=0), len(self.names))
 
-    def _spread(self, values: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
+    def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         return np.repeat(values, self.sizes)
 
     def averaged(self) -> "FrozenFeatureMaps":
@@ -140,20 +131,13 @@ class FeatureMapBank(TableBank):
             FeatureMapBank, self.names, self.kernels, self.views, self.sizes, len(self.table), self.averaging
         )
 
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        table, sums = state["table"], state["sums"]
-        if table.shape != self.table.shape or sums.shape not in ((0, table.shape[1]), table.shape):
-            raise InputError(f"The arrays of {', '.join(self.names)} do not fit the size of their feature maps.")
-        self.table, self._sums = np.array(table), np.array(sums)
-        self.averaging = len(sums) > 0
-        self._find_nonzero()
-
     def _find_nonzero(self) -> None:
+        self._touched = np.zeros((len(self.names), len(self.table)), dtype=np.bool_)
         for k, (first, last) in enumerate(zip(self._starts, self._starts[1:])):
             self._touched[k] = self.table[:, first:last].any(axis=1)
 
     def release(self) -> "FeatureMapBank":
-        """This bank without the features of its training set, as it goes on with others."""
+        """Return this bank without the features of its training set."""
         self._forget_features()
         self.memory = WINDOW_BYTES
         return self
@@ -176,7 +160,7 @@ class FrozenFeatureMaps(FrozenGroups):
         return int(self.group_nbytes().sum())
 
     def group_nbytes(self) -> np.ndarray:
-        """Bytes of each group, (p,): its weights and its map."""
+        """Return the bytes of each group, (p,): its weights and its map."""
         nbytes = np.zeros(len(self.names))
         for k, kernel, _, weights in self._groups:
             nbytes[k] = weights.nbytes + map_bytes([kernel])
@@ -189,8 +173,14 @@ class FrozenFeatureMaps(FrozenGroups):
                 potentials.unary[rows] += block @ weights.T
 
     def products_of_parts(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, int, np.ndarray]]:
-        """``(group, token, values)``: what the parts of a kernel's features add to the inner product of potentials with
-        the gradient, at each token where there is one."""
+        """Yield ``(group, token, values)``: the products of the parts of a kernel's features with the gradient, at each
+        token where there is one.
+
+        Parameters
+        ----------
+        x : Span
+        gradient : Potentials
+        """
         moving = np.flatnonzero(gradient.unary.any(axis=1)).tolist()
         for k, kernel, view, weights in self._groups:
             for token in moving:
@@ -199,14 +189,14 @@ class FrozenFeatureMaps(FrozenGroups):
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state."""
-        group_state: Any = self.group_state
-        group_state.square_norms[:] = 0.0
+        assert self.group_state is not None
+        self.group_state.square_norms[:] = 0.0
         for k, *_, weights in self._groups:
-            group_state.square_norms[k] = np.vdot(weights, weights)
+            self.group_state.square_norms[k] = np.vdot(weights, weights)
 
 
 def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Features of the rows ``low .. high - 1`` of a view, a dense array (high - low, D).
+    """Return the features of the rows ``low .. high - 1`` of a view, a dense array (high - low, D).
 
     A row's features do not depend, to the last bit, on what rows are computed with it.
     """
@@ -214,11 +204,11 @@ def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.
     if high - low == 1:
         # a product with one row is another routine of BLAS, and rounds in another order
         rows = view[[low, low]]
-    features: Any = kernel.features(rows)
-    return (features.toarray() if hasattr(features, "toarray") else features)[: high - low]
+    features = kernel.features(rows)
+    return (features.toarray() if sparse.issparse(features) else features)[: high - low]
 
 
 def map_bytes(kernels: list[Kernel]) -> int:
-    """Bytes of the arrays that feature maps consist of."""
+    """Return the bytes of the arrays that feature maps consist of."""
     learned = [value for kernel in kernels for value in kernel.learned().values()]
     return sum(value.nbytes for value in learned if isinstance(value, np.ndarray))

@@ -11,8 +11,6 @@ from omkl.groups import _jit_group_state as jit
 
 #: Scales are folded into v when they leave this range (float64 parameters).
 SCALE_RANGE = (1e-6, 1e6)
-#: Arrays of the group state in checkpoints.
-_SAVED = ("scales", "square_norms", "averages", "empty", "left_out")
 
 
 class StepArrays(NamedTuple):
@@ -110,14 +108,28 @@ class GroupState:
             first += len(bank.names)
 
     def rebuilt(self, banks: "Sequence[OwnsGroups]") -> "GroupState":
-        """State for banks that have gained groups: what is known of the others is kept, new groups are empty."""
+        """Return a state for banks that have gained groups; the new groups are empty.
+
+        Parameters
+        ----------
+        banks : sequence of Bank
+        """
         grown = GroupState(banks)
         indices = [grown.names.index(name) for name in self.names]
-        for name, array in self.state().items():
-            if name != "weights":
-                getattr(grown, name)[indices] = array
+        for new, old in zip(grown._saved().values(), self._saved().values()):
+            new[indices] = old
         grown.total_weight, grown.pending_weight = self.total_weight, self.pending_weight
         return grown
+
+    def _saved(self) -> dict[str, np.ndarray]:
+        """Return the arrays that checkpoints hold."""
+        return {
+            "scales": self.scales,
+            "square_norms": self.square_norms,
+            "averages": self.averages,
+            "empty": self.empty,
+            "left_out": self.left_out,
+        }
 
     @property
     def norms(self) -> np.ndarray:
@@ -207,38 +219,31 @@ class GroupState:
         return self.averages + self.pending_weight * self.scales, self.total_weight
 
     def state(self) -> dict[str, np.ndarray]:
-        """Every number that a checkpoint needs."""
-        return {
-            **{name: getattr(self, name) for name in _SAVED},
-            "weights": np.array([self.total_weight, self.pending_weight]),
-        }
+        """Return every number that a checkpoint needs."""
+        return {**self._saved(), "weights": np.array([self.total_weight, self.pending_weight])}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
-        for name in _SAVED:
-            getattr(self, name)[:] = state[name]
+        """Load the arrays of :meth:`state`.
+
+        Parameters
+        ----------
+        state : dict of str to array
+        """
+        for name, array in self._saved().items():
+            array[:] = state[name]
         self.total_weight, self.pending_weight = (float(weight) for weight in state["weights"])
 
 
 class GroupStateView:
     """A bank's slice of the group state: views of the same arrays."""
 
-    scales: np.ndarray
-    square_norms: np.ndarray
-    square_gradients: np.ndarray
-    averages: np.ndarray
-    rates: np.ndarray
-    bases: np.ndarray
-    empty: np.ndarray
-    activated: np.ndarray
-    deactivated: np.ndarray
-    left_out: np.ndarray
-
     def __init__(self, whole: GroupState, first: int, last: int) -> None:
         self._whole = whole
-        self.groups = slice(first, last)
-        for name in GroupStateView.__annotations__:
-            setattr(self, name, getattr(whole, name)[self.groups])
+        self.groups = own = slice(first, last)
+        self.scales, self.bases, self.rates = whole.scales[own], whole.bases[own], whole.rates[own]
+        self.square_norms, self.square_gradients = whole.square_norms[own], whole.square_gradients[own]
+        self.averages, self.left_out, self.empty = whole.averages[own], whole.left_out[own], whole.empty[own]
+        self.activated, self.deactivated = whole.activated[own], whole.deactivated[own]
         self.step = StepArrays(self.rates, self.averages, self.empty, self.square_norms, self.square_gradients)
 
     def __reduce__(self) -> tuple:

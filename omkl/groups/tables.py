@@ -1,45 +1,67 @@
-"""Groups of explicit weights in a table, and the bank of explicit features."""
+"""Groups of explicit weights in a table: features by label, transitions, trigrams and intercepts."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
-from omkl.groups.base import Bank
+from omkl.groups.base import Bank, lengthened
 from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Features, Span
 from omkl.structures.base import Potentials
 
 #: Rows that are averaged or mixed at a time: all at once would take several times the memory of the table.
 TOGETHER = 2**12
+#: Rows of a table, as an index.
+Rows = slice | np.ndarray
 
 
 class TableBank(Bank):
     """Groups of explicit weights in an array ``table``, with running sums of the same shape where an average is kept.
 
-    A subclass says with :meth:`_spread` which weights are of which group.
+    A subclass defines :meth:`_spread`.
     """
 
     abilities = frozenset({"mix", "grow", "coordinates", "condense"})
     table: np.ndarray
+    #: Axes of the table that grow with the number of labels.
+    _label_axes: ClassVar[tuple[int, ...]]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return self.table.nbytes + self._sums.nbytes
 
-    def _spread(self, values: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
-        """Broadcast one number per group to the shape of these rows of the table."""
-        raise NotImplementedError
+    @property
+    def n_outputs(self) -> int:
+        """Number of labels."""
+        return self.table.shape[self._label_axes[0]]
 
-    def _rows(self) -> Any:
-        """Rows of the table that may be non-zero."""
+    @abstractmethod
+    def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
+        """Broadcast one number per group to the shape of some rows of the table."""
+
+    def _rows(self) -> Rows:
+        """Return the rows of the table that may be non-zero."""
         return slice(None)
+
+    def _find_nonzero(self) -> None:
+        """Set from the table what the bank knows of where it is not zero."""
+
+    def grow_outputs(self, n_outputs: int) -> None:
+        for axis in self._label_axes:
+            self.table = lengthened(self.table, n_outputs, axis)
+            if self.averaging:
+                self._sums = lengthened(self._sums, n_outputs, axis)
+        if not self.averaging:
+            self._sums = np.zeros((0, *self.table.shape[1:]), self.table.dtype)
+        self._find_nonzero()
 
     def coordinates(self) -> np.ndarray:
         rows = self._rows()
@@ -55,11 +77,8 @@ class TableBank(Bank):
         self.recompute_norms()
 
     def averaged_table(self) -> np.ndarray:
-        """Averaged weights in the shape of the table; the current ones where no average is kept."""
+        """Return the averaged weights in the shape of the table; the current ones where no average is kept."""
         return self.group_state.average(self.table, self._sums, self._spread)
-
-    def _find_nonzero(self) -> None:
-        """Set from the table what the bank knows of where it is not zero."""
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         n = len(states[0]["table"])
@@ -79,6 +98,14 @@ class TableBank(Bank):
     def condensed(self) -> dict[str, np.ndarray]:
         state = self.state()
         return {**state, "table": self.averaged_table(), "sums": state["sums"][:0]}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        table, sums = state["table"], state["sums"]
+        if table.shape[1:] != self.table.shape[1:] or sums.shape not in (table.shape, (0, *table.shape[1:])):
+            raise InputError(f"The arrays of the group {self.names[0]!r} do not fit the model.")
+        self.averaging = len(sums) > 0 or (len(table) == 0 and self.averaging)
+        self.table, self._sums = np.array(table, self.table.dtype), np.array(sums, self.table.dtype)
+        self._find_nonzero()
 
 
 class ExplicitBank(TableBank):
@@ -101,6 +128,8 @@ class ExplicitBank(TableBank):
         Precision in which parameters are stored.
     """
 
+    _label_axes = (1,)
+
     def __init__(
         self,
         names: list[str],
@@ -110,19 +139,11 @@ class ExplicitBank(TableBank):
         dtype: DTypeLike = np.float64,
     ) -> None:
         self.names, self.averaging = list(names), bool(averaging)
-        self.n_outputs = int(n_outputs)
-        self._groups = np.zeros(0, dtype=np.int32)
         self.n_features = 0
-        self._dtype = np.dtype(dtype)
-        self._allocate(0)
+        self.table, self._sums = (np.zeros((0, n_outputs), dtype=dtype) for _ in range(2))
+        self._groups, self._links = np.zeros((2, 0), dtype=np.int32)
         self._heads = np.full(len(self.names), jit.END, dtype=np.int32)
         self.grow(groups)
-
-    def _allocate(self, capacity):
-        self.table = np.zeros((capacity, self.n_outputs), dtype=self._dtype)
-        self._sums = np.zeros((capacity if self.averaging else 0, self.n_outputs), dtype=self._dtype)
-        self._links = np.full(capacity, jit.UNTOUCHED, dtype=np.int32)
-        self._groups = np.zeros(capacity, dtype=np.int32)
 
     @property
     def groups(self) -> np.ndarray:
@@ -155,16 +176,13 @@ class ExplicitBank(TableBank):
         first, self.n_features = self.n_features, self.n_features + len(groups)
         capacity = len(self.table)
         if self.n_features > capacity:
-            table, sums, links, known = self.table, self._sums, self._links, self._groups[:first]
             # the first table fits exactly: a fixed training set is the usual case
-            self._allocate(self.n_features if capacity == 0 else max(self.n_features, capacity + capacity // 2))
-            self.table[:capacity], self._sums[: len(sums)], self._links[:capacity] = table, sums, links
-            self._groups[:first] = known
+            capacity = self.n_features if capacity == 0 else max(self.n_features, capacity + capacity // 2)
+            self.table, self._groups = lengthened(self.table, capacity), lengthened(self._groups, capacity)
+            self._links = lengthened(self._links, capacity, fill=jit.UNTOUCHED)
+            if self.averaging:
+                self._sums = lengthened(self._sums, capacity)
         self._groups[first : self.n_features] = groups
-
-    def grow_outputs(self, n_outputs: int) -> None:
-        more = ((0, 0), (0, n_outputs - self.n_outputs))
-        self.table, self._sums, self.n_outputs = np.pad(self.table, more), np.pad(self._sums, more), n_outputs
 
     def _features(self, x: Span) -> Features:
         if x.tokens.features is None:
@@ -212,7 +230,7 @@ class ExplicitBank(TableBank):
         # a function of the table alone, so that a resumed run sums the same numbers in the same order
         return np.flatnonzero(self.table.any(axis=1))
 
-    def _spread(self, values: np.ndarray, rows: slice | np.ndarray = slice(None)) -> np.ndarray:
+    def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         return values[self.groups[rows]][:, None]
 
     def recompute_norms(self) -> None:
@@ -228,18 +246,18 @@ class ExplicitBank(TableBank):
     def averaged(self) -> "ExplicitBank":
         if self.frozen:
             return copy(self)
-        frozen = ExplicitBank(self.names, self.groups, self.n_outputs, dtype=self._dtype)
+        frozen = ExplicitBank(self.names, self.groups, self.n_outputs, dtype=self.table.dtype)
         for low in range(0, self.n_features, TOGETHER):
             rows = slice(low, min(low + TOGETHER, self.n_features))
             frozen.table[rows] = self._averaged_rows(rows)
         return frozen
 
-    def _averaged_rows(self, rows: slice | np.ndarray) -> np.ndarray:
+    def _averaged_rows(self, rows: Rows) -> np.ndarray:
         sums = self._sums[rows] if len(self._sums) else self._sums
         return self.group_state.average(self.table[rows], sums, partial(self._spread, rows=rows))
 
     def blueprint(self) -> "Callable[[], ExplicitBank]":
-        return partial(ExplicitBank, self.names, [], self.n_outputs, self.averaging, self._dtype)
+        return partial(ExplicitBank, self.names, [], self.n_outputs, self.averaging, self.table.dtype)
 
     def _find_nonzero(self) -> None:
         jit.link_rows(self.table, self.groups, self._links, self._heads)
@@ -249,14 +267,137 @@ class ExplicitBank(TableBank):
         return {"groups": self.groups, "table": self.table[:n], "sums": self._sums[:n]}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        n = len(state["groups"])
-        in_range = np.all((state["groups"] >= 0) & (state["groups"] < len(self.names)))
-        if state["table"].shape != (n, self.n_outputs) or len(state["sums"]) not in (0, n) or not in_range:
+        groups = state["groups"]
+        if len(state["table"]) != len(groups) or not np.all((groups >= 0) & (groups < len(self.names))):
             raise InputError("The arrays of an explicit bank do not fit each other.")
-        self.n_features = n
-        self.averaging = len(state["sums"]) > 0 or (n == 0 and self.averaging)
-        self._allocate(n)
-        self._groups[:] = state["groups"]
-        self.table[:] = state["table"]
-        self._sums[:] = state["sums"]
-        self._find_nonzero()
+        self.n_features, self._groups = len(groups), np.array(groups, np.int32)
+        self._links = np.full(len(groups), jit.UNTOUCHED, dtype=np.int32)
+        super().load_state(state)
+
+
+class DenseBank(TableBank):
+    """Base class of one group with a small dense table of weights.
+
+    Parameters
+    ----------
+    name : str
+        Name of the group.
+    shape : tuple of three int
+        Shape of the table.
+    averaging : bool
+        Whether the averaged parameters are kept.
+    """
+
+    _label_axes: ClassVar[tuple[int, ...]] = (2,)
+
+    def __init__(self, name: str, shape: tuple[int, int, int], averaging: bool = False) -> None:
+        self.names, self.averaging = [name], bool(averaging)
+        self.table = np.zeros(shape)
+        self._sums = np.zeros(shape if averaging else (0, *shape[1:]))
+
+    @abstractmethod
+    def _own(self, gradient: Potentials) -> np.ndarray:
+        """Return the gradient in the shape of the table."""
+
+    def step(self, x: Span, gradient: Potentials) -> None:
+        jit.step_dense(self._own(gradient), self.table, self._sums, self.group_state.step)
+
+    def _scale_group(self, k: int, factor: float) -> None:
+        self.group_state.fold(k, factor, self.table, self._sums)
+
+    def recompute_norms(self) -> None:
+        self.group_state.square_norms[0] = np.square(self.table).sum()
+
+    def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
+        return values[0]
+
+    def averaged(self) -> "DenseBank":
+        frozen = copy(self)
+        frozen.table, frozen._sums, frozen.averaging = self.averaged_table(), self._sums[:0], False
+        return frozen
+
+
+class TransitionBank(DenseBank):
+    """The indicators of pairs of neighbouring labels; adds to ``potentials.pairwise``.
+
+    Parameters
+    ----------
+    n_labels : int
+    positions : int
+        Number of positions with transitions of their own, for a chain made with ``by_position=True``; the last one's
+        serve all positions from there on. 1 shares the transitions.
+    averaging : bool
+        Whether the averaged parameters are kept.
+    name : str
+    """
+
+    _label_axes = (1, 2)
+
+    def __init__(self, n_labels: int, positions: int = 1, averaging: bool = False, name: str = "transitions") -> None:
+        super().__init__(name, (positions, n_labels, n_labels), averaging)
+
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
+        scale = self.group_state.scales[0]
+        if scale != 0.0:
+            jit.add_transitions(self.table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise)
+
+    def blueprint(self) -> Callable[[], DenseBank]:
+        positions, n_labels, _ = self.table.shape
+        return partial(TransitionBank, n_labels, positions, self.averaging, self.names[0])
+
+    def _own(self, gradient: Potentials) -> np.ndarray:
+        return gradient.pairwise
+
+
+class TrigramBank(DenseBank):
+    """The indicators of triples of neighbouring labels, in a second-order chain; adds to ``potentials.triples``.
+
+    Parameters
+    ----------
+    n_labels : int
+    averaging : bool
+        Whether the averaged parameters are kept.
+    name : str
+    """
+
+    _label_axes = (0, 1, 2)
+
+    def __init__(self, n_labels: int, averaging: bool = False, name: str = "trigrams") -> None:
+        super().__init__(name, (n_labels, n_labels, n_labels), averaging)
+
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
+        scale = self.group_state.scales[0]
+        if scale != 0.0:
+            potentials.triples[:] += scale * self.table
+
+    def blueprint(self) -> Callable[[], DenseBank]:
+        return partial(TrigramBank, len(self.table), self.averaging, self.names[0])
+
+    def _own(self, gradient: Potentials) -> np.ndarray:
+        return gradient.triples
+
+
+class InterceptBank(DenseBank):
+    """A constant for every label; adds to ``potentials.unary``.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Labels K (1 for a binary structure).
+    averaging : bool
+        Whether the averaged parameters are kept.
+    name : str
+    """
+
+    def __init__(self, n_outputs: int, averaging: bool = False, name: str = "intercept") -> None:
+        super().__init__(name, (1, 1, n_outputs), averaging)
+
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
+        jit.add_constants(self.table, self.group_state.scales[0], potentials.unary)
+
+    def blueprint(self) -> Callable[[], DenseBank]:
+        return partial(InterceptBank, self.table.shape[2], self.averaging, self.names[0])
+
+    def _own(self, gradient: Potentials) -> np.ndarray:
+        # a single row is its own sum
+        return gradient.unary[None] if len(gradient.unary) == 1 else gradient.unary.sum(axis=0)[None, None]

@@ -1,7 +1,6 @@
 """Kernels: positive semidefinite functions of two vectors."""
 
 from omkl.kernels.base import Kernel
-from omkl.kernels.checks import checked_gram
 from omkl.kernels.feature_maps import FeatureMap, FourierFeatures, Nystrom
 from omkl.kernels.functions import (
     B1Spline,
@@ -12,14 +11,12 @@ from omkl.kernels.functions import (
     Linear,
     Polynomial,
 )
-from omkl.kernels.gram import GramMatrices
-from omkl.kernels.inputs import Pair, with_index
+from omkl.kernels.gram import GramMatrices, checked_gram
+from omkl.kernels.inputs import Pair
 from omkl.kernels.low_rank import FactoredStack
 from omkl.kernels.packed import LazyStack, PackedStack
-from omkl.kernels.precomputed import Precomputed
 from omkl.kernels.specs import Average, as_kernel, per_column, random_subset_gaussians, variable_kernels
 from omkl.kernels.stack import KernelStack, MixedStack
-from omkl.kernels.support_buffer import SupportBuffer
 
 __all__ = [
     "Average",
@@ -41,12 +38,9 @@ __all__ = [
     "PackedStack",
     "Pair",
     "Polynomial",
-    "Precomputed",
-    "SupportBuffer",
     "as_kernel",
     "checked_gram",
     "per_column",
     "random_subset_gaussians",
     "variable_kernels",
-    "with_index",
 ]

@@ -37,13 +37,13 @@ def dots(rows, which, vector, out):
 
 
 @compiled
-def weighted_sum(rows, which, weights, first, out):
-    """``out = sum_k weights[k] rows[which[k]]``, from column ``first`` on, in blocks of columns."""
+def weighted_sum(rows, which, weights, out):
+    """``out = sum_k weights[k] rows[which[k]]``, in blocks of columns."""
     out[:] = 0.0
     for low in range(0, out.shape[0], BLOCK):
         sums = out[low : low + BLOCK]
         for k in range(which.shape[0]):
-            row, weight = rows[which[k]][first + low : first + low + BLOCK], weights[k]
+            row, weight = rows[which[k]][low : low + BLOCK], weights[k]
             for j in range(sums.shape[0]):
                 sums[j] += weight * row[j]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from omkl.kernels.inputs import (
     On,
     Pair,
     Positions,
+    Reference,
     Vectors,
     as_floats,
     check_magnitudes,
@@ -22,9 +23,9 @@ from omkl.kernels.inputs import (
     format_on,
     parse_on,
     take_columns,
-    with_index,
 )
 
+Learned = TypeVar("Learned")
 NORMALIZATIONS = (None, "diagonal", "average", "trace")
 
 
@@ -84,11 +85,6 @@ class Kernel(Component):
 
     def _prepare(self) -> None:
         """Check the parameters of a subclass, and set what they imply."""
-
-    @property
-    def indexed(self) -> bool:
-        """True if vectors begin with the index of their input among the training inputs; see `with_index`."""
-        return False
 
     def raw(self, pair: Pair) -> np.ndarray:
         """Return the matrix of kernel values before normalisation: a new array (n, m).
@@ -166,8 +162,7 @@ class Kernel(Component):
         X : array or CSR matrix of shape (n, d)
         """
         X = as_floats(X)
-        if not self.indexed:
-            check_magnitudes(X, self)
+        check_magnitudes(X, self)
         fitted = self._copy()
         fitted._learn(X)
         if self.entrywise:
@@ -182,8 +177,7 @@ class Kernel(Component):
         """Return the columns of the kernel, of whole inputs."""
         names = list(X.columns) if hasattr(X, "columns") else None
         X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
-        view = as_floats(take_columns(X, self.columns(X.shape[1], names)))
-        return with_index(view) if self.indexed else view
+        return as_floats(take_columns(X, self.columns(X.shape[1], names)))
 
     def _learn(self, X: Vectors) -> None:
         """Learn from the columns X (n, d) what :meth:`raw` needs; nothing by default."""
@@ -311,15 +305,6 @@ class Kernel(Component):
         """
         raise InputError(f"The kernel {self.name} has no spectral density.")
 
-    def as_support(self, X: np.ndarray) -> np.ndarray:
-        """Return what must be kept of training inputs to evaluate the kernel against them.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        """
-        return X
-
     #: The kernel as a short string: its name, and the parameters that differ from their defaults.
     name = property(Component.as_string)
 
@@ -347,6 +332,13 @@ class Kernel(Component):
     __hash__ = Component.__hash__
 
 
+def known(learned: Learned | None, kernel: Kernel) -> Learned:
+    """Return what a kernel has learned from data; raise an InputError if it has not yet."""
+    if learned is None:
+        raise InputError(f"The kernel {kernel.name} must learn from data: call fit(X) first.")
+    return learned
+
+
 def inverse_root(diagonal: np.ndarray) -> np.ndarray:
     """Return ``1 / sqrt(diagonal)``, 0 where the diagonal is 0; raise an InputError where it is not finite."""
     finite_squares(diagonal)
@@ -354,7 +346,7 @@ def inverse_root(diagonal: np.ndarray) -> np.ndarray:
 
 
 def cross_matrices(
-    kernels: Sequence[Kernel], left: Sequence[Vectors], right: Sequence[Vectors]
+    kernels: Sequence[Kernel], left: Sequence[Vectors], right: Sequence[Vectors | Reference]
 ) -> Iterator[np.ndarray]:
     """Yield each kernel's matrix between its left inputs (n, d) and its right ones (m, d): arrays (n, m).
 

@@ -13,15 +13,13 @@ from scipy.linalg import eigh
 
 from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
-from omkl.kernels.base import Kernel, inverse_root
+from omkl.kernels.base import Kernel, inverse_root, known
 from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 
 #: Eigenvalues of the landmarks' kernel matrix below this part of the largest are rounding errors.
 SMALLEST_EIGENVALUE = 1e-12
 #: Largest number of features of an approximated kernel.
 MOST_FEATURES = 1_000_000
-#: Columns of the largest magnitude in the name of a frequency.
-COLUMNS_TOLD = 2
 
 
 class FeatureMap(Kernel):
@@ -71,10 +69,6 @@ class FeatureMap(Kernel):
         described = ",".join(f"{key}={value}" for key, value in settings.items())
         return f"{name}{',' if ':' in name else ':'}{described}"
 
-    @property
-    def indexed(self) -> bool:
-        return self.kernel.indexed
-
     def feature_count(self, n_columns: int) -> int | None:
         return self.n_features
 
@@ -95,11 +89,6 @@ class FeatureMap(Kernel):
         elif self.scale_ is not None:
             features *= np.sqrt(self.scale_)
         return features
-
-    def _known(self, learned: np.ndarray | None) -> np.ndarray:
-        if learned is None:
-            raise InputError(f"The kernel {self.name} takes its features from data: call fit(X) first.")
-        return learned
 
 
 class FourierFeatures(FeatureMap):
@@ -149,7 +138,7 @@ class FourierFeatures(FeatureMap):
 
     def raw_features(self, X: Vectors) -> Vectors:
         half = self.n_features // 2
-        directions = self._known(self.frequencies_).T
+        directions = known(self.frequencies_, self).T
         features = np.empty((X.shape[0], self.n_features))
         for rows in row_blocks(len(features), half, np.float64):
             # cosine and sine by the tangent of half the angle: one transcendental function, not two
@@ -169,10 +158,7 @@ class FourierFeatures(FeatureMap):
         return super().parts(X, weights).reshape(2, -1).sum(axis=0)
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        frequency = self._known(self.frequencies_)[i]
-        order = np.argsort(-np.abs(frequency))
-        told = [f"{frequency[j]:+.2g} {column(j)}" for j in order[:COLUMNS_TOLD].tolist()]
-        return f"frequency {i}: {' '.join(told)}{' ...' if n_columns > COLUMNS_TOLD else ''}"
+        return f"frequency {i}"
 
 
 class Nystrom(FeatureMap):
@@ -219,7 +205,7 @@ class Nystrom(FeatureMap):
         self.kernel = self.kernel.fit_view(X)
         chosen = np.random.default_rng(self.seed).permutation(len(X))[: self.n_features]
         chosen.sort()
-        self.landmarks_ = self.kernel.as_support(X)[chosen]
+        self.landmarks_ = X[chosen]
         values, vectors = eigh(self.kernel.between(Pair(X[chosen], self.landmarks_)))
         kept = values > SMALLEST_EIGENVALUE * max(values[-1], 0.0)
         self.whitening_ = vectors[:, kept] / np.sqrt(values[kept])
@@ -238,7 +224,7 @@ class Nystrom(FeatureMap):
         return 1.0 - float(self.raw_diagonal(X).sum() / self.kernel.diagonal(X).sum())
 
     def raw_features(self, X: Vectors) -> Vectors:
-        whitening = self._known(self.whitening_)
+        whitening = known(self.whitening_, self)
         features = np.empty((len(X), whitening.shape[1]))
         for rows in row_blocks(len(X), len(whitening), np.float64):
             block = np.asarray(X[rows], dtype=np.float64)
@@ -247,7 +233,7 @@ class Nystrom(FeatureMap):
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
         # a landmark is one part: the similarity to it
-        whitening = self._known(self.whitening_)
+        whitening = known(self.whitening_, self)
         values = self.kernel.between(Pair(np.asarray(X, dtype=np.float64), self.landmarks_))[0]
         if self.normalize == "diagonal":
             features = values @ whitening

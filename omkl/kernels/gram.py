@@ -1,127 +1,24 @@
-"""Gram matrices of many kernels at once: dense stacks, sparse matrices, rows on demand, and those that users have.
+"""Gram matrices that users have, and checks of them."""
 
-``inputs`` is one array a kernel, shape (n, d); kernels that are given the same array object share its inner products.
-Values are computed in ``dtype``, in blocks of rows.
-"""
-
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike
 from scipy import sparse
+from scipy.linalg.lapack import dpotrf
 
-from omkl._cache import RecentlyUsed
-from omkl._threads import in_threads
 from omkl.exceptions import InputError
-from omkl.kernels.base import Kernel, cross_matrices
-from omkl.kernels.checks import check_kernel_names
-from omkl.kernels.inputs import Pair, Reference, in_precision, row_blocks
-from omkl.kernels.support_buffer import SupportBuffer
+from omkl.kernels.base import Kernel
+from omkl.kernels.inputs import Vectors
 
-
-def dense_grams(
-    kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32, n_jobs: int | None = None
-) -> np.ndarray:
-    """Stack of Gram matrices, (p, N, N) in ``dtype``, contiguous in its last axis; threads have blocks of the rows."""
-    inputs = _in_precision(inputs, dtype)
-    n = len(inputs[0])
-    stack = np.empty((len(kernels), n, n), dtype=dtype)
-    supports = [kernel.as_support(X) for kernel, X in zip(kernels, inputs)]
-    distinct = {id(X): X for X in inputs}
-
-    def fill(rows: slice) -> None:
-        own = {key: X[rows] for key, X in distinct.items()}
-        for k, matrix in enumerate(cross_matrices(kernels, [own[id(X)] for X in inputs], supports)):
-            stack[k, rows] = matrix
-
-    in_threads(fill, row_blocks(n, n, dtype), n_jobs)
-    return stack
-
-
-def sparse_gram(kernel: Kernel, X: np.ndarray, dtype: DTypeLike = np.float32) -> sparse.csr_array:
-    """Gram matrix of one kernel as CSR (N, N): zeros are not stored."""
-    X = in_precision(X, dtype)
-    support = kernel.as_support(X)
-    slices = row_blocks(len(X), len(X), dtype)
-    blocks = [sparse.csr_array(kernel.between(Pair(X[rows], support)), dtype=dtype) for rows in slices]
-    return sparse.vstack(blocks, format="csr")
-
-
-def _in_precision(inputs: Sequence[np.ndarray], dtype: DTypeLike) -> list[np.ndarray]:
-    """The inputs in a precision; what was one array object is one still."""
-    converted = {id(X): in_precision(X, dtype) for X in inputs}
-    return [converted[id(X)] for X in inputs]
-
-
-class GramRows:
-    """Rows of Gram matrices that do not fit in memory together: computed on demand, the latest kept.
-
-    Rows that are missing are computed together, by products whose bits do not depend on which these are. Training
-    inputs are held once, column by column.
-
-    Parameters
-    ----------
-    kernels, inputs
-        As for :func:`dense_grams`.
-    budget : int
-        Bytes that the kept rows may take.
-    """
-
-    def __init__(
-        self,
-        kernels: Sequence[Kernel],
-        inputs: Sequence[np.ndarray],
-        dtype: DTypeLike = np.float32,
-        budget: int = 2**30,
-    ) -> None:
-        self.kernels, self.dtype, self.n_inputs = kernels, np.dtype(dtype), len(inputs[0])
-        inputs = _in_precision(inputs, dtype)
-        together: dict[int, list[int]] = {}
-        self._alone = []
-        for k, (kernel, X) in enumerate(zip(kernels, inputs)):
-            if kernel.entrywise:
-                together.setdefault(id(X), []).append(k)
-            else:
-                # one row at a time: with others beside them, what these kernels compute may be rounded otherwise
-                self._alone.append((k, kernel, X, Reference(kernel.as_support(X))))
-        self._buffers = [
-            (own, SupportBuffer.holding([kernels[k] for k in own], inputs[own[0]])) for own in together.values()
-        ]
-        capacity = max(1, budget // (len(kernels) * self.n_inputs * self.dtype.itemsize))
-        self._recent = RecentlyUsed(min(capacity, self.n_inputs))
-        # memory is taken by those that are written
-        self._rows = np.empty((self._recent.capacity, len(kernels), self.n_inputs), dtype=self.dtype)
-
-    @property
-    def n_kept(self) -> int:
-        """Number of rows that are kept."""
-        return len(self._recent)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the kept rows."""
-        return self.n_kept * self._rows[0].nbytes
-
-    def __getitem__(self, rows: list[int]) -> np.ndarray:
-        """The rows with these indices: an array of shape (p, len(rows), N)."""
-        block = np.empty((len(self.kernels), len(rows), self.n_inputs), dtype=self.dtype)
-        for low in range(0, len(rows), self._recent.capacity):
-            indices = self._recent.indices(rows[low : low + self._recent.capacity], self._compute)
-            for i, index in enumerate(indices, start=low):
-                block[:, i] = self._rows[index]
-        return block
-
-    def _compute(self, missing: list[int], kept_at: list[int]) -> None:
-        rows, indices = np.asarray(missing), np.asarray(kept_at)
-        for block in row_blocks(len(rows), self.n_inputs, self.dtype):
-            for own, buffer in self._buffers:
-                pair = buffer.pair(rows[block], self.n_inputs)
-                for k in own:
-                    self._rows[indices[block], k] = self.kernels[k].between(pair)
-        for k, kernel, X, support in self._alone:
-            for row, index in zip(rows, indices):
-                self._rows[index, k] = kernel.between(Pair(X[row : row + 1], support))[0]
+#: Most that a matrix may differ from its transpose, and lack in positive semidefiniteness, in units of its largest
+#: diagonal entry: what single precision and a sum over many samples leave.
+ROUNDING = 1e-5
+#: Largest entry: what solvers compute with larger ones has no digits left.
+LARGEST = 1e15
+#: Samples on which functions are checked.
+MOST_CHECKED = 1000
 
 
 class GramMatrices:
@@ -190,3 +87,67 @@ class GramMatrices:
 
 def _dense(matrix: Any) -> np.ndarray:
     return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
+
+
+def check_kernel_names(names: Iterable[object]) -> None:
+    """Raise an InputError unless all names of kernels are strings."""
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise InputError(f"Names of kernels must be strings, got {wrong[0]!r}.")
+
+
+def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray:
+    """Return a Gram matrix as an array (N, N), float32 or float64.
+
+    Parameters
+    ----------
+    gram : array of shape (N, N)
+    name : int or str
+        Which kernel it is, for the message.
+    n_samples : int
+        The size it must have.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If it has another shape, is not finite, has entries above 1e15, is not symmetric, or not positive
+        semidefinite beyond rounding.
+    """
+    gram = np.asarray(gram)
+    if gram.dtype not in (np.float32, np.float64):
+        gram = gram.astype(np.float64)
+    if gram.shape != (n_samples, n_samples):
+        _refuse(name, f"has shape {gram.shape}, not ({n_samples}, {n_samples})")
+    largest = float(np.abs(gram).max(initial=0.0))
+    if not largest <= LARGEST:
+        _refuse(name, f"has entries that are not finite, or above {LARGEST:g}")
+    scale = float(np.diagonal(gram).max(initial=0.0))
+    if np.abs(gram - gram.T).max(initial=0.0) > ROUNDING * max(scale, largest):
+        _refuse(name, "is not symmetric")
+    if not _semidefinite(gram, scale):
+        _refuse(name, "is not positive semidefinite")
+    return gram
+
+
+def _refuse(name: int | str, why: str) -> NoReturn:
+    raise InputError(f"Kernel {name} {why}.")
+
+
+def check_kernels(names: Sequence[str], kernels: Sequence[Kernel], X: Vectors) -> None:
+    """Raise an InputError unless fitted kernels are positive semidefinite on X (N, d), or known to be.
+
+    At most :data:`MOST_CHECKED` samples are used, evenly spread.
+    """
+    few = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_CHECKED).astype(int))] if X.shape[0] > MOST_CHECKED else X
+    for name, kernel in zip(names, kernels):
+        if not kernel.semidefinite:
+            checked_gram(kernel(few), repr(name), few.shape[0])
+
+
+def _semidefinite(gram: np.ndarray, scale: float) -> bool:
+    """Return True if a Cholesky factor exists once rounding is added to the diagonal; cheaper than eigenvalues."""
+    if scale <= 0.0:
+        return not np.any(gram)
+    shifted = np.array(gram, dtype=np.float64)
+    shifted[np.diag_indices_from(shifted)] += ROUNDING * scale
+    return dpotrf(shifted, lower=1, overwrite_a=1)[1] == 0

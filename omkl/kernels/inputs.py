@@ -3,9 +3,8 @@
 import fnmatch
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -93,44 +92,28 @@ def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = No
 
 
 def _positions(item: int | str, n_columns: int, names: Sequence[str] | None, kernel: object) -> list[int]:
-    """Positions of a column, or of those whose names fit a pattern."""
+    """Return the positions of a column, or of those whose names fit a pattern."""
     known = [] if names is None else list(names)
     if isinstance(item, str):
         positions = [known.index(name) for name in ([item] if item in known else fnmatch.filter(known, item))]
     else:
         positions = [item % n_columns] if -n_columns <= item < n_columns else []
-    if positions:
-        return positions
-    close = get_close_matches(str(item), known, n=1) or known[:5]
-    told = f"there is {', '.join(map(repr, close))}" if known else "they have no names"
-    raise InputError(
-        f"The kernel '{kernel}' is on the column {item!r}, which is none of the {n_columns} columns; {told}."
-    )
+    if not positions:
+        told = f"there is {', '.join(map(repr, known[:5]))}" if known else "they have no names"
+        raise InputError(
+            f"The kernel '{kernel}' is on the column {item!r}, which is none of the {n_columns} columns; {told}."
+        )
+    return positions
 
 
 def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:
-    """The columns of an array or sparse matrix (n, d) at positions that :func:`find_columns` found."""
+    """Return the columns of an array or sparse matrix (n, d) at positions that :func:`find_columns` found."""
     if columns is None:
         return X
     if isinstance(columns, slice):
         return X[:, columns]
     # an index in brackets would leave the rows of an array apart in memory
     return X[:, list(columns)] if sparse.issparse(X) else X.take(columns, axis=1)
-
-
-def with_index(X: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
-    """Return vectors of a precomputed kernel: each row's own index, then its values against all training inputs.
-
-    Parameters
-    ----------
-    X : array of shape (n, N)
-    index : int array of shape (n,), optional
-        Which training input each row is, -1 where it is none. By default a square matrix is that of the training
-        inputs, in their order, and others are of inputs that are new.
-    """
-    if index is None:
-        index = np.arange(len(X)) if X.shape[0] == X.shape[1] else np.full(len(X), -1)
-    return np.column_stack([index.astype(X.dtype), X])
 
 
 def count_columns(columns: Positions, n_columns: int) -> int:
@@ -153,22 +136,6 @@ class Pair:
         self.X = as_floats(X)
         self.right = Y if isinstance(Y, Reference) else Reference(self.X if Y is X else Y)
         self.Y = self.right.X
-        self._on_columns: dict[Any, Pair] = {}
-
-    def on_columns(self, columns: Positions) -> "Pair":
-        """Return the same vectors on some of their columns; computed once for all kernels on these.
-
-        Parameters
-        ----------
-        columns : slice, tuple of int or None
-            Positions of the columns; None stands for all.
-        """
-        if columns is None:
-            return self
-        key = repr(columns)
-        if key not in self._on_columns:
-            self._on_columns[key] = Pair(take_columns(self.X, columns), self.right.on_columns(columns))
-        return self._on_columns[key]
 
     @cached_property
     def products(self) -> np.ndarray:
@@ -227,7 +194,6 @@ class Reference:
 
     def __init__(self, X: Vectors) -> None:
         self.X = as_floats(X)
-        self._on_columns: dict[Any, Reference] = {}
         self._inverse_roots: dict[int, tuple[Any, np.ndarray]] = {}
 
     @property
@@ -247,23 +213,16 @@ class Reference:
         return np.einsum("ij,ij->i", self.X, self.X)
 
     def inverse_roots(self, kernel: Any) -> np.ndarray:
-        """``1 / sqrt(k(x, x))`` of the vectors, before normalisation."""
+        """Return ``1 / sqrt(k(x, x))`` of the vectors, before normalisation."""
         found = self._inverse_roots.get(id(kernel))
         if found is None:
             # with the kernel, which must live as long as its number stands for it
             found = self._inverse_roots[id(kernel)] = kernel, kernel.inverse_roots(self.X)
         return found[1]
 
-    def on_columns(self, columns: Positions) -> "Reference":
-        """The same vectors on some of their columns; once for all pairs."""
-        key = repr(columns)
-        if key not in self._on_columns:
-            self._on_columns[key] = Reference(take_columns(self.X, columns))
-        return self._on_columns[key]
-
 
 def as_floats(X: Vectors) -> Vectors:
-    """Vectors in the precision they have, float32 or float64; integers, which overflow, as float64."""
+    """Return vectors in their precision, float32 or float64; integers, which overflow, as float64."""
     return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
 
 
@@ -286,7 +245,7 @@ def finite_squares(squares: np.ndarray) -> np.ndarray:
 
 
 def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """The vectors in ``dtype``, or as float64 where the squares of their numbers would overflow or vanish."""
+    """Return vectors in ``dtype``, or as float64 where the squares of their numbers would overflow or vanish."""
     dtype = np.dtype(dtype)
     if dtype != np.float64:
         largest = np.abs(X).max(initial=0.0)
@@ -295,30 +254,42 @@ def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
 
 
 def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
-    """Slices that cover ``range(n_rows)``, each a block of a matrix with so many columns."""
+    """Return slices that cover ``range(n_rows)``, each a block of a matrix with so many columns."""
     size = max(16, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
     return [slice(low, min(low + size, n_rows)) for low in range(0, n_rows, size)]
 
 
-def median_distance(X: Vectors, distances: str, quantile: float = 0.5) -> float:
-    """Median, or another quantile, of a distance between distinct rows of X (n, d), never 0.
+def median_distance(X: Vectors, distances: Callable[[Pair], np.ndarray], quantile: float = 0.5) -> float:
+    """Return the median, or another quantile, of a distance between distinct rows, never 0; 1 if all rows are equal.
 
-    ``distances`` is an attribute of :class:`Pair`. The rows are a sample that does not depend on a random state nor,
-    where X is small, on the order or the number of copies of its rows. Where all rows are the same it is 1.
+    The rows are a sample that does not depend on a random state nor, where X is small, on the order or the number of
+    copies of its rows.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+    distances : callable
+        ``distances(pair)`` returns the distances of a :class:`Pair`.
+    quantile : float in [0, 1]
     """
     if sparse.issparse(X):
         X = X.toarray() if X.shape[0] * X.shape[1] <= ENTRIES else X[_evenly(X.shape[0])]
     rows = X if sparse.issparse(X) else _distinct_rows(X)
-    # distances do not depend on the origin, except where they are relative to it; zeros must stay zeros
-    relative = sparse.issparse(rows) or distances == "chi_squared_distances"
-    centered = rows if relative or not len(rows) else rows - rows[len(rows) // 2]
-    found = getattr(Pair(centered, centered), distances)[np.triu_indices(centered.shape[0], 1)]
+    found = distances(Pair(rows, rows))[np.triu_indices(rows.shape[0], 1)]
     found = found[found > EQUAL * found.max(initial=0.0)]
     return float(np.quantile(found, quantile)) if len(found) else 1.0
 
 
+def squared_distances(pair: Pair) -> np.ndarray:
+    """Return the squared Euclidean distances among the rows of a pair, with an origin within the data."""
+    if sparse.issparse(pair.X) or not len(pair.X):
+        return pair.squared_distances
+    centered = pair.X - pair.X[len(pair.X) // 2]
+    return Pair(centered, centered).squared_distances
+
+
 def _distinct_rows(X: np.ndarray) -> np.ndarray:
-    """At most :data:`SAMPLE` different rows, evenly spaced among all in their order, or in that of X if it is large."""
+    """Return at most :data:`SAMPLE` different rows, evenly spaced among all in their order, or in X if it is large."""
     few = X if X.size <= ENTRIES or X.shape[1] == 1 else X[_evenly(len(X))]
     distinct = np.unique(few, axis=0)
     if len(distinct) < 2 and few is not X:

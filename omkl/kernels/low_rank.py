@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -11,9 +10,9 @@ from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products
-from omkl.kernels.checks import require_bytes
+from omkl.kernels.base import Kernel
 from omkl.kernels.inputs import Vectors, count_columns, row_blocks, take_columns
-from omkl.kernels.stack import KernelStack, Which
+from omkl.kernels.stack import KernelStack, Which, free_bytes, require_bytes
 
 #: Rows of factors that one block of a sum holds in float64.
 BLOCK_ROWS = 4096
@@ -37,14 +36,12 @@ class FactoredStack(KernelStack):
         shapes = {factor.shape[0] if factor.ndim == 2 else -1 for factor in factors}
         if len(shapes) != 1 or -1 in shapes:
             raise InputError(f"Factors must be matrices with one row a sample, all of the same samples, not {shapes}.")
-        if not all(np.all(np.isfinite(factor)) for factor in factors):
-            raise InputError("Factors must be finite numbers.")
         self._allocate([factor.shape[1] for factor in factors], shapes.pop(), dtype)
         for factor, start, stop in zip(factors, self.starts, self.starts[1:]):
             self.rows[start:stop] = factor.T
 
     @classmethod
-    def from_kernels(cls, kernels: Sequence[Any], X: Vectors, dtype: DTypeLike = np.float32) -> FactoredStack:
+    def from_kernels(cls, kernels: Sequence[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> FactoredStack:
         """Map data to the features of kernels in blocks of samples, so that no factor is in memory twice.
 
         Parameters
@@ -56,7 +53,8 @@ class FactoredStack(KernelStack):
         """
         stack = cls.__new__(cls)
         columns = [kernel.columns(X.shape[1]) for kernel in kernels]
-        ranks = [kernel.feature_count(count_columns(own, X.shape[1])) for kernel, own in zip(kernels, columns)]
+        widths = [count_columns(own, X.shape[1]) for own in columns]
+        ranks = [kernel.feature_count(width) or 0 for kernel, width in zip(kernels, widths)]
         n_samples = X.shape[0]
         require_bytes(
             sum(ranks) * n_samples * np.dtype(dtype).itemsize, f"{len(kernels)} factors of {n_samples} samples"
@@ -68,9 +66,10 @@ class FactoredStack(KernelStack):
                 stack.rows[start:stop, block] = (features.toarray() if sparse.issparse(features) else features).T
         return stack
 
-    def _allocate(self, ranks, n_samples, dtype):
-        self.n_kernels, self.n_samples = len(ranks), n_samples
+    def _allocate(self, ranks: ArrayLike, n_samples: int, dtype: DTypeLike) -> None:
+        self.n_samples = n_samples
         self.starts = np.concatenate([[0], np.cumsum(ranks)]).astype(np.int64)
+        self.n_kernels = len(self.starts) - 1
         self.rows = np.empty((self.starts[-1], n_samples), dtype=dtype)
 
     def restricted(self, samples: np.ndarray) -> FactoredStack:
@@ -84,7 +83,7 @@ class FactoredStack(KernelStack):
         """Bytes of the factors."""
         return self.rows.nbytes
 
-    def _chosen(self, which):
+    def _chosen(self, which: Which) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return indices of these kernels, of their rows, and the position in ``which`` of the kernel of each row."""
         which = self._indices(which)
         ranks = (self.starts[1:] - self.starts[:-1])[which]
@@ -131,3 +130,8 @@ class FactoredStack(KernelStack):
         which, rows, owners = self._chosen(which)
         squares = np.einsum("ri,ri->r", self.rows, self.rows, dtype=np.float64)[rows]
         return np.bincount(owners, weights=squares, minlength=len(which))
+
+
+def affordable_rank(n_kernels: int, n_samples: int, dtype: DTypeLike) -> int:
+    """Return the rank at which factors of ``n_kernels`` take half of free memory."""
+    return int(min(free_bytes() // (2 * n_kernels * n_samples * np.dtype(dtype).itemsize), n_samples))

@@ -55,17 +55,15 @@ class Average(Kernel):
 
     def _prepare(self) -> None:
         self.kernels = [as_kernel(kernel) for kernel in self.kernels]
-        if any(kernel.indexed for kernel in self.kernels):
-            raise InputError("Average precomputed matrices before passing them, as one precomputed kernel.")
 
     @property
     def name(self) -> str:
         return f"average({', '.join(kernel.name for kernel in self.kernels)})"
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        placed: Any = super().placed(n_columns, names)
-        own_names = None if names is None else take_columns(np.array(names, dtype=object)[None], placed.on)[0].tolist()
-        width = count_columns(placed.on, n_columns)
+        placed, columns = super().placed(n_columns, names), self.columns(n_columns, names)
+        own_names = None if names is None else take_columns(np.array(names, dtype=object)[None], columns)[0].tolist()
+        width = count_columns(columns, n_columns)
         placed.kernels = [kernel.placed(width, own_names) for kernel in self.kernels]
         return placed
 
@@ -73,15 +71,17 @@ class Average(Kernel):
         self.kernels = [kernel.fit(X) for kernel in self.kernels]
 
     def raw(self, pair: Pair) -> np.ndarray:
-        pairs = (pair.on_columns(kernel.columns(pair.X.shape[1])) for kernel in self.kernels)
-        matrices: Iterator[Any] = (kernel.between(own) for kernel, own in zip(self.kernels, pairs))
-        total: Any = sum(matrices)
+        pairs, total = {"None": pair}, np.zeros((pair.X.shape[0], pair.Y.shape[0]), pair.X.dtype)
+        for kernel in self.kernels:
+            columns = kernel.columns(pair.X.shape[1])
+            if repr(columns) not in pairs:
+                pairs[repr(columns)] = Pair(take_columns(pair.X, columns), take_columns(pair.Y, columns))
+            total += kernel.between(pairs[repr(columns)])
         return total / len(self.kernels)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         diagonals = [kernel.diagonal(take_columns(X, kernel.columns(X.shape[1]))) for kernel in self.kernels]
-        total: Any = sum(diagonals)
-        return total / len(self.kernels)
+        return np.mean(diagonals, axis=0)
 
 
 def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
@@ -118,7 +118,7 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     return {c if isinstance(c, str) else f"column {c}": kernel.restricted(c) for c in chosen}
 
 
-def _is_numeric(frame, name):
+def _is_numeric(frame: Any, name: Any) -> bool:
     try:
         np.asarray(frame[name], dtype=np.float64)
     except (TypeError, ValueError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 import numpy as np
@@ -14,12 +16,12 @@ from omkl.exceptions import InputError
 Which: TypeAlias = Sequence[int] | np.ndarray | None
 
 
-class KernelStack:
+class KernelStack(ABC):
     """Base of stacks: Gram matrices ``K_1`` to ``K_M`` of N samples.
 
-    A subclass sets ``n_kernels`` and ``n_samples``, and defines :meth:`block_quadratics`, :meth:`block_products`,
-    :meth:`combine` and :meth:`diagonals`, each in one pass over the kernels it is asked about. The other methods
-    follow. In all of them, ``which`` are the indices of the kernels, an array of shape (k,); all by default.
+    A subclass sets ``n_kernels`` and ``n_samples``, and defines :meth:`block_products`, :meth:`combine` and
+    :meth:`diagonals`, each in one pass over the kernels it is asked about. The other methods follow. ``which`` are the
+    indices of the kernels, an array of shape (k,); all by default.
 
     Attributes
     ----------
@@ -38,11 +40,6 @@ class KernelStack:
     concurrent = False
     n_parts = 1
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the kernels that are held."""
-        raise NotImplementedError
-
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         """Return ``sum_p v_p' K_m v_p`` for each kernel, clipped at 0: (k,).
 
@@ -51,8 +48,10 @@ class KernelStack:
         vectors : array of shape (P, N)
         which : int array of shape (k,), optional
         """
-        raise NotImplementedError
+        squares = np.einsum("kpn,pn->k", self.block_products(vectors, which), vectors)
+        return np.maximum(squares, 0.0)
 
+    @abstractmethod
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         """Return ``K_m v_p`` for each kernel: (k, P, N).
 
@@ -61,8 +60,8 @@ class KernelStack:
         vectors : array of shape (P, N), or (k, P, N) where each kernel has its own
         which : int array of shape (k,), optional
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         """Return ``sum_m w_m K_m``: (N, N) float64, or its rows of some samples, (s, N).
 
@@ -72,8 +71,8 @@ class KernelStack:
         which : int array of shape (k,), optional
         samples : int array of shape (s,), optional
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def diagonals(self, which: Which = None) -> np.ndarray:
         """Return the diagonal of each kernel: (k, N).
 
@@ -81,7 +80,6 @@ class KernelStack:
         ----------
         which : int array of shape (k,), optional
         """
-        raise NotImplementedError
 
     def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         """Return ``v' K_m v`` for each kernel, clipped at 0: (k,).
@@ -143,9 +141,6 @@ class WeightedSum(KernelStack):
     def __init__(self, kernels: KernelStack, weights: ArrayLike, which: Which = None) -> None:
         self.kernels, self.weights, self.which = kernels, np.asarray(weights, dtype=np.float64), which
         self.n_kernels, self.n_samples = 1, kernels.n_samples
-
-    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        return (self.weights @ self.kernels.block_quadratics(vectors, self.which))[None]
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         vectors = vectors if vectors.ndim == 2 else vectors[0]
@@ -234,13 +229,13 @@ class ReplicatedStack(KernelStack):
 
 
 class PartedStack(KernelStack):
-    """Base of stacks that consist of others. A subclass defines :meth:`_stacks_of`."""
+    """Base of stacks that consist of others."""
 
+    @abstractmethod
     def _stacks_of(self, which: Which) -> Iterable[tuple[KernelStack, np.ndarray | slice, Which]]:
         """Yield each stack that has some of the kernels, their positions in ``which``, and their indices in it."""
-        raise NotImplementedError
 
-    def _gather(self, which: Which, ask: Callable, *shape: int) -> np.ndarray:
+    def _gather(self, which: Which, ask: Callable[..., np.ndarray], *shape: int) -> np.ndarray:
         """Return what ``ask(stack, positions, indices)`` gives for every part, in the order of ``which``: (k, ...)."""
         values = np.zeros((self.n_kernels if which is None else len(which), *shape))
         for stack, at, local in self._stacks_of(which):
@@ -251,7 +246,7 @@ class PartedStack(KernelStack):
         return self._gather(which, lambda stack, at, local: stack.block_quadratics(vectors, local))
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        def multiply(stack, at, local):
+        def multiply(stack: KernelStack, at: np.ndarray | slice, local: Which) -> np.ndarray:
             return stack.block_products(vectors if np.ndim(vectors) == 2 else vectors[at], local)
 
         return self._gather(which, multiply, vectors.shape[-2], self.n_samples)
@@ -285,8 +280,6 @@ class MixedStack(PartedStack):
         self, stacks: Sequence[KernelStack], indices: ArrayLike | None = None, kept: np.ndarray | None = None
     ) -> None:
         self.stacks = list(stacks)
-        if len({stack.n_samples for stack in self.stacks}) != 1:
-            raise InputError("All stacks must be of the same samples.")
         self.n_samples = self.stacks[0].n_samples
         sizes = [stack.n_kernels for stack in self.stacks]
         self.n_kernels = sum(sizes)
@@ -300,12 +293,7 @@ class MixedStack(PartedStack):
         if kept is not None:
             self._owner[~kept] = -1
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all kernels."""
-        return sum(stack.nbytes for stack in self.stacks)
-
-    def _stacks_of(self, which):
+    def _stacks_of(self, which: Which) -> list[tuple[KernelStack, np.ndarray, np.ndarray]]:
         which = self._indices(which)
         owners = self._owner[which]
         found = ((stack, np.flatnonzero(owners == s)) for s, stack in enumerate(self.stacks))
@@ -319,3 +307,27 @@ class MixedStack(PartedStack):
 
     def restricted(self, samples: np.ndarray) -> MixedStack:
         return MixedStack([stack.restricted(samples) for stack in self.stacks], self.indices, self.kept)
+
+
+def require_bytes(needed: float, what: str) -> None:
+    """Raise an InputError unless memory is free for what is named.
+
+    Parameters
+    ----------
+    needed : float
+        Number of bytes.
+    what : str
+    """
+    free = free_bytes()
+    if needed > free:
+        raise InputError(
+            f"{what} need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free: use float32, FactoredStack, "
+            f"LazyStack, or fewer samples."
+        )
+
+
+def free_bytes() -> float:
+    """Return the bytes of memory that are free; infinite where the system does not tell."""
+    with suppress(OSError, StopIteration), open("/proc/meminfo", encoding="ascii") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    return np.inf

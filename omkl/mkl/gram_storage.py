@@ -28,9 +28,9 @@ from omkl.estimators.batch import GapProgress
 from omkl.exceptions import InputError, MemoryWarning
 from omkl.kernels import FactoredStack, KernelStack, LazyStack, MixedStack, Nystrom, PackedStack
 from omkl.kernels.base import Kernel
-from omkl.kernels.checks import affordable_rank, packed_bytes, packed_bytes_fit
 from omkl.kernels.inputs import Vectors, count_columns
-from omkl.kernels.packed import BUDGET
+from omkl.kernels.low_rank import affordable_rank
+from omkl.kernels.packed import BUDGET, packed_bytes, packed_bytes_fit
 from omkl.kernels.stack import RestrictedView
 from omkl.mkl.tasks import Encoded, Settings, target_columns
 

@@ -11,8 +11,8 @@ from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.features.views import warn_of_units
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, cross_matrices
-from omkl.kernels.checks import check_kernels
-from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, take_columns
+from omkl.kernels.gram import check_kernels
+from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, squared_distances, take_columns
 from omkl.kernels.stack import KernelStack
 from omkl.mkl.gram_storage import represent
 from omkl.persistence import Packer, Unpacker
@@ -36,9 +36,6 @@ class ArrayKernels:
         if not named:
             raise InputError("kernels must hold at least one kernel.")
         self.names = [name for name, _ in named]
-        indexed = [name for name, kernel in named if kernel.indexed]
-        if indexed:
-            raise InputError(f"The kernel {indexed[0]!r} takes Gram matrices: set kernels='precomputed'.")
         placed = [kernel.placed(X.shape[1], columns) for _, kernel in named]
         if sparse.issparse(X):
             _refuse_dense(self.names, placed)
@@ -286,7 +283,7 @@ def default_kernels(X: Vectors, names: Sequence[str] | None = None) -> dict[str,
     check_magnitudes(X, "gaussian")
     if not sparse.issparse(X):
         warn_of_units(X, names)
-    narrowest, narrow, median = (0.5 * median_distance(X, "squared_distances", q) for q in (0.1, 0.25, 0.5))
+    narrowest, narrow, median = (0.5 * median_distance(X, squared_distances, q) for q in (0.1, 0.25, 0.5))
     widths = {"10% of distances": narrowest, "25% of distances": narrow, "median": median}
     wide = {f"{factor} x median": factor * median for factor in (3, 10)}
     gaussians = {f"gaussian:{name}": Gaussian(width) for name, width in {**widths, **wide}.items()}

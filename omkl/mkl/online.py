@@ -20,7 +20,7 @@ from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task, TrainingBlock, blocks_of
 from omkl.exceptions import InputError
-from omkl.features.encoder import is_pairwise, takes_sparse
+from omkl.features.encoder import takes_sparse
 from omkl.features.views import TokenData
 from omkl.losses import PointwiseLoss
 from omkl.mkl.rows import checked_rows, read_rows, row_potentials
@@ -38,8 +38,7 @@ class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices. With
-        ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
+        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, early_stopping, \
 validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype, \
 callbacks, verbose, random_state
@@ -247,7 +246,6 @@ callbacks, verbose, random_state
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
-        tags.input_tags.pairwise = is_pairwise(self.kernels)
         return tags
 
 
@@ -271,8 +269,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices. With
-        ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
+        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
     loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
         "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
     regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples
@@ -430,7 +427,6 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
-        tags.input_tags.pairwise = is_pairwise(self.kernels)
         return tags
 
 

@@ -32,7 +32,7 @@ from omkl.estimators.validation import (
     row_digests,
 )
 from omkl.exceptions import InputError
-from omkl.features.views import FlatTokens, TokenData, TrainingIndex
+from omkl.features.views import FlatTokens, TokenData
 
 #: Rows that are encoded and scored at a time, by each thread.
 AT_A_TIME = 4096
@@ -73,15 +73,15 @@ def read_rows(
     weights = class_weights(class_weight, y.tolist(), offsets, weights, whole)
     if not whole:
         return TokenData(X, offsets, y.tolist(), weights, names=names)
-    distinct, rows, n_given = None, np.arange(len(y)), len(y)
+    distinct = None
     if weights is not None:
         rows = np.flatnonzero(weights > 0)
         X, y, weights = [X[i] for i in rows] if isinstance(X, list) else X[rows], y[rows], weights[rows]
     if estimator.shuffle and not isinstance(X, list):
         order, first_of_run = _order_by_content(X, y)
-        X, y, weights, rows = X[order], y[order], None if weights is None else weights[order], rows[order]
+        X, y, weights = X[order], y[order], None if weights is None else weights[order]
         distinct = np.flatnonzero(first_of_run)
-    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names, TrainingIndex(rows, n_given))
+    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names)
 
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:

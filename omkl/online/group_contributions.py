@@ -11,8 +11,7 @@ from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.expansions.kernel import FrozenExpansion
 from omkl.groups.feature_maps import FrozenFeatureMaps
 from omkl.groups.group_state import GroupState
-from omkl.groups.label_tables import TransitionBank, TrigramBank
-from omkl.groups.tables import ExplicitBank
+from omkl.groups.tables import ExplicitBank, TransitionBank, TrigramBank
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.online.averaging import Predictor
 from omkl.online.rounds import Example

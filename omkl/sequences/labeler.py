@@ -17,7 +17,7 @@ from omkl.estimators.training import RunOptions, Task, TrainingBlock, blocks_of
 from omkl.estimators.validation import OneOf, column_names_of, keep_columns
 from omkl.exceptions import InputError
 from omkl.features.views import TokenData
-from omkl.groups.label_tables import TransitionBank, TrigramBank
+from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.sequences.decoding import (
     Labeling,
     best_labelings,
@@ -55,8 +55,8 @@ class SequenceLabeler(OnlineEstimator):
     ----------
     kernels : list, dict or None
         Kernels, by object (:mod:`omkl.kernels`), as a function of two arrays, or by string: ``"linear"``,
-        ``"quadratic"``, ``"cubic"``, ``"gaussian:sigma2=5"``, ``"laplacian"``, ``"chi2"``, ``"b1:density=0.05"``,
-        ``"precomputed"``. Each is a group; a dict names them. None takes linear, quadratic and Gaussian on arrays,
+        ``"quadratic"``, ``"cubic"``, ``"gaussian:sigma2=5"``, ``"laplacian"``, ``"chi2"``, ``"b1:density=0.05"``.
+        Each is a group; a dict names them. None takes linear, quadratic and Gaussian on arrays,
         and linear on every array in dicts. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random
         Fourier features and ``"chi2:features=500"`` by the Nyström method: such a group costs the same on a stream
         however long it is, while a kernel's grows with its mistakes.

@@ -7,7 +7,7 @@ import numpy as np
 
 from omkl.estimators.targets import Labels, learn_labels
 from omkl.exceptions import InputError
-from omkl.groups.label_tables import TransitionBank, TrigramBank
+from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.structures.chain import Chain
 from omkl.structures.transitions import allowed_transitions
 

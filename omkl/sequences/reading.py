@@ -13,7 +13,7 @@ from omkl.estimators.targets import Labels
 from omkl.estimators.training import TrainingBlock
 from omkl.estimators.validation import LARGEST, check_sample_weight, class_weights
 from omkl.exceptions import InputError
-from omkl.features.views import FlatTokens, TokenData, TrainingIndex
+from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import AttributeLists
 from omkl.features.words import Words
 
@@ -26,14 +26,10 @@ def training_sequences(
     Of the ``whole`` data of a ``fit``, sequences of weight 0 are dropped.
     """
     data = labeled_sequences(block, names)
-    if whole:
-        n_tokens, rows = int(data.offsets[-1]), np.arange(data.offsets[-1])
-        if data.weights is not None and not data.weights.all():
-            chosen = np.flatnonzero(data.weights)
-            rows = np.flatnonzero(np.repeat(data.weights > 0, np.diff(data.offsets)))
-            X, y = ([sequences[i] for i in chosen.tolist()] for sequences in (block.X, block.y))
-            data = labeled_sequences(TrainingBlock(X, y, data.weights[chosen]), names)
-        data = data._replace(training_index=TrainingIndex(rows, n_tokens))
+    if whole and data.weights is not None and not data.weights.all():
+        chosen = np.flatnonzero(data.weights)
+        X, y = ([sequences[i] for i in chosen.tolist()] for sequences in (block.X, block.y))
+        data = labeled_sequences(TrainingBlock(X, y, data.weights[chosen]), names)
     return data._replace(weights=class_weights(class_weight, data.labels, data.offsets, data.weights, whole))
 
 

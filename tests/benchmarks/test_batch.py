@@ -13,8 +13,8 @@ from sklearn.svm import SVC
 from omkl import MKLClassifier
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.data import data_home
+from omkl.groups.expansions.cached import GramRows
 from omkl.kernels import LazyStack, PackedStack, as_kernel, random_subset_gaussians, variable_kernels
-from omkl.kernels.gram import GramRows
 from omkl.losses import Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet
 from tests.benchmarks.measuring import Floor, product, stream

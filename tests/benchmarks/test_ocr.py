@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from omkl import SequenceLabeler
+from omkl.groups.expansions.cached import dense_grams
 from omkl.kernels import as_kernel
-from omkl.kernels.gram import dense_grams
 from tests.benchmarks.measuring import Floor, product, stream
 
 KERNELS = ["linear", "quadratic", "gaussian:sigma2=5"]

@@ -110,8 +110,8 @@ def test_one_example_after_the_other(measure):
 @pytest.mark.parametrize("what", ["Gram matrices", "predictions"])
 def test_threads_over_rows(measure, what):
     """Three kernels on rows of 50 numbers: on two threads beside one."""
+    from omkl.groups.expansions.cached import dense_grams
     from omkl.kernels import as_kernel
-    from omkl.kernels.gram import dense_grams
 
     X = np.random.default_rng(0).normal(size=(3000, 50))
     y = (X[:, 0] + X[:, 1] ** 2 > 1).astype(int)

@@ -8,8 +8,6 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
@@ -30,7 +28,6 @@ from omkl.kernels import (
     random_subset_gaussians,
     variable_kernels,
 )
-from omkl.kernels.packed import packed_kernels
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet, Ridge
 
@@ -57,13 +54,6 @@ def stack(request, cluster):
 
 
 # ---- the same answers -------------------------------------------------------------------------------------------
-
-
-@given(st.data())
-def test_a_part_of_the_kernels_has_the_bits_that_it_has_among_all(packed, data):
-    low = data.draw(st.integers(0, M))
-    part = range(low, data.draw(st.integers(low, M)))
-    assert_array_equal(packed_kernels(KERNELS, X, np.float32, part), packed.rows[part.start : part.stop])
 
 
 @pytest.mark.parametrize("which", [None, np.array([3]), np.array([M - 1, 0, 120, 119]), np.arange(0), np.arange(40)])

@@ -8,8 +8,8 @@ import omkl
 from omkl.data import synthetic_treebank
 from omkl.estimators import validation as inputs
 from omkl.exceptions import InputError
+from omkl.groups.expansions.cached import dense_grams
 from omkl.kernels import as_kernel
-from omkl.kernels.gram import dense_grams
 
 WORDS = {"epochs": 2, "random_state": 0}
 MODELS = {

@@ -10,8 +10,8 @@ from sklearn.datasets import load_wine
 
 import omkl
 from omkl.exceptions import DataWarning, InputError
+from omkl.groups.expansions.cached import dense_grams
 from omkl.kernels import Average, Gaussian, Linear, as_kernel, per_column
-from omkl.kernels.gram import dense_grams
 
 NAMES = ["age", "income", "hours per week"]
 MODELS = {

@@ -13,7 +13,6 @@ from omkl.groups import (
     FeatureMapBank,
     Features,
     KernelExpansion,
-    SparseCachedBank,
     Tokens,
     TransitionBank,
 )
@@ -80,14 +79,11 @@ def banks_of(kind, problem, averaging):
     if kind == "budget":  # with more budget than they need
         bank = BudgetedExpansion
         return [bank(names, kernels, views, K, 300, averaging)], tokens
-    if kind == "sparse":
-        banks = [SparseCachedBank([n], [k], ["x"], tokens, K, averaging, np.float64) for n, k in KERNELS.items()]
-        return banks, tokens
     memory = {"cached": 2**30, "on demand": 5 * 3 * 8 * tokens.n_tokens}[kind]
     return [CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)], tokens
 
 
-KINDS = ["explicit", "mapped", "cached", "on demand", "sparse", "expansion", "budget", "mixed"]
+KINDS = ["explicit", "mapped", "cached", "on demand", "expansion", "budget", "mixed"]
 SETTINGS = {
     "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
     "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "lambda_": 0.6, "rate": 0.5},
@@ -218,11 +214,11 @@ def test_gradient_norms_are_exact_where_tokens_share_features(method, naive_mode
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), B1Spline(h=2.0)], ids=lambda k: k.name)
-def test_kernels_without_features_agree_cached_sparse_and_expanded(kernel):
-    """No explicit map exists here: the three ways to hold the group are checked against each other."""
+def test_kernels_without_features_agree_cached_and_expanded(kernel):
+    """No explicit map exists here: the two ways to hold the group are checked against each other."""
     problem = Problem()
     models = []
-    for bank in (CachedKernelBank, SparseCachedBank, KernelExpansion):
+    for bank in (CachedKernelBank, KernelExpansion):
         tokens = problem.tokens()
         where = () if bank is KernelExpansion else (tokens,)
         precision = np.float64
@@ -287,7 +283,7 @@ def test_the_state_of_mapped_groups_is_all_they_need():
     assert first == second
     for name, array in trainers[0].state().items():
         np.testing.assert_array_equal(array, trainers[1].state()[name])
-    with pytest.raises(InputError, match="size of their feature maps"):
+    with pytest.raises(InputError, match="do not fit the model"):
         FeatureMapBank(["one"], [KERNELS["linear"]], ["x"], [D - 1], K).load_state(bank.state())
 
 

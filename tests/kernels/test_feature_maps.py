@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 
 from omkl.exceptions import InputError
-from omkl.kernels import Custom, FourierFeatures, Gaussian, Kernel, Nystrom, Precomputed, as_kernel
+from omkl.kernels import Custom, FourierFeatures, Gaussian, Kernel, Nystrom, as_kernel
 from omkl.persistence import Packer, Unpacker
 
 SPECS = [
@@ -163,12 +163,6 @@ def test_objects_say_what_strings_say(X):
     assert as_kernel("gaussian:explicit=False,features=50").explicit is False
     mine = Nystrom(Custom(lambda X, Y: np.minimum(X[:, :1], Y[:, :1].T), "min"), 40).fit(X)
     assert_allclose(mine(X), np.minimum(X[:, :1], X[:, :1].T), atol=1e-8)
-
-
-def test_given_matrices_can_be_approximated_too(X):
-    gram = Gaussian(2.0)(X)
-    kernel = Nystrom(Precomputed(), len(X)).fit(gram)
-    assert_allclose(kernel(gram[:5], gram), gram[:5], atol=1e-8)
 
 
 def test_a_kernel_with_a_spectrum_of_its_own_has_fourier_features(X):

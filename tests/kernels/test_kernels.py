@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.metrics import pairwise
 
 from omkl.exceptions import InputError
+from omkl.groups.expansions.cached import GramRows, dense_grams
 from omkl.kernels import (
     Average,
     B1Spline,
@@ -17,11 +18,8 @@ from omkl.kernels import (
     Laplacian,
     Linear,
     Polynomial,
-    Precomputed,
     as_kernel,
-    with_index,
 )
-from omkl.kernels.gram import GramRows, dense_grams, sparse_gram
 
 
 @pytest.fixture
@@ -153,46 +151,8 @@ def test_a_users_class_is_a_kernel(X):
     assert_allclose(np.diag(as_kernel("minimum:normalize=diagonal")(X)), 1.0)
 
 
-def test_precomputed_looks_values_up(X):
-    gram = Gaussian(1.0)(X)
-    kernel = Precomputed().fit(gram)
-    stack = dense_grams([kernel], [with_index(gram)], np.float64)
-    assert_allclose(stack[0], gram)
-    assert_allclose(kernel(gram), gram)
-    assert_allclose(kernel(gram[:5], gram), gram[:5])
-
-
-def test_precomputed_inputs_know_which_they_are(X):
-    gram = Gaussian(1.0)(X)
-    some = np.array([7, 2, 30, 11])
-    kernel = Precomputed(normalize="average").fit_view(with_index(gram[some], some))
-    view = with_index(gram[some], some)
-    assert_allclose(dense_grams([kernel], [view], np.float64)[0], gram[np.ix_(some, some)])
-    assert_allclose(kernel.diagonal(view), np.ones(4))
-
-
-def test_precomputed_does_not_guess_which_input_a_row_is(X):
-    gram = Gaussian(1.0)(X)
-    kernel = Precomputed().fit(gram)
-    with pytest.raises(InputError, match="not among new ones"):
-        kernel(gram[:5])
-    with pytest.raises(InputError, match="their index and 40 values"):
-        dense_grams([kernel], [gram], np.float64)
-    with pytest.raises(InputError, match="one precomputed kernel"):
-        Average(["precomputed", "linear"])
-
-
-@pytest.mark.parametrize(
-    ("matrix", "message"),
-    [(np.ones((2, 3)), "square"), ([[1.0, 2.0], [0.0, 1.0]], "symmetric"), (-np.eye(2), "negative")],
-)
-def test_precomputed_refuses_what_is_no_kernel_matrix(matrix, message):
-    with pytest.raises(InputError, match=message):
-        Precomputed().fit(np.array(matrix))
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_stacks_blocks_and_rows_on_demand_agree(X, dtype, monkeypatch):
+def test_gram_matrices_and_rows_on_demand_agree(X, dtype, monkeypatch):
     monkeypatch.setattr("omkl.kernels.inputs.BLOCK_BYTES", 16 * 40 * 8)
     kernels = [as_kernel(spec).fit(X) for spec in KERNELS]
     inputs = [X] * len(kernels)
@@ -200,7 +160,6 @@ def test_stacks_blocks_and_rows_on_demand_agree(X, dtype, monkeypatch):
     tolerance = 1e-5 if dtype == np.float32 else 1e-12
     for kernel, gram in zip(kernels, stack):
         assert_allclose(gram, kernel(X), rtol=tolerance, atol=tolerance)
-        assert_allclose(sparse_gram(kernel, X, dtype).toarray(), gram, atol=tolerance)
     rows = GramRows(kernels, inputs, dtype, budget=len(kernels) * 40 * np.dtype(dtype).itemsize * 7)
     for wanted in ([3, 1], [39], [1, 2, 3, 4, 5], [0, 39, 20], [3, 1]):
         # of a distance of zero, a kernel that takes its root magnifies the rounding

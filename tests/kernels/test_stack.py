@@ -15,9 +15,9 @@ from omkl.kernels import (
     Pair,
     Polynomial,
     as_kernel,
-    checks,
+    stack,
 )
-from omkl.kernels.packed import packed_kernels
+from omkl.kernels.packed import packed_kernels, require_memory
 from omkl.kernels.stack import ReplicatedStack, RestrictedView, WeightedSum
 
 from ..stacks import DenseStack
@@ -167,22 +167,6 @@ def test_rows_longer_than_a_block_are_summed_whole():
     np.testing.assert_allclose(stack.combine([2.0, 0.0]), 2 * gram, atol=1e-14)
 
 
-@pytest.mark.parametrize("n_jobs", [2, 5, 20])
-def test_any_number_of_threads_gives_the_same_bits(n_jobs, monkeypatch):
-    monkeypatch.setattr("omkl.kernels.packed.ENTRIES", 1)
-    rows = PackedStack.from_grams(GRAMS).rows
-    alone, together = (PackedStack(rows, jobs) for jobs in (1, n_jobs))
-    rng = np.random.default_rng(9)
-    for which in (None, np.array([4]), np.array([5, 0, 2]), np.arange(0)):
-        size = 6 if which is None else len(which)
-        for vectors in (rng.normal(size=N), rng.normal(size=(size, N))):
-            np.testing.assert_array_equal(alone.products(vectors, which), together.products(vectors, which))
-        vector = rng.normal(size=N)
-        np.testing.assert_array_equal(alone.quadratics(vector, which), together.quadratics(vector, which))
-        weights = rng.random(size)
-        np.testing.assert_array_equal(alone.combine(weights, which), together.combine(weights, which))
-
-
 def test_a_lazy_stack_keeps_within_its_budget():
     stack = LazyStack(KERNELS, X, np.float64, budget=3 * N * (N + 1) * 4)
     for which in (None, np.array([0, 1]), np.array([2, 3, 4])):
@@ -198,8 +182,7 @@ class TestRefusals:
 
     def test_not_semidefinite(self):
         bad = GRAMS[0] - 0.5 * np.eye(N)
-        smallest = np.linalg.eigvalsh(bad)[0]
-        self.refuse(rf"Kernel 1 is not positive semidefinite.*{smallest:.3g}", GRAMS[0], bad)
+        self.refuse("Kernel 1 is not positive semidefinite", GRAMS[0], bad)
 
     def test_not_symmetric(self):
         bad = GRAMS[0].copy()
@@ -216,16 +199,13 @@ class TestRefusals:
         bad[2, 1] = bad[1, 2] = value
         self.refuse("Kernel 0 has entries that are not finite", bad)
 
-    def test_no_kernels(self):
-        self.refuse("no kernels")
-
     def test_more_memory_than_there_is(self, monkeypatch):
-        monkeypatch.setattr(checks, "_free_bytes", lambda: 2**30)
+        monkeypatch.setattr(stack, "free_bytes", lambda: 2**30)
         with pytest.raises(InputError, match=r"3000 packed kernels of 20000 samples need .* GiB, but 1.0 GiB"):
-            checks.require_memory(3000, 20000, np.float32)
+            require_memory(3000, 20000, np.float32)
 
     def test_more_factors_than_there_is_memory(self, monkeypatch):
-        monkeypatch.setattr(checks, "_free_bytes", lambda: 2**10)
+        monkeypatch.setattr(stack, "free_bytes", lambda: 2**10)
         with pytest.raises(InputError, match=r"2 factors of 67 samples need .* GiB, but"):
             FactoredStack.from_kernels([Linear(), Linear()], X)
 

@@ -95,9 +95,3 @@ def test_bad_budgets_are_refused_at_the_door(options, message, iris):
         omkl.OnlineMKLClassifier(**options).fit(*iris)
     with pytest.raises(InputError, match=message):
         omkl.SequenceLabeler(**options).partial_fit([iris[0]], [iris[1]])
-
-
-def test_a_precomputed_kernel_has_no_use_for_a_budget(rng):
-    X, y = rng.normal(size=(30, 3)), np.arange(30) % 2
-    with pytest.raises(InputError, match="precomputed"):
-        omkl.OnlineMKLClassifier(["precomputed"], budget=5, shuffle=False).fit(X @ X.T, y)

@@ -284,16 +284,3 @@ def test_the_table_of_507_templates_is_readable():
     assert lines[-2] == "10 of 507 groups are zero."
     n_idle = sum(k > 9 and k / 507 - 0.1 <= 0.2 for k in range(507))
     assert lines[-1].startswith(f"{n_idle} of 497 others do not help measurably")
-
-
-def test_precomputed_kernels_have_weights_too(tmp_path):
-    X, y = rows(60)
-    gram = Gaussian(1.0)(X[:, :2], X[:, :2])
-    model = omkl.OnlineMKLClassifier("precomputed", epochs=4, random_state=0, regularizer="l2").fit(gram, y)
-    A, index = model.dual_coef_["precomputed"], model.support_vectors_["precomputed"][:, 0].astype(int)
-    expected = np.sqrt(np.trace(A.T @ gram[np.ix_(index, index)] @ A))
-    assert_allclose(model.predictor_.norms[0], expected, rtol=1e-9)
-    model.save(tmp_path / "m.npz")
-    loaded = omkl.load(tmp_path / "m.npz")
-    assert_allclose(loaded.predictor_.norms[0], expected, rtol=1e-9)
-    assert loaded.kernel_weights_ == {"precomputed": 1.0}

@@ -38,14 +38,19 @@ def settings_of(values):
     return kind, TARGETS[target], {name: value for name, value in parameters.items() if name in known}, refused
 
 
+def looked_up(rows, columns):
+    """The linear kernel of X, as a matrix that inputs are indices of."""
+    return (X @ X.T)[np.ix_(rows[:, 0].astype(int), columns[:, 0].astype(int))]
+
+
 def check_online(values):
     """Returns whether the combination is one that is learned."""
     kind, y, parameters, refused = settings_of(values)
     if refused:
         return False
     found = []
-    for kernels, inputs in (([Linear(normalize=None)], X), ("precomputed", X @ X.T)):
-        model = kind(kernels, **parameters, epochs=2, shuffle=False, random_state=0)
+    for kernel, inputs in ((Linear(normalize=None), X), (looked_up, np.arange(36.0)[:, None])):
+        model = kind([kernel], **parameters, epochs=2, shuffle=False, random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:

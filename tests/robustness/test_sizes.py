@@ -139,9 +139,6 @@ def test_kernels_that_hold_little_are_weighed_and_certified_or_told_of(name):
                 assert weights.sum() == pytest.approx(1.0) or not weights.any()
                 if name == "duplicates" and regularizer == "uniform":
                     assert_allclose(weights, 1 / 3)
-    for K in grams:
-        model = omkl.OnlineMKLClassifier("precomputed", epochs=2, random_state=0).fit(K, score > 0.3)
-        assert np.isfinite(model.decision_function(K)).all()
 
 
 def test_one_class_and_one_target():

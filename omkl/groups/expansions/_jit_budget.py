@@ -1,13 +1,88 @@
-"""Small array work of kernel groups on a budget: p groups, m tokens at hand, n support vectors, known by their indices.
+"""Kernel groups on a budget: p groups, m tokens at hand, n support vectors by their indices.
 
-``rows`` (p, m, m + n, within larger arrays) holds kernel values of the tokens at hand with one another and with the
-support vectors; ``own`` (p, m, K) the groups' potentials of these tokens before scaling. Both are kept current.
-``coefficients`` and ``sums`` are (p, K, B), so that what runs over all support vectors runs along contiguous rows.
+``rows`` (p, m, m + B) holds kernel values of the tokens at hand with one another and with the support vectors; ``own``
+(p, m, K) the groups' potentials of these tokens before scaling. Both are kept current. ``coefficients`` and ``sums``
+are (p, K, B), so that loops over support vectors run along contiguous rows; ``sums`` has B = 0 without an average.
+
+Cholesky factors of the kernel matrices project one support vector onto the others. A factor is an upper triangle ``U``
+with ``U'U = K + diag(e)``, in the leading n x n block of a larger array; ``e`` is a small jitter. Rows are contiguous,
+and every loop over half of the matrix runs along them.
+
+Vectors are held column by column in an array (d, C), and those that are wanted are given by their bounds: loops over
+them vectorise, and a value depends on its two vectors alone, not on where they lie.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled
+
+#: Vectors of one tile, which stays in the cache, and vectors at hand that pass over four of its rows at a time.
+TILE, ROWS = 512, 4
+PRODUCTS, SQUARED, MANHATTAN = range(3)
+
+
+@compiled
+def compare(kind, X, columns, first, last):
+    """Inner products ``X columns[:, first:last]``, or distances of the rows of X (n, d) from these: (n, last - first).
+
+    Squared distances are sums of squared differences, exact also far from the origin.
+    """
+    n, d = X.shape
+    out = np.zeros((n, last - first), X.dtype)
+    n_even = d // 4 * 4
+    for low in range(first, last, TILE):
+        high = min(low + TILE, last)
+        for top in range(0, n, ROWS):
+            bottom = min(top + ROWS, n)
+            for j in range(0, n_even, 4):
+                y0, y1 = columns[j, low:high], columns[j + 1, low:high]
+                y2, y3 = columns[j + 2, low:high], columns[j + 3, low:high]
+                for i in range(top, bottom):
+                    total = out[i, low - first : high - first]
+                    x0, x1, x2, x3 = X[i, j], X[i, j + 1], X[i, j + 2], X[i, j + 3]
+                    if kind == PRODUCTS:
+                        for c in range(high - low):
+                            total[c] += (x0 * y0[c] + x1 * y1[c]) + (x2 * y2[c] + x3 * y3[c])
+                    elif kind == SQUARED:
+                        for c in range(high - low):
+                            d0, d1, d2, d3 = x0 - y0[c], x1 - y1[c], x2 - y2[c], x3 - y3[c]
+                            total[c] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)
+                    else:
+                        for c in range(high - low):
+                            total[c] += (abs(x0 - y0[c]) + abs(x1 - y1[c])) + (abs(x2 - y2[c]) + abs(x3 - y3[c]))
+            for j in range(n_even, d):
+                y = columns[j, low:high]
+                for i in range(top, bottom):
+                    x, total = X[i, j], out[i, low - first : high - first]
+                    if kind == PRODUCTS:
+                        for c in range(high - low):
+                            total[c] += x * y[c]
+                    elif kind == SQUARED:
+                        for c in range(high - low):
+                            difference = x - y[c]
+                            total[c] += difference * difference
+                    else:
+                        for c in range(high - low):
+                            total[c] += abs(x - y[c])
+    return out
+
+
+@compiled
+def chi_squared_distances(X, columns, first, last):
+    """``sum_j (x_j - y_j)^2 / (x_j + y_j)``, (n, last - first), where a term without mass is 0."""
+    n, d = X.shape
+    out = np.zeros((n, last - first), X.dtype)
+    for low in range(first, last, TILE):
+        high = min(low + TILE, last)
+        for i in range(n):
+            total = out[i, low - first : high - first]
+            for j in range(d):
+                x, y = X[i, j], columns[j, low:high]
+                for c in range(high - low):
+                    mass = x + y[c]
+                    difference = x - y[c]
+                    total[c] += difference * difference / mass if mass != 0.0 else mass
+    return out
 
 
 @compiled
@@ -31,43 +106,14 @@ def inner_product(left, right):
 
 
 @compiled
-def score(rows, m, n, coefficients, own):
+def score(rows, n, coefficients, own):
     """``own[k] = K_k(x, support) A_k``."""
+    m = own.shape[1]
     for k in range(own.shape[0]):
         for t in range(m):
             row = rows[k, t, m : m + n]
             for j in range(own.shape[2]):
                 own[k, t, j] = inner_product(row, coefficients[k, j, :n])
-
-
-@compiled
-def add_scaled(scales, own, m, unary):
-    """``unary += sum_k s_k own_k``."""
-    for k in range(own.shape[0]):
-        if scales[k] != 0.0:
-            for t in range(m):
-                for j in range(unary.shape[1]):
-                    unary[t, j] += scales[k] * own[k, t, j]
-
-
-@compiled
-def measure_gradients(rows, gradient, moving, empty, rates, square_norms, square_gradients):
-    """``||g_k||^2`` of every group, and for the empty ones the norm after the step; whether one is not."""
-    alive = False
-    for k in range(square_gradients.shape[0]):
-        total = 0.0
-        for a in moving:
-            for b in moving:
-                agreement = 0.0
-                for j in range(gradient.shape[1]):
-                    agreement += gradient[a, j] * gradient[b, j]
-                total += agreement * rows[k, a, b]
-        square_gradients[k] = total
-        if empty[k]:
-            square_norms[k] = rates[k] ** 2 * total
-        else:
-            alive = True
-    return alive
 
 
 @compiled
@@ -86,11 +132,12 @@ def weakest(scales, squares, ages, n):
 
 
 @compiled
-def find(rows, m, t, n, diagonals):
+def find(rows, t, n, diagonals):
     """The index of the support vector that is token ``t`` in the feature space of every kernel, or -1.
 
     ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero where the three values agree.
     """
+    m = rows.shape[1]
     for i in range(n):
         same = True
         for k in range(diagonals.shape[0]):
@@ -103,8 +150,9 @@ def find(rows, m, t, n, diagonals):
 
 
 @compiled
-def place(rows, m, t, index, indices, diagonals, coefficients, sums, averaging, squares):
+def place(rows, t, index, indices, diagonals, coefficients, sums, squares):
     """Make token ``t`` the support vector ``index``, with coefficients of zero; another that was it is none now."""
+    m = rows.shape[1]
     for other in range(m):
         if indices[other] == index:
             indices[other] = -1
@@ -115,50 +163,35 @@ def place(rows, m, t, index, indices, diagonals, coefficients, sums, averaging, 
         diagonals[k, index] = rows[k, t, t]
         squares[k, index] = 0.0
         coefficients[k, :, index] = 0.0
-        if averaging:
+        if sums.shape[2] > 0:
             sums[k, :, index] = 0.0
 
 
 @compiled
-def move(
-    rows,
-    m,
-    t,
-    index,
-    gradient,
-    chosen,
-    rates,
-    averages,
-    diagonals,
-    coefficients,
-    sums,
-    averaging,
-    squares,
-    own,
-    square_norms,
-):
-    """``A_k[index] -= rate_k D_t`` in the chosen groups, with all that depends on it."""
+def move(rows, t, index, slope, groups, step, diagonals, coefficients, sums, squares, own):
+    """``A_k[index] -= rate_k slope`` in the groups of a mask, with all that depends on it."""
     for k in range(coefficients.shape[0]):
-        if not chosen[k]:
+        if not groups[k]:
             continue
         A = coefficients[k, :, index]
         importance = 0.0
-        for j in range(gradient.shape[1]):
-            change = -rates[k] * gradient[t, j]
+        for j in range(slope.shape[0]):
+            change = -step.rates[k] * slope[j]
             if change != 0.0:
-                square_norms[k] += change * (2.0 * own[k, t, j] + change * diagonals[k, index])
+                step.square_norms[k] += change * (2.0 * own[k, t, j] + change * diagonals[k, index])
                 A[j] += change
-                if averaging:
-                    sums[k, j, index] -= averages[k] * change
-                for other in range(m):
+                if sums.shape[2] > 0:
+                    sums[k, j, index] -= step.averages[k] * change
+                for other in range(rows.shape[1]):
                     own[k, other, j] += rows[k, other, t] * change
             importance += A[j] * A[j]
         squares[k, index] = importance * diagonals[k, index]
 
 
 @compiled
-def replace(rows, m, index, others, c, coefficients, own):
+def replace(rows, index, others, c, coefficients, own):
     """Potentials of the tokens at hand in one group when support vector ``index`` is replaced by ``c`` times others."""
+    m = rows.shape[0]
     for t in range(m):
         difference = -rows[t, m + index]
         for r in range(others.shape[0]):
@@ -176,3 +209,99 @@ def measure_parts(n, diagonals, coefficients, squares):
             squares[i] += coefficients[j, i] * coefficients[j, i]
     for i in range(n):
         squares[i] *= diagonals[i]
+
+
+@compiled
+def append(U, n, values, square, jitter):
+    """Add a vector at position n, given its kernel values with the others (overwritten) and with itself.
+
+    Returns the jitter on its diagonal entry: the one asked for, or what it takes where the kernel is not positive
+    semidefinite. Such a vector gets so much that neither its row nor the later ones blow up.
+    """
+    for r in range(n):
+        y = values[r] / U[r, r]
+        values[r] = y
+        row = U[r]
+        for t in range(r + 1, n):
+            values[t] -= y * row[t]
+    explained = 0.0
+    for r in range(n):
+        U[r, n] = values[r]
+        explained += values[r] * values[r]
+    pivot = square + jitter - explained
+    if pivot < 0.5 * jitter:
+        pivot = max(square, explained)
+    U[n, n] = np.sqrt(pivot)
+    return pivot + explained - square
+
+
+@compiled
+def remove(U, n, a, y):
+    """Take the vector at position ``a`` out; those behind it move up by one. Costs O(n^2).
+
+    Its row of the old factor makes a rank-one update of the block behind it, by rotations, which cannot fail. On the
+    way the system ``U' y = k(others, it)`` with the new factor is solved, for :func:`combination`.
+    """
+    pivot = U[a, a]
+    rest = U[a, :n].copy()
+    for r in range(a):
+        row = U[r]
+        y[r] = row[a]
+        for t in range(a + 1, n):
+            row[t - 1] = row[t]
+    for t in range(a + 1, n):
+        y[t - 1] = pivot * rest[t]
+    for r in range(a + 1, n):
+        old, new = U[r], U[r - 1]
+        length = np.sqrt(old[r] * old[r] + rest[r] * rest[r])
+        c, s = old[r] / length, rest[r] / length
+        new[r - 1] = length
+        value = y[r - 1] / length
+        y[r - 1] = value
+        for t in range(r + 1, n):
+            rotated = c * old[t] + s * rest[t]
+            rest[t] = c * rest[t] - s * old[t]
+            new[t - 1] = rotated
+            y[t - 1] -= value * rotated
+
+
+@compiled
+def combination(U, n, y, c):
+    """Solve ``U c = y``: with ``y`` from :func:`remove`, the coefficients of the projection onto the n others."""
+    for back in range(1, n + 1):
+        r = n - back
+        row, known = U[r, r + 1 : n], c[r + 1 : n]
+        c[r] = (y[r] - inner_product(row, known)) / U[r, r]
+
+
+@compiled
+def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals):
+    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; returns the change of ``||v||^2``.
+
+    With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by ``-r A[index]``. Because ``(K + diag(e)) c`` are the
+    kernel values with the others, ``<r, psi(x_j)> = e_j c_j``, so that no kernel value is needed to know the norm.
+    """
+    n = others.shape[0]
+    explained = jittered = 0.0
+    for r in range(n):
+        explained += y[r] * y[r]
+        jittered += jitters[others[r]] * c[r] * c[r]
+    residual = diagonals[index] - explained
+    change = 0.0
+    for i in others:
+        squares[i] = 0.0
+    for j in range(coefficients.shape[0]):
+        A = coefficients[j]
+        part = A[index]
+        slack = 0.0
+        for r in range(n):
+            i = others[r]
+            slack += jitters[i] * c[r] * A[i]
+            A[i] += c[r] * part
+            squares[i] += A[i] * A[i]
+            if sums.shape[1] > 0:
+                sums[j, i] += c[r] * sums[j, index]
+        change += part * ((residual - jittered) * part - 2.0 * (residual * part + slack))
+    for i in others:
+        squares[i] *= diagonals[i]
+    return change

@@ -1,7 +1,7 @@
 """Cached potentials of kernel groups over a finite training set: ``F[k] = (K_k A_k)'``, kept current.
 
 ``F`` is (p, K, N), so that a coefficient that moves is one axpy of a contiguous Gram row onto a contiguous row of
-``F``. A token's Gram row is ``grams[k, rows[i]]``; ``rows[i]`` is meant only where token ``i`` has a gradient.
+``F``.
 """
 
 import numpy as np
@@ -36,142 +36,83 @@ def has_gradient(gradient):
 
 
 @compiled
-def inner_product(gradient, moving, cached, low):
-    """``<D, F>`` over the moving tokens, the group's own potentials times the gradient."""
-    total = 0.0
-    for i in moving:
-        for j in range(gradient.shape[1]):
-            if gradient[i, j] != 0.0:
-                total += gradient[i, j] * cached[j, low + i]
-    return total
+def add_scaled(scales, own, unary):
+    """``unary += sum_k s_k own_k``."""
+    for k in range(own.shape[0]):
+        if scales[k] != 0.0:
+            for t in range(unary.shape[0]):
+                for j in range(unary.shape[1]):
+                    unary[t, j] += scales[k] * own[k, t, j]
 
 
 @compiled
-def move_coefficients(gradient, moving, low, rate, coefficients, sums, averaging, average):
-    """``A[x, :] -= rate D`` and the running sums of the average with it."""
-    for i in moving:
-        for j in range(gradient.shape[1]):
-            change = rate * gradient[i, j]
-            if change != 0.0:
-                coefficients[low + i, j] -= change
-                if averaging:
-                    sums[low + i, j] += average * change
+def measure(among, own, moving, gradient, step, alone):
+    """Set ``||g_k||^2`` and the norms after the step, those of empty groups ``alone``; return whether others move.
 
-
-@compiled
-def move(
-    grams,
-    rows,
-    moving,
-    low,
-    gradient,
-    cached,
-    coefficients,
-    sums,
-    averaging,
-    skip,
-    rates,
-    averages,
-    square_norms,
-    square_gradients,
-):
-    """Take the step in every group that is not skipped: coefficients, potentials of all tokens, exact norms.
-
-    ``||v - r g||^2 - ||v||^2 = -r (<D, F> + <D, F'>)`` and ``r ||g||^2 = <D, F> - <D, F'>`` with the group's
-    potentials before and after the move: no kernel value is needed beside those that the move reads anyway.
+    ``among`` (p, m, m) are the kernel values of the moving tokens, and ``own`` (p, n, K) the potentials of all tokens.
     """
-    n_tokens = cached.shape[2]
-    chosen = np.empty(moving.shape[0], np.int64)
-    for k in range(cached.shape[0]):
-        if skip[k]:
-            continue
-        rate = rates[k]
-        before = inner_product(gradient, moving, cached[k], low)
-        move_coefficients(gradient, moving, low, rate, coefficients[k], sums[k], averaging, averages[k])
-        for j in range(gradient.shape[1]):
-            count = 0
+    m, alive = moving.shape[0], False
+    step.square_gradients[:] = 0.0
+    for a in range(m):
+        for b in range(m):
+            agreement = 0.0
+            for j in range(gradient.shape[1]):
+                agreement += gradient[moving[a], j] * gradient[moving[b], j]
+            for k in range(among.shape[0]):
+                step.square_gradients[k] += agreement * among[k, a, b]
+    for k in range(among.shape[0]):
+        square = step.rates[k] * step.rates[k] * step.square_gradients[k]
+        if step.empty[k]:
+            step.square_norms[k] = square
+        else:
+            alive = m > 0
+            if alone:
+                continue
+            product = 0.0
             for i in moving:
-                if gradient[i, j] != 0.0:
+                for j in range(gradient.shape[1]):
+                    product += gradient[i, j] * own[k, i, j]
+            step.square_norms[k] += square - 2.0 * step.rates[k] * product
+    return alive
+
+
+@compiled
+def move(grams, rows, tokens, D, groups, cached, coefficients, sums, rates, averages):
+    """Take the step in the groups of a mask: coefficients, running sums, and potentials of all tokens.
+
+    ``tokens`` (m,) are the moving ones, with gradients ``D`` (m, K), and ``grams[k, rows[i]]`` their Gram rows.
+    """
+    n_tokens, averaging = cached.shape[2], sums.shape[1] > 0
+    chosen = np.empty(rows.shape[0], np.int64)
+    for k in range(cached.shape[0]):
+        if not groups[k]:
+            continue
+        for j in range(D.shape[1]):
+            count = 0
+            for i in range(rows.shape[0]):
+                change = rates[k] * D[i, j]
+                if change != 0.0:
                     chosen[count] = i
                     count += 1
+                    coefficients[k, tokens[i], j] -= change
+                    if averaging:
+                        sums[k, tokens[i], j] += averages[k] * change
             target = cached[k, j]
             # four Gram rows at a time: the target is read and written once for them
             q = 0
             while q + 4 <= count:
                 i0, i1, i2, i3 = chosen[q], chosen[q + 1], chosen[q + 2], chosen[q + 3]
-                c0 = cached.dtype.type(-rate * gradient[i0, j])
-                c1 = cached.dtype.type(-rate * gradient[i1, j])
-                c2 = cached.dtype.type(-rate * gradient[i2, j])
-                c3 = cached.dtype.type(-rate * gradient[i3, j])
+                c0 = cached.dtype.type(-rates[k] * D[i0, j])
+                c1 = cached.dtype.type(-rates[k] * D[i1, j])
+                c2 = cached.dtype.type(-rates[k] * D[i2, j])
+                c3 = cached.dtype.type(-rates[k] * D[i3, j])
                 g0, g1, g2, g3 = grams[k, rows[i0]], grams[k, rows[i1]], grams[k, rows[i2]], grams[k, rows[i3]]
                 for t in range(n_tokens):
                     target[t] += (c0 * g0[t] + c1 * g1[t]) + (c2 * g2[t] + c3 * g3[t])
                 q += 4
             while q < count:
-                c = cached.dtype.type(-rate * gradient[chosen[q], j])
+                c = cached.dtype.type(-rates[k] * D[chosen[q], j])
                 g = grams[k, rows[chosen[q]]]
                 for t in range(n_tokens):
                     target[t] += c * g[t]
                 q += 1
-        after = inner_product(gradient, moving, cached[k], low)
-        square_norms[k] -= rate * (before + after)
-        square_gradients[k] = max(before - after, 0.0) / rate
-
-
-@compiled
-def move_sparse(
-    starts,
-    columns,
-    values,
-    moving,
-    low,
-    gradient,
-    cached,
-    coefficients,
-    sums,
-    averaging,
-    rates,
-    averages,
-    square_norms,
-    square_gradients,
-):
-    """:func:`move` for one group whose Gram matrix is CSR."""
-    rate = rates[0]
-    before = inner_product(gradient, moving, cached[0], low)
-    move_coefficients(gradient, moving, low, rate, coefficients[0], sums[0], averaging, averages[0])
-    for i in moving:
-        for j in range(gradient.shape[1]):
-            if gradient[i, j] != 0.0:
-                c = cached.dtype.type(-rate * gradient[i, j])
-                target = cached[0, j]
-                for q in range(starts[low + i], starts[low + i + 1]):
-                    target[columns[q]] += c * values[q]
-    after = inner_product(gradient, moving, cached[0], low)
-    square_norms[0] -= rate * (before + after)
-    square_gradients[0] = max(before - after, 0.0) / rate
-
-
-@compiled
-def gradient_norm(gram, gradient, moving):
-    """``tr(D' K(x, x) D)`` with ``gram`` the kernel values among the moving tokens."""
-    total = 0.0
-    for a in range(moving.shape[0]):
-        for b in range(moving.shape[0]):
-            agreement = 0.0
-            for j in range(gradient.shape[1]):
-                agreement += gradient[moving[a], j] * gradient[moving[b], j]
-            total += agreement * gram[a, b]
-    return total
-
-
-@compiled
-def gradient_norms(grams, rows, moving, low, gradient, chosen, rates, square_norms, square_gradients):
-    """For the chosen groups, whose ``v`` is zero: the norm of the gradient, and of ``v`` if it took the step."""
-    among = np.empty((moving.shape[0], moving.shape[0]))
-    for k in range(grams.shape[0]):
-        if chosen[k]:
-            for a in range(moving.shape[0]):
-                for b in range(moving.shape[0]):
-                    among[a, b] = grams[k, rows[moving[a]], low + moving[b]]
-            square_gradients[k] = gradient_norm(among, gradient, moving)
-            square_norms[k] = rates[k] ** 2 * square_gradients[k]

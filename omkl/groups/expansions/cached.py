@@ -1,29 +1,30 @@
 """Kernel groups over a finite training set, with the potentials of all its tokens cached and kept current.
 
 An epoch costs O(tokens in error x N) a kernel instead of O(N^2 K): only coefficients that move cost anything. The Gram
-matrices are held whole where they fit, else their rows are computed on demand; compactly supported kernels are held
-sparse.
+matrices are held whole where they fit, else their rows are computed on demand.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from omkl.groups.base import FrozenGroups
+from omkl._cache import RecentlyUsed
+from omkl._threads import in_threads
 from omkl.groups.expansions import _jit_kernel as jit
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion
-from omkl.groups.tokens import Span, Tokens, products_of
+from omkl.groups.expansions.support_buffer import SupportBuffer
+from omkl.groups.tokens import Span, Tokens
 from omkl.kernels import Kernel
-from omkl.kernels.gram import GramRows, dense_grams, sparse_gram
-from omkl.kernels.inputs import row_blocks
+from omkl.kernels.base import cross_matrices
+from omkl.kernels.inputs import in_precision, row_blocks
 from omkl.structures.base import Potentials
 
 
 class CachedKernelBank(KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of a training set.
 
-    Serves spans of exactly the tokens that it was made for. ``release`` turns it into a
+    Serves spans of exactly the tokens that it was made for. :meth:`release` turns it into a
     :class:`~omkl.groups.KernelExpansion`, which scores any input.
 
     Parameters
@@ -59,22 +60,23 @@ class CachedKernelBank(KernelBank):
         self._coefficients = np.zeros((p, n, n_outputs))
         self._sums = np.zeros((p, n if averaging else 0, n_outputs))
         self._moved = np.zeros(p, dtype=bool)
-        self._build_gram(memory, n_jobs)
-
-    def _build_gram(self, memory, n_jobs):
-        n = self.tokens.n_tokens
-        inputs = [self.tokens.views[view] for view in self.views]
-        self._whole = len(self.kernels) * n * n * self.dtype.itemsize <= memory
-        if self._whole:
-            self._gram = dense_grams(self.kernels, inputs, self.dtype, n_jobs)
-            self._all_rows = np.arange(n)
+        #: Gram rows of the tokens of the latest step, and where each is.
+        self._latest = np.zeros((p, 0, n), dtype=self.dtype), np.zeros(0, dtype=np.int64)
+        inputs = [tokens.views[view] for view in self.views]
+        if p * n * n * self.dtype.itemsize <= memory:
+            self._gram: np.ndarray | GramRows | None = dense_grams(self.kernels, inputs, self.dtype, n_jobs)
         else:
             self._gram = GramRows(self.kernels, inputs, self.dtype, memory)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, Gram matrices included."""
-        return self._gram.nbytes + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
+        gram = 0 if self._gram is None else self._gram.nbytes
+        return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
+
+    @property
+    def supports(self) -> dict[str, np.ndarray]:
+        return {view: self.tokens.views[view].astype(self.dtype, copy=False) for view in self.views}
 
     @property
     def coefficients(self) -> np.ndarray:
@@ -87,22 +89,27 @@ class CachedKernelBank(KernelBank):
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_scores(self.cached, self.group_state.scales, x.low, x.high, potentials.unary)
 
-    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        return products_of(self.cached[:, :, x.low : x.high].swapaxes(1, 2), gradient.unary, totals)
+    def _own_potentials(self, x: Span) -> np.ndarray:
+        return self.cached[:, :, x.low : x.high].swapaxes(1, 2)
 
-    def step(self, x: Span, gradient: Potentials) -> None:
-        moving = jit.has_gradient(gradient.unary)
-        rows = self._gram_rows(x, moving)
-        self._move(x, gradient.unary, moving, rows, self.group_state.empty)
-        self._moved |= ~self.group_state.empty
-        self._measure_postponed(x, gradient.unary, moving, rows)
+    def _gram_rows(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return an array of Gram rows, (p, ..., N), and where in it the row of each token is."""
+        if isinstance(self._gram, np.ndarray):
+            return self._gram, tokens
+        assert self._gram is not None
+        return self._gram[tokens.tolist()], np.arange(len(tokens))
 
-    def _activate(self, x: Span, gradient: Potentials) -> None:
-        activated = self.group_state.activated
-        self.group_state.square_norms[activated] = 0.0
-        moving = jit.has_gradient(gradient.unary)
-        self._move(x, gradient.unary, moving, self._gram_rows(x, moving), ~activated)
-        self._moved |= activated
+    def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
+        tokens = x.low + moving
+        self._latest = grams, rows = self._gram_rows(tokens)
+        return grams[:, rows[:, None], tokens]
+
+    def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
+        tokens = x.low + moving
+        rates, averages = self.group_state.rates, self.group_state.averages
+        arrays = self.cached, self._coefficients, self._sums
+        jit.move(*self._latest, tokens, D, groups, *arrays, rates, averages)
+        self._moved |= groups
 
     def _scale_group(self, k: int, factor: float) -> None:
         if self._moved[k]:
@@ -110,56 +117,9 @@ class CachedKernelBank(KernelBank):
             self.cached[k] *= np.asarray(factor, dtype=self.dtype)
             self._moved[k] = factor != 0.0
 
-    def _gram_rows(self, x, moving):
-        """A stack of Gram rows, and where in it the row of each moving token is."""
-        if self._whole:
-            return self._gram, self._all_rows[x.low : x.high]
-        rows = np.zeros(len(x), dtype=np.int64)
-        rows[moving] = np.arange(len(moving))
-        return self._gram[(x.low + moving).tolist()], rows
-
-    def _move(self, x, gradient, moving, rows, skip):
-        group_state = self.group_state
-        jit.move(
-            *rows,
-            moving,
-            x.low,
-            gradient,
-            self.cached,
-            self._coefficients,
-            self._sums,
-            self.averaging,
-            skip,
-            group_state.rates,
-            group_state.averages,
-            group_state.square_norms,
-            group_state.square_gradients,
-        )
-
-    def _measure_postponed(self, x, gradient, moving, rows):
-        group_state = self.group_state
-        if group_state.empty.any():
-            jit.gradient_norms(
-                *rows,
-                moving,
-                x.low,
-                gradient,
-                group_state.empty,
-                group_state.rates,
-                group_state.square_norms,
-                group_state.square_gradients,
-            )
-
     def recompute_norms(self) -> None:
         for k in range(len(self.names)):
             self.group_state.square_norms[k] = np.einsum("nj,jn->", self._coefficients[k], self.cached[k])
-
-    def averaged(self) -> "FrozenCachedBank":
-        return FrozenCachedBank(self, self.averaged_coefficients().astype(self.dtype))
-
-    def gram_rows(self, k: int, low: int, high: int) -> np.ndarray:
-        """Kernel values of group ``k`` between the tokens ``low .. high - 1`` and all tokens."""
-        return self._gram[k][low:high] if self._whole else self._gram[list(range(low, high))][k]
 
     def state(self) -> dict[str, np.ndarray]:
         return {"coefficients": self._coefficients, "sums": self._sums, "cached": self.cached, "moved": self._moved}
@@ -170,107 +130,107 @@ class CachedKernelBank(KernelBank):
         self._moved[:] = state["moved"]
 
     def release(self) -> KernelExpansion:
-        """The same groups as an expansion over the tokens that have coefficients. This bank's Gram matrices go."""
-        # support vectors of a precomputed kernel are indices: its values among them go with the Gram matrix
-        squares = self.averaged().square_norms() if any(kernel.indexed for kernel in self.kernels) else None
+        """Return the same groups as an expansion over the tokens with coefficients; drop the Gram matrices."""
         self._gram = None
         used = self._coefficients.any(axis=(0, 2))
         if self.averaging:
             used |= self._sums.any(axis=(0, 2))
-        used = np.flatnonzero(used)
         arguments = self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
         expansion = KernelExpansion(*arguments)
-        inputs = self.tokens.views
-        supports = {view: kernel.as_support(inputs[view])[used] for kernel, view in zip(self.kernels, self.views)}
+        supports = {view: support[used] for view, support in self.supports.items()}
         expansion.set_support(supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []])
-        expansion.average_squares = squares
         return expansion
 
 
-class SparseCachedBank(CachedKernelBank):
-    """One kernel group whose Gram matrix is mostly zeros: it costs its non-zeros, not N^2 (B1 spline)."""
+def dense_grams(
+    kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32, n_jobs: int | None = None
+) -> np.ndarray:
+    """Return a stack of Gram matrices, (p, N, N), contiguous in its last axis; threads take blocks of rows.
 
-    def _build_gram(self, memory, n_jobs):
-        (kernel,), (view,) = self.kernels, self.views
-        self._gram = sparse_gram(kernel, self.tokens.views[view], self.dtype)
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+    inputs : sequence of arrays of shape (N, d)
+        One a kernel; kernels that are given the same array object share its inner products.
+    dtype : {numpy.float32, numpy.float64}
+    n_jobs : int or None
+    """
+    inputs = _in_precision(inputs, dtype)
+    n = len(inputs[0])
+    stack = np.empty((len(kernels), n, n), dtype=dtype)
+    distinct = {id(X): X for X in inputs}
+
+    def fill(rows: slice) -> None:
+        own = {key: X[rows] for key, X in distinct.items()}
+        for k, matrix in enumerate(cross_matrices(kernels, [own[id(X)] for X in inputs], inputs)):
+            stack[k, rows] = matrix
+
+    in_threads(fill, row_blocks(n, n, dtype), n_jobs)
+    return stack
+
+
+class GramRows:
+    """Rows of Gram matrices that do not fit in memory together: computed on demand, the latest kept.
+
+    Parameters
+    ----------
+    kernels, inputs, dtype
+        As for :func:`dense_grams`.
+    budget : int
+        Bytes that the kept rows may take.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[Kernel],
+        inputs: Sequence[np.ndarray],
+        dtype: DTypeLike = np.float32,
+        budget: int = 2**30,
+    ) -> None:
+        self.kernels, self.dtype, self.n_inputs = kernels, np.dtype(dtype), len(inputs[0])
+        inputs = _in_precision(inputs, dtype)
+        buffers = {id(X): SupportBuffer(kernels, X.shape[1], len(X), X.dtype) for X in inputs}
+        for X in {id(X): X for X in inputs}.values():
+            buffers[id(X)].load(X)
+        self._buffers = [buffers[id(X)] for X in inputs]
+        capacity = max(1, budget // (len(kernels) * self.n_inputs * self.dtype.itemsize))
+        self._recent = RecentlyUsed(min(capacity, self.n_inputs))
+        # untouched pages take no memory
+        self._rows = np.empty((self._recent.capacity, len(kernels), self.n_inputs), dtype=self.dtype)
+
+    @property
+    def n_kept(self) -> int:
+        """Number of rows that are kept."""
+        return len(self._recent)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, the Gram matrix included."""
-        gram = self._gram.data.nbytes + self._gram.indices.nbytes + self._gram.indptr.nbytes
-        return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
+        """Bytes of the kept rows."""
+        return self.n_kept * self._rows[0].nbytes
 
-    def _gram_rows(self, x, moving):
-        return None
+    def __getitem__(self, rows: list[int]) -> np.ndarray:
+        """Return the rows with these indices: an array of shape (p, len(rows), N)."""
+        block = np.empty((len(self.kernels), len(rows), self.n_inputs), dtype=self.dtype)
+        for low in range(0, len(rows), self._recent.capacity):
+            indices = self._recent.indices(rows[low : low + self._recent.capacity], self._compute)
+            for i, index in enumerate(indices, start=low):
+                block[:, i] = self._rows[index]
+        return block
 
-    def _move(self, x, gradient, moving, rows, skip):
-        if not skip[0]:
-            gram, group_state = self._gram, self.group_state
-            jit.move_sparse(
-                gram.indptr,
-                gram.indices,
-                gram.data,
-                moving,
-                x.low,
-                gradient,
-                self.cached,
-                self._coefficients,
-                self._sums,
-                self.averaging,
-                group_state.rates,
-                group_state.averages,
-                group_state.square_norms,
-                group_state.square_gradients,
-            )
-
-    def _measure_postponed(self, x, gradient, moving, rows):
-        group_state = self.group_state
-        if group_state.empty[0]:
-            tokens = x.low + moving
-            among = self._gram[tokens][:, tokens].toarray().astype(np.float64)
-            group_state.square_gradients[0] = jit.gradient_norm(among, gradient, moving)
-            group_state.square_norms[0] = group_state.rates[0] ** 2 * group_state.square_gradients[0]
-
-    def gram_rows(self, k: int, low: int, high: int) -> np.ndarray:
-        return self._gram[low:high]
+    def _compute(self, missing: list[int], kept_at: list[int]) -> None:
+        for block in row_blocks(len(missing), self.n_inputs, self.dtype):
+            rows, indices = np.array(missing[block]), kept_at[block]
+            pairs = {id(buffer): buffer.pair(rows, self.n_inputs) for buffer in self._buffers}
+            for k, (kernel, buffer) in enumerate(zip(self.kernels, self._buffers)):
+                if kernel.entrywise:
+                    self._rows[indices, k] = kernel.between(pairs[id(buffer)])
+                    continue
+                # one by one: rounding may depend on the other rows
+                for i, index in enumerate(indices):
+                    self._rows[index, k] = kernel.between(buffer.pair(rows[i : i + 1], self.n_inputs))[0]
 
 
-class FrozenCachedBank(FrozenGroups):
-    """Averaged coefficients on the same Gram matrices; tokens outside of the training set are scored more slowly."""
-
-    def __init__(self, bank: CachedKernelBank, coefficients: np.ndarray) -> None:
-        self.names = bank.names
-        self._bank = bank
-        self._coefficients = coefficients
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the coefficients; the Gram matrices are the bank's."""
-        return self._coefficients.nbytes
-
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        for k, coefficients in enumerate(self._coefficients):
-            if self._in_use(k):
-                potentials.unary[:] += self._rows(k, x) @ coefficients
-
-    def _rows(self, k: int, x: Span) -> Any:
-        """Kernel values between tokens and those of training; other tokens are compared anew."""
-        bank, view = self._bank, self._bank.views[k]
-        if x.tokens is bank.tokens:
-            return bank.gram_rows(k, x.low, x.high)
-        return bank.kernels[k](x.tokens.views[view][x.low : x.high], bank.tokens.views[view])
-
-    def recompute_norms(self) -> None:
-        """Set ``||theta_k||^2`` in the group state."""
-        group_state: Any = self.group_state
-        group_state.square_norms[:] = self.square_norms()
-
-    def square_norms(self) -> np.ndarray:
-        """``||theta_k||^2`` of each group, (p,), from the Gram matrices block by block."""
-        squares = np.zeros(len(self.names))
-        for k, coefficients in enumerate(self._coefficients):
-            for rows in row_blocks(len(coefficients), len(coefficients), coefficients.dtype):
-                if coefficients[rows].any():
-                    scores = self._bank.gram_rows(k, rows.start, rows.stop) @ coefficients
-                    squares[k] += np.vdot(coefficients[rows].astype(np.float64), scores)
-        return squares
+def _in_precision(inputs: Sequence[np.ndarray], dtype: DTypeLike) -> list[np.ndarray]:
+    """Return the inputs in a precision; kernels that shared an array still do."""
+    converted = {id(X): in_precision(X, dtype) for X in inputs}
+    return [converted[id(X)] for X in inputs]

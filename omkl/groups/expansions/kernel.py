@@ -1,15 +1,15 @@
 """Kernel groups as dual expansions over a growing support: streams, and prediction."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
-from omkl.groups.base import Bank, FrozenGroups
-from omkl.groups.expansions._jit_kernel import gradient_norm, has_gradient
+from omkl.groups.base import Bank, FrozenGroups, lengthened
+from omkl.groups.expansions import _jit_kernel as jit
 from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Span, products_of
 from omkl.kernels import Kernel, Pair
@@ -19,6 +19,10 @@ from omkl.structures.base import Potentials
 
 class KernelBank(Bank):
     r"""Base class of banks of kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`.
+
+    A subclass keeps the support vectors and their coefficients. Norms follow from
+    :math:`\|v - r g\|^2 = \|v\|^2 - 2 r \langle v, g \rangle + r^2 \|g\|^2`, where :math:`\langle v, g \rangle` is
+    the inner product of the group's potentials with their gradient.
 
     Parameters
     ----------
@@ -35,6 +39,9 @@ class KernelBank(Bank):
         Precision in which kernels are evaluated; coefficients and norms are float64.
     """
 
+    #: Whether :meth:`_move` keeps the norms current.
+    _moves_norms = False
+
     def __init__(
         self,
         names: list[str],
@@ -48,31 +55,75 @@ class KernelBank(Bank):
         self.kernels, self.views = list(kernels), list(views)
         self.n_outputs = int(n_outputs)
         self.dtype = np.dtype(dtype)
+        self._allocate()
+
+    def _allocate(self) -> None:
+        """Make an empty support."""
 
     @property
+    @abstractmethod
     def supports(self) -> dict[str, np.ndarray]:
         """Support vectors by view, (S, d)."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def coefficients(self) -> np.ndarray:
         """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def sums(self) -> np.ndarray:
         """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def _own_potentials(self, x: Span) -> np.ndarray:
+        """Return ``K_k(x, support) A_k`` of every group, before scaling: (p, n, K)."""
+
+    @abstractmethod
+    def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
+        """Return the kernel values among some tokens: (p, m, m)."""
+
+    @abstractmethod
+    def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
+        """Step along the gradient D (m, K) of some tokens in the groups of a mask (p,)."""
+
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
+        jit.add_scaled(self.group_state.scales, self._own_potentials(x), potentials.unary)
+
+    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        return products_of(self._own_potentials(x), gradient.unary, totals)
+
+    def step(self, x: Span, gradient: Potentials) -> None:
+        moving = jit.has_gradient(gradient.unary)
+        among, own = self._values_among(x, moving), self._own_potentials(x)
+        if jit.measure(among, own, moving, gradient.unary, self.group_state.step, self._moves_norms):
+            self._move(x, moving, gradient.unary[moving], ~self.group_state.empty)
+
+    def _activate(self, x: Span, gradient: Potentials) -> None:
+        moving = jit.has_gradient(gradient.unary)
+        self._move(x, moving, gradient.unary[moving], self.group_state.activated)
+
+    def recompute_norms(self) -> None:
+        self.group_state.square_norms[:] = 0.0
+        used = np.flatnonzero(~self.group_state.left_out).tolist()
+        kernels, views = [self.kernels[k] for k in used], [self.views[k] for k in used]
+        self.group_state.square_norms[used] = square_norms(kernels, views, self.supports, self.coefficients[used])
 
     def averaged_coefficients(self) -> np.ndarray:
         """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
         return self.group_state.average(self.coefficients, self.sums, lambda values: values[:, None, None])
 
-    def averaged(self) -> Any:
-        """The averaged groups, frozen."""
+    def averaged(self) -> "FrozenExpansion":
+        """Return the averaged groups, frozen."""
         return FrozenExpansion(
             self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
         )
+
+    def condensed(self) -> dict[str, np.ndarray]:
+        coefficients = self.averaged_coefficients()
+        used = coefficients.any(axis=(0, 2))
+        supports = {f"support:{view}": support[used] for view, support in self.supports.items()}
+        return {"coefficients": coefficients[:, used], "sums": self.sums[:, :0], **supports}
 
 
 class KernelExpansion(KernelBank):
@@ -89,18 +140,36 @@ class KernelExpansion(KernelBank):
 
     abilities = frozenset({"mix", "grow", "condense"})
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.n_support = 0
-        self._supports: dict[str, np.ndarray] = {}
-        self._coefficients = np.zeros((len(self.names), 0, self.n_outputs))
-        self._sums = np.zeros((len(self.names), 0, self.n_outputs))
-        #: The latest input with its potentials, and vectors of the latest step that are not in the support yet.
-        self._scored: tuple = (None, None)
-        self._vectors: dict[str, np.ndarray] | None = None
-        self._references: dict[str, Reference] | None = None  # as long as the support stays what it is
-        #: ``||theta_k||^2`` of the average where support vectors do not tell kernel values among themselves, (p,).
-        self.average_squares: np.ndarray | None = None
+    def _allocate(self) -> None:
+        nothing = np.zeros((len(self.names), 0, self.n_outputs))
+        self.set_support({}, nothing, nothing)
+
+    def restart(self) -> None:
+        self._allocate()
+
+    def set_support(self, supports: dict[str, np.ndarray], coefficients: np.ndarray, sums: np.ndarray) -> None:
+        """Take support vectors with their coefficients.
+
+        Parameters
+        ----------
+        supports : dict of str to array of shape (S, d)
+            By view.
+        coefficients, sums : arrays of shape (p, S, K)
+            ``sums`` is (p, 0, K) where no average is kept.
+        """
+        self._supports = {view: np.array(support, dtype=self.dtype) for view, support in supports.items()}
+        self._coefficients = np.array(coefficients, dtype=np.float64)
+        self._sums = np.array(sums, dtype=np.float64)
+        self.n_support = self._coefficients.shape[1]
+        self._forget_potentials()
+        #: Indices of the support vectors that the latest step has added.
+        self._added: slice | None = None
+        #: The support vectors, with what :class:`Pair` computes of them, until there are others.
+        self._references: dict[str, Reference] | None = None
+
+    def _forget_potentials(self):
+        #: The latest input, and its potentials.
+        self._scored: tuple[Span | None, np.ndarray] = (None, np.zeros(0))
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
@@ -117,43 +186,15 @@ class KernelExpansion(KernelBank):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        arrays = [*self._supports.values(), self._coefficients, self._sums]
-        return sum(array.nbytes for array in arrays)
-
-    def set_support(self, supports: dict[str, np.ndarray], coefficients: np.ndarray, sums: np.ndarray) -> None:
-        """Take support vectors by view, (S, d), and their coefficients and sums, (p, S, K)."""
-        self._supports = {view: np.array(support, dtype=self.dtype) for view, support in supports.items()}
-        self._coefficients = np.array(coefficients, dtype=np.float64)
-        self._sums = np.array(sums, dtype=np.float64)
-        self.n_support = self._coefficients.shape[1]
-        self._scored, self._vectors, self.average_squares = (None, None), None, None
-        self._references = None
-
-    def restart(self) -> None:
-        nothing = np.zeros((len(self.names), 0, self.n_outputs))
-        self.set_support({}, nothing, nothing)
-
-    def averaged(self) -> "FrozenExpansion":
-        frozen: FrozenExpansion = super().averaged()
-        frozen.known_squares = self.average_squares
-        if self.average_squares is None and any(kernel.indexed for kernel in self.kernels):
-            # the frozen support is cut to the indices of training inputs
-            squares = square_norms(self.kernels, self.views, self.supports, self.averaged_coefficients())
-            frozen.known_squares = squares
-        return frozen
+        return sum(array.nbytes for array in [*self._supports.values(), self._coefficients, self._sums])
 
     def grow_outputs(self, n_outputs: int) -> None:
         more = ((0, 0), (0, 0), (0, n_outputs - self.n_outputs))
         self._coefficients, self._sums = np.pad(self._coefficients, more), np.pad(self._sums, more)
-        self.n_outputs, self._scored = n_outputs, (None, None)
+        self.n_outputs = n_outputs
+        self._forget_potentials()
 
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        own = self._own_potentials(x)
-        for k in np.flatnonzero(self.group_state.scales):
-            potentials.unary[:] += self.group_state.scales[k] * own[k]
-
-    def _own_potentials(self, x):
-        """``V_k = K_k(x, support) A_k`` of every group, before scaling: (p, n, K)."""
+    def _own_potentials(self, x: Span) -> np.ndarray:
         if self._scored[0] is not x:
             own = np.zeros((len(self.names), len(x), self.n_outputs))
             out = [None if left else part for left, part in zip(self.group_state.left_out, own)]
@@ -163,68 +204,47 @@ class KernelExpansion(KernelBank):
             self._scored = (x, own)
         return self._scored[1]
 
-    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        return products_of(self._own_potentials(x), gradient.unary, totals)
+    def _vectors(self, x: Span, moving: np.ndarray) -> dict[str, np.ndarray]:
+        tokens = x.low + moving
+        return {view: in_precision(x.tokens.views[view][tokens], self.dtype) for view in dict.fromkeys(self.views)}
 
-    def step(self, x: Span, gradient: Potentials) -> None:
-        group_state = self.group_state
-        moving = has_gradient(gradient.unary)
-        if not len(moving):
-            group_state.square_gradients[:], group_state.square_norms[group_state.empty] = 0.0, 0.0
-            return
-        D = gradient.unary[moving]
-        own = self._own_potentials(x)[:, moving]
-        self._vectors = {
-            view: in_precision(x.tokens.views[view][x.low + moving], self.dtype) for view in dict.fromkeys(self.views)
-        }
-        pairs = {view: Pair(X, X) for view, X in self._vectors.items()}
-        local = np.arange(len(moving))
-        for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
-            if group_state.left_out[k]:
-                group_state.square_gradients[k] = group_state.square_norms[k] = 0.0
-                continue
-            among = kernel.between(pairs[view]).astype(np.float64, copy=False)
-            group_state.square_gradients[k] = gradient_norm(among, D, local)
-            square = group_state.square_gradients[k] * group_state.rates[k] ** 2
-            if group_state.empty[k]:
-                group_state.square_norms[k] = square
-            else:
-                group_state.square_norms[k] += square - 2.0 * group_state.rates[k] * np.vdot(D, own[k])
-        if not group_state.empty.all():
-            self._move(D, np.flatnonzero(~group_state.empty))
+    def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
+        self._added = None
+        pairs = {view: Pair(X, X) for view, X in self._vectors(x, moving).items()}
+        values = np.zeros((len(self.names), len(moving), len(moving)))
+        for k in np.flatnonzero(~self.group_state.left_out) if len(moving) else ():
+            values[k] = self.kernels[k].between(pairs[self.views[k]])
+        return values
 
-    def _activate(self, x: Span, gradient: Potentials) -> None:
-        self._move(gradient.unary[has_gradient(gradient.unary)], np.flatnonzero(self.group_state.activated))
-
-    def _move(self, D, groups):
-        """Step along the gradient of the moving tokens, which become support vectors where they are none yet."""
-        rows = slice(self.n_support - len(D), self.n_support)
-        if self._vectors is not None:
-            rows = slice(self.n_support, self.n_support + len(D))
-            for view, X in self._vectors.items():
-                support = self._supports.get(view, np.zeros((0, X.shape[1]), dtype=self.dtype))
-                self._supports[view] = _grown_to(support, rows.stop, axis=0)
-                self._supports[view][rows] = X
-            self._coefficients = _grown_to(self._coefficients, rows.stop, axis=1)
+    def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
+        if self._added is None:
+            self._added = self._add_support(self._vectors(x, moving))
+        rates, averages = self.group_state.rates, self.group_state.averages
+        for k in np.flatnonzero(groups):
+            self._coefficients[k, self._added] = -rates[k] * D
             if self.averaging:
-                self._sums = _grown_to(self._sums, rows.stop, axis=1)
-            self.n_support, self._vectors, self._references = rows.stop, None, None
-        for k in groups:
-            self._coefficients[k, rows] = -self.group_state.rates[k] * D
+                self._sums[k, self._added] = averages[k] * rates[k] * D
+        self._forget_potentials()
+
+    def _add_support(self, vectors: dict[str, np.ndarray]) -> slice:
+        """Append support vectors with coefficients of zero; return their indices."""
+        n = len(next(iter(vectors.values())))
+        rows, capacity = slice(self.n_support, self.n_support + n), self._coefficients.shape[1]
+        if rows.stop > capacity:
+            capacity = max(rows.stop, capacity + capacity // 2, 16)
+            self._coefficients = lengthened(self._coefficients, capacity, axis=1)
             if self.averaging:
-                self._sums[k, rows] = self.group_state.averages[k] * self.group_state.rates[k] * D
-        self._scored = (None, None)
+                self._sums = lengthened(self._sums, capacity, axis=1)
+        for view, X in vectors.items():
+            support = self._supports.get(view, np.zeros((0, X.shape[1]), dtype=self.dtype))
+            self._supports[view] = support = lengthened(support, capacity, axis=0)
+            support[rows] = X
+        self.n_support, self._references = rows.stop, None
+        return rows
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
-        self._scored = (None, None)
-
-    def recompute_norms(self) -> None:
-        self.group_state.square_norms[:] = 0.0
-        used = np.flatnonzero(~self.group_state.left_out).tolist()
-        kernels, views = [self.kernels[k] for k in used], [self.views[k] for k in used]
-        squares = square_norms(kernels, views, self.supports, self.coefficients[used])
-        self.group_state.square_norms[used] = squares
+        self._forget_potentials()
 
     def blueprint(self) -> "Callable[[], KernelExpansion]":
         return partial(
@@ -234,7 +254,7 @@ class KernelExpansion(KernelBank):
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         # mixed coefficients of the support that there was, then what each shard has added
         n, column = self.n_support, (slice(None), None, None)
-        parts = [self.supports, *({view: X[n:] for view, X in _supports(state).items()} for state in states)]
+        parts = [self.supports, *({view: X[n:] for view, X in support_of(state).items()} for state in states)]
         views = dict.fromkeys(view for part in parts for view in part)  # a shard without support has no arrays
         weighted = [point[column] * state["coefficients"] for point, state in zip(mixture.points, states)]
         arrays = [weighted]
@@ -252,19 +272,10 @@ class KernelExpansion(KernelBank):
 
     def state(self) -> dict[str, np.ndarray]:
         supports = {f"support:{view}": support for view, support in self.supports.items()}
-        known = {} if self.average_squares is None else {"average_squares": self.average_squares}
-        return {"coefficients": self.coefficients, "sums": self.sums, **known, **supports}
-
-    def condensed(self) -> dict[str, np.ndarray]:
-        coefficients = self.averaged_coefficients()
-        used = coefficients.any(axis=(0, 2))
-        squares = self.averaged().known_squares
-        supports = {f"support:{view}": support[used] for view, support in self.supports.items()}
-        known = {} if squares is None else {"average_squares": squares}
-        return {"coefficients": coefficients[:, used], "sums": self.sums[:, :0], **known, **supports}
+        return {"coefficients": self.coefficients, "sums": self.sums, **supports}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        supports = _supports(state)
+        supports = support_of(state)
         p, n_support, n_outputs = state["coefficients"].shape
         fits = p == len(self.names) and n_outputs == self.n_outputs and state["sums"].shape[1] in (0, n_support)
         if not fits or any(len(support) != n_support for support in supports.values()):
@@ -273,19 +284,19 @@ class KernelExpansion(KernelBank):
             self.dtype = next(iter(supports.values())).dtype
         self.averaging = state["sums"].shape[1] > 0 or (n_support == 0 and self.averaging)
         self.set_support(supports, state["coefficients"], state["sums"])
-        self.average_squares = state.get("average_squares")
-
-
-def _supports(arrays):
-    """Support vectors by view, from arrays by name."""
-    return {key.partition(":")[2]: array for key, array in arrays.items() if key.startswith("support:")}
 
 
 class FrozenExpansion(FrozenGroups):
-    """Averaged kernel groups to predict with: support vectors and kernels without weight are left out."""
+    """Averaged kernel groups to predict with: support vectors and kernels without weight are left out.
 
-    #: ``||theta_k||^2``, (p,), where the support vectors do not tell kernel values among themselves.
-    known_squares: np.ndarray | None = None
+    Parameters
+    ----------
+    names, kernels, views, dtype
+        See :class:`KernelBank`.
+    supports : dict of str to array of shape (S, d)
+        Support vectors by view.
+    coefficients : array of shape (p, S, K)
+    """
 
     def __init__(
         self,
@@ -299,13 +310,11 @@ class FrozenExpansion(FrozenGroups):
         self._alive = [k for k in range(len(names)) if coefficients[k].any()]
         used = coefficients.any(axis=(0, 2))
         self.names = list(names)
-        self.dtype = dtype
         self._kernels = [kernels[k] for k in self._alive]
         self._views = [views[k] for k in self._alive]
-        kept = [(kernel, view) for kernel, view in zip(kernels, views) if view in supports]
-        #: Which of the support vectors are left.
+        #: Indices of the support vectors that are left.
         self.support_indices = np.flatnonzero(used)
-        self._supports = {view: Reference(kernel.as_support(supports[view])[used]) for kernel, view in kept}
+        self._supports = {view: Reference(support[used]) for view, support in supports.items()}
         self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=dtype)
 
     @property
@@ -314,20 +323,26 @@ class FrozenExpansion(FrozenGroups):
         return self._coefficients.nbytes + sum(support.nbytes for support in self._supports.values())
 
     def group_nbytes(self) -> np.ndarray:
-        """Bytes of each group, (p,): its coefficients, and its part of the support vectors that kernels share."""
+        """Return the bytes of each group, (p,): its coefficients, and its part of the shared support vectors."""
         nbytes = np.zeros(len(self.names))
         for k, view, coefficients in zip(self._alive, self._views, self._coefficients):
             nbytes[k] = coefficients.nbytes + self._supports[view].nbytes / self._views.count(view)
         return nbytes
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        used = [i for i, k in enumerate(self._alive) if self._in_use(k)]
-        kernels, views = [self._kernels[i] for i in used], [self._views[i] for i in used]
-        coefficients = self._coefficients if len(used) == len(self._alive) else self._coefficients[used]
-        expand(kernels, views, x, self._supports, coefficients, [potentials.unary] * len(used))
+        """Add the potentials of the groups; see :meth:`Bank.add_potentials`."""
+        out = [potentials.unary if self._in_use(k) else None for k in self._alive]
+        expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
 
     def products_of_supports(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, np.ndarray]]:
-        """For each kernel its name, and what each support vector adds to ``<theta_k, g_k>`` for a gradient: (S,)."""
+        """Yield the name of each kernel, and what each support vector adds to ``<theta_k, g_k>``: (S,).
+
+        Parameters
+        ----------
+        x : Span
+        gradient : Potentials
+            Gradient ``g`` in the potentials of ``x``.
+        """
         moving = np.flatnonzero(gradient.unary.any(axis=1))
         for k, kernel, view, A in zip(self._alive, self._kernels, self._views, self._coefficients):
             support = self._supports[view]
@@ -337,20 +352,26 @@ class FrozenExpansion(FrozenGroups):
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state: O(S^2) kernel values for S support vectors."""
-        group_state: Any = self.group_state
-        if self.known_squares is not None:
-            group_state.square_norms[:] = self.known_squares
-            return
-        group_state.square_norms[:] = 0.0
+        assert self.group_state is not None
+        self.group_state.square_norms[:] = 0.0
         supports = {view: support.X for view, support in self._supports.items()}
-        arguments = self._kernels, self._views, supports, self._coefficients
-        group_state.square_norms[self._alive] = square_norms(*arguments)
+        squares = square_norms(self._kernels, self._views, supports, self._coefficients)
+        self.group_state.square_norms[self._alive] = squares
 
 
 def square_norms(
     kernels: list[Kernel], views: list[str], supports: dict[str, np.ndarray], coefficients: np.ndarray
 ) -> np.ndarray:
-    """``tr(A_k' K_k A_k)`` of each kernel, (p,), block by block of the support vectors."""
+    """Return ``tr(A_k' K_k A_k)`` of each kernel, (p,), computed block by block of the support vectors.
+
+    Parameters
+    ----------
+    kernels : list of Kernel
+    views : list of str
+        The view that each kernel reads.
+    supports : dict of str to array of shape (S, d)
+    coefficients : array of shape (p, S, K)
+    """
     squares, n_support = np.zeros(len(kernels)), coefficients.shape[1]
     if n_support == 0 or not kernels:
         return squares
@@ -368,30 +389,30 @@ def expand(
     x: Span,
     supports: dict[str, Reference],
     coefficients: np.ndarray,
-    out: np.ndarray | Sequence[np.ndarray | None],
+    out: Sequence[np.ndarray | None],
 ) -> None:
-    """Add ``K_k(x, support) A_k`` to ``out[k]`` (n, K), unless it is None, for each kernel, in blocks of tokens."""
+    """Add ``K_k(x, support) A_k`` of each kernel to ``out[k]``, in blocks of tokens.
+
+    Parameters
+    ----------
+    kernels, views, supports, coefficients
+        As for :func:`square_norms`.
+    x : Span
+    out : sequence of arrays of shape (n, K), or None for kernels that are not computed
+    """
     n_support = coefficients.shape[1]
-    if n_support == 0 or not kernels:
+    used = [k for k, part in enumerate(out) if part is not None]
+    if n_support == 0 or not used:
         return
     dtype = supports[views[0]].X.dtype
     for rows in row_blocks(len(x), n_support, dtype):
         tokens = slice(x.low + rows.start, x.low + rows.stop)
         block = {view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype) for view in dict.fromkeys(views)}
         pairs = {view: Pair(X, supports[view]) for view, X in block.items()}
-        for k, (kernel, view) in enumerate(zip(kernels, views)):
-            part = out[k]
-            if part is not None:
-                part[rows] += kernel.between(pairs[view]) @ coefficients[k]
+        for k in used:
+            out[k][rows] += kernels[k].between(pairs[views[k]]) @ coefficients[k]  # type: ignore[index]
 
 
-def _grown_to(array, length, axis):
-    """The array with at least ``length`` entries along the axis; it grows by half, filled with zeros."""
-    have = array.shape[axis]
-    if length <= have:
-        return array
-    shape = list(array.shape)
-    shape[axis] = max(length, have + have // 2, 16)
-    grown = np.zeros(shape, dtype=array.dtype)
-    grown[(slice(None),) * axis + (slice(0, have),)] = array
-    return grown
+def support_of(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the support vectors by view, from the arrays of a state."""
+    return {key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")}

@@ -79,13 +79,15 @@ def exact_square_norms(bank):
 def test_budget_and_norms_hold_after_every_round(method, lambda_, loss, budget):
     bank = make_bank(KERNELS, budget)
     trainer = make_trainer(bank, method, lambda_, loss)
-    deactivated = 0
+    deactivated, is_spline = 0, np.array([isinstance(kernel, B1Spline) for kernel in KERNELS.values()])
     for x, y in Stream():
         trainer.update(x, y)
         deactivated += trainer.group_state.deactivated.any()
         assert bank.n_support <= budget
-        tolerance = 1e-9 * (1.0 + np.max(bank._squares, initial=0.0))
-        assert_allclose(bank.group_state.square_norms, exact_square_norms(bank), rtol=1e-9, atol=tolerance)
+        # norms are recomputed after many replacements; the spline then has half the digits of a distance of zero
+        exact, tolerance = exact_square_norms(bank), 1e-9 * (1.0 + np.max(bank._squares, initial=0.0))
+        assert_allclose(bank.group_state.square_norms[~is_spline], exact[~is_spline], rtol=1e-9, atol=tolerance)
+        assert_allclose(bank.group_state.square_norms, exact, rtol=1e-7, atol=100 * tolerance)
     assert bank._n_replaced > 0, "the stream was meant to exceed the budget"
     if lambda_ == 0.5 and method == "fobos" and budget > 1:
         assert deactivated, "lambda was meant to kill groups"

@@ -1,26 +1,22 @@
-"""A bounded set of support vectors whose members change one by one: what a kernel is evaluated against on a stream."""
-
-from __future__ import annotations
+"""A bounded set of support vectors whose members change one by one."""
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from omkl.kernels import _jit_distances as jit
+from omkl.groups.expansions import _jit_budget as jit
 from omkl.kernels.base import Kernel, inverse_root
 from omkl.kernels.inputs import Pair, Reference
 
 
 class SupportBuffer:
-    """Support vectors that are known by their indices, and the few vectors at hand.
+    """Support vectors by their indices, and the few vectors at hand.
 
     All are columns of one array, those at hand just before the first support vector: a kernel evaluated once between
-    the vectors at hand and all columns gives its values among them and with every vector held. What normalised kernels
-    divide by, ``sqrt(k(x, x))``, is kept with each vector, so a new one costs O(capacity x dimension) and nothing is
-    computed twice.
+    the vectors at hand and all columns gives its values among them and with every vector held. ``1 / sqrt(k(x, x))``
+    of normalised kernels is kept with each vector, so a new one costs O(capacity x dimension).
 
     Parameters
     ----------
@@ -35,30 +31,21 @@ class SupportBuffer:
 
     def __init__(self, kernels: Sequence[Kernel], n_columns: int, capacity: int, dtype: DTypeLike) -> None:
         self.normalized = [kernel for kernel in kernels if kernel.normalize == "diagonal"]
-        self.capacity = int(capacity)
-        self.first = 1
+        self.capacity, self.first = int(capacity), 1
         self.columns = np.zeros((n_columns, 1 + self.capacity), dtype)
         self.roots = np.zeros((len(self.normalized), 1 + self.capacity), dtype)
-
-    @classmethod
-    def holding(cls, kernels: Sequence[Kernel], X: np.ndarray) -> Self:
-        """Make a buffer of vectors, in their precision.
-
-        Parameters
-        ----------
-        kernels : list of Kernel
-        X : array of shape (B, d)
-        """
-        buffer = cls(kernels, X.shape[1], len(X), X.dtype)
-        buffer.load_state(X, np.array([inverse_root(kernel.raw_diagonal(X)) for kernel in buffer.normalized]))
-        return buffer
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return self.columns.nbytes + self.roots.nbytes
 
-    def stage(self, X: np.ndarray, n_support: int) -> BufferPair:
+    def _write(self, columns: slice, X: np.ndarray) -> None:
+        self.columns[:, columns] = X.T
+        for roots, kernel in zip(self.roots, self.normalized):
+            roots[columns] = inverse_root(kernel.raw_diagonal(X))
+
+    def stage(self, X: np.ndarray, n_support: int) -> "BufferPair":
         """Take vectors at hand, and pair them with themselves and the first support vectors, in this order.
 
         Parameters
@@ -70,26 +57,20 @@ class SupportBuffer:
         if m > self.first:
             self._pad(m - self.first, 0)
         X = np.ascontiguousarray(X, dtype=self.columns.dtype)
-        at_hand = slice(self.first - m, self.first)
-        self.columns[:, at_hand] = X.T
-        for roots, kernel in zip(self.roots, self.normalized):
-            roots[at_hand] = inverse_root(kernel.raw_diagonal(X))
-        return BufferPair(self, X, at_hand, slice(self.first - m, self.first + n_support))
+        self._write(slice(self.first - m, self.first), X)
+        return BufferPair(self, X, slice(self.first - m, self.first), slice(self.first - m, self.first + n_support))
 
-    def pair(self, which: slice | np.ndarray, n_support: int) -> BufferPair:
+    def pair(self, which: np.ndarray, n_support: int) -> "BufferPair":
         """Pair some support vectors with the first ones.
 
         Parameters
         ----------
-        which : slice or int array
+        which : int array of shape (m,)
             Indices of the support vectors.
         n_support : int
         """
-        columns = (
-            slice(self.first + which.start, self.first + which.stop) if isinstance(which, slice) else self.first + which
-        )
-        X = np.ascontiguousarray(self.columns[:, columns].T)
-        return BufferPair(self, X, columns, slice(self.first, self.first + n_support))
+        X = np.ascontiguousarray(self.columns[:, self.first + which].T)
+        return BufferPair(self, X, self.first + which, slice(self.first, self.first + n_support))
 
     def keep(self, back: int, index: int) -> None:
         """Copy a vector at hand to an index.
@@ -112,6 +93,15 @@ class SupportBuffer:
         """
         return self.columns[:, self.first : self.first + n_support].T
 
+    def load(self, X: np.ndarray) -> None:
+        """Replace the first support vectors.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
+        self._write(slice(self.first, self.first + len(X)), X)
+
     def grow(self, capacity: int) -> None:
         """Make room for more vectors.
 
@@ -126,38 +116,15 @@ class SupportBuffer:
         self.columns, self.roots = (np.pad(array, ((0, 0), (before, after))) for array in (self.columns, self.roots))
         self.first, self.capacity = self.first + before, self.capacity + int(after)
 
-    def state(self, n_support: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``(vectors, roots)`` of the first vectors.
-
-        Parameters
-        ----------
-        n_support : int
-        """
-        return self.vectors(n_support), self.roots[:, self.first : self.first + n_support]
-
-    def load_state(self, vectors: np.ndarray, roots: np.ndarray) -> None:
-        """Load what :meth:`state` returned.
-
-        Parameters
-        ----------
-        vectors : array of shape (n, d)
-        roots : array of shape (number of normalised kernels, n)
-        """
-        self.columns[:, self.first : self.first + len(vectors)] = vectors.T
-        if len(self.roots):
-            self.roots[:, self.first : self.first + len(vectors)] = roots
-
 
 class BufferPair(Pair):
-    """Vectors against columns of a :class:`SupportBuffer`; what it knows is not computed anew."""
+    """Some columns of a :class:`SupportBuffer`, ``rows``, against others that follow one another, ``columns``."""
 
     def __init__(self, buffer: SupportBuffer, X: np.ndarray, rows: slice | np.ndarray, columns: slice) -> None:
-        self._buffer = buffer
-        self._rows = rows
-        self._columns = columns
+        self._buffer, self._rows, self._columns = buffer, rows, columns
         self._right = buffer.columns, columns.start, columns.stop
-        # as Pair.__init__ sets them, which would look once more at what is known to be dense and floating
-        self.X, self.Y, self._on_columns = X, buffer.columns[:, columns].T, {}
+        # Pair.__init__ would check once more that these are dense and floating
+        self.X, self.Y = X, buffer.columns[:, columns].T
         self.right = Reference(self.Y)
 
     @cached_property
