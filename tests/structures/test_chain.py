@@ -1,5 +1,7 @@
-"""Chains against enumeration of all labellings."""
+"""Chains of first and second order against enumeration of all labellings."""
 
+import copy
+import pickle
 from itertools import pairwise, product
 
 import numpy as np
@@ -8,103 +10,110 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from omkl import SequenceLabeler, load
 from omkl.exceptions import InputError
-from omkl.losses import CRF
-from omkl.structures import Chain, ChainPotentials, log_space
-from omkl.structures import _jit_chain as jit
+from omkl.losses import CRF, Perceptron, StructuredHinge
+from omkl.structures import Chain, TrigramPotentials, _jit_chain, _jit_trigrams, allowed_transitions, log_space
+
+KINDS = {"shared": {}, "by position": {"by_position": True}, "second order": {"order": 2}}
+small = {
+    "seed": st.integers(0, 10**6),
+    "n": st.integers(1, 5),
+    "n_labels": st.integers(1, 3),
+    "kind": st.sampled_from(sorted(KINDS)),
+}
 
 
-def potentials_of(seed, n, n_labels, by_position, scale=1.0, whole_numbers=False):
-    rng = np.random.default_rng(seed)
-    edges = max(n - 1, 1) if by_position else 1
-    draw = (lambda shape: rng.integers(-2, 3, size=shape).astype(float)) if whole_numbers else rng.normal
-    if whole_numbers:
-        return ChainPotentials(draw((n, n_labels)), draw((edges, n_labels, n_labels)))
-    return ChainPotentials(scale * rng.normal(size=(n, n_labels)), scale * rng.normal(size=(edges, n_labels, n_labels)))
+def chain_of(kind, n_labels, **settings):
+    return Chain(n_labels, **KINDS[kind], **settings)
+
+
+def potentials_of(seed, n, n_labels, kind, scale=1.0, whole_numbers=False):
+    """Random potentials of a chain; those of an empty one are those of one position."""
+    rng, zeros = np.random.default_rng(seed), chain_of(kind, n_labels).zeros(max(n, 1))
+    draw = (lambda shape: rng.integers(-2, 3, size=shape).astype(float)) if whole_numbers else rng.standard_normal
+    return type(zeros)(*(scale * draw(array.shape) for array in zeros))
 
 
 def score(potentials, labels):
-    unary, pairwise = potentials
+    unary, pairwise, *triples = potentials
     total = sum(unary[t, k] for t, k in enumerate(labels))
-    for t in range(len(labels) - 1):
-        total += pairwise[t if len(pairwise) > 1 else 0][labels[t], labels[t + 1]]
-    return total
+    total += sum(pairwise[t if len(pairwise) > 1 else 0][labels[t : t + 2]] for t in range(len(labels) - 1))
+    return total + sum(triples[0][labels[t - 2 : t + 1]] for t in range(2, len(labels)) if triples)
 
 
 def all_labellings(n, n_labels):
     return list(product(range(n_labels), repeat=n))
 
 
-small = {
-    "seed": st.integers(0, 10**6),
-    "n": st.integers(1, 5),
-    "n_labels": st.integers(1, 4),
-    "by_position": st.booleans(),
-}
+def enumerated_marginals(potentials, labellings):
+    """Log Z and expected counts by summing over labellings one by one."""
+    unary, pairwise, *triples = expected = type(potentials)(*(np.zeros(array.shape) for array in potentials))
+    scores = np.array([score(potentials, labels) for labels in labellings])
+    log_partition = np.logaddexp.reduce(scores)
+    for labels, p in zip(labellings, np.exp(scores - log_partition)):
+        for t, k in enumerate(labels):
+            unary[t, k] += p
+            if t > 0:
+                pairwise[t - 1 if len(pairwise) > 1 else 0][labels[t - 1 : t + 1]] += p
+            if t > 1 and triples:
+                triples[0][labels[t - 2 : t + 1]] += p
+    return log_partition, expected
+
+
+def check_marginals(found, expected):
+    assert_allclose(found[0], expected[0], rtol=1e-12, atol=1e-12)
+    for own, right in zip(found[1], expected[1]):
+        assert_allclose(own, right, atol=1e-11)
 
 
 @given(**small)
-def test_viterbi_finds_the_best_labelling(seed, n, n_labels, by_position):
-    potentials = potentials_of(seed, n, n_labels, by_position)
-    best = max(all_labellings(n, n_labels), key=lambda labels: score(potentials, labels))
-    decoded = Chain(n_labels).decode(potentials)
-    assert tuple(decoded) == best
-    assert_allclose(Chain(n_labels).score(potentials, decoded), score(potentials, best))
-
-
-@given(**small)
-def test_ties_break_towards_lower_labels_from_the_end(seed, n, n_labels, by_position):
+def test_viterbi_finds_the_best_labelling_ties_towards_lower_labels_from_the_end(seed, n, n_labels, kind):
     """The last label is the lowest among the best, then the one before it, and so on."""
-    potentials = potentials_of(seed, n, n_labels, by_position, whole_numbers=True)
+    potentials = potentials_of(seed, n, n_labels, kind, whole_numbers=True)
     highest = max(score(potentials, labels) for labels in all_labellings(n, n_labels))
     tied = [labels for labels in all_labellings(n, n_labels) if score(potentials, labels) == highest]
-    assert tuple(Chain(n_labels).decode(potentials)) == min(tied, key=lambda labels: labels[::-1])
+    chain = chain_of(kind, n_labels)
+    decoded = chain.decode(potentials)
+    assert tuple(decoded) == min(tied, key=lambda labels: labels[::-1])
+    assert chain.score(potentials, decoded) == highest
 
 
 @given(**small, weight=st.floats(0.1, 3))
-def test_loss_augmented_viterbi_adds_the_cost_of_each_position(seed, n, n_labels, by_position, weight):
+def test_loss_augmented_viterbi_adds_the_cost_of_each_position(seed, n, n_labels, kind, weight):
     rng = np.random.default_rng(seed)
     costs = rng.uniform(0, 2, size=(n_labels, n_labels)) * (1 - np.eye(n_labels))
-    potentials = potentials_of(seed, n, n_labels, by_position)
-    gold = rng.integers(0, n_labels, size=n)
-    chain = Chain(n_labels, cost=costs)
+    potentials, gold = potentials_of(seed, n, n_labels, kind), rng.integers(-1, n_labels, size=n)
+    chain = chain_of(kind, n_labels, cost=costs)
 
     def augmented(labels):
-        return score(potentials, labels) + weight * chain.cost(gold, labels)
+        return score(potentials, tuple(labels)) + weight * chain.cost(gold, labels)
 
     best = max(map(augmented, all_labellings(n, n_labels)))
     assert_allclose(augmented(chain.loss_augmented(potentials, gold, weight)), best)
-    hamming = Chain(n_labels)
+    hamming, gold = chain_of(kind, n_labels), np.maximum(gold, 0)
     assert hamming.cost(gold, (gold + 1) % n_labels) == (n if n_labels > 1 else 0)
     assert hamming.cost(gold, gold) == 0
 
 
-@given(**small, scale=st.sampled_from([0.1, 1.0, 10.0]))
-def test_marginals_and_log_partition_by_enumeration(seed, n, n_labels, by_position, scale):
-    potentials = potentials_of(seed, n, n_labels, by_position, scale)
-    chain = Chain(n_labels, by_position=by_position)
-    scores = np.array([score(potentials, labels) for labels in all_labellings(n, n_labels)])
-    log_partition = scores.max() + np.log(np.exp(scores - scores.max()).sum())
-    probabilities = np.exp(scores - log_partition)
-    expected = chain.zeros(n)
-    for labels, probability in zip(all_labellings(n, n_labels), probabilities):
-        indicator = chain.indicator(labels)
-        expected.unary[:] += probability * indicator.unary
-        expected.pairwise[:] += probability * indicator.pairwise
-    for marginals in (jit.forward_backward, log_space.chain):
+@given(**small, scale=st.sampled_from([0.1, 1.0, 10.0, 30.0]))
+def test_marginals_are_those_of_enumeration_by_weights_and_by_logarithms(seed, n, n_labels, kind, scale):
+    potentials, chain = potentials_of(seed, n, n_labels, kind, scale), chain_of(kind, n_labels)
+    expected = enumerated_marginals(potentials, all_labellings(n, n_labels))
+    check_marginals(chain.marginals(potentials), expected)
+    second = kind == "second order"
+    programs = _jit_trigrams if second else _jit_chain, log_space.second_order_chain if second else log_space.chain
+    for program in (programs[0].forward_backward, programs[1]):
         found = chain.zeros(n)
-        assert_allclose(marginals(*potentials, *found), log_partition, rtol=1e-9)
-        assert_allclose(found.unary, expected.unary, atol=1e-9)
-        assert_allclose(found.pairwise, expected.pairwise, atol=1e-9)
-    value, found = chain.marginals(potentials)
-    assert_allclose(value, log_partition, rtol=1e-9)
-    assert_allclose(found.unary, expected.unary, atol=1e-9)
+        log_partition = program(*potentials, *found)
+        if not np.isnan(log_partition):
+            check_marginals((log_partition, found), expected)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", [1e3, 1e6])
-def test_marginals_at_large_magnitudes_are_those_of_the_best_labelling(scale):
-    potentials = potentials_of(1, 30, 5, True, scale)
-    chain = Chain(5, by_position=True)
+def test_marginals_at_large_magnitudes_are_those_of_the_best_labelling(kind, scale):
+    potentials, chain = potentials_of(1, 20, 4, kind, scale), chain_of(kind, 4)
     log_partition, marginals = chain.marginals(potentials)
     best = chain.decode(potentials)
     assert_allclose(log_partition, chain.score(potentials, best), rtol=1e-9)
@@ -115,24 +124,20 @@ def test_messages_that_hardly_overlap_fall_back_to_logs():
     """The first position is certain of label 0 by e^900, the transition of leaving it by e^1000."""
     unary = np.array([[900.0, 0.0], [0.0, 0.0]])
     pairwise = np.array([[[-2000.0, -2000.0], [0.0, 0.0]]])
-    assert np.isnan(jit.forward_backward(unary, pairwise, np.empty((2, 2)), np.empty((1, 2, 2))))
+    assert np.isnan(_jit_chain.forward_backward(unary, pairwise, np.empty((2, 2)), np.empty((1, 2, 2))))
     _, marginals = Chain(2).marginals((unary, pairwise))
     assert_allclose(marginals.unary, [[0.0, 1.0], [0.5, 0.5]], atol=1e-12)
 
 
-@given(seed=st.integers(0, 10**6), by_position=st.booleans())
-def test_many_sequences_decode_as_one_by_one(seed, by_position):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(0, 5, size=6)
+@given(seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KINDS)))
+def test_many_sequences_decode_as_one_by_one(seed, kind):
+    lengths = np.random.default_rng(seed).integers(0, 5, size=6)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    n = int(offsets[-1])
-    chain = Chain(3, by_position=by_position)
-    potentials = potentials_of(seed, max(n, 1), 3, by_position)
+    chain, potentials = chain_of(kind, 3), potentials_of(seed, int(offsets[-1]), 3, kind)
     decoded = chain.decode_many(potentials, offsets)
     for low, high in pairwise(offsets):
         if high > low:
-            one = chain.part(potentials, low, high)
-            assert (decoded[low:high] == chain.decode(one)).all()
+            assert (decoded[low:high] == chain.decode(chain.part(potentials, low, high))).all()
 
 
 def test_two_dimensional_transitions_and_lists_are_accepted():
@@ -148,18 +153,144 @@ def test_two_dimensional_transitions_and_lists_are_accepted():
 
 
 @given(**small)
-def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, by_position):
-    rng = np.random.default_rng(seed)
-    potentials = potentials_of(seed, n, n_labels, by_position)
-    predicted, gold = rng.integers(0, n_labels, size=(2, n))
-    chain = Chain(n_labels, by_position=by_position)
+def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, kind):
+    potentials, chain = potentials_of(seed, n, n_labels, kind), chain_of(kind, n_labels)
+    predicted, gold = np.random.default_rng(seed).integers(0, n_labels, size=(2, n))
     gap, gradient = chain.difference(potentials, predicted, gold)
-    assert_allclose(gap, score(potentials, predicted) - score(potentials, gold), atol=1e-12)
-    for part in range(2):
-        assert_allclose(gradient[part], chain.indicator(predicted)[part] - chain.indicator(gold)[part])
+    assert_allclose(gap, score(potentials, tuple(predicted)) - score(potentials, tuple(gold)), atol=1e-12)
+    for own, one, other in zip(gradient, chain.indicator(predicted), chain.indicator(gold)):
+        assert_allclose(own, one - other)
 
 
 @pytest.mark.parametrize("cost", [np.ones((2, 2)), np.zeros((3, 3)), [[0, -1], [1, 0]], [[0, np.nan], [1, 0]]])
 def test_costs_that_make_no_sense_are_refused(cost):
     with pytest.raises(InputError, match="cost"):
         Chain(2, cost=cost)
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 5))
+def test_what_is_not_allowed_is_not_decoded_and_has_no_probability(seed, n):
+    potentials, labels = potentials_of(seed, n, 3, "second order"), ["O", "B-X", "I-X"]
+    allowed = allowed_transitions("BIO", labels)
+    chain = Chain(3, allowed=allowed, order=2)
+
+    def is_allowed(labels):
+        pairs = pairwise(labels)
+        return allowed.first[labels[0]] and allowed.last[labels[-1]] and all(allowed.following[pair] for pair in pairs)
+
+    kept = [labels for labels in all_labellings(n, 3) if is_allowed(labels)]
+    assert tuple(chain.decode(potentials)) == max(kept, key=lambda labels: score(potentials, labels))
+    check_marginals(chain.marginals(potentials), enumerated_marginals(potentials, kept))
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 5), n_labels=st.integers(1, 3))
+def test_forbidden_trigrams_have_no_probability(seed, n, n_labels):
+    potentials = potentials_of(seed, n, n_labels, "second order")
+    potentials.triples[np.random.default_rng(seed).random(potentials.triples.shape) < 0.3] = -np.inf
+    possible = [labels for labels in all_labellings(n, n_labels) if score(potentials, labels) > -np.inf]
+    chain = Chain(n_labels, order=2)
+    if possible:
+        check_marginals(chain.marginals(potentials), enumerated_marginals(potentials, possible))
+        return
+    with pytest.raises(InputError, match="contradict"):
+        chain.marginals(potentials)
+
+
+@pytest.mark.parametrize("loss", [CRF(), StructuredHinge(), Perceptron()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("partial", [False, True])
+def test_gradients_are_slopes_of_the_loss(loss, partial, rng):
+    chain, potentials, gold = Chain(3, order=2), potentials_of(4, 5, 3, "second order"), np.array([0, 2, 1, 1, 0])
+    if partial:
+        gold[2] = -1
+    _, gradient = loss.value_and_gradient(chain, potentials, gold)
+    for array, slopes in zip(potentials, gradient):
+        for index in map(tuple, rng.integers(0, array.shape, size=(8, array.ndim))):
+            values = []
+            for shift in (1e-6, -1e-6):
+                array[index] += shift
+                values.append(loss.value_and_gradient(chain, potentials, gold)[0])
+                array[index] -= shift
+            assert_allclose((values[0] - values[1]) / 2e-6, slopes[index], atol=1e-5)
+
+
+def test_zero_trigrams_leave_a_first_order_chain():
+    unary, pairwise, triples = potentials_of(5, 6, 4, "second order")
+    given = TrigramPotentials(unary, pairwise, np.zeros_like(triples))
+    log_partition, first = Chain(4).marginals((unary, pairwise))
+    found, second = Chain(4, order=2).marginals(given)
+    assert_allclose(found, log_partition)
+    assert_allclose(second.unary, first.unary, atol=1e-12)
+    assert_allclose(second.pairwise, first.pairwise, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"order": 3}, "order must be 1 or 2"),
+        ({"order": 2, "by_position": True}, "all positions share"),
+        ({"order": 2, "linked": False}, "all positions share"),
+        ({"order": 2, "n_labels": 1000}, "at most 400 labels"),
+    ],
+)
+def test_chains_that_there_are_not_are_refused(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Chain(**{"n_labels": 3, **settings})
+
+
+def test_n_best_and_pairs_of_arrays_are_refused_by_a_sentence():
+    chain = Chain(3, order=2)
+    with pytest.raises(InputError, match="order=1"):
+        chain.decode_best(potentials_of(0, 3, 3, "second order"), 2)
+    with pytest.raises(InputError, match=r"\(unary, pairwise, triples\), not 2 arrays"):
+        chain.decode((np.zeros((2, 3)), np.zeros((3, 3))))
+
+
+def sequences(rng, n=60):
+    """Labels repeat the one two before, which no pair tells; inputs tell only the first two."""
+    X, y = [], []
+    for _ in range(n):
+        first = rng.integers(0, 2, size=2)
+        labels = first[np.arange(8) % 2]
+        X.append([{"x": f"{label}{t}" if t < 2 else "rest"} for t, label in enumerate(labels)])
+        y.append(labels.tolist())
+    return X, y
+
+
+@pytest.mark.parametrize("loss", ["hinge", "crf", "perceptron"])
+@pytest.mark.parametrize("transitions", ["free", "regularized"])
+def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, tmp_path):
+    X, y = sequences(rng)
+    settings = {"loss": loss, "transitions": transitions, "random_state": 0, "epochs": 10, "C": 10.0}
+    first = SequenceLabeler(**settings).fit(X[:40], y[:40])
+    second = SequenceLabeler(order=2, **settings).fit(X[:40], y[:40])
+    assert second.score(X[40:], y[40:]) == 1.0 > first.score(X[40:], y[40:])
+    assert second.trigrams_.shape == (2, 2, 2)
+    assert not first.trigrams_.any()
+    second.save(tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    assert all(np.array_equal(a, b) for a, b in zip(again.predict(X), second.predict(X)))
+    assert np.array_equal(again.trigrams_, second.trigrams_)
+    for row in second.predict_marginals(X[:3]) if loss == "crf" else []:
+        assert_allclose(row.sum(axis=1), 1.0)
+
+
+def test_labels_that_come_later_have_trigrams():
+    labeler = SequenceLabeler(order=2, random_state=0)
+    labeler.partial_fit([["a", "b", "a"]], [["x", "y", "x"]], classes="growing")
+    labeler.partial_fit([["c", "b", "a"]] * 3, [["z", "y", "x"]] * 3)
+    assert labeler.trigrams_.shape == (3, 3, 3)
+    assert labeler.predict([["c", "b", "a"]])[0].tolist() == ["z", "y", "x"]
+
+
+def test_shards_mix_trigrams(rng):
+    X, y = sequences(rng)
+    labeler = SequenceLabeler(order=2, random_state=0, epochs=40, C=10.0).fit(X[:40], y[:40], shards=2)
+    assert labeler.score(X[40:], y[40:]) == 1.0
+
+
+def test_a_chain_is_copied_and_sent_as_any_other_object():
+    again, potentials = (
+        pickle.loads(pickle.dumps(copy.deepcopy(Chain(3, order=2)))),
+        potentials_of(0, 4, 3, "second order"),
+    )
+    assert np.array_equal(again.decode(potentials), Chain(3, order=2).decode(potentials))
