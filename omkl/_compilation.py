@@ -9,6 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from omkl.exceptions import CompilationWarning
 
@@ -51,3 +54,18 @@ def _use_temporary_cache() -> None:
         CompilationWarning,
         stacklevel=3,
     )
+
+
+@intrinsic
+def prefetch(typing_context, address):  # type: ignore[no-untyped-def]
+    """Ask for the cache line at an address, without waiting for it; compiled into its callers."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
+        # to be read, into all caches, data
+        builder.call(fetch, [builder.inttoptr(arguments[0], byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), generate

@@ -9,7 +9,7 @@ from omkl.groups.templates import _jit_arc_scores, _jit_arcs, _jit_templates
 
 def replace_intrinsics():
     for module in (_jit_arcs, _jit_templates, _jit_arc_scores):
-        module._prefetch = lambda *places: None
+        module.prefetch = lambda *places: None
     _jit_arc_scores._weigh_lanes = weigh_lanes
 
 

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, prefetch
 
 LINE = 32
 #: Arcs that are scored at a time.
@@ -33,27 +33,6 @@ _MASK15 = np.uint64(15)
 _WORD = np.uint64(8)
 _SHORT = np.uint64(2**32 - 1)
 _BUCKET_BITS, _BUCKETS = np.uint64(BUCKET_BITS), np.uint64(2**BUCKET_BITS - 1)
-
-
-@intrinsic
-def _prefetch(typing_context, place, lines, stride):
-    """Ask for the cache line in which the line of a place begins, without waiting for it.
-
-    ``place`` and ``lines`` are addresses: of the place, and of a table whose lines have ``stride`` bytes.
-    """
-
-    def generate(context, builder, signature, arguments):
-        byte, number, word = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
-        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
-        place, lines, stride = arguments
-        line = builder.lshr(builder.load(builder.inttoptr(place, word.as_pointer())), word(BUCKET_BITS))
-        address = builder.inttoptr(builder.add(lines, builder.mul(line, stride)), byte)
-        # to be read, into all caches, data
-        builder.call(fetch, [address, number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(types.uintp, types.uintp, types.uint64), generate
 
 
 @intrinsic
@@ -196,7 +175,7 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
     weight, n_bytes = table[0, 0], table.strides[0] // LINE
     for row in range(live.shape[0] * n_nodes + ahead):
         if coming < live.shape[0]:
-            p, n, where = live[coming], n_arcs[node], of_places + np.uint64(slot * width) * _WORD
+            p, n = live[coming], n_arcs[node]
             turn, padded = center - (node - first[node]) + 1, (n + LANES - 1) // LANES * LANES
             _locate(
                 head_keys[pairs[p, 0], node],
@@ -207,7 +186,7 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
             )
             if first[node] == 0:  # other sentences find the lines of the pair where the first has brought them
                 low, high = _span(scales[coming, 0], scales[coming, 1], scales[coming, 2], n_bytes)
-                _fetch(where, n, of_lines + np.uint64(bases[p]) * stride, stride, low, high)
+                _fetch(places[slot, :n], of_lines + np.uint64(bases[p]) * stride, stride, low, high)
             node, coming = (node + 1, coming) if node + 1 < n_nodes else (0, coming + 1)
         slot = slot + 1 if slot < ahead else 0
         if row >= ahead:
@@ -225,14 +204,15 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
 
 
 @compiled
-def _fetch(places, n_arcs, lines, stride, low, high):
-    """Ask for the bytes ``low .. high - 1`` of the lines of a head's arcs; arrays are addresses."""
+def _fetch(places, lines, stride, low, high):
+    """Ask for the bytes ``low .. high - 1`` of the lines of a head's arcs; ``lines`` is the address of the table."""
     for offset in range(low, high, 2 * CACHE_LINE):
         first = lines + np.uint64(offset)
         second = lines + np.uint64(min(offset + CACHE_LINE, high - 1))
-        for a in range(n_arcs):
-            _prefetch(places + np.uint64(a) * _WORD, first, stride)
-            _prefetch(places + np.uint64(a) * _WORD, second, stride)
+        for a in range(places.shape[0]):
+            line = (places[a] >> _BUCKET_BITS) * stride
+            prefetch(first + line)
+            prefetch(second + line)
 
 
 @compiled

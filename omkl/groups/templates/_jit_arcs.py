@@ -10,11 +10,8 @@ right.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, prefetch
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _TURN = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -30,21 +27,6 @@ _MASK15 = np.uint64(15)
 #: the cache.
 CACHE_LINE = 64
 FEW = 1 << 13
-
-
-@intrinsic
-def _prefetch(typing_context, address):
-    """Ask for the cache line at an address, without waiting for it."""
-
-    def generate(context, builder, signature, arguments):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
-        # to be read, into all caches, data
-        builder.call(fetch, [builder.inttoptr(arguments[0], byte), number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(types.uintp), generate
 
 
 @compiled
@@ -105,7 +87,7 @@ def _fetch_lines(heads, modifiers, places, lines):
         mixed = (heads[places[1, a]] + modifiers[places[2, a]]) * _MIX
         line = start + (((mixed >> _HALF) * size) >> _HALF) * stride
         for offset in range(0, lines.strides[0], CACHE_LINE):
-            _prefetch(line + np.uint64(offset))
+            prefetch(line + np.uint64(offset))
 
 
 @compiled

@@ -8,11 +8,8 @@ collide, and neither do templates.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, prefetch
 
 LINE = 32
 N_VARIANTS = 3
@@ -36,21 +33,6 @@ CACHE_LINE = 64
 AHEAD = 4
 
 
-@intrinsic
-def _prefetch(typing_context, address):
-    """Ask for the cache line at an address, without waiting for it."""
-
-    def generate(context, builder, signature, arguments):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
-        # to be read, into all caches, data
-        builder.call(fetch, [builder.inttoptr(arguments[0], byte), number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(types.uintp), generate
-
-
 @compiled
 def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys):
     """Hash each view of each token into 64 bits; a view means something else at a modifier than at a head."""
@@ -71,7 +53,7 @@ def _fetch_line(table, line):
     waits for it takes five times as long as its arithmetic."""
     start = np.uint64(table.ctypes.data) + line * np.uint64(table.strides[0])
     for offset in range(0, table.strides[0], CACHE_LINE):
-        _prefetch(start + np.uint64(offset))
+        prefetch(start + np.uint64(offset))
 
 
 @compiled
