@@ -41,7 +41,7 @@ def rankings(train, test, seed, epochs, C):
     svm = trained(train, seed, epochs, regularizer="l2")
     mkl = trained(train, seed, epochs, method="rda", C=C)
     shuffled = np.random.default_rng(seed).permutation(svm.templates_.names).tolist()
-    orders = {"MKL": mkl.ranking(), "norms of the SVM": svm.ranking("norms"), "random": shuffled}
+    orders = {"MKL": mkl.ranking(), "norms of the SVM": svm.ranking(), "random": shuffled}
     alive = sum(weight > 0 for weight in mkl.template_weights_.values())
     print(
         f"seed {seed}: SVM {accuracy(svm, test):.2f}, MKL {accuracy(mkl, test):.2f} with {alive} templates", flush=True

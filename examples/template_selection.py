@@ -46,8 +46,8 @@ def main():
     (X, y), (X_test, y_test) = read_sequences(arguments.train), read_sequences(arguments.test)
 
     svm = train(X, y, "l2", arguments.epochs)
-    ranking = svm.ranking(by="norms")
-    ranking = [name for name in ranking if name in X[0][0]]
+    norms = dict(zip(svm.predictor_.group_names, svm.predictor_.norms))
+    ranking = sorted(X[0][0], key=norms.__getitem__, reverse=True)
     print(f"SVM on all {len(ranking)} templates: {accuracy(svm, X_test, y_test):.2f} %")
     mkl = train(X, y, "mkl", arguments.epochs)
     print(f"MKL (forward-backward splitting): {accuracy(mkl, X_test, y_test):.2f} %; its weights:")

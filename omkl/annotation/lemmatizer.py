@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
-from omkl.annotation.labelers import ByTag, Learn
 from omkl.features.words import token_features
+from omkl.sequences.labeler import SequenceLabeler
 
+#: A labeler, or the only label that there is.
+Model: TypeAlias = SequenceLabeler | str
 #: Changes of case before a form is cut; of those that need the least cutting the first is used.
 CASES: dict[str, Callable[[str], str]] = {
     "keep": str,
@@ -22,10 +24,36 @@ TAB = "\t"
 LEAST_WORDS = 2
 
 
+class Learn(Protocol):
+    """Training of a labeler on sequences and their labels, None for an unknown one."""
+
+    def __call__(self, X: list, y: list, linked: bool = False) -> SequenceLabeler:
+        """Train a labeler; ``linked`` scores transitions."""
+
+
+def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False) -> Model:
+    """Learn labels; ``default`` is the label if all of them are unknown."""
+    labels = {label for sequence in y for label in sequence} - {None}
+    if len(labels) > 1:
+        return learn(X, y, linked)
+    return labels.pop() if labels else default
+
+
+def labels_by(model: Model, X: list) -> list[list[str]]:
+    """Predict the labels of sequences."""
+    if isinstance(model, str):
+        return [[model] * len(x) for x in X]
+    return [labels.tolist() for labels in model.predict(X)]
+
+
 def edit_of(form: str, lemma: str) -> str:
     """Make the edit that turns a form into its lemma: a change of case, and letters cut off and added at both ends.
 
     The longest common part is kept (Chrupala 2006). Where there is none, the edit is the lemma.
+
+    Parameters
+    ----------
+    form, lemma : str
 
     Returns
     -------
@@ -67,17 +95,21 @@ class Lemmatizer:
 
     Attributes
     ----------
-    edits : ByTag
+    edits : dict of str to SequenceLabeler or str
+        Classifier of edits by tag, or its only edit.
     known : dict of str to str
         Lemmas by form, tag and features, joined by tabs, and by form and tag.
     """
 
+    #: The form itself, in the case that it has.
+    default = edit_of("as", "as")
+
     def __init__(self) -> None:
-        self.edits = ByTag(default=edit_of("as", "as"))
+        self.edits: dict[str, Model] = {}
         self.known: dict[str, str] = {}
 
     def fit(self, words: Iterable[tuple[str, str, str]], lemmas: Iterable[str], learn: Learn) -> "Lemmatizer":
-        """Learn from words ``(form, tag, features)`` and their lemmas; ``learn(X, y)`` is a trained labeler."""
+        """Learn from words ``(form, tag, features)`` and their lemmas."""
         counts = Counter(zip(words, lemmas))
         self.known = _most_frequent(counts)
         edits = {(word, lemma): edit_of(word[0], lemma) for word, lemma in counts}
@@ -88,7 +120,7 @@ class Lemmatizer:
             if usual[tag, edit] >= LEAST_WORDS:
                 X.append([lemma_features(form, feats)])
                 y.append([edit])
-        self.edits.fit(((tag, *own) for tag, own in taught.items()), learn)
+        self.edits = {tag: learned(X, y, learn, self.default) for tag, (X, y) in taught.items()}
         return self
 
     def predict(self, words: list[tuple[str, str, str]]) -> list[str]:
@@ -102,7 +134,8 @@ class Lemmatizer:
             else:
                 found[word] = lemma
         for tag, own in unknown.items():
-            guessed = self.edits.predict(tag, [[lemma_features(form, feats)] for form, _, feats in own])
+            features = [[lemma_features(form, feats)] for form, _, feats in own]
+            guessed = labels_by(self.edits.get(tag, self.default), features)
             found.update({word: apply_edit(edit, word[0]) for word, (edit,) in zip(own, guessed)})
         return [found[word] for word in words]
 

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from omkl.cli.console import Record
 from omkl.cli.files import UNREAD, Columns, load_model, naming, of_class, open_rows, read_sequences
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
+from omkl.parsing.sentences import with_notes, with_strings
 
 if TYPE_CHECKING:
     from omkl.reports.model import Model
@@ -58,8 +58,7 @@ def predict(options: Options) -> None:
     regressor writes one prediction a line.
 
     Probabilities stand after a tab, in JSON lines as "confidence", and in MISC of a treebank as UposConf=0.987,
-    HeadConf and RelConf. Alternatives are in JSON lines "nbest", and have scores in comments of a treebank; scores of
-    annotations are logarithms of probabilities.
+    HeadConf and RelConf. Alternatives are in JSON lines "nbest", and have scores in comments of a treebank.
     """
     model, kind = load_model(options)
     if options.nbest is not None:
@@ -99,28 +98,15 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 
 def _with_tree(sentence: Any, parse: Any) -> Any:
     """A treebank of one sentence with another tree."""
-    return _with_column(sentence.with_column("heads", parse.heads), "deprels", parse.deprels)
-
-
-def _with_column(block: data.Treebank, name: str, values: Iterable[str]) -> Any:
-    """A treebank with other strings in a column."""
-    table = data.Strings()
-    return block.with_column(name, table.codes(map(str, values), grow=True), table)
+    return with_strings(sentence.with_column("heads", parse.heads), "deprels", parse.deprels)
 
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     """Annotate sentences block by block; all that is no annotation is written as it was read."""
-    blocks = _sentences(options.input)
+    opt.refuse("is for single models, not an annotator", "nbest")
     with _sentence_writer(options, annotator.columns_, "Annotated") as writer:
-        if options.nbest is None:
-            for block in annotator.annotate_blocks(blocks, confidence=options.confidence):
-                writer.write(block)
-            return
-        for block in blocks:
-            found, owners, scores = annotator.nbest_of(block, options.nbest)
-            ends = np.flatnonzero(np.diff(owners, append=-1)) + 1
-            for low, high in pairwise([0, *ends.tolist()]):
-                writer.write_best((found[i : i + 1], float(scores[i])) for i in range(low, high))
+        for block in _sentences(options.input):
+            writer.write(annotator.annotate(block, confidence=options.confidence))
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
@@ -134,16 +120,16 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
                 continue
             for i, found in enumerate(labeler.predict_nbest(X, options.nbest)):
                 own = block[i : i + 1]
-                writer.write_best((_with_column(own, "upos", best.labels), best.score) for best in found)
+                writer.write_best(
+                    (with_strings(own, "upos", list(map(str, best.labels))), best.score) for best in found
+                )
 
 
 def _tagged(labeler: omkl.SequenceLabeler, block: data.Treebank, X: list, confidence: bool) -> Any:
     """A block with its tags, and their probabilities if asked for."""
     found = [own.tolist() for own in labeler.predict(X)]
-    tagged = _with_column(block, "upos", (label for own in found for label in own))
+    tagged = with_strings(block, "upos", [str(label) for own in found for label in own])
     if confidence:
-        from omkl.parsing.decoding import with_notes
-
         tagged = with_notes(tagged, {"UposConf": [p for own in _confidence(labeler, X, found) for p in own]})
     return tagged
 

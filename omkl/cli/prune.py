@@ -17,7 +17,6 @@ from omkl.exceptions import InputError
     """,
     *(opt.MODEL, OUTPUT, DEV),
     option("--keep", type=int, required=True, metavar="N", help="Number of templates that stay."),
-    option("--by", type=opt.CHOICE(["weights", "norms"]), default="weights", help="Rank of the templates."),
     option("--retrain", type=opt.READ, metavar="FILE", help="Train the smaller parser anew on this treebank."),
     option("--regularizer", metavar="R", help="With --retrain: mkl, l2, ...; by default that of the saved parser."),
     *(opt.ON_ERROR, opt.METRICS),
@@ -29,7 +28,7 @@ def prune(options: Options) -> None:
         raise InputError(f"{options.model} is {of_class(parser)}, and only a parser has templates to prune.")
     if options.retrain is None:
         opt.refuse("goes with --retrain FILE", "regularizer")
-    pruned = parser.prune(options.keep, options.by)
+    pruned = parser.prune(options.keep)
     reading = {"single_root": pruned.single_root, "on_error": options.on_error, "keep_text": False}
     gold = data.read_treebank(options.dev, **reading) if options.dev else None
     if options.retrain is not None:

@@ -231,26 +231,24 @@ def annotator(options: Options) -> None:
     gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
     if options.likely is None and options.keep is None:
         options.likely = 0.99
-    interruption = Interruption()
     settings = options.values("C", "epochs")
     model = omkl.Annotator(
         list(options.parts) or "auto",
         tagger=omkl.SequenceLabeler(**settings),
         parser=_untrained_parser(options, **settings),
         folds=options.tagging_folds,
-        callbacks=[interruption],
         verbose=not options.quiet,
         random_state=options.random_state,
         n_jobs=options.jobs,
     )
     started = time.perf_counter()
-    _fit_annotator(model, treebank, interruption, options)
+    model.fit(treebank, **options.values("checkpoint", "checkpoint_every", "resume"))
     seconds = time.perf_counter() - started
     model.save(destination(options.output))
     if gold is not None:
         _calibrate_annotator(model, gold, options)
     sizes = {"sentences": len(treebank), "words": treebank.n_words}
-    metrics = {**sizes, "parts": model.parts_, "seconds": seconds, "interrupted": interruption.happened}
+    metrics = {**sizes, "parts": model.parts_, "seconds": seconds}
     weights = metrics["kernel_weights"] = model.kernel_weights_
     words = f"{len(treebank)} sentences, {treebank.n_words} words"
     lines = [f"Learned {', '.join(model.parts_)} from {words}, in {seconds:.1f} s."]
@@ -260,17 +258,7 @@ def annotator(options: Options) -> None:
     if gold is not None:
         found, metrics["dev"] = annotation_scores(model, gold, options.dev)
         lines += ["", *found]
-    options.report([*lines, *interruption.last_lines(model, options)], metrics)
-
-
-def _fit_annotator(model: Model, treebank: Any, interruption: Interruption, options: Options) -> None:
-    try:
-        with interruption.listening():
-            model.fit(treebank, **options.values("checkpoint", "checkpoint_every", "resume"))
-    except InputError:
-        if interruption.happened:  # before there was a part to keep
-            raise KeyboardInterrupt from None
-        raise
+    options.report([*lines, f"Saved to {options.output}."], metrics)
 
 
 def _calibrate_annotator(model: Model, gold: data.Treebank, options: Options) -> None:

@@ -156,31 +156,17 @@ class Interruption:
 
     happened = False
     _before: Any = None
-    _depth = 0
 
     def __deepcopy__(self, memo: Any) -> Interruption:
         return self  # also of estimators that are cloned
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Note Ctrl-C between trainings as well."""
-        self._begin()
-        try:
-            yield
-        finally:
-            self._end()
-
     def on_start(self, trainer: OnlineTrainer, source: Any) -> bool:
         """Listen to Ctrl-C; returns whether it has come already."""
-        self._begin()
-        return self.happened
-
-    def _begin(self) -> None:
-        self._depth += 1
         # a process that ignores it, as a job in the background of a script, stays so
-        if self._depth == 1 and not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        if not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             with suppress(ValueError):  # only the main thread gets signals
                 self._before = signal.signal(signal.SIGINT, self._note)
+        return self.happened
 
     def _note(self, *_: Any) -> None:
         self.happened = True
@@ -188,12 +174,7 @@ class Interruption:
 
     def on_end(self, trainer: OnlineTrainer) -> None:
         """Restore the handler of Ctrl-C."""
-        self._end()
-
-    def _end(self) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._leave()
+        self._leave()
 
     def _leave(self) -> None:
         if self._before is not None:
@@ -213,8 +194,7 @@ class Interruption:
             return [saved]
         again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
         where = f" in epoch {model.n_iter_}" if hasattr(model, "n_iter_") else ""
-        parts = f", which annotates {', '.join(model.parts_)}" if hasattr(model, "parts_") else ""
-        return [f"Interrupted{where}: the model so far is saved{parts}.{again if options.checkpoint else ''}", saved]
+        return [f"Interrupted{where}: the model so far is saved.{again if options.checkpoint else ''}", saved]
 
 
 def choose_strength(

@@ -110,11 +110,16 @@ def needs_probabilities(estimator: Any, remedy: str = "") -> bool:
     raise AttributeError(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
-def has_marginals(estimator: Any) -> bool:
-    """Return True where the loss has probabilities or the model is calibrated, else raise an AttributeError.
+def has_marginals(estimator: Any, error: type[Exception] = AttributeError) -> bool:
+    """Return True where the loss has probabilities or the model is calibrated, else raise an error.
 
     Parameters
     ----------
     estimator : SequenceLabeler or DependencyParser
+    error : type
+        AttributeError for ``available_if``.
     """
-    return estimator.temperature_ is not None or needs_probabilities(estimator, " or after calibrate()")
+    try:
+        return estimator.temperature_ is not None or needs_probabilities(estimator, " or after calibrate()")
+    except AttributeError as missing:
+        raise error(str(missing)) from None

@@ -17,8 +17,10 @@ from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import FlatTokens
 from omkl.groups.tokens import Span
+from omkl.online.averaging import Predictor
 from omkl.online.group_contributions import Contributions, Piece, contributions
 from omkl.online.model import OnlineModel
+from omkl.structures.base import Potentials
 from omkl.structures.multiclass import UnaryPotentials
 
 #: Groups that are listed one by one in text; the others are summed.
@@ -151,6 +153,38 @@ def explanation(
     return Explanation(output, against, summary, float(margin), found.groups, features)
 
 
+def explain_difference(
+    predictor: Predictor,
+    x: Any,
+    potentials: Potentials,
+    outputs: tuple[Any, Any],
+    told: Sequence[str],
+    n: int,
+    named: Callable[[list[Piece]], list[str]],
+    shown: Callable[[Any], Any] = lambda output: output,
+) -> Explanation:
+    """Explain an output, compared with another one, by the difference of their scores.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    x : input
+    potentials : Potentials
+        Of the input.
+    outputs : pair
+        The output to explain, and the other one.
+    told : sequence of str
+        Their differences in words.
+    n, named
+        See :func:`explanation`.
+    shown : callable
+        ``shown(output)`` is an output as users know it.
+    """
+    margin, direction = predictor.structure.difference(potentials, *outputs)
+    found = contributions(predictor, x, direction)
+    return explanation(*map(shown, outputs), listed(told), margin, found, n, named)
+
+
 def listed(told: Sequence[str]) -> str:
     """The first few of some differences, and the number of others."""
     more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
@@ -170,11 +204,10 @@ def explain_class(model: OnlineModel, rows: FlatTokens, label: Any, against: Any
 
     chosen = structure.decode(potentials) if label is None else code(label)
     other = other_class(structure.n_labels, potentials.unary[0], chosen) if against is None else code(against)
-    margin, direction = structure.difference(potentials, chosen, other)
     members, classes = codec.known.members, codec.known.as_array()
-    summary, namer = f"{members[chosen]!r} rather than {members[other]!r}", part_namer(codec.encoder, members)
-    found = contributions(predictor, span, direction)
-    return explanation(classes[chosen], classes[other], summary, margin, found, n, namer)
+    told = [f"{members[chosen]!r} rather than {members[other]!r}"]
+    namer = part_namer(codec.encoder, members)
+    return explain_difference(predictor, span, potentials, (chosen, other), told, n, namer, classes.__getitem__)
 
 
 def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:

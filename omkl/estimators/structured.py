@@ -10,13 +10,13 @@ import numpy as np
 
 import omkl.groups
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.explanations import Explanation, explanation
+from omkl.estimators.explanations import Explanation, explain_difference
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.training import RunOptions, Task, TrainingBlock, WeightedExamples, blocks_of
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError, ModelFileError
 from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import Piece, contributions
+from omkl.online.group_contributions import Piece
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Packer, Unpacker
@@ -130,13 +130,12 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         structure, potentials = predictor.structure, predictor.potentials(x)
         chosen = structure.decode(potentials) if output is None else output
         other = _other_output(structure, potentials, chosen) if against is None else against
-        margin, direction = structure.difference(potentials, chosen, other)
-        found = contributions(predictor, x, direction)
 
         def named(pieces: list[Piece]) -> list[str]:
             return [f"{'support vector' if piece.kind == 'support' else piece.kind} {piece.key}" for piece in pieces]
 
-        return explanation(chosen, other, "this output, not the other", margin, found, n, named)
+        told = ["this output, not the other"]
+        return explain_difference(predictor, x, potentials, (chosen, other), told, n, named)
 
     def predict(self, X: Any) -> list[Any]:
         """The best output of each input.
@@ -211,9 +210,6 @@ class PlainExamples(WeightedExamples):
     def n_inputs(self) -> int:
         """Number of inputs."""
         return len(self.X)
-
-    def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> "PlainExamples":
-        return PlainExamples(self.X, self.y, chosen, weights)
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "PlainExamples":
         return PlainExamples([self.X[j] for j in inputs], [self.y[j] for j in inputs], chosen, None)

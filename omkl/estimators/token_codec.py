@@ -64,9 +64,6 @@ class Examples(WeightedExamples):
         """Number of sequences."""
         return len(self.tokens)
 
-    def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> "Examples":
-        return Examples(self.tokens, self.gold, chosen, weights, self.single)
-
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "Examples":
         tokens = self.tokens.only(inputs)
         shifts = np.repeat(self.tokens.offsets[inputs] - tokens.offsets[:-1], np.diff(tokens.offsets))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from copy import copy
 from importlib.metadata import version
 from os import PathLike
 from typing import Any, NamedTuple, TypedDict
@@ -119,10 +120,6 @@ class WeightedExamples:
             self.unit = float(weights.mean())
             self._present(inputs, weights / self.unit)
 
-    def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> Any:
-        """Other examples of the same inputs, in shared memory."""
-        raise NotImplementedError
-
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Any:
         """Copy some inputs; ``chosen`` are their presentations."""
         raise NotImplementedError
@@ -137,7 +134,9 @@ class WeightedExamples:
 
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Any:
         """Some of the inputs, in shared memory."""
-        return self._over(chosen, None if self.given is None or not weighted else self.given[chosen])
+        part = copy(self)
+        WeightedExamples.__init__(part, chosen, None if self.given is None or not weighted else self.given[chosen])
+        return part
 
     def part(self, indices: np.ndarray) -> Any:
         """Some of the presentations, by their indices, without the other inputs."""

@@ -97,7 +97,7 @@ class Checkpoints:
         manifest, arrays
             As for :meth:`write`.
         """
-        with self._writing():
+        with self.writing():
             write_archive(self.directory / name, manifest, arrays)
 
     def part(self, name: str) -> Path | None:
@@ -111,13 +111,13 @@ class Checkpoints:
         -------
         Path or None
         """
-        with self._writing():
+        with self.writing():
             (self.directory / name).mkdir(exist_ok=True)
         return None if self._warned else self.directory / name
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Warn once, for all files that cannot be written."""
+    def writing(self) -> Iterator[None]:
+        """Return a context in which a file that cannot be written is a warning, the first time."""
         try:
             yield
         except OSError as error:

@@ -1,14 +1,17 @@
 """Codec of a parser: from treebanks to examples, the bank of templates, and parts of model files."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
-from omkl._components import resolve
+from omkl._components import warn_caller
 from omkl.data import Treebank
-from omkl.estimators.persistence import fingerprint
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.training import Run, TrainingBlock
 from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
@@ -16,20 +19,15 @@ from omkl.features.fields import Lexicon, as_lexicons, empty_shares, lacking_col
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet, sees_trees
 from omkl.groups.templates.layout import ArcTokens
-from omkl.losses import CRF, StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
-from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import LearnedBlock
-from omkl.parsing.examples import ArcExamples, Guide, encode
 from omkl.parsing.explain import strongest_features
-from omkl.parsing.protocol import Parser
 from omkl.parsing.relations import RelationLabeler
-from omkl.parsing.sentences import as_treebank, check_trees, only_projective
+from omkl.parsing.sentences import ArcExamples, Guide, as_treebank, check_trees, encode, facts_of, only_projective
 from omkl.parsing.stacking import advice_of, cross_fit, likely_margin, only_likely
-from omkl.parsing.template_selection import announce, suited
+from omkl.parsing.template_selection import suited
 from omkl.persistence import Packer, Unpacker
 from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
 
@@ -42,22 +40,22 @@ SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", 
 
 
 class TreeData(NamedTuple):
-    """Checked trees, their weights, and whether these are the whole data, not a block of a stream."""
+    """Checked trees and their weights; ``whole`` data are not a block of a stream."""
 
     treebank: Treebank
     weights: np.ndarray | None
     whole: bool
 
 
-def read_trees(parser: Parser, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
+def read_trees(block: TrainingBlock, projective: bool, single_root: bool, whole: bool = False) -> TreeData:
     """Read and check the sentences of a block.
 
-    Those that no tree of the parser fits are left out, and of the ``whole`` data those of weight 0.
+    Sentences that fit no tree of the parser are left out; of the ``whole`` data, those of weight 0 as well.
     """
-    treebank = as_treebank(block.X, trees="partial", single_root=parser.single_root)
+    treebank = as_treebank(block.X, trees="partial", single_root=single_root)
     check_trees(treebank, partial=True)
     weights = check_sample_weight(block.sample_weight, len(treebank))
-    kept = only_projective(treebank, parser.single_root) if parser.projective else np.ones(len(treebank), dtype=bool)
+    kept = only_projective(treebank, single_root) if projective else np.ones(len(treebank), dtype=bool)
     if whole and weights is not None:
         kept = kept & (weights > 0)
     if not kept.any():
@@ -74,12 +72,12 @@ class TreebankCodec:
     ----------
     parser : DependencyParser
     templates : TemplateSet, optional
-        Templates to use in the place of those that the parameters ask for.
+        Templates to use instead of those of the parameters.
 
     Attributes
     ----------
     templates : TemplateSet
-        Templates in use, as they suit the training data.
+        Templates in use, adapted to the training data.
     relations : RelationLabeler or None
     features : dict of str to list
         Strongest features of each template by name, with their weights.
@@ -91,22 +89,12 @@ class TreebankCodec:
         Share of training words, in [0, 1], for which each column in use was empty.
     """
 
-    def __init__(self, parser: Parser, templates: TemplateSet | None = None) -> None:
-        loss = resolve(StructuredLoss, parser.loss, "loss")
-        if parser.ignore is not None and not loss.uses_cost:
-            raise InputError(f"ignore= goes with losses that have a margin, not with {loss!r}.")
+    def __init__(self, parser: OnlineEstimator, templates: TemplateSet | None = None) -> None:
         self._kind: Any = type(parser)
-        self._first = first_parser(parser)
-        self._folds, self._likely, self._ignore = parser.folds, parser.likely, parser.ignore
-        self._labeled, self._verbose = parser.labeled, parser.verbose
-        self._asked = parser.templates if templates is None else templates
-        self._lexicons, self._is_selected = parser.lexicons, templates is not None
-        self._is_quick = isinstance(parser.first, str)
-        # prediction freezes a copy of the weights
-        self._memory = parser.memory * (1 / 2 if parser.average in (None, "last") else 2 / 3)
-        self._dtype = np.dtype(parser.dtype)
+        self._given = SimpleNamespace(**parser.get_params(deep=False))
+        self._chosen = templates
         self._sizes: list[int] | None = None
-        self.structure = (ProjectiveTree if parser.projective else NonProjectiveTree)(parser.single_root)
+        self.structure = (ProjectiveTree if self._given.projective else NonProjectiveTree)(self._given.single_root)
         self.templates: TemplateSet
         self.relations: RelationLabeler | None = None
         self.features: dict[str, list] = {}
@@ -116,47 +104,56 @@ class TreebankCodec:
 
     def suited(self, data: TreeData) -> TemplateSet:
         """Templates as they suit the data; changes are reported."""
-        templates = TemplateSet.resolve(self._asked, as_lexicons(self._lexicons))
+        asked = self._given.templates if self._chosen is None else self._chosen
+        templates = TemplateSet.resolve(asked, as_lexicons(self._given.lexicons))
         found, change = suited(templates, data.treebank, data.whole)
-        is_asked = not self._is_selected and not (isinstance(self._asked, str) and self._asked == "auto")
-        announce(change, not data.whole or is_asked, self._verbose)
+        is_asked = self._chosen is None and not (isinstance(asked, str) and asked == "auto")
+        if change and (is_asked or not data.whole):
+            warn_caller(change, DataWarning)
+        elif change and self._given.verbose:
+            tqdm.write(change)
         return found
 
     def start(self, data: TreeData) -> ArcExamples:
         """Choose templates and relations; the first block of a stream decides for all of it."""
         self.templates = self.suited(data)
-        if self._labeled:
+        if self._given.labeled:
             self.relations = RelationLabeler.for_treebank(data.treebank, data.whole, self.templates.lexicons)
         fields = self.templates.fields + ([] if self.relations is None else self.relations.templates.fields)
         self.empty = empty_shares(data.treebank, fields)
         self.features = {name: [] for name in self.templates.names}
-        guide = self._train_first(data)
-        return ArcExamples.of(data.treebank, self.templates, data.weights, self._ignore, guide)
+        return ArcExamples.of(data.treebank, self.templates, data.weights, self._train_first(data))
 
     def _train_first(self, data: TreeData) -> Guide | None:
         """Train the first parser, if there is one; returns the advice of parsers that have not seen the sentences."""
-        first = self._first
+        first, likely = self._given.first, self._given.likely
         if first is None:
             fields = sorted(filter(sees_trees, self.templates.fields))
-            if fields or self._likely is not None:
-                what = f"The template field {fields[0]!r}" if fields else f"likely={self._likely!r}"
+            if fields or likely is not None:
+                what = f"The template field {fields[0]!r}" if fields else f"likely={likely!r}"
                 raise InputError(f"{what} needs a first parser: set first=.")
             return None
-        kind = isinstance(self.structure, ProjectiveTree), self.structure.single_root
+        is_quick = isinstance(first, str)
+        if is_quick:
+            first = self._kind(first, **QUICK, **{name: vars(self._given)[name] for name in SHARED})
+        kind = self._given.projective, self._given.single_root
         if not isinstance(first, self._kind) or (first.projective, first.single_root) != kind:
             raise InputError(
                 f"`first` must be a set of templates, or a {self._kind.__name__} with the same projective= and "
                 f"single_root=, got {first!r:.80}."
             )
+        self._check_whole(data)
+        with warnings.catch_warnings():
+            if is_quick:  # its templates are a default
+                warnings.simplefilter("ignore", DataWarning)
+            self.first, guide = cross_fit(first, data.treebank, data.weights, self._given.folds)
+        if likely is not None:
+            self.margin = likely_margin(guide, data.treebank, likely)
+        return only_likely(guide, data.treebank, self.margin)
+
+    def _check_whole(self, data: TreeData) -> None:
         if not data.whole:
             raise InputError("A parser with first= learns from all sentences at once: call fit with no stream.")
-        with warnings.catch_warnings():
-            if self._is_quick:  # nobody asked for its templates one by one
-                warnings.simplefilter("ignore", DataWarning)
-            self.first, guide = cross_fit(first, data.treebank, data.weights, self._folds)
-        if self._likely is not None:
-            self.margin = likely_margin(guide, data.treebank, self._likely)
-        return only_likely(guide, data.treebank, self.margin)
 
     def guide(
         self, treebank: Treebank, all_arcs: bool = False, right: bool = False, n_jobs: int | None = None
@@ -167,7 +164,7 @@ class TreebankCodec:
         """
         if self.first is None:
             return None
-        guide = advice_of(self.first, treebank, all_arcs, n_jobs)
+        guide = advice_of(replace(self.first._decoder, n_jobs=n_jobs), treebank, all_arcs)
         if all_arcs:
             return guide if self.margin is None else Guide(guide.trees, None)
         return only_likely(guide, treebank if right else guide.trees, self.margin)
@@ -179,28 +176,20 @@ class TreebankCodec:
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Encode later sentences of a stream."""
         if self.first is not None:
-            raise InputError("A parser with first= learns from all sentences at once: call fit with no stream.")
-        return ArcExamples.of(data.treebank, self.templates, data.weights, self._ignore)
+            self._check_whole(data)
+        return ArcExamples.of(data.treebank, self.templates, data.weights)
 
     def encode_known(self, data: TreeData) -> ArcExamples:
         """Encode sentences to measure the model on."""
         (treebank,) = self.complete([data.treebank])
-        guide = self.guide(treebank, right=True)
-        return ArcExamples.of(treebank, self.templates, None, self._ignore, guide)
+        return ArcExamples.of(treebank, self.templates, None, self.guide(treebank, right=True))
 
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
-        """Facts of the data that a checkpoint compares, the plainest first."""
-        treebank = examples.treebank
-        relations = "\n".join(treebank.strings["deprels"].tolist())
-        names = np.frombuffer(relations.encode("utf-8", "surrogatepass"), np.uint8)
-        arrays = [treebank.offsets, treebank.heads, treebank.deprels, names, examples.given]
-        arrays += [] if examples.guide is None else [part for own in examples.guide.arcs or () for part in own]
-        return {
-            "number of sentences": len(treebank),
-            "number of words": treebank.n_words,
-            "number of templates": len(self.templates),
-            "content of the data": fingerprint([examples.tokens.columns, *arrays]),
-        }
+        """Facts of the data that a checkpoint compares."""
+        advice = [] if examples.guide is None else [part for own in examples.guide.arcs or () for part in own]
+        arrays = [examples.tokens.columns, examples.heads, examples.given, *advice]
+        facts = facts_of(examples.treebank, ["deprels"], arrays)
+        return {"number of templates": len(self.templates), **facts}
 
     @property
     def order(self) -> list[str]:
@@ -211,12 +200,13 @@ class TreebankCodec:
         self, averaging: bool, training: ArcExamples | None = None, in_shards: bool = False
     ) -> tuple[list[Any], list[Any]]:
         """Make the untrained bank; templates share memory by their number of features in ``training``, if given."""
+        # prediction needs a copy of the weights
+        memory = self._given.memory * (1 / 2 if self._given.average in (None, "last") else 2 / 3)
+        dtype = np.dtype(self._given.dtype)
         if training is not None:
-            bank = ArcTemplateBank.plan(self.templates, training, self._memory, averaging, self._dtype)
-        elif self._sizes is not None:
-            bank = ArcTemplateBank(self.templates, averaging, self._dtype, self._sizes)
+            bank = ArcTemplateBank.plan(self.templates, training, memory, averaging, dtype)
         else:
-            bank = ArcTemplateBank(self.templates, averaging, self._dtype, memory=self._memory)
+            bank = ArcTemplateBank(self.templates, averaging, dtype, self._sizes, memory)
         self._sizes = bank.sizes.tolist()
         return [bank], []
 
@@ -234,11 +224,20 @@ class TreebankCodec:
         ]
         return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
 
-    def pruned(self, parser: Parser, bank: ArcTemplateBank) -> "TreebankCodec":
+    def finish(self, model: OnlineModel, examples: ArcExamples, chosen: np.ndarray, run: Run, epochs: int) -> None:
+        """Learn the relations of the chosen sentences, and name the strongest features, after trees are learned."""
+        treebank, weights = examples.treebank, examples.given
+        if self.relations is not None:
+            weights = None if weights is None else weights[chosen]
+            sentences = treebank if len(chosen) == len(treebank) else treebank[chosen]
+            self.relations.fit(sentences, weights, model.settings.C, epochs, run)
+        self.features = strongest_features(model.trainer.banks[0], treebank, examples, TOP)
+
+    def pruned(self, parser: OnlineEstimator, templates: TemplateSet, bank: ArcTemplateBank) -> "TreebankCodec":
         """Make the codec of a pruned parser, with the templates of its bank and the same relations."""
         codec = TreebankCodec(parser)
-        codec.templates, codec.relations, codec._sizes = parser.templates, self.relations, bank.sizes.tolist()
-        codec.features = {name: self.features[name] for name in codec.templates.names}
+        codec.templates, codec.relations, codec._sizes = templates, self.relations, bank.sizes.tolist()
+        codec.features = {name: self.features[name] for name in templates.names}
         codec.empty, codec.first, codec.margin = self.empty, self.first, self.margin
         return codec
 
@@ -250,7 +249,7 @@ class TreebankCodec:
             if lacking:
                 warned = True
                 message = f"The input has no {', '.join(lacking)}, from which the parser has learned."
-                warnings.warn(message, DataWarning, stacklevel=4)
+                warn_caller(message, DataWarning)
             yield treebank
 
     def pack(
@@ -287,45 +286,3 @@ class TreebankCodec:
         if "first" in values:
             self.first = self._kind._from_model(values["first"], Unpacker(below(arrays, "first/"), unpacker.parts))
             self.margin = values["margin"]
-
-
-def first_parser(parser: Parser) -> Any:
-    """The untrained first parser of a parser; one that is given by its templates gets quick settings."""
-    if not isinstance(parser.first, str):
-        return parser.first
-    shared = {name: value for name, value in vars(parser).items() if name in SHARED}
-    kind: Any = type(parser)
-    return kind(parser.first, **QUICK, **shared)
-
-
-def tree_rates(estimator: Parser) -> Schedule:
-    """Schedule of ``eta0="auto"`` for a parser."""
-    # dual averaging starts afresh in every round, and asks how far it has to go
-    if estimator.method != "fobos":
-        return DistanceOverGradients()
-    # the gradient of a CRF is spread over all arcs: the step that just mends a sentence is three times as long as
-    # this mean says (measured on English: 87.0 against 86.5 attached)
-    return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF) else 1.0)
-
-
-def learn_relations(model: OnlineModel, examples: ArcExamples, chosen: np.ndarray, run: Run, epochs: int) -> None:
-    """Learn the relations of the chosen sentences, and name the strongest features, after trees have been learned."""
-    codec, treebank, weights = model.codec, examples.treebank, examples.given
-    if codec.relations is not None:
-        weights = None if weights is None else weights[chosen]
-        sentences = treebank if len(chosen) == len(treebank) else treebank[chosen]
-        codec.relations.fit(sentences, weights, model.settings.C, epochs, run)
-    codec.features = strongest_features(model.trainer.banks[0], treebank, examples, TOP)
-
-
-class RelationsBeside:
-    """Callback that learns the relations of each block of a stream after its trees."""
-
-    def __init__(self, model: OnlineModel, make_pass: Callable) -> None:
-        self._model = model
-        self._make_pass = make_pass
-
-    def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
-        """Learn from the block that the trainer has learned from."""
-        if self._model.codec.relations is not None:
-            self._model.codec.relations.learn(block.examples, trainer, self._make_pass)

@@ -1,28 +1,26 @@
-"""Predictions of a fitted parser: trees with relations, n best trees, and probabilities."""
+"""Predictions of a fitted parser: trees with relations, n best trees, and probabilities, under constraints."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.special import softmax
 
 from omkl._threads import in_threads
 from omkl.data import Stream, Strings, Treebank
-from omkl.estimators.calibration import at_temperature, has_marginals, relation_temperature, structure_temperature
-from omkl.estimators.persistence import check_is_fitted
+from omkl.estimators.calibration import at_temperature, relation_temperature, structure_temperature
 from omkl.exceptions import InputError
-from omkl.parsing.constraints import ArcConstraints, Arcs
-from omkl.parsing.protocol import Parser
-from omkl.parsing.sentences import Sentences, check_trees, strings_of, treebanks_of, with_strings
+from omkl.online.model import OnlineModel
+from omkl.parsing.sentences import Sentences, check_trees, joined, treebanks_of, with_notes, with_trees
 from omkl.structures.base import Potentials
+from omkl.structures.trees import ArcFactored
 
+#: For each sentence pairs ``(head, word)``, or None.
+Arcs: TypeAlias = Sequence[Iterable[tuple[int, int]] | None] | None
 #: Names in MISC of the probability of the arc to a word, and of its relation given the arc.
 HEAD_CONFIDENCE, RELATION_CONFIDENCE = "HeadConf", "RelConf"
-#: Decimals of a probability in MISC.
-DECIMALS = 3
-#: No constraints.
-FREE = ArcConstraints()
 
 Result = TypeVar("Result")
 
@@ -61,182 +59,186 @@ class ParseMarginals(NamedTuple):
     relations: np.ndarray | None
 
 
-def from_potentials(
-    parser: Parser,
-    treebank: Treebank,
-    function: Callable[[Potentials], Result],
-    constraints: ArcConstraints = FREE,
-    *,
-    all_arcs: bool = False,
-    n_jobs: int | None = None,
-) -> list[Result]:
-    """Apply a function to the potentials of each sentence under constraints, in threads.
+class ArcConstraints:
+    """Arcs that the trees of sentences must have, and arcs that they must not have."""
 
-    ``all_arcs`` scores also the arcs that a first parser finds unlikely, whose potentials are -inf otherwise;
-    constraints do so as well. Threads are by default those of the parser.
+    def __init__(self, required: Arcs = None, forbidden: Arcs = None, n_sentences: int = 0) -> None:
+        self._arcs = {"required": required, "forbidden": forbidden}
+        for name, arcs in self._arcs.items():
+            if arcs is not None and not (isinstance(arcs, Sequence) and len(arcs) == n_sentences):
+                raise InputError(f"{name} must be a list with a list of arcs for each of the {n_sentences} sentences.")
+
+    def __bool__(self) -> bool:
+        return any(arcs is not None for arcs in self._arcs.values())
+
+    def applied(self, potentials: Potentials, i: int, structure: ArcFactored) -> Potentials:
+        """Return potentials of sentence ``i``, counted from 0, that forbid all trees that break the constraints.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If no tree keeps the constraints.
+        """
+        if not self:
+            return potentials
+        n = structure.size_of(potentials)
+        forbidden = self._of_sentence("forbidden", i, n)
+        for head, word in self._of_sentence("required", i, n):
+            forbidden += [(other, word) for other in range(n + 1) if other not in (head, word)]
+        own = structure.forbidding(potentials, forbidden)
+        if not structure.is_possible(own):
+            raise InputError(f"Sentence {i + 1}: no tree has all required arcs and none of the forbidden ones.")
+        return own
+
+    def _of_sentence(self, name: str, i: int, n: int) -> list[tuple[int, int]]:
+        """Check the arcs of one sentence of n words."""
+        arcs = self._arcs[name]
+        found = []
+        for arc in () if arcs is None else arcs[i] or ():
+            pair = np.asarray(arc)
+            is_pair = pair.shape == (2,) and pair.dtype.kind in "iu"
+            if not is_pair or not 0 <= pair[0] <= n or not 0 < pair[1] <= n or pair[0] == pair[1]:
+                raise InputError(f"Sentence {i + 1}: {name} must hold arcs (head, word) of its {n} words, got {arc!r}.")
+            found.append((int(pair[0]), int(pair[1])))
+        return found
+
+
+#: No constraints.
+FREE = ArcConstraints()
+
+
+@dataclass(frozen=True)
+class TreeDecoder:
+    """Predictions of a fitted parser.
+
+    Parameters
+    ----------
+    model : OnlineModel
+    temperature, relation_temperature : float or None
+        Divisors that make log-probabilities of potentials and of scores of relations; None before calibration.
+    minimum_risk : bool
+        Predict the tree of the most right heads in expectation, not that of the highest score.
+    n_jobs : int or None
+        Threads.
     """
-    n_jobs = parser.n_jobs if n_jobs is None else n_jobs
-    bank, structure = parser.predictor_.banks[0], parser.predictor_.structure
 
-    def of_block(numbered: tuple[int, list]) -> list[Result]:
-        first, sentences = numbered
-        potentials = enumerate(bank.potentials_of(sentences), first)
-        return [function(constraints.applied(own, i, structure)) for i, own in potentials]
+    model: OnlineModel
+    temperature: float | None = None
+    relation_temperature: float | None = None
+    minimum_risk: bool = False
+    n_jobs: int | None = None
 
-    blocks = list(parser.model_.codec.tokens(treebank, all_arcs or bool(constraints), n_jobs).blocks())
-    firsts = np.cumsum([0, *map(len, blocks)]).tolist()
-    return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), n_jobs)))
+    @property
+    def structure(self) -> ArcFactored:
+        """The structure of the trees."""
+        return self.model.predictor().structure
 
+    @property
+    def relations(self) -> Strings:
+        """Relations, the table of strings of the trees."""
+        labeler = self.model.codec.relations
+        return Strings() if labeler is None else labeler.strings
 
-def blocks_to_parse(
-    parser: Parser, X: Sentences, required: Arcs = None, forbidden: Arcs = None
-) -> Iterator[tuple[Treebank, ArcConstraints]]:
-    """Read sentences block by block, each with the constraints of its trees."""
-    check_is_fitted(parser)
-    if isinstance(X, Stream) and (required is not None or forbidden is not None):
-        raise InputError("required and forbidden must be None for a stream.")
-    for block in parser.model_.codec.complete(treebanks_of(X, trees=False)):
-        yield block, ArcConstraints(required, forbidden, len(block))
+    def blocks(
+        self, X: Sentences, required: Arcs = None, forbidden: Arcs = None
+    ) -> Iterator[tuple[Treebank, ArcConstraints]]:
+        """Read sentences block by block, each with the constraints of its trees."""
+        if isinstance(X, Stream) and (required is not None or forbidden is not None):
+            raise InputError("required and forbidden must be None for a stream.")
+        for block in self.model.codec.complete(treebanks_of(X, trees=False)):
+            yield block, ArcConstraints(required, forbidden, len(block))
 
+    def from_potentials(
+        self,
+        treebank: Treebank,
+        function: Callable[[Potentials], Result],
+        constraints: ArcConstraints = FREE,
+        *,
+        all_arcs: bool = False,
+    ) -> list[Result]:
+        """Apply a function to the potentials of each sentence under constraints, in threads.
 
-def best_trees(parser: Parser, block: Treebank, constraints: ArcConstraints = FREE) -> list[np.ndarray]:
-    """Heads of each sentence: the best tree, or that of the largest expected number of right heads, by ``decode``."""
-    structure, temperature = parser.predictor_.structure, parser.temperature_ or 1.0
-    if parser.decode == "map":
-        return from_potentials(parser, block, structure.decode, constraints)
-    check_marginals(parser)
+        ``all_arcs`` scores also the arcs that a first parser finds unlikely, whose potentials are -inf otherwise;
+        constraints do so as well.
+        """
+        bank, structure = self.model.predictor().banks[0], self.structure
 
-    def of_minimum_risk(own: Potentials) -> np.ndarray:
-        return structure.decode_marginals(at_temperature(own, temperature))
+        def of_block(numbered: tuple[int, list]) -> list[Result]:
+            first, sentences = numbered
+            potentials = enumerate(bank.potentials_of(sentences), first)
+            return [function(constraints.applied(own, i, structure)) for i, own in potentials]
 
-    return from_potentials(parser, block, of_minimum_risk, constraints)
+        blocks = list(self.model.codec.tokens(treebank, all_arcs or bool(constraints), self.n_jobs).blocks())
+        firsts = np.cumsum([0, *map(len, blocks)]).tolist()
+        return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), self.n_jobs)))
 
+    def _scaled(self, potentials: Potentials) -> Potentials:
+        """Potentials as log-probabilities."""
+        return at_temperature(potentials, self.temperature or 1.0)
 
-def relation_strings(parser: Parser) -> Strings:
-    """Relations of a parser, the table of strings of its trees."""
-    relations = parser.model_.codec.relations
-    return Strings() if relations is None else relations.strings
+    def trees(self, block: Treebank, constraints: ArcConstraints = FREE) -> list[np.ndarray]:
+        """Predict the heads of each sentence."""
+        structure = self.structure
+        if not self.minimum_risk:
+            return self.from_potentials(block, structure.decode, constraints)
+        return self.from_potentials(block, lambda own: structure.decode_marginals(self._scaled(own)), constraints)
 
-
-def with_relations(parser: Parser, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
-    """A treebank with these heads, an array for each sentence, and their predicted relations."""
-    heads = np.concatenate([np.zeros(0, np.int64), *trees])
-    relations, labeler = np.zeros(len(heads), np.int32), parser.model_.codec.relations
-    if labeler is not None:
-        relations = labeler.predict(treebank, heads, parser.n_jobs)
-    return with_trees(treebank, heads, relations, relation_strings(parser))
-
-
-def with_trees(treebank: Treebank, heads: np.ndarray, relations: np.ndarray, strings: Strings) -> Treebank:
-    """A treebank with other heads and relations."""
-    return treebank.with_column("heads", heads).with_column("deprels", relations, strings)
-
-
-def with_all_trees(
-    parser: Parser, block: Treebank, trees: list[tuple[np.ndarray, np.ndarray]]
-) -> tuple[Treebank, np.ndarray]:
-    """A treebank with several trees of each sentence, and the number of the sentence of each."""
-    owners = np.repeat(np.arange(len(block)), [len(scores) for _, scores in trees])
-    flat = [heads for own, _ in trees for heads in own]
-    return with_relations(parser, block[owners], flat), owners
-
-
-def best_parses(parser: Parser, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:
-    """The n best parses of each sentence of a block."""
-    structure = parser.predictor_.structure
-    trees = from_potentials(parser, block, lambda own: structure.decode_best(own, n), constraints, all_arcs=True)
-    relations = iter(with_all_trees(parser, block, trees)[0])
-    for own, scores in trees:
-        yield [Parse(heads, next(relations).deprels, score) for heads, score in zip(own, scores.tolist())]
-
-
-def likeliest_trees(parser: Parser, block: Treebank, n: int) -> tuple[Treebank, np.ndarray, np.ndarray]:
-    """The n likeliest trees of each sentence, the number of the sentence of each, and their log-probabilities."""
-    structure, temperature = parser.predictor_.structure, parser.temperature_ or 1.0
-
-    def likeliest(potentials: Potentials) -> tuple[np.ndarray, np.ndarray]:
-        own = at_temperature(potentials, temperature)
-        heads, scores = structure.decode_best(own, n)
-        return heads, scores - structure.marginals(own)[0]
-
-    [(block, _)] = blocks_to_parse(parser, block)
-    trees = from_potentials(parser, block, likeliest, all_arcs=True)
-    return *with_all_trees(parser, block, trees), np.concatenate([np.zeros(0), *(scores for _, scores in trees)])
-
-
-def marginals_of(
-    parser: Parser, block: Treebank, trees: list[np.ndarray], constraints: ArcConstraints
-) -> list[ParseMarginals]:
-    """Probabilities of all arcs, and of the relations of the arcs of these trees."""
-    structure, temperature = parser.predictor_.structure, parser.temperature_ or 1.0
-
-    def arc_probabilities(own: Potentials) -> np.ndarray:
-        return structure.arc_probabilities(at_temperature(own, temperature))
-
-    arcs = from_potentials(parser, block, arc_probabilities, constraints)
-    labeler, temperature_of_relations = parser.model_.codec.relations, parser.relation_temperature_
-    if labeler is None or temperature_of_relations is None:
-        return [ParseMarginals(own, None) for own in arcs]
-    heads = np.concatenate([np.zeros(0, np.int64), *trees])
-    scores = labeler.scores(block, heads, parser.n_jobs) / temperature_of_relations
-    relations = np.split(softmax(scores, axis=1), block.offsets[1:-1])
-    return [ParseMarginals(own, of_arcs) for own, of_arcs in zip(arcs, relations)]
-
-
-def check_marginals(parser: Parser) -> None:
-    """Raise an InputError where a parser has no probabilities."""
-    try:
-        has_marginals(parser)
-    except AttributeError as error:
-        raise InputError(str(error)) from None
-
-
-def with_confidence(parser: Parser, block: Treebank, parsed: Treebank, constraints: ArcConstraints) -> Treebank:
-    """A parsed block whose MISC has the probabilities of its arcs and relations."""
-    check_marginals(parser)
-    if not len(parsed):
-        return parsed
-    trees = np.split(parsed.heads.astype(np.int64), parsed.offsets[1:-1])
-    marginals = marginals_of(parser, block, trees, constraints)
-    arcs = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
-    columns = {HEAD_CONFIDENCE: np.concatenate(arcs).tolist()}
-    if marginals[0].relations is not None:
-        relations = np.concatenate([own.relations for own in marginals if own.relations is not None])
-        columns[RELATION_CONFIDENCE] = relations[np.arange(len(relations)), parsed.deprels].tolist()
-    return with_notes(parsed, columns)
-
-
-def with_notes(block: Treebank, columns: dict[str, list[float]]) -> Treebank:
-    """A treebank with numbers of each word noted in MISC, by their names."""
-    written = [
-        _noted(misc, {name: values[word] for name, values in columns.items()})
-        for word, misc in enumerate(strings_of(block, "misc"))
-    ]
-    return with_strings(block, "misc", written)
-
-
-def _noted(misc: str, values: dict[str, float]) -> str:
-    """MISC with these attributes after its others."""
-    others = [entry for entry in misc.split("|") if entry != "_" and entry.partition("=")[0] not in values]
-    return "|".join([*others, *(f"{name}={value:.{DECIMALS}f}" for name, value in values.items())])
-
-
-def fit_temperatures(parser: Parser, X: Sentences) -> tuple[float, float | None]:
-    """Temperatures of potentials and of the scores of relations, on trees that the parser has not learned from."""
-    arcs: list[tuple[Potentials, np.ndarray]] = []
-    scores: list[np.ndarray] = []
-    right: list[np.ndarray] = []
-    labeler = parser.model_.codec.relations
-    for gold in treebanks_of(X, trees="partial", single_root=parser.single_root):
-        check_trees(gold, partial=True)
-        heads = gold.heads.astype(np.int64)
-        trees = np.split(heads, gold.offsets[1:-1])
-        arcs += zip(from_potentials(parser, gold, lambda own: own), trees)
+    def with_relations(self, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
+        """A treebank with these heads, an array for each sentence, and their predicted relations."""
+        heads, labeler = joined(trees), self.model.codec.relations
+        relations = np.zeros(len(heads), np.int32)
         if labeler is not None:
-            scores.append(labeler.scores(gold, np.maximum(heads, 0), parser.n_jobs))
-            relations = labeler.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]
-            right.append(np.where(heads >= 0, relations, 0))
-    temperature = structure_temperature(parser.predictor_.structure, arcs) or 1.0
-    if labeler is None:
-        return temperature, None
-    return temperature, relation_temperature(np.concatenate(scores), np.concatenate(right))
+            relations = labeler.predict(treebank, heads, self.n_jobs)
+        return with_trees(treebank, heads, relations, self.relations)
+
+    def nbest(self, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:
+        """The n best parses of each sentence of a block."""
+        structure = self.structure
+        trees = self.from_potentials(block, lambda own: structure.decode_best(own, n), constraints, all_arcs=True)
+        owners = np.repeat(np.arange(len(block)), [len(scores) for _, scores in trees])
+        parsed = iter(self.with_relations(block[owners], [heads for own, _ in trees for heads in own]))
+        for own, scores in trees:
+            yield [Parse(heads, next(parsed).deprels, score) for heads, score in zip(own, scores.tolist())]
+
+    def marginals(self, block: Treebank, trees: list[np.ndarray], constraints: ArcConstraints) -> list[ParseMarginals]:
+        """Probabilities of all arcs, and of the relations of the arcs of these trees."""
+        structure, labeler = self.structure, self.model.codec.relations
+        arcs = self.from_potentials(block, lambda own: structure.arc_probabilities(self._scaled(own)), constraints)
+        if labeler is None or self.relation_temperature is None:
+            return [ParseMarginals(own, None) for own in arcs]
+        scores = labeler.scores(block, joined(trees), self.n_jobs) / self.relation_temperature
+        relations = np.split(softmax(scores, axis=1), block.offsets[1:-1])
+        return [ParseMarginals(own, of_arcs) for own, of_arcs in zip(arcs, relations)]
+
+    def with_confidence(self, block: Treebank, parsed: Treebank, constraints: ArcConstraints) -> Treebank:
+        """A parsed block whose MISC has the probabilities of its arcs and relations."""
+        if not len(parsed):
+            return parsed
+        trees = parsed.trees()
+        marginals = self.marginals(block, trees, constraints)
+        arcs = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
+        columns = {HEAD_CONFIDENCE: np.concatenate(arcs).tolist()}
+        relations = [own.relations for own in marginals if own.relations is not None]
+        if relations:
+            of_words = np.concatenate(relations)
+            columns[RELATION_CONFIDENCE] = of_words[np.arange(len(of_words)), parsed.deprels].tolist()
+        return with_notes(parsed, columns)
+
+    def temperatures(self, X: Sentences) -> tuple[float, float | None]:
+        """Fit temperatures of potentials and of the scores of relations on new trees."""
+        arcs: list[tuple[Potentials, np.ndarray]] = []
+        scores: list[np.ndarray] = []
+        right: list[np.ndarray] = []
+        labeler = self.model.codec.relations
+        for gold in treebanks_of(X, trees="partial", single_root=self.structure.single_root):
+            check_trees(gold, partial=True)
+            trees = gold.trees()
+            arcs += zip(self.from_potentials(gold, lambda own: own), trees)
+            if labeler is not None:
+                scores.append(labeler.scores(gold, np.maximum(joined(trees), 0), self.n_jobs))
+                relations = labeler.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]
+                right.append(np.where(gold.heads >= 0, relations, 0))
+        temperature = structure_temperature(self.structure, arcs) or 1.0
+        if labeler is None:
+            return temperature, None
+        return temperature, relation_temperature(np.concatenate(scores), np.concatenate(right))

@@ -135,7 +135,7 @@ def _common_codes(
     """Codes of a column of both treebanks in one table, after ``rule`` is applied to each string; and the table."""
     table, codes = Strings(), []
     for treebank in (gold, predicted):
-        used, places = np.unique(getattr(treebank, name), return_inverse=True)
+        used, places = np.unique(treebank.codes(name), return_inverse=True)
         strings = treebank.strings[name].tolist()
         codes.append(table.codes([rule(strings[code]) for code in used.tolist()], grow=True)[places])
     return codes[0], codes[1], table.tolist()
@@ -234,4 +234,4 @@ def is_punctuation(treebank: Treebank, rule: Rule) -> np.ndarray:
         return np.array([bool(rule(*word)) for word in zip(*columns)], dtype=bool)
     OneOf((None, *RULES)).check("ignore", rule)
     column, matches = RULES[rule]
-    return np.array([matches(string) for string in treebank.strings[column]], dtype=bool)[getattr(treebank, column)]
+    return np.array([matches(string) for string in treebank.strings[column]], dtype=bool)[treebank.codes(column)]

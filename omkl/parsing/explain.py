@@ -7,21 +7,20 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl.data import Sentence, Treebank
-from omkl.estimators.explanations import Explanation, explanation, listed
+from omkl.estimators.explanations import Explanation, explain_difference
 from omkl.exceptions import InputError
 from omkl.features.fields import TreeFields, column_of, values_of
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import KINSHIP, Template, TemplateSet, distance_name
-from omkl.online.group_contributions import Piece, contributions
-from omkl.parsing.decoding import best_trees, blocks_to_parse
-from omkl.parsing.examples import ArcExamples
-from omkl.parsing.protocol import Parser
+from omkl.online.group_contributions import Piece
+from omkl.parsing.decoding import TreeDecoder
+from omkl.parsing.sentences import ArcExamples
 from omkl.structures.base import Potentials
 from omkl.structures.trees import ArcFactored, as_heads
 
 
 def explain_tree(
-    parser: Parser,
+    decoder: TreeDecoder,
     x: Treebank | Sentence | Sequence[str],
     heads: ArrayLike | None,
     against: ArrayLike | None,
@@ -29,18 +28,20 @@ def explain_tree(
     n: int,
 ) -> Explanation:
     """Explain a tree by the contributions of templates; see :meth:`omkl.DependencyParser.explain`."""
-    [(block, _)] = blocks_to_parse(parser, x if isinstance(x, Treebank) else [x])
+    [(block, _)] = decoder.blocks(x if isinstance(x, Treebank) else [x])
     if len(block) != 1:
         raise InputError(f"`x` must be one sentence, got {len(block)}.")
-    codec, predictor, n_words = parser.model_.codec, parser.predictor_, block.n_words
-    sentence = codec.tokens(block, all_arcs=True).sentence(0)
-    structure, potentials = predictor.structure, predictor.potentials(sentence)
-    chosen = best_trees(parser, block)[0] if heads is None else as_heads(heads, n_words)
+    codec, predictor, n_words = decoder.model.codec, decoder.model.predictor(), block.n_words
     if word is not None:
         check_number("word", word, above=0, below=n_words + 1, integer=True)
-    other = _other_tree(structure, potentials, chosen, word) if against is None else as_heads(against, n_words)
-    margin, direction = structure.difference(potentials, chosen, other)
-    guide = None if codec.first is None else codec.guide(block, all_arcs=True)
+    sentence = codec.tokens(block, all_arcs=True).sentence(0)
+    potentials = predictor.potentials(sentence)
+    chosen = decoder.trees(block)[0] if heads is None else as_heads(heads, n_words)
+    if against is None:
+        other = _other_tree(predictor.structure, potentials, chosen, word)
+    else:
+        other = as_heads(against, n_words)
+    guide = codec.guide(block, all_arcs=True)
     name = feature_namer(codec.templates, block, None if guide is None else guide.trees)
     templates = {template.name: template for template in codec.templates}
 
@@ -48,13 +49,12 @@ def explain_tree(
         """Names of the features of single arcs."""
         return [name(templates[piece.group], 0, *piece.key) for piece in pieces]
 
-    found = contributions(predictor, sentence, direction)
     forms = ["ROOT", *(form or "_" for form in block[0].forms)]
     told = [
         f"{forms[i + 1]} ({i + 1}) from {forms[chosen[i]]} ({chosen[i]}) rather than {forms[other[i]]} ({other[i]})"
         for i in np.flatnonzero(chosen != other).tolist()
     ]
-    return explanation(chosen, other, listed(told), margin, found, n, named)
+    return explain_difference(predictor, sentence, potentials, (chosen, other), told, n, named)
 
 
 def _other_tree(structure: ArcFactored, potentials: Potentials, chosen: np.ndarray, word: int | None) -> np.ndarray:
@@ -96,7 +96,7 @@ def feature_namer(templates: TemplateSet, treebank: Treebank, trees: Treebank | 
 
     def own(field: str, word: int) -> str:
         column = column_of(field)
-        string = treebank.strings[column][getattr(treebank, column)[word]]
+        string = treebank.strings[column][treebank.codes(column)[word]]
         return values_of(field, [string], templates.lexicons)[0]
 
     def value(sentence: int, field: str, place: int) -> str:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
-from omkl._components import check_number
+from omkl._components import check_number, resolve
 from omkl.data import Sentence, Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import has_marginals
@@ -22,31 +21,32 @@ from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.named_sets import NAMED_SETS
+from omkl.losses import CRF, StructuredLoss
 from omkl.online.model import OnlineModel
-from omkl.parsing.codec import RelationsBeside, TreebankCodec, TreeData, learn_relations, read_trees, tree_rates
-from omkl.parsing.constraints import Arcs
-from omkl.parsing.decoding import (
-    Parse,
-    ParseMarginals,
-    best_parses,
-    best_trees,
-    blocks_to_parse,
-    fit_temperatures,
-    marginals_of,
-    relation_strings,
-    with_confidence,
-    with_relations,
-)
+from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
+from omkl.parsing.codec import TreebankCodec, TreeData, read_trees
+from omkl.parsing.decoding import Arcs, Parse, ParseMarginals, TreeDecoder
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.explain import explain_tree
+from omkl.parsing.relations import RelationsBeside
 from omkl.parsing.sentences import Sentences, check_sentences, check_trees, treebanks_of
-from omkl.parsing.template_selection import best_templates, kept_templates, ranking
+from omkl.parsing.template_selection import ranked, select_templates
 from omkl.persistence import Unpacker
+
+
+def tree_rates(estimator: OnlineEstimator) -> Schedule:
+    """Schedule of ``eta0="auto"`` for a parser."""
+    # dual averaging needs the distance from the origin, not the length of a step
+    if estimator.method != "fobos":
+        return DistanceOverGradients()
+    # the gradient of a CRF is spread over all arcs, and needs steps that are three times as long (English: 87.0 instead
+    # of 86.5 attached)
+    return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF) else 1.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DependencyParser(OnlineEstimator):
-    r"""Arc-factored dependency parser that learns which feature templates it needs.
+    """Arc-factored dependency parser that learns which feature templates it needs.
 
     Each template is a group of hashed features; online proximal steps (Algorithm 1 of Martins et al. 2011) or dual
     averaging train them, and shrink whole templates. A linear classifier labels the arcs of the best tree.
@@ -69,44 +69,17 @@ class DependencyParser(OnlineEstimator):
         Number of templates to train the parser anew on, the best by weight. "auto" halves this number as long as the
         attachment score on one held-out sentence in five is within a standard error of the best one; it takes about
         twice as long, and gives a parser that is several times as fast. None: all.
-    loss : {"hinge", "crf", "softmax-margin", "perceptron"} or StructuredLoss
-    regularizer : str, Regularizer or None
-        "mkl" by default; "l2" trains a standard support vector machine.
-    weighting : {"auto", "out-of-sample", "norms"}
-        As for :class:`~omkl.SequenceLabeler`: whether templates that do not help on new sentences are left out.
-    C : float
-        Weight of the losses: the objective is the mean loss of a sentence plus ``R / (C m)`` for m sentences.
-    epochs : int
-    method : {"fobos", "rda"}
-        "rda" keeps templates at exactly zero.
-    eta0, schedule, average, radius
-        As for :class:`~omkl.SequenceLabeler`; ``eta0="auto"`` is :class:`~omkl.online.MeanPolyak`, and with
-        ``method="rda"`` :class:`~omkl.online.DistanceOverGradients`.
     projective : bool
         Restrict trees to projective ones. Other training sentences are left out, with a warning.
     single_root : bool
         Allow one child of the root, as Universal Dependencies demand. Training sentences with several are refused.
     labeled : bool
         Learn and predict relations.
-    ignore : {None, "upos", "xpos", "form"} or callable
-        Words whose wrong heads cost nothing in the margin of the hinge loss: a rule of :meth:`evaluate`.
     memory : float
         Megabytes for parameters: weights, their averages and the frozen weights that predict take a third each.
         Templates share it by their number of features; features that do not fit share weights, see
         :meth:`collision_rate`.
     dtype : {"float32", "float64"}
-    shuffle : bool
-        Draw a new order in every epoch.
-    early_stopping, validation_fraction, n_iter_no_change
-        Hold out a fraction of the sentences, and stop when their attachment score has not improved for so many epochs.
-    n_examples : int, optional
-        The m of the objective; the number of sentences by default, for ``partial_fit`` of those met so far.
-    n_jobs : int or None
-        Threads that parse; None is one, -1 one for each core. They do not change the trees.
-    callbacks : list of callable, optional
-        As for :class:`~omkl.SequenceLabeler`.
-    verbose : bool
-        Show a progress bar.
     first : DependencyParser or str, optional
         Stacking (Martins, Das, Smith, Xing 2008): an untrained parser whose potentials this one corrects, and at whose
         trees its templates may look, as those of "stacked" do (see :mod:`omkl.groups.templates`). Potentials and trees
@@ -122,14 +95,17 @@ class DependencyParser(OnlineEstimator):
     decode : {"map", "marginal"}
         Predict the tree of the highest score, or that of the largest expected number of right heads (minimum risk),
         which needs probabilities as :meth:`predict_marginals` does, and takes O(n^3) for n words.
-    random_state : int, RandomState or None
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, early_stopping, \
+validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, random_state
+        As for :class:`~omkl.SequenceLabeler`. ``eta0="auto"`` is :class:`~omkl.online.MeanPolyak`, or with
+        ``method="rda"`` :class:`~omkl.online.DistanceOverGradients`. Early stopping looks at the attachment score.
 
     Attributes
     ----------
     template_weights_ : dict of str to float
         Weight of each template, in [0, 1], summing to one.
     templates_ : TemplateSet
-        The templates in use, as they suit the training data.
+        The templates in use, adapted to the training data.
     first_ : DependencyParser
         The trained first parser, if there is one.
     temperature_, relation_temperature_ : float or None
@@ -172,7 +148,6 @@ class DependencyParser(OnlineEstimator):
     projective: bool = False
     single_root: bool = True
     labeled: bool = True
-    ignore: Rule = None
     memory: float = 140.0
     dtype: Any = "float32"
     first: Any = None
@@ -226,7 +201,7 @@ class DependencyParser(OnlineEstimator):
         check_parameters(self, self._constraints)
         codec = TreebankCodec(self, None if self.keep is None else self._select_templates(X, sample_weight, run))
         given = None if validation is None else check_sentences(validation)
-        task = Task(codec, partial(read_trees, self), companions=_beside, finish=learn_relations)
+        task = Task(codec, self._read, companions=_beside, finish=codec.finish)
         data = TrainingBlock(X, None, sample_weight)
         held_out: Any = self._train(task, data, None if given is None else (given, None), run)
         self.temperature_ = self.relation_temperature_ = None
@@ -238,9 +213,12 @@ class DependencyParser(OnlineEstimator):
         """The templates that ``keep`` asks for, by training on them."""
         if isinstance(X, Stream) or self.first is not None:
             raise InputError("keep= trains several times, which needs sentences, not a stream, and first=None.")
-        data = read_trees(self, TrainingBlock(X, None, sample_weight), first=True, whole=True)
+        data = self._read(TrainingBlock(X, None, sample_weight), whole=True)
         candidates = TreebankCodec(self).suited(data)
-        return kept_templates(self, candidates, data.treebank, data.weights, run)
+        return select_templates(self, self.keep, candidates, data.treebank, data.weights, run)
+
+    def _read(self, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
+        return read_trees(block, self.projective, self.single_root, whole)
 
     def partial_fit(self, X: Sentences, y: None = None, sample_weight: ArrayLike | None = None) -> "DependencyParser":
         """One round of training for each sentence, in the given order.
@@ -259,7 +237,7 @@ class DependencyParser(OnlineEstimator):
         if self.keep is not None:
             raise InputError("keep= trains several times, and partial_fit once: set keep=None.")
         check_parameters(self, self._constraints)
-        task = Task(TreebankCodec(self), partial(read_trees, self), companions=_beside)
+        task = Task(TreebankCodec(self), self._read, companions=_beside)
         self._train_more(task, TrainingBlock(check_sentences(X, y), None, sample_weight))
         self.temperature_ = self.relation_temperature_ = None
         return self
@@ -281,8 +259,7 @@ class DependencyParser(OnlineEstimator):
         -------
         self
         """
-        check_is_fitted(self)
-        self.temperature_, self.relation_temperature_ = fit_temperatures(self, X)
+        self.temperature_, self.relation_temperature_ = self._decoder.temperatures(X)
         return self
 
     # ---- parsing ------------------------------------------------------------------------------------------------
@@ -316,11 +293,18 @@ class DependencyParser(OnlineEstimator):
             If arcs contradict each other, leave no tree, or are not those of the sentence; or if there are no
             probabilities where they are asked for.
         """
-        parsed = []
-        for block, constraints in blocks_to_parse(self, X, required, forbidden):
-            found = with_relations(self, block, best_trees(self, block, constraints))
-            parsed.append(with_confidence(self, block, found, constraints) if confidence else found)
+        if confidence:
+            has_marginals(self, InputError)
+        decoder, parsed = self._decoder, []
+        for block, constraints in decoder.blocks(X, required, forbidden):
+            found = decoder.with_relations(block, decoder.trees(block, constraints))
+            parsed.append(decoder.with_confidence(block, found, constraints) if confidence else found)
         return Treebank.concatenate(parsed)
+
+    @property
+    def _decoder(self) -> TreeDecoder:
+        minimum_risk = self.decode == "marginal" and has_marginals(self, InputError)
+        return TreeDecoder(self.model_, self.temperature_, self.relation_temperature_, minimum_risk, self.n_jobs)
 
     def predict(self, X: Sentences) -> list[np.ndarray]:
         """Heads of each sentence.
@@ -334,15 +318,14 @@ class DependencyParser(OnlineEstimator):
         list of int array of shape (n_words,)
             0 is the root.
         """
-        parsed = self.parse(X)
-        return np.split(parsed.heads, parsed.offsets[1:-1]) if len(parsed) else []
+        return self.parse(X).trees()
 
     def predict_nbest(
         self, X: Sentences, n: int = 5, *, required: Arcs = None, forbidden: Arcs = None
     ) -> list[list[Parse]]:
-        """The trees of the highest scores of each sentence, best first, whatever ``decode`` is (Lawler 1972).
+        """The trees of the highest scores of each sentence, best first (Lawler 1972).
 
-        Each tree takes as long as parsing the sentence once for each of its words.
+        ``decode`` plays no part. Each tree takes as long as parsing the sentence once for each of its words.
 
         Parameters
         ----------
@@ -357,13 +340,14 @@ class DependencyParser(OnlineEstimator):
             ``(heads, deprels, score)``.
         """
         check_number("n", n, above=0, integer=True)
-        blocks = blocks_to_parse(self, X, required, forbidden)
-        return [parses for block, constraints in blocks for parses in best_parses(self, block, constraints, int(n))]
+        decoder = self._decoder
+        blocks = decoder.blocks(X, required, forbidden)
+        return [parses for block, constraints in blocks for parses in decoder.nbest(block, constraints, int(n))]
 
     @property
     def relations_(self) -> list[str]:
         """Relations that a labeled parser knows, in the order of the columns of their probabilities."""
-        return relation_strings(self).tolist()
+        return self._decoder.relations.tolist()
 
     @available_if(has_marginals)
     def predict_marginals(self, X: Sentences, *, required: Arcs = None, forbidden: Arcs = None) -> list[ParseMarginals]:
@@ -382,9 +366,10 @@ class DependencyParser(OnlineEstimator):
         list of ParseMarginals
             ``(arcs, relations)`` of each sentence.
         """
+        decoder = self._decoder
         found: list[ParseMarginals] = []
-        for block, constraints in blocks_to_parse(self, X, required, forbidden):
-            found += marginals_of(self, block, best_trees(self, block, constraints), constraints)
+        for block, constraints in decoder.blocks(X, required, forbidden):
+            found += decoder.marginals(block, decoder.trees(block, constraints), constraints)
         return found
 
     def explain(
@@ -423,7 +408,7 @@ class DependencyParser(OnlineEstimator):
         omkl.exceptions.InputError
             If heads do not fit the sentence, or there is no other tree.
         """
-        return explain_tree(self, x, heads, against, word, n)
+        return explain_tree(self._decoder, x, heads, against, word, n)
 
     # ---- evaluation and templates -------------------------------------------------------------------------------
 
@@ -474,40 +459,28 @@ class DependencyParser(OnlineEstimator):
         """Weight of each template by name, in [0, 1], summing to one."""
         return self.kernel_weights_
 
-    def ranking(self, by: str = "weights") -> list[str]:
-        """Names of the templates, the best first.
+    def ranking(self) -> list[str]:
+        """Names of the templates, the best first: by weight, and of equal weights, as those of an SVM, by norm."""
+        return ranked(self.template_weights_, dict(zip(self.templates_.names, self.predictor_.norms.tolist())))
 
-        Parameters
-        ----------
-        by : {"weights", "norms"}
-            As for :meth:`prune`.
-
-        Returns
-        -------
-        list of str
-        """
-        check_is_fitted(self)
-        return ranking(self, by)
-
-    def prune(self, keep: int, by: str = "weights") -> "DependencyParser":
-        """Make a smaller parser of the best templates, to use as it is or to train anew with :meth:`fit`.
+    def prune(self, keep: int) -> "DependencyParser":
+        """Make a smaller parser of the best templates; :meth:`fit` may train it anew.
 
         Parameters
         ----------
         keep : int
             Number of templates.
-        by : {"weights", "norms"}
-            Rank by the learned weights, or by the norms of the groups, which also tell the templates of an SVM apart.
 
         Returns
         -------
         DependencyParser
         """
         check_is_fitted(self)
-        templates = best_templates(self, keep, by)
+        check_number("keep", keep, above=0, below=len(self.templates_) + 1, integer=True)
+        templates = self.templates_.keep(self.ranking()[:keep])
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
         bank = self.model_.trainer.banks[0].restricted(templates)
-        model = pruned._new_model(self.model_.codec.pruned(pruned, bank))
+        model = pruned._new_model(self.model_.codec.pruned(pruned, templates, bank))
         model.start([bank])
         model.take(self.model_)
         pruned._adopt(model)
@@ -516,16 +489,14 @@ class DependencyParser(OnlineEstimator):
 
     def n_features(self) -> int:
         """Number of hashed features whose weight is not zero."""
-        check_is_fitted(self)
         return self.model_.trainer.banks[0].n_features()
 
     def collision_rate(self) -> float:
         """Estimated share of the features that share a weight with another."""
-        check_is_fitted(self)
         return self.model_.trainer.banks[0].collision_rate()
 
     def _read_known(self, block: TrainingBlock) -> TreeData:
-        return read_trees(self, block._replace(X=check_sentences(block.X, block.y)), first=False)
+        return self._read(block._replace(X=check_sentences(block.X, block.y)))
 
     # ---- model files --------------------------------------------------------------------------------------------
 
@@ -547,7 +518,6 @@ class DependencyParser(OnlineEstimator):
         self.lexicons = dict(self.templates_.lexicons) or None
         self.first = None if self.model_.codec.first is None else clone(self.first_)
         self.model_.parameters = self.get_params(deep=False)
-        self._adopt(self.model_)  # with these parameters
 
 
 def _beside(model: OnlineModel, make_pass: Callable) -> list[RelationsBeside]:

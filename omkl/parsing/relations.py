@@ -1,6 +1,6 @@
 """Labeler of the relations of given trees: a linear classifier on templates of arcs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from omkl.groups.templates.named_sets import of_lexicon
 from omkl.groups.tokens import Features, Tokens
 from omkl.losses import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
-from omkl.online.model import condensed_state
+from omkl.online.model import OnlineModel, condensed_state
 from omkl.online.rounds import Example
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, Pass, TrainingLoop
-from omkl.parsing.examples import ArcExamples, encode
+from omkl.online.training_loop import ArraySource, LearnedBlock, Pass
+from omkl.parsing.sentences import ArcExamples, encode
 from omkl.parsing.template_selection import suited
 from omkl.regularizers import Ridge
 from omkl.structures.chain import Chain
@@ -75,9 +75,9 @@ class RelationLabeler:
 
     @classmethod
     def for_treebank(cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Lexicon]) -> "RelationLabeler":
-        """Make an untrained labeler for the relations of a treebank, or for none yet if it is a block of a stream.
+        """Make an untrained labeler, with templates for the columns of a treebank and for each lexicon.
 
-        Templates are adapted to the columns of the treebank, and some are added for each lexicon.
+        It begins with all relations of the ``whole`` data, and with none for a stream.
         """
         own = [line for name in lexicons for line in of_lexicon(name) if line.endswith("direction")]
         templates, _ = suited(TemplateSet([*RELATION_TEMPLATES, *own], lexicons), treebank, whole)
@@ -101,8 +101,9 @@ class RelationLabeler:
             self._seen = np.pad(self._seen, ((0, 0), (0, len(self.strings) - self._seen.shape[1])))
         self._note(treebank.heads, codes)
         arcs = _Arcs(ArcExamples.of(treebank, self.templates, examples.given), codes, self._hasher)
-        if len(arcs):
-            TrainingLoop(self.trainer, _Beside(arcs, trees), make_pass=make_pass).run(1)
+        self.trainer.lambda_, self.trainer.recompute_every = trees.lambda_, trees.recompute_every
+        for _ in make_pass(self.trainer, arcs, lambda sizes: list(map(np.arange, sizes)), 0):
+            pass
 
     def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
         """Code of the relation of every word given its head, (number of words,)."""
@@ -150,8 +151,10 @@ class RelationLabeler:
         self._seen[(heads[known] == 0).astype(np.int64), relations[known]] = True
 
     def _bars(self) -> np.ndarray:
-        """Potentials (2, number of relations) of arcs between words and from the root: -inf for relations that such
-        arcs do not have in the training data, or that no arc has if there are no such arcs."""
+        """Potentials (2, number of relations) of arcs between words and from the root.
+
+        They are -inf for relations that such arcs do not have in the training data.
+        """
         seen = np.where(self._seen.any(axis=1, keepdims=True), self._seen, self._seen.any(axis=0))
         return np.where(seen, 0.0, -np.inf)
 
@@ -179,19 +182,17 @@ def _known(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
     return np.where(treebank.heads < 0, -1, relations)
 
 
-class _Beside(ArraySource):
-    """Source of one block in the given order, with the regularization of another trainer."""
+class RelationsBeside:
+    """Callback that learns the relations of each block of a stream after its trees."""
 
-    def __init__(self, arcs: "_Arcs", trees: OnlineTrainer) -> None:
-        super().__init__(arcs)
-        self.n_examples = None
-        self._trees = trees
+    def __init__(self, model: OnlineModel, make_pass: Pass) -> None:
+        self._model = model
+        self._make_pass = make_pass
 
-    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
-        trainer.lambda_, trainer.recompute_every = self._trees.lambda_, self._trees.recompute_every
-
-    def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
-        yield self.examples
+    def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
+        """Learn from the block that the trainer has learned from."""
+        if self._model.codec.relations is not None:
+            self._model.codec.relations.learn(block.examples, trainer, self._make_pass)
 
 
 class _Arcs(Sequence[Example]):
@@ -212,10 +213,9 @@ class _Arcs(Sequence[Example]):
         return len(self._trees)
 
     def __getitem__(self, i):
-        example: Any = self._trees[i]
-        x, heads, weight = example
+        x, heads, weight = self._trees[i]
         s = self._trees.chosen[i]
-        arcs = self._hasher.tokens(x, np.maximum(heads, 0))  # relations of unknown arcs are unknown
+        arcs = self._hasher.tokens(x, np.maximum(heads, 0))  # words without a head have no relation either
         return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])], weight)
 
     @property

@@ -1,18 +1,29 @@
-"""Treebanks from what users pass, and checks of their trees."""
+"""Sentences: treebanks from what users pass, checks of their trees, and training examples."""
 
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from omkl._components import warn_caller
 from omkl._messages import shown
 from omkl.data import Sentence, Stream, Strings, Treebank, read_treebank
 from omkl.data.treebank.treebank import check_heads
-from omkl.exceptions import DataFileError, DataWarning, InputError
+from omkl.estimators.persistence import fingerprint
+from omkl.estimators.training import WeightedExamples
+from omkl.exceptions import DataWarning, InputError
+from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, column_of, present_codes, values_of
+from omkl.groups.templates.language import TemplateSet, sees_trees
+from omkl.groups.templates.layout import ArcGuide, ArcTokens
+from omkl.online.rounds import Example
 from omkl.structures.trees import ProjectiveTree
 
+#: The source of a part of examples.
+NO_SENTENCES = Treebank.from_sentences([], trees=False)
+#: Decimals of a number in MISC.
+DECIMALS = 3
 #: Sentences as users pass them: paths, a treebank, a stream, or lists of words.
 Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[Sentence | Iterable[str] | str | os.PathLike]
 
@@ -37,46 +48,73 @@ def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> T
     kept, to be written again. With ``single_root`` trees with several roots are refused.
     """
     single_root = single_root and bool(trees)
-    if isinstance(X, Treebank):  # its reader may have asked for less
+    if isinstance(X, Treebank):  # it may have been read with fewer checks
         check_heads(X.offsets, X.heads, trees, single_root)
         return X
-    items: Any = [X] if isinstance(X, (str, os.PathLike, Sentence)) else list(X) if _is_listing(X) else [[X]]
-    if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
-        sentences = [_as_sentence(item, number) for number, item in enumerate(items, 1)]
-        return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
-    try:
+    if isinstance(X, (str, os.PathLike, Sentence)):
+        items: list = [X]
+    else:
+        items = list(X) if isinstance(X, Iterable) and not isinstance(X, Mapping) else [X]
+    if items and all(isinstance(item, (str, os.PathLike)) for item in items):
         return read_treebank(items, single_root=single_root, trees=trees, keep_text=not trees)
-    except DataFileError as error:
-        if not any(isinstance(path, str) and (len(items) > 1 or " " in path) for path in items):
-            raise
-        hint = 'Strings are paths: give the words of each sentence as a list of its own, [["No", "way"]].'
-        raise DataFileError(f"{error} {hint}") from None
+    sentences = [_as_sentence(item, number) for number, item in enumerate(items, 1)]
+    return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
 
 
 def _as_sentence(item: object, number: int) -> Sentence:
     """Convert the words of the sentence of this number."""
     if isinstance(item, Sentence):
         return item
-    words = list(item) if _is_listing(item) else [None]
+    is_listing = isinstance(item, Iterable) and not isinstance(item, (str, bytes, Mapping))
+    words = list(item) if is_listing else [None]
     if not all(isinstance(word, str) for word in words):
         got = f"{type(item).__name__} {shown(item, 40)}"
         raise InputError(f"Sentence {number} must be a list of words or a Sentence, got {got}.")
     return Sentence(forms=words)
 
 
-def _is_listing(value: object) -> TypeGuard[Iterable]:
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
-
-
 def strings_of(treebank: Treebank, name: str) -> list[str]:
     """A column of all words as a list of strings."""
-    return np.array(treebank.strings[name].tolist(), dtype=object)[getattr(treebank, name)].tolist()
+    return np.array(treebank.strings[name].tolist(), dtype=object)[treebank.codes(name)].tolist()
 
 
 def with_strings(treebank: Treebank, name: str, values: list[str]) -> Treebank:
     """A treebank with other strings in a column."""
     strings = Strings()
     return treebank.with_column(name, strings.codes(values, grow=True), strings)
+
+
+def with_trees(treebank: Treebank, heads: np.ndarray, relations: np.ndarray, strings: Strings) -> Treebank:
+    """A treebank with other heads and relations."""
+    return treebank.with_column("heads", heads).with_column("deprels", relations, strings)
+
+
+def with_notes(treebank: Treebank, columns: dict[str, list[float]]) -> Treebank:
+    """A treebank with numbers of each word noted in MISC, by their names."""
+
+    def noted(word: int, misc: str) -> str:
+        others = [entry for entry in misc.split("|") if entry != "_" and entry.partition("=")[0] not in columns]
+        return "|".join(others + [f"{name}={values[word]:.{DECIMALS}f}" for name, values in columns.items()])
+
+    return with_strings(treebank, "misc", [noted(*entry) for entry in enumerate(strings_of(treebank, "misc"))])
+
+
+def joined(trees: list[np.ndarray]) -> np.ndarray:
+    """Heads of all words, int64, from those of each sentence."""
+    return np.concatenate([np.zeros(0, np.int64), *trees])
+
+
+def facts_of(treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.ndarray | None]) -> dict[str, Any]:
+    """Facts that a checkpoint compares, the plainest first: columns of a treebank, and arrays made from it."""
+    content = [treebank.offsets, *arrays]
+    for name in columns:
+        names = "\n".join(treebank.strings[name].tolist()).encode("utf-8", "surrogatepass")
+        content += [treebank.codes(name), np.frombuffer(names, np.uint8)]
+    return {
+        "number of sentences": len(treebank),
+        "number of words": treebank.n_words,
+        "content of the data": fingerprint(content),
+    }
 
 
 def check_trees(treebank: Treebank, partial: bool = False) -> None:
@@ -89,31 +127,130 @@ def check_trees(treebank: Treebank, partial: bool = False) -> None:
         which = "no word with a head" if partial else "a word without a head"
         raise InputError(f"Sentence {int(np.argmax(lacking)) + 1} has {which}: annotate it, or leave it out.")
     if n_unknown.any():
-        message = f"{n_unknown.sum()} of {treebank.n_words} words have no head, and any is right for them."
-        warnings.warn(message, DataWarning, stacklevel=4)
+        warn_caller(
+            f"{n_unknown.sum()} of {treebank.n_words} words have no head, and any is right for them.", DataWarning
+        )
 
 
 def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
     """Mask of the sentences whose heads fit a projective tree; one warning counts the others."""
-    kept = projective_sentences(treebank.heads, treebank.offsets)
     structure = ProjectiveTree(single_root)
-    for s in np.flatnonzero(kept & np.logical_or.reduceat(treebank.heads < 0, treebank.offsets[:-1])).tolist():
-        heads = treebank.heads[treebank.offsets[s] : treebank.offsets[s + 1]]
-        kept[s] = structure.is_possible(structure.agreeing(structure.zeros(len(heads)), heads))
+    kept = np.array(
+        [structure.is_possible(structure.agreeing(structure.zeros(len(heads)), heads)) for heads in treebank.trees()]
+    )
     if not kept.any():
         raise InputError("No sentence is projective: train with projective=False.")
     if not kept.all():
-        message = f"{np.count_nonzero(~kept)} of {len(kept)} sentences are not projective and are left out."
-        warnings.warn(message, DataWarning, stacklevel=4)
+        n_left_out = np.count_nonzero(~kept)
+        warn_caller(f"{n_left_out} of {len(kept)} sentences are not projective and are left out.", DataWarning)
     return kept
 
 
-def projective_sentences(heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Mask of the sentences without crossing arcs, of those whose heads are known."""
-    kept = np.empty(len(offsets) - 1, dtype=bool)
-    for s, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
-        known = np.flatnonzero(heads[low:high] >= 0)
-        ends = np.sort(np.stack([heads[low:high][known], known + 1]), axis=0)
-        left, right = ends[0][:, None], ends[1][:, None]
-        kept[s] = not np.any((left < ends[0]) & (ends[0] < right) & (right < ends[1]))
-    return kept
+# ---- training examples -----------------------------------------------------------------------------------------
+
+
+class Guide(NamedTuple):
+    """Advice of a first parser on the sentences of a treebank.
+
+    Attributes
+    ----------
+    trees : Treebank
+        Its trees, at which templates may look.
+    arcs : list of ArcGuide or None
+        Its advice on the arcs of each sentence; None for no advice.
+    """
+
+    trees: Treebank
+    arcs: list[ArcGuide] | None
+
+
+def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = None) -> ArcTokens:
+    """Encode the fields of the words of a treebank; templates may look at the trees of a ``guide``."""
+    fields, reach = templates.fields, templates.reach
+    starts, lengths = treebank.offsets[:-1], treebank.lengths
+    roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
+    indices = np.arange(treebank.n_words) + np.repeat(roots + 1 - starts, lengths)
+    columns = np.full(
+        (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
+    )
+    columns[:, roots] = code_of(ROOT)
+    own = codes = _field_reader(treebank, templates.lexicons)
+    if guide is not None and any(map(sees_trees, fields)):
+        codes = partial(TreeFields(guide.trees).codes, own=own)
+    for row, field in zip(columns, fields):
+        row[indices] = codes(field)
+    return ArcTokens(fields, columns, roots, lengths, None if guide is None else guide.arcs)
+
+
+def _field_reader(treebank: Treebank, lexicons: Mapping) -> Callable[[str], np.ndarray]:
+    """Make a function that codes a field of all words; each string of a column is read once."""
+
+    @cache
+    def strings_in(column: str) -> tuple[np.ndarray, list[str]]:
+        """Index of each word's string among the different strings of a column, and these."""
+        codes, strings = treebank.codes(column), treebank.strings[column].tolist()
+        present = present_codes(codes)
+        return np.searchsorted(present, codes), [strings[code] for code in present]
+
+    def codes_of(field: str) -> np.ndarray:
+        places, strings = strings_in(column_of(field))
+        return np.array([code_of(value) for value in values_of(field, strings, lexicons)], np.uint64)[places]
+
+    return codes_of
+
+
+class ArcExamples(WeightedExamples):
+    """Weighted examples of sentences and their gold heads; see :class:`~omkl.estimators.training.WeightedExamples`.
+
+    Parameters
+    ----------
+    tokens : ArcTokens
+    heads : int64 array (number of tokens,)
+        Gold heads, -1 for one that is not known.
+    chosen, weights
+        See :class:`~omkl.estimators.training.WeightedExamples`.
+    treebank : Treebank
+        Source of the sentences; empty for parts of the examples.
+    guide : Guide, optional
+        Advice of a first parser.
+    """
+
+    def __init__(
+        self,
+        tokens: ArcTokens,
+        heads: np.ndarray,
+        chosen: np.ndarray,
+        weights: np.ndarray | None = None,
+        treebank: Treebank = NO_SENTENCES,
+        guide: Guide | None = None,
+    ) -> None:
+        super().__init__(chosen, weights)
+        self.tokens, self.heads = tokens, heads
+        self.offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
+        self.treebank, self.guide = treebank, guide
+
+    @classmethod
+    def of(
+        cls,
+        treebank: Treebank,
+        templates: TemplateSet,
+        weights: np.ndarray | None = None,
+        guide: Guide | None = None,
+    ) -> "ArcExamples":
+        """All sentences of a treebank."""
+        tokens, heads = encode(treebank, templates, guide), treebank.heads.astype(np.int64)
+        return cls(tokens, heads, np.arange(len(treebank)), weights, treebank, guide)
+
+    def __getitem__(self, i: int) -> Example:
+        s = self.chosen[i]
+        weight = 1.0 if self._weights is None else self._weights[i]
+        return Example(self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]], weight)
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of sentences, presented or not."""
+        return len(self.tokens)
+
+    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "ArcExamples":
+        words = [np.arange(self.offsets[s], self.offsets[s + 1]) for s in inputs]
+        return ArcExamples(self.tokens.only(inputs), self.heads[np.concatenate(words)], chosen)

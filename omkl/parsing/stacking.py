@@ -7,17 +7,18 @@ from sklearn.base import clone
 
 from omkl._components import check_number
 from omkl.data import Strings, Treebank
+from omkl.estimators.base import OnlineEstimator
 from omkl.groups.templates.layout import ArcGuide
-from omkl.parsing.decoding import from_potentials, with_relations, with_trees
-from omkl.parsing.examples import Guide
-from omkl.parsing.protocol import Parser
+from omkl.parsing.decoding import TreeDecoder
+from omkl.parsing.sentences import Guide, with_trees
+from omkl.structures.trees import as_scores
 
 
-def advice_of(parser: Parser, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> Guide:
-    """Trees and potentials of a fitted parser for sentences; parameters as of :func:`from_potentials`."""
-    potentials = from_potentials(parser, treebank, lambda own: own, all_arcs=all_arcs, n_jobs=n_jobs)
-    trees = list(map(parser.predictor_.structure.decode, potentials))
-    return Guide(with_relations(parser, treebank, trees), [ArcGuide(own.arcs) for own in potentials])
+def advice_of(decoder: TreeDecoder, treebank: Treebank, all_arcs: bool = False) -> Guide:
+    """Trees and scores of arcs of a fitted parser; ``all_arcs`` as for :meth:`TreeDecoder.from_potentials`."""
+    potentials = decoder.from_potentials(treebank, lambda own: own, all_arcs=all_arcs)
+    trees = list(map(decoder.structure.decode, potentials))
+    return Guide(decoder.with_relations(treebank, trees), [ArcGuide(as_scores(own)) for own in potentials])
 
 
 def _best_potentials(potentials: np.ndarray) -> np.ndarray:
@@ -30,7 +31,7 @@ def _best_potentials(potentials: np.ndarray) -> np.ndarray:
 def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
     """Margin below the best potential of a word within which a share of the right arcs, in (0, 1), lies."""
     below = []
-    for arcs, heads in zip(guide.arcs or (), np.split(gold.heads, gold.offsets[1:-1])):
+    for arcs, heads in zip(guide.arcs or (), gold.trees()):
         potentials, known = np.asarray(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)
         below.append(_best_potentials(potentials)[known] - potentials[heads[known], known + 1])
     return float(np.quantile(np.concatenate(below), share, method="higher"))
@@ -62,7 +63,9 @@ def only_likely(guide: Guide, right: Treebank, margin: float | None) -> Guide:
     return Guide(guide.trees, found)
 
 
-def cross_fit(first: Parser, treebank: Treebank, weights: np.ndarray | None, folds: int) -> tuple[Parser, Guide]:
+def cross_fit(
+    first: OnlineEstimator, treebank: Treebank, weights: np.ndarray | None, folds: int
+) -> tuple[OnlineEstimator, Guide]:
     """Train a copy of a first parser on gold trees, and collect advice of parsers that have not seen the sentence.
 
     Sentence ``i`` is parsed by a parser that is trained on the sentences ``j`` with ``j % folds != i % folds``.
@@ -75,9 +78,9 @@ def cross_fit(first: Parser, treebank: Treebank, weights: np.ndarray | None, fol
     for f in range(folds):
         rest = None if weights is None else weights[fold != f]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the training on all sentences has warned
+            warnings.simplefilter("ignore")  # training on all sentences gave the same warnings
             parser = clone(first).fit(treebank[fold != f], sample_weight=rest)
-            trees, arcs = advice_of(parser, treebank[fold == f])
+            trees, arcs = advice_of(parser._decoder, treebank[fold == f])
         words = np.repeat(fold == f, treebank.lengths)
         heads[words] = trees.heads
         relations[words] = strings.codes(trees.strings["deprels"].tolist(), grow=True)[trees.deprels]

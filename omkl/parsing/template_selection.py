@@ -1,21 +1,22 @@
 """Selection of templates: those that suit a treebank, and the best ones after training."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from tqdm import tqdm
 
-from omkl._components import check_number, warn_caller
+from omkl._components import check_number
+from omkl._messages import listed
 from omkl.data import Treebank
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.training import RunOptions
-from omkl.estimators.validation import OneOf
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import absent_fields, are_copies
 from omkl.groups.templates.language import Template, TemplateSet, own_field
-from omkl.parsing.protocol import Parser
 
 #: Replacement of a column of tags that is nearly empty.
 STAND_INS = {"xpos": "upos", "upos": "xpos"}
@@ -35,9 +36,9 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
     absent = absent_fields(treebank, templates, by_column=not whole)
     stand_ins = _stand_ins(templates, treebank)
     lost = {field: title for field, title in absent.items() if own_field(field) not in stand_ins}
-    kept = [template for template in templates if template.fields.isdisjoint(lost)]
+    kept, missing = [own for own in templates if own.fields.isdisjoint(lost)], listed(dict.fromkeys(lost.values()), 2)
     if not kept:
-        raise InputError(f"Every template needs a field that the data lacks: {_listed(lost.values())}.")
+        raise InputError(f"Every template needs a field that the data lacks: {missing}.")
     merged: dict[tuple, Template] = {}
     for template in kept:
         replaced = template.replacing(stand_ins)
@@ -46,7 +47,7 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
         return templates, ""
     changes = [f"{other.upper()} takes the place of {field.upper()}" for field, other in stand_ins.items()]
     if len(kept) < len(templates):
-        changes.append(f"no {_listed(lost.values())}: {len(templates) - len(kept)} left out")
+        changes.append(f"no {missing}: {len(templates) - len(kept)} left out")
     if len(merged) < len(kept):
         changes.append(f"{len(kept) - len(merged)} equal ones merged")
     reason = "for this data" if whole else f"for the first {len(treebank)} sentences"
@@ -54,17 +55,9 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
     return TemplateSet(merged.values(), templates.lexicons), change
 
 
-def announce(change: str, asked: bool, verbose: bool) -> None:
-    """Report a change: by a warning if these very templates were asked for, else by a line if ``verbose``."""
-    if change and asked:
-        warn_caller(change, DataWarning)
-    elif change and verbose:
-        tqdm.write(change)
-
-
 def _stand_ins(templates: TemplateSet, treebank: Treebank) -> dict[str, str]:
     """Replacements of fields, by field."""
-    n_tags = {field: np.count_nonzero(getattr(treebank, field)) for field in STAND_INS}
+    n_tags = {field: np.count_nonzero(treebank.codes(field)) for field in STAND_INS}
     scarce = SCARCE * treebank.n_words
     found = {field: other for field, other in STAND_INS.items() if n_tags[field] <= scarce < n_tags[other]}
     if not found and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
@@ -73,87 +66,87 @@ def _stand_ins(templates: TemplateSet, treebank: Treebank) -> dict[str, str]:
     return {field: other for field, other in found.items() if field in looked_at}
 
 
-def _listed(names: Iterable[str]) -> str:
-    """The first two different names, and the number of others."""
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+def ranked(weights: dict[str, float], norms: dict[str, float]) -> list[str]:
+    """Names of templates, the best first: by weight, and of equal weight by norm."""
+    return sorted(weights, key=lambda name: (weights[name], norms[name]), reverse=True)
 
 
-def ranking(parser: Parser, by: str = "weights") -> list[str]:
-    """Names of the templates of a fitted parser, the best first."""
-    OneOf(("weights", "norms")).check("by", by)
-    norms = dict(zip(parser.templates_.names, parser.predictor_.norms.tolist()))
-    values = parser.template_weights_ if by == "weights" else norms
-    return sorted(values, key=values.__getitem__, reverse=True)
-
-
-def best_templates(parser: Parser, keep: int, by: str = "weights") -> TemplateSet:
-    """The ``keep`` best templates of a fitted parser."""
-    check_number("keep", keep, above=0, below=len(parser.templates_) + 1, integer=True)
-    return parser.templates_.keep(ranking(parser, by)[:keep])
-
-
-def kept_templates(
-    parser: Parser,
+def select_templates(
+    parser: OnlineEstimator,
+    keep: int | str,
     templates: TemplateSet,
     treebank: Treebank,
     weights: np.ndarray | None,
     running: RunOptions,
 ) -> TemplateSet:
-    """Select from templates as the parameter ``keep`` of an untrained parser asks for, by training on the treebank.
+    """Select the templates to keep by training on a treebank.
 
-    ``running`` are further arguments of ``fit``; each training has its own folder of checkpoints.
+    Parameters
+    ----------
+    parser : DependencyParser
+        Untrained.
+    keep : int or "auto"
+    templates : TemplateSet
+        Candidates.
+    treebank : Treebank
+    weights : array (number of sentences,), optional
+    running : RunOptions
+        Further arguments of ``fit``; each training has its own folder of checkpoints.
     """
 
-    def trained(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Parser:
+    def train(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Any:
         folder = running.get("checkpoint")
         options = running if folder is None else {**running, "checkpoint": Path(folder) / stage}
         own = None if weights is None else weights[chosen]
         unlabeled = clone(parser).set_params(templates=templates, keep=None, labeled=False, **settings)
-        with warnings.catch_warnings():  # the final training warns of all sentences
+        with warnings.catch_warnings():  # the final training gives the same warnings
             warnings.simplefilter("ignore", DataWarning)
             return unlabeled.fit(treebank[chosen], sample_weight=own, **options)
 
     n = len(treebank)
-    if parser.keep != "auto":
-        return best_templates(trained("selection", templates, np.arange(n)), parser.keep)
-    if n < 2 * PERIOD:
-        raise InputError(f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number instead.')
-    return fewest_templates(trained, templates, treebank, tqdm.write if parser.verbose else None)
+    if isinstance(keep, str):
+        if n < 2 * PERIOD:
+            message = f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number instead.'
+            raise InputError(message)
+        return fewest_templates(train, templates, treebank, tqdm.write if parser.verbose else lambda line: None)
+    check_number("keep", keep, above=0, below=len(templates) + 1, integer=True)
+    return templates.keep(train("selection", templates, np.arange(n)).ranking()[:keep])
 
 
 def fewest_templates(
-    trained: Callable[..., Parser],
-    templates: TemplateSet,
-    treebank: Treebank,
-    tell: Callable[[str], object] | None,
+    train: Callable[..., Any], templates: TemplateSet, treebank: Treebank, tell: Callable[[str], object]
 ) -> TemplateSet:
     """Find the fewest templates that parse held-out sentences as well as all do, by halving.
 
     The number of templates is halved, and the parser trained anew on the best ones, as long as its number of right
     heads is within a standard error (of the difference, paired by sentence) of the best so far.
-    ``trained(stage, templates, chosen, **settings)`` is a parser trained on some of the sentences; ``tell`` is called
-    with a line on each training.
+
+    Parameters
+    ----------
+    train : callable
+        ``train(stage, templates, chosen, **settings)`` is a parser trained on some of the sentences.
+    templates : TemplateSet
+    treebank : Treebank
+    tell : callable
+        Called with a line on each training.
     """
-    tell = (lambda line: None) if tell is None else tell
     held_out = np.arange(len(treebank)) % PERIOD == PERIOD - 1
     chosen, gold = np.flatnonzero(~held_out), treebank[held_out]
     tell(f"Selecting from {len(templates)} templates takes about twice as long as training once.")
 
-    def measured(templates: TemplateSet, **settings: str) -> tuple[Parser, np.ndarray]:
+    def measured(templates: TemplateSet, **settings: str) -> tuple[Any, np.ndarray]:
         """A parser of some templates, and its number of right heads in each held-out sentence."""
-        parser = trained(f"selection-{len(templates)}", templates, chosen, **settings)
+        parser = train(f"selection-{len(templates)}", templates, chosen, **settings)
         right = (parser.parse(gold).heads == gold.heads).astype(np.float64)
         tell(f"{len(templates)} templates: {right.mean():.1%} of the held-out heads are right.")
         return parser, np.add.reduceat(right, gold.offsets[:-1])
 
-    parser, first = measured(templates)
+    parser, best = measured(templates)
     weights = parser.template_weights_
-    all_equal = len(set(weights.values())) == 1
-    names = [name for name in ranking(parser, "norms" if all_equal else "weights") if weights[name] > 0]
-    size, best = len(names), first
+    names = [name for name in parser.ranking() if weights[name] > 0]
+    size = len(names)
     while size > 1:
-        # the first training has tested the templates out of sample already
+        # the first training has tested templates out of sample
         fewer = measured(parser.templates_.keep(names[: size // 2]), weighting="norms")[1]
         lost = best - fewer
         if lost.sum() > np.sqrt(len(lost) * lost.var(ddof=1)):

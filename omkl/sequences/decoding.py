@@ -1,24 +1,29 @@
-"""Predictions of a trained sequence labeler: labels, alternatives, probabilities, comparison with gold labels.
-
-In all functions ``names`` are the names of the columns of data frames, in the model's order.
-"""
+"""Predictions of a trained sequence labeler: labels, alternatives, probabilities, explanations, gold labels."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from omkl._components import check_number
 from omkl.estimators.calibration import at_temperature, structure_temperature
+from omkl.estimators.explanations import Explanation, explain_difference, part_namer
 from omkl.estimators.training import TrainingBlock, as_stream, blocks_of
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
 from omkl.groups.tokens import Tokens
 from omkl.online.model import OnlineModel
-from omkl.sequences.labels import check_feasible
-from omkl.sequences.reading import flatten, forced_labels, labeled_sequences
-from omkl.structures.chain import ChainPotentials
+from omkl.sequences.reading import (
+    LabelSequences,
+    Sequences,
+    check_feasible,
+    flatten,
+    forced_labels,
+    labeled_sequences,
+)
+from omkl.structures.chain import Chain, ChainPotentials
 
 
 class Labeling(NamedTuple):
@@ -35,82 +40,72 @@ class Labeling(NamedTuple):
     score: float
 
 
-def _encoded(
-    model: OnlineModel, X: Any, names: Sequence[str] | None, labels: Any
-) -> Iterator[tuple[Tokens, np.ndarray | None]]:
+def _encoded(model: OnlineModel, X: Sequences, labels: LabelSequences) -> Iterator[tuple[Tokens, np.ndarray | None]]:
     """Encode sequences block by block, with the labels that tokens must have."""
     if labels is not None and as_stream(X) is not None:
         raise InputError("labels must be None for a stream.")
+    encoder = model.codec.encoder
     for block in blocks_of(X):
-        tokens, offsets = flatten(block.X, names)
+        tokens, offsets = flatten(block.X, encoder.names)
         forced = None if labels is None else forced_labels(labels, np.diff(offsets), model.codec.known)
-        yield model.codec.encoder.encode(tokens, offsets), forced
+        yield encoder.encode(tokens, offsets), forced
 
 
 def predict_labels(
-    model: OnlineModel, X: Any, names: Sequence[str] | None, labels: Any = None, n_jobs: int | None = None
+    model: OnlineModel, X: Sequences, labels: LabelSequences = None, n_jobs: int | None = None
 ) -> Iterator[np.ndarray]:
     """Codes of the best labels of each sequence, of those that agree with known ``labels``."""
     structure = model.trainer.structure
     if labels is not None:
-        for own in sequence_potentials(model, X, names, labels):
+        for own in sequence_potentials(model, X, labels):
             yield structure.decode_many(own, np.array([0, len(own.unary)]))
         return
-    for tokens, _ in _encoded(model, X, names, None):
+    for tokens, _ in _encoded(model, X, None):
         codes = model.decode(tokens, n_jobs)
         check_feasible(structure, codes, tokens.offsets)
         yield from (codes[low:high] for low, high in pairwise(tokens.offsets.tolist()))
 
 
-def sequence_potentials(
-    model: OnlineModel, X: Any, names: Sequence[str] | None, labels: Any = None
-) -> Iterator[ChainPotentials]:
+def sequence_potentials(model: OnlineModel, X: Sequences, labels: LabelSequences = None) -> Iterator[ChainPotentials]:
     """Potentials of one sequence after the other; they forbid what contradicts known ``labels``."""
     predictor = model.predictor()
     structure = predictor.structure
-    for tokens, forced in _encoded(model, X, names, labels):
+    for tokens, forced in _encoded(model, X, labels):
         first = 0
         for block, potentials in predictor.blocks(tokens):
             if forced is not None:
-                own = forced[first : first + block.n_tokens]
-                potentials = structure.agreeing(potentials, own)
-                check_feasible(structure, structure.decode_many(potentials, block.offsets), block.offsets, own)
+                given = forced[first : first + block.n_tokens]
+                potentials = structure.agreeing(potentials, given)
+                check_feasible(structure, structure.decode_many(potentials, block.offsets), block.offsets, given)
             first += block.n_tokens
             for low, high in pairwise(block.offsets.tolist()):
                 yield structure.part(potentials, low, high)
 
 
-def best_labelings(
-    model: OnlineModel, potentials: Iterator[ChainPotentials], n: int, temperature: float | None = None
-) -> Iterator[list[Labeling]]:
-    """The n best labellings of each sequence; with a temperature their scores are log-probabilities."""
+def best_labelings(model: OnlineModel, potentials: Iterator[ChainPotentials], n: int) -> Iterator[list[Labeling]]:
+    """The n best labellings of each sequence."""
     structure, classes = model.predictor().structure, model.codec.known.as_array()
     for own in potentials:
-        if temperature is not None:
-            own = at_temperature(own, temperature)
-        found = structure.decode_best(own, n) if len(own.unary) else (np.zeros((1, 0), np.int64), np.zeros(1))
-        total = 0.0 if temperature is None or not len(own.unary) else structure.marginals(own)[0]
-        yield [Labeling(classes[codes], score) for codes, score in zip(found[0], (found[1] - total).tolist())]
+        codes, scores = structure.decode_best(own, n) if len(own.unary) else (np.zeros((1, 0), np.int64), np.zeros(1))
+        yield [Labeling(classes[labels], score) for labels, score in zip(codes, scores.tolist())]
 
 
-def label_marginals(
-    model: OnlineModel, potentials: Iterator[ChainPotentials], temperature: float | None
-) -> list[np.ndarray]:
+def label_marginals(model: OnlineModel, potentials: Iterator[ChainPotentials], temperature: float) -> list[np.ndarray]:
     """Probability of each label at each token of each sequence, (n, K)."""
-    structure, temperature = model.predictor().structure, temperature or 1.0
+    structure = model.predictor().structure
     return [
         structure.marginals(at_temperature(own, temperature))[1].unary if len(own.unary) else own.unary
         for own in potentials
     ]
 
 
-def calibration_temperature(model: OnlineModel, X: Any, y: Any, names: Sequence[str] | None) -> float:
+def calibration_temperature(model: OnlineModel, X: Sequences, y: LabelSequences) -> float:
     """Find the temperature at which the labels of new sequences are likeliest."""
     examples: list[tuple[ChainPotentials, np.ndarray]] = []
     for block in blocks_of(X, y):
-        data = labeled_sequences(block, names)
+        data = labeled_sequences(block, model.codec.encoder.names)
         gold = gold_codes(model, data.labels, unknown=-1)
-        parts = sequence_potentials(model, block.X, names)
+        parts = sequence_potentials(model, block.X)
         examples += [(own, gold[low:high]) for own, (low, high) in zip(parts, pairwise(data.offsets.tolist()))]
     temperature = structure_temperature(model.predictor().structure, examples)
     if temperature is None:
@@ -125,14 +120,14 @@ def gold_codes(model: OnlineModel, labels: Sequence, unknown: int) -> np.ndarray
 
 
 def compared_labels(
-    model: OnlineModel, blocks: Iterator[TrainingBlock], names: Sequence[str] | None, n_jobs: int | None = None
+    model: OnlineModel, blocks: Iterator[TrainingBlock], n_jobs: int | None = None
 ) -> Iterator[tuple[TokenData, np.ndarray]]:
     """Checked data and predicted codes, block by block; one warning names labels that the model does not know."""
-    members = {None, *model.codec.known.members}
-    unknown: dict[Any, None] = {}
+    members, encoder = {None, *model.codec.known.members}, model.codec.encoder
+    unknown: dict[object, None] = {}
     for block in blocks:
-        data = labeled_sequences(block, names)
-        yield data, model.predictor().decode(model.codec.encoder.encode(data.inputs, data.offsets), n_jobs)
+        data = labeled_sequences(block, encoder.names)
+        yield data, model.predictor().decode(encoder.encode(data.inputs, data.offsets), n_jobs)
         unknown |= dict.fromkeys(label for label in data.labels if label not in members)
     if unknown:
         some = ", ".join(map(repr, list(unknown)[:3]))
@@ -141,3 +136,56 @@ def compared_labels(
             DataWarning,
             stacklevel=3,
         )
+
+
+def explain_labels(
+    model: OnlineModel,
+    x: Collection,
+    labels: Collection | None,
+    against: Collection | None,
+    token: int | None,
+    n: int,
+) -> Explanation:
+    """Explain a labelling of a sequence; see :meth:`omkl.SequenceLabeler.explain`."""
+    predictor, codec = model.predictor(), model.codec
+    tokens, offsets = flatten([x], codec.encoder.names)
+    span = codec.encoder.encode(tokens, offsets).everything()
+    structure, potentials = predictor.structure, predictor.potentials(span)
+
+    def read(given: Collection) -> np.ndarray:
+        codes = forced_labels([given], np.diff(offsets), codec.known)
+        if codes.ndim > 1 or (codes < 0).any():
+            raise InputError("labels and against must hold one label for each token, not None or a set.")
+        return codes
+
+    chosen = structure.decode(potentials) if labels is None else read(labels)
+    check_feasible(structure, chosen, offsets)
+    if token is not None:
+        check_number("token", token, above=-1, below=len(chosen), integer=True)
+    other = _other_labels(structure, potentials, chosen, token) if against is None else read(against)
+    members, classes = codec.known.members, codec.known.as_array()
+    words = [
+        f" {word!r}" if isinstance(word, str) else "" for word in (x if isinstance(x, list) else [None] * len(chosen))
+    ]
+    told = [
+        f"token {i}{words[i]}: {members[chosen[i]]!r} rather than {members[other[i]]!r}"
+        for i in np.flatnonzero(chosen != other).tolist()
+    ]
+    namer = part_namer(codec.encoder, members)
+    return explain_difference(predictor, span, potentials, (chosen, other), told, n, namer, classes.__getitem__)
+
+
+def _other_labels(structure: Chain, potentials: ChainPotentials, chosen: np.ndarray, token: int | None) -> np.ndarray:
+    """The best other labelling; with a token, of those that have another label there."""
+    found = []
+    for place in range(len(chosen)) if token is None else [int(token)]:
+        possible = np.ones((len(chosen), structure.n_labels), dtype=bool)
+        possible[place, chosen[place]] = False
+        own = structure.decode(structure.agreeing(potentials, possible))
+        ends = np.array([0, len(own)])
+        broken = structure.allowed is not None and structure.allowed.first_violation(own, ends) is not None
+        if not broken and own[place] != chosen[place]:
+            found.append(own)
+    if not found:
+        raise InputError("The model allows no other labelling to compare with.")
+    return max(found, key=lambda own: structure.score(potentials, own))

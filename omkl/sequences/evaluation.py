@@ -108,7 +108,7 @@ def _entities(
     codes: np.ndarray, lengths: np.ndarray, letters: np.ndarray, kinds: np.ndarray, scheme: str | None
 ) -> np.ndarray:
     """First token, last token and type of each entity: (n, 3)."""
-    # a token outside of entities between sequences, and at both ends
+    # put a token outside of entities between sequences, and at both ends
     places = np.arange(len(codes)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)
     tags, types = np.full(len(codes) + len(lengths) + 1, "O"), np.full(len(codes) + len(lengths) + 1, -1)
     tags[places], types[places] = letters[codes], kinds[codes]
@@ -125,7 +125,7 @@ def _entities(
 
 
 def records(name: str, table: Mapping[Any, Iterable]) -> list[dict[str, Any]]:
-    """Counts, precision, recall and F1, 0 where nothing was counted: a flat record for each key of a table.
+    """Counts, precision, recall and F1 for each key of a table; 0 where nothing was counted.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import check_number
@@ -23,16 +24,22 @@ from omkl.sequences.decoding import (
     best_labelings,
     calibration_temperature,
     compared_labels,
+    explain_labels,
     gold_codes,
     label_marginals,
     predict_labels,
     sequence_potentials,
 )
 from omkl.sequences.evaluation import evaluate_labels
-from omkl.sequences.explain import explain_labels
-from omkl.sequences.labels import ChainOutputs
-from omkl.sequences.reading import labeled_sequences, names_in, training_sequences
-from omkl.structures.chain import Chain, ChainPotentials
+from omkl.sequences.reading import (
+    ChainOutputs,
+    LabelSequences,
+    Sequences,
+    labeled_sequences,
+    names_in,
+    training_sequences,
+)
+from omkl.structures.chain import Chain
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -194,12 +201,12 @@ class SequenceLabeler(OnlineEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        X: Sequences,
+        y: LabelSequences = None,
+        sample_weight: ArrayLike | None = None,
         *,
-        classes: Any = None,
-        validation: Any = None,
+        classes: Sequence | str | None = None,
+        validation: tuple[Sequences, LabelSequences] | None = None,
         **run: Unpack[RunOptions],
     ) -> "SequenceLabeler":
         """Train from scratch.
@@ -245,7 +252,13 @@ class SequenceLabeler(OnlineEstimator):
             self.temperature_ = structure_temperature(predictor.structure, pairs)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "SequenceLabeler":
+    def partial_fit(
+        self,
+        X: Sequences,
+        y: LabelSequences = None,
+        classes: Sequence | str | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> "SequenceLabeler":
         """One round of training for each sequence, in the given order.
 
         The first call decides the widths of kernels, the labels, and all parameters.
@@ -266,25 +279,24 @@ class SequenceLabeler(OnlineEstimator):
         self.temperature_ = None
         return self
 
-    def _task(self, classes: Any) -> Task:
+    def _task(self, classes: Sequence | str | None) -> Task:
         return Task(self._codec(classes), self._read)
 
-    def _codec(self, classes: Any = None) -> TokenCodec:
-        allowed = self.allowed_transitions
-        outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes, allowed, self.order)
-        return TokenCodec(outputs, self)
+    def _codec(self, classes: Sequence | str | None = None) -> TokenCodec:
+        chain = (self.transitions, self.transitions_by_position, self.order, self.cost, self.allowed_transitions)
+        return TokenCodec(ChainOutputs(*chain, classes), self)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
         if first:
             keep_columns(self, names_in(block.X))
-        return training_sequences(block, self._column_names, self.class_weight, whole)
+        return training_sequences(block, column_names_of(self), self.class_weight, whole)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
-        return labeled_sequences(block, self._column_names)
+        return labeled_sequences(block, column_names_of(self))
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any, labels: Any = None) -> list[np.ndarray]:
+    def predict(self, X: Sequences, labels: LabelSequences = None) -> list[np.ndarray]:
         """Best labels of each sequence.
 
         Parameters
@@ -298,9 +310,9 @@ class SequenceLabeler(OnlineEstimator):
         -------
         list of arrays of labels
         """
-        return [self.classes_[own] for own in predict_labels(self.model_, X, self._column_names, labels, self.n_jobs)]
+        return [self.classes_[own] for own in predict_labels(self.model_, X, labels, self.n_jobs)]
 
-    def predict_nbest(self, X: Any, n: int = 5, labels: Any = None) -> list[list[Labeling]]:
+    def predict_nbest(self, X: Sequences, n: int = 5, labels: LabelSequences = None) -> list[list[Labeling]]:
         """The best labellings of each sequence, best first.
 
         Parameters
@@ -317,13 +329,9 @@ class SequenceLabeler(OnlineEstimator):
             Pairs ``(labels, score)``.
         """
         check_number("n", n, above=0, integer=True)
-        return list(best_labelings(self.model_, self._potentials(X, labels), int(n)))
+        return list(best_labelings(self.model_, sequence_potentials(self.model_, X, labels), int(n)))
 
-    def _likeliest(self, X: Any, n: int) -> list[list[Labeling]]:
-        """The n likeliest labellings of each sequence, with log-probabilities as scores."""
-        return list(best_labelings(self.model_, self._potentials(X), n, self.temperature_ or 1.0))
-
-    def decision_function(self, X: Any) -> list[np.ndarray]:
+    def decision_function(self, X: Sequences) -> list[np.ndarray]:
         """Unary potentials of each sequence: the score of each label without transitions.
 
         Parameters
@@ -334,10 +342,10 @@ class SequenceLabeler(OnlineEstimator):
         -------
         list of arrays of shape (n, K)
         """
-        return [potentials.unary for potentials in self._potentials(X)]
+        return [potentials.unary for potentials in sequence_potentials(self.model_, X)]
 
     @available_if(has_marginals)
-    def predict_marginals(self, X: Any, labels: Any = None) -> list[np.ndarray]:
+    def predict_marginals(self, X: Sequences, labels: LabelSequences = None) -> list[np.ndarray]:
         """Probability of each label at each token.
 
         With ``loss="crf"`` the model's own; with others once the model is calibrated, see :meth:`calibrate`.
@@ -353,12 +361,9 @@ class SequenceLabeler(OnlineEstimator):
         list of arrays of shape (n, K)
             Rows sum to 1.
         """
-        return label_marginals(self.model_, self._potentials(X, labels), self.temperature_)
+        return label_marginals(self.model_, sequence_potentials(self.model_, X, labels), self.temperature_ or 1.0)
 
-    def _potentials(self, X: Any, labels: Any = None) -> Iterator[ChainPotentials]:
-        return sequence_potentials(self.model_, X, self._column_names, labels)
-
-    def calibrate(self, X: Any, y: Any = None) -> "SequenceLabeler":
+    def calibrate(self, X: Sequences, y: LabelSequences = None) -> "SequenceLabeler":
         """Find the temperature that makes probabilities of the model's scores, on data that it has not learned from.
 
         Potentials are divided by one number, ``temperature_``, at which the labels of ``X`` are likeliest, token by
@@ -375,11 +380,17 @@ class SequenceLabeler(OnlineEstimator):
         -------
         self
         """
-        self.temperature_ = calibration_temperature(self.model_, X, y, self._column_names)
+        self.temperature_ = calibration_temperature(self.model_, X, y)
         return self
 
     def explain(
-        self, x: Any, *, labels: Any = None, against: Any = None, token: int | None = None, n: int = 20
+        self,
+        x: Collection,
+        *,
+        labels: Collection | None = None,
+        against: Collection | None = None,
+        token: int | None = None,
+        n: int = 20,
     ) -> Explanation:
         """Explain the labels of a sequence, compared with the next best ones.
 
@@ -403,11 +414,11 @@ class SequenceLabeler(OnlineEstimator):
         -------
         omkl.Explanation
         """
-        return explain_labels(self.model_, x, self._column_names, labels, against, token, n)
+        return explain_labels(self.model_, x, labels, against, token, n)
 
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Sequences, y: LabelSequences = None, sample_weight: ArrayLike | None = None) -> float:
         """Token accuracy in [0, 1]; a stream, which brings its labels along, is not held whole.
 
         Tokens whose label is None do not count; those of a label that the model does not know are wrong, and one
@@ -421,7 +432,7 @@ class SequenceLabeler(OnlineEstimator):
         """
         right, total, model = 0.0, 0.0, self.model_
         blocks = blocks_of(X, y, sample_weight)
-        for data, predicted in compared_labels(model, blocks, self._column_names, self.n_jobs):
+        for data, predicted in compared_labels(model, blocks, self.n_jobs):
             gold = gold_codes(model, data.labels, unknown=len(self.classes_))
             each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
             weights = np.repeat(each, np.diff(data.offsets)) * (gold >= 0)
@@ -430,7 +441,7 @@ class SequenceLabeler(OnlineEstimator):
             raise InputError("y must hold a label other than None.")
         return right / total
 
-    def evaluate(self, X: Any, y: Any = None, *, scheme: str | None = None) -> dict[str, Any]:
+    def evaluate(self, X: Sequences, y: LabelSequences = None, *, scheme: str | None = None) -> dict[str, Any]:
         """Scores of tokens, of each label, and of entities where the labels mark some, as ``B-PER`` and ``O`` do.
 
         Parameters
@@ -448,7 +459,7 @@ class SequenceLabeler(OnlineEstimator):
         """
         gold: list[list] = []
         predicted: list[list] = []
-        for data, codes in compared_labels(self.model_, blocks_of(X, y), self._column_names, self.n_jobs):
+        for data, codes in compared_labels(self.model_, blocks_of(X, y), self.n_jobs):
             labels = self.classes_[codes].tolist()
             for low, high in pairwise(data.offsets.tolist()):
                 gold.append(list(data.labels[low:high]))
@@ -473,8 +484,3 @@ class SequenceLabeler(OnlineEstimator):
 
     def _averaged_table(self, kind: type[TransitionBank | TrigramBank]) -> np.ndarray | None:
         return next((bank.table for bank in self.predictor_.banks if isinstance(bank, kind)), None)
-
-    @property
-    def _column_names(self) -> Sequence[str] | None:
-        """Names of the columns of data frames, in the model's order."""
-        return column_names_of(self)

@@ -1,21 +1,31 @@
-"""Sequences and labels from users: checked, and flattened to tokens."""
+"""Sequences and labels from users: flattened to tokens, codes of labels, and the chain over them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from omkl.data import Stream
 from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.data.frames import column_names, read_frame
-from omkl.estimators.targets import Labels
+from omkl.estimators.targets import Labels, learn_labels
 from omkl.estimators.training import TrainingBlock
 from omkl.estimators.validation import LARGEST, check_sample_weight, class_weights
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import AttributeLists
 from omkl.features.words import Words
+from omkl.groups.tables import TransitionBank, TrigramBank
+from omkl.structures.chain import Chain
+from omkl.structures.transitions import allowed_transitions
+
+#: Sequences as users pass them: lists of words, dicts or attributes, arrays, data frames; or a stream.
+Sequences: TypeAlias = Collection | Stream | Iterator
+#: For each sequence its labels, None for one that is not known.
+LabelSequences: TypeAlias = Collection[Collection | None] | None
 
 
 def training_sequences(
@@ -47,7 +57,7 @@ def labeled_sequences(block: TrainingBlock, names: Sequence[str] | None) -> Toke
 # ---- labels -----------------------------------------------------------------------------------------------------
 
 
-def flat_labels(y: Any, lengths: np.ndarray, name: str = "y") -> list:
+def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list:
     """Labels of all tokens in one list, checked against the lengths of the sequences."""
     if not isinstance(y, Collection) or isinstance(y, (str, bytes, dict)) or len(y) != len(lengths):
         raise InputError(f"{name} must have a sequence of labels for each of the {len(lengths)} sequences of X.")
@@ -59,48 +69,133 @@ def flat_labels(y: Any, lengths: np.ndarray, name: str = "y") -> list:
     return flat
 
 
-def forced_labels(labels: Any, lengths: np.ndarray, known: Labels) -> np.ndarray:
+def forced_labels(labels: LabelSequences, lengths: np.ndarray, known: Labels) -> np.ndarray:
     """Read the labels that tokens must have: for each token None, a label, or a set of labels.
 
     Returns the code of each label, -1 for any; or, where there are sets, the labels that each token may have, (N, K).
     """
     flat = flat_labels(labels, lengths, "labels")
     if not any(isinstance(label, set) for label in flat):
-        return _codes(flat, known)
+        return known.encode(flat)
     possible = np.ones((len(flat), len(known)), dtype=bool)
     for row, label in zip(possible, flat):
         choices = label if isinstance(label, set) else {label}
         if None not in choices:
             row[:] = False
-            row[_codes(choices, known)] = True
+            row[known.encode(choices)] = True
     return possible
 
 
-def _codes(labels: Iterable, known: Labels) -> np.ndarray:
-    return known.encode(labels)
+class PartialLabels(Labels):
+    """Labels of tokens; None, with the code -1, stands for a label that is not known."""
+
+    def __init__(self, seen: Iterable, grows: bool = False) -> None:
+        super().__init__(seen, grows)
+        self._index[None] = -1
+
+    def add(self, labels: Iterable) -> int:
+        """Add labels that are not known yet, except None, and return their number."""
+        return super().add(label for label in labels if label is not None)
+
+
+class ChainOutputs:
+    """A label for every token of a sequence; the parameters are those of :class:`~omkl.SequenceLabeler`."""
+
+    single = False
+    codes: type[Labels] = PartialLabels
+
+    def __init__(
+        self,
+        transitions: str | None,
+        transitions_by_position: bool,
+        order: int,
+        cost: ArrayLike | None,
+        allowed_transitions: Any,
+        classes: Sequence | str | None,
+    ) -> None:
+        if transitions_by_position and transitions is None:
+            raise InputError("transitions_by_position must be False with transitions=None.")
+        self._transitions, self._by_position, self._order = transitions, transitions_by_position, order
+        self._cost, self._classes, self._allowed = cost, classes, allowed_transitions
+
+    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
+        """Learn the codes from the known labels of the first data."""
+        given = [label for label in labels if label is not None]
+        if not given and self._classes is None:
+            raise InputError("y must hold a label other than None.")
+        return learn_labels(PartialLabels, given, self._classes, self._cost)
+
+    def structure(self, known: Labels) -> Chain:
+        """Make the chain over these labels."""
+        allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members)
+        return Chain(len(known), self._cost, self._by_position, self._transitions is not None, allowed, self._order)
+
+    def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
+        """Raise an InputError where labels break the allowed transitions, or unknown ones cannot be filled in."""
+        if structure.allowed is None:
+            return
+        at = structure.allowed.first_violation(gold, offsets)
+        if at is not None:
+            s = _sequence_of(at, offsets)
+            label, token = known.members[gold[at]], at - offsets[s]
+            raise InputError(f"allowed_transitions forbids {label!r} at token {token} of sequence {s} of y.")
+        if structure.is_partial(gold):
+            decoded = structure.decode_many(structure.agreeing(structure.zeros(len(gold)), gold), offsets)
+            check_feasible(structure, decoded, offsets, gold)
+
+    def banks(self, structure: Chain, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
+        """Make banks of transitions and trigrams: regularized ones, and free ones.
+
+        ``longest`` is the length of the longest sequence, for transitions by position.
+        """
+        if self._transitions is None:
+            return [], []
+        banks: list = [TransitionBank(structure.n_labels, longest if self._by_position else 1, averaging)]
+        if self._order == 2:
+            banks.append(TrigramBank(structure.n_labels, averaging))
+        return (banks, []) if self._transitions == "regularized" else ([], banks)
+
+
+def check_feasible(
+    structure: Chain, codes: np.ndarray, offsets: np.ndarray, constraint: np.ndarray | None = None
+) -> None:
+    """Raise if the best labels break the constraints, which no labelling can then satisfy.
+
+    ``constraint`` holds the code of each label, -1 for any; or is (N, K), the labels that each token may have.
+    """
+    places = [] if structure.allowed is None else [structure.allowed.first_violation(codes, offsets)]
+    if constraint is not None:
+        if constraint.ndim == 2:
+            wrong = ~constraint[np.arange(len(codes)), codes]
+        else:
+            wrong = (constraint >= 0) & (constraint != codes)
+        places.append(int(np.argmax(wrong)) if wrong.any() else None)
+    broken = [place for place in places if place is not None]
+    if broken:
+        s = _sequence_of(min(broken), offsets)
+        raise InputError(f"Sequence {s} has no labelling that allowed_transitions and the given labels allow.")
+
+
+def _sequence_of(token: int, offsets: np.ndarray) -> int:
+    """Number of the sequence of a token."""
+    return int(np.searchsorted(offsets, token, side="right")) - 1
 
 
 # ---- tokens -----------------------------------------------------------------------------------------------------
 
 
-def names_in(X: Any) -> list[str] | None:
+def names_in(X: Sequences) -> list[str] | None:
     """Names of the columns of the first of a list of data frames; None for other sequences."""
     return column_names(next(iter(X), None)) if isinstance(X, Collection) else None
 
 
-def flatten(X: Any, names: Sequence[str] | None = None) -> tuple[FlatTokens, np.ndarray]:
+def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatTokens, np.ndarray]:
     """Put the tokens of all sequences into one collection; returns it, and the offsets of the sequences.
 
     ``names`` is the order of the columns of data frames, by default that of the first one.
     """
     if isinstance(X, (str, bytes, dict)) or is_frame(X) or not isinstance(X, Collection):
         raise InputError("X must be a list of sequences: lists of words or dicts, arrays or data frames.")
-    if isinstance(X, (list, tuple)) and set(map(type, X)) == {list}:
-        # the common case, in a fraction of the time
-        found = list(chain.from_iterable(X))
-        kinds = set(map(type, found))
-        if kinds in ({dict}, {str}):
-            return found if kinds == {dict} else Words(found), np.array([0, *accumulate(map(len, X))], dtype=np.int64)
     names = names_in(X) if names is None else names
     sequences = [_checked_sequence(sequence, names, i) for i, sequence in enumerate(X)]
     offsets = np.array([0, *accumulate(map(n_rows, sequences))], dtype=np.int64)
@@ -111,14 +206,14 @@ def flatten(X: Any, names: Sequence[str] | None = None) -> tuple[FlatTokens, np.
         return _stacked(sequences), offsets
     own, collection, noun = kind
     tokens = collection(chain.from_iterable(sequences))
-    for i, token in enumerate(tokens):
-        if not isinstance(token, own):
-            s = int(np.searchsorted(offsets, i, side="right")) - 1
-            raise InputError(f"Tokens must all be {noun}, got {token!r:.40} at token {i - offsets[s]} of sequence {s}.")
+    if not all(issubclass(cls, own) for cls in set(map(type, tokens))):
+        i, token = next((i, token) for i, token in enumerate(tokens) if not isinstance(token, own))
+        s = int(np.searchsorted(offsets, i, side="right")) - 1
+        raise InputError(f"Tokens must all be {noun}, got {token!r:.40} at token {i - offsets[s]} of sequence {s}.")
     return tokens, offsets
 
 
-def _checked_sequence(sequence: Any, names: Sequence[str] | None, i: int) -> Any:
+def _checked_sequence(sequence: object, names: Sequence[str] | None, i: int) -> Any:
     if isinstance(sequence, (str, bytes, dict, set, frozenset)) or not isinstance(sequence, Iterable):
         raise InputError(f"Sequence {i} of X must be a list of tokens or an array, got {sequence!r:.40}.")
     if type(sequence) is list:
@@ -141,7 +236,7 @@ def _kind_of_tokens(sequences: list) -> tuple[type | tuple[type, ...], type, str
     return (list, tuple), AttributeLists, "lists of attributes"
 
 
-def _stacked(sequences: list) -> Any:
+def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
     """Check arrays or CSR matrices of numbers, and put them one below the other."""
     arrays = [_as_array(sequence, i) for i, sequence in enumerate(sequences) if n_rows(sequence)]
     shapes = {array.shape[1:] for array in arrays}
@@ -156,7 +251,7 @@ def _stacked(sequences: list) -> Any:
     return tokens
 
 
-def _as_array(sequence: Any, i: int) -> Any:
+def _as_array(sequence: Iterable, i: int) -> np.ndarray | sparse.csr_array:
     try:
         return (sparse.csr_array if sparse.issparse(sequence) else np.asarray)(sequence, dtype=np.float64)
     except (ValueError, TypeError):

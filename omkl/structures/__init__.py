@@ -4,7 +4,7 @@ from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials, TrigramPotentials
 from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
 from omkl.structures.transitions import AllowedTransitions, allowed_transitions
-from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials, WeightedHeads
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials
 
 __all__ = [
     "AllowedTransitions",
@@ -21,6 +21,5 @@ __all__ = [
     "TreePotentials",
     "TrigramPotentials",
     "UnaryPotentials",
-    "WeightedHeads",
     "allowed_transitions",
 ]

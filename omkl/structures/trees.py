@@ -24,17 +24,8 @@ class TreePotentials(NamedTuple):
     arcs: np.ndarray
 
 
-class WeightedHeads(NamedTuple):
-    """Gold heads of n words, (n,), with the cost of a wrong head of each word, (n,)."""
-
-    heads: np.ndarray
-    costs: np.ndarray
-
-
 #: Potentials as users may write them: an array stands for the scores of arcs.
 AnyPotentials: TypeAlias = TreePotentials | ArrayLike
-#: A gold tree: n heads, -1 where a head is not known.
-Gold: TypeAlias = WeightedHeads | ArrayLike
 
 
 class ArcFactored(Structure, ABC):
@@ -42,7 +33,7 @@ class ArcFactored(Structure, ABC):
 
     Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
     ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. A gold head of -1 is not known: it costs
-    nothing, and any head agrees with it. Gold heads may be :class:`WeightedHeads`.
+    nothing, and any head agrees with it.
 
     Parameters
     ----------
@@ -132,14 +123,14 @@ class ArcFactored(Structure, ABC):
         scores = as_scores(potentials)
         return bool(self._find(scores, np.empty(len(scores) - 1, np.int64)))
 
-    def is_partial(self, gold: Gold) -> bool:
-        return bool((gold_heads(gold) < 0).any())
+    def is_partial(self, gold: ArrayLike) -> bool:
+        return bool((np.asarray(gold) < 0).any())
 
-    def n_known(self, gold: Gold) -> int:
-        return int(np.count_nonzero(gold_heads(gold) >= 0))
+    def n_known(self, gold: ArrayLike) -> int:
+        return int(np.count_nonzero(np.asarray(gold) >= 0))
 
-    def agreeing(self, potentials: AnyPotentials, gold: Gold) -> TreePotentials:
-        scores, heads = as_scores(potentials), gold_heads(gold)
+    def agreeing(self, potentials: AnyPotentials, gold: ArrayLike) -> TreePotentials:
+        scores, heads = as_scores(potentials), np.asarray(gold)
         known = np.flatnonzero(heads >= 0)
         kept = scores.copy()
         kept[:, known + 1] = -np.inf
@@ -177,8 +168,8 @@ class ArcFactored(Structure, ABC):
         """
         return self.marginals(potentials)[1].arcs
 
-    def known_marginals(self, potentials: AnyPotentials, gold: Gold) -> np.ndarray:
-        heads = gold_heads(gold)
+    def known_marginals(self, potentials: AnyPotentials, gold: ArrayLike) -> np.ndarray:
+        heads = np.asarray(gold)
         known = np.flatnonzero(heads >= 0)
         return self.arc_probabilities(potentials)[heads[known], known + 1]
 
@@ -194,27 +185,28 @@ class ArcFactored(Structure, ABC):
     def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
         """Do the same at any magnitude of the scores, given the heads of the best tree."""
 
-    def cost_augmented(self, potentials: AnyPotentials, gold: Gold, cost_weight: float = 1.0) -> TreePotentials:
+    def cost_augmented(self, potentials: AnyPotentials, gold: ArrayLike, cost_weight: float = 1.0) -> TreePotentials:
         scores = as_scores(potentials)
-        heads = as_heads(gold_heads(gold), len(scores) - 1, partial=True)
-        if not self._counts_wrong_heads(gold):
+        heads = as_heads(gold, len(scores) - 1, partial=True)
+        if not self._counts_wrong_heads:
             return TreePotentials(scores + cost_weight * self.arc_costs(gold))
         augmented = scores.copy()  # a lower score of the right arcs is the same as a higher one of all others
         jit.add_indicator(augmented, heads, -float(cost_weight))
         return TreePotentials(augmented)
 
-    def _counts_wrong_heads(self, gold: Gold) -> bool:
-        return self._arc_costs is None and self._costs_by_distance is None and not isinstance(gold, WeightedHeads)
+    @property
+    def _counts_wrong_heads(self) -> bool:
+        return self._arc_costs is None and self._costs_by_distance is None
 
-    def arc_costs(self, gold: Gold) -> np.ndarray:
+    def arc_costs(self, gold: ArrayLike) -> np.ndarray:
         """Return the cost of every arc, (n + 1, n + 1).
 
         Parameters
         ----------
-        gold : int array of shape (n,), or WeightedHeads
+        gold : int array of shape (n,)
             The right heads.
         """
-        heads = gold_heads(gold)
+        heads = np.asarray(gold)
         n, known = len(heads), np.flatnonzero(heads >= 0)
         if self._arc_costs is not None:
             costs = np.array(self._arc_costs(heads), dtype=np.float64)
@@ -228,37 +220,37 @@ class ArcFactored(Structure, ABC):
             costs = np.zeros((n + 1, n + 1))
             distances = np.abs(np.arange(n + 1)[:, None] - heads)
             costs[:, 1:] = np.where(heads < 0, 0.0, table[np.minimum(distances, len(table) - 1)])
-        if isinstance(gold, WeightedHeads):
-            costs[:, 1:] *= gold.costs
         return costs
 
-    def difference(self, potentials: AnyPotentials, predicted: ArrayLike, gold: Gold) -> tuple[float, TreePotentials]:
+    def difference(
+        self, potentials: AnyPotentials, predicted: ArrayLike, gold: ArrayLike
+    ) -> tuple[float, TreePotentials]:
         scores = as_scores(potentials)
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
-        predicted, right = as_heads(predicted, n), as_heads(gold_heads(gold), n)
+        predicted, right = as_heads(predicted, n), as_heads(gold, n)
         jit.add_indicator(gradient, predicted, 1.0)
         jit.add_indicator(gradient, right, -1.0)
         return jit.score(scores, predicted) - jit.score(scores, right), TreePotentials(gradient)
 
-    def subtract_indicator(self, potentials: TreePotentials, output: Gold) -> None:
+    def subtract_indicator(self, potentials: TreePotentials, output: ArrayLike) -> None:
         scores = as_scores(potentials)
-        jit.add_indicator(scores, as_heads(gold_heads(output), len(scores) - 1), -1.0)
+        jit.add_indicator(scores, as_heads(output, len(scores) - 1), -1.0)
 
-    def indicator(self, output: Gold) -> TreePotentials:
-        heads = gold_heads(output)
+    def indicator(self, output: ArrayLike) -> TreePotentials:
+        heads = np.asarray(output)
         counts = self.zeros(len(heads))
         jit.add_indicator(counts.arcs, as_heads(heads, len(heads)), 1.0)
         return counts
 
-    def score(self, potentials: AnyPotentials, output: Gold) -> float:
+    def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
         scores = as_scores(potentials)
-        return jit.score(scores, as_heads(gold_heads(output), len(scores) - 1))
+        return jit.score(scores, as_heads(output, len(scores) - 1))
 
-    def cost(self, gold: Gold, predicted: ArrayLike) -> float:
-        right = as_heads(gold_heads(gold), len(gold_heads(gold)), partial=True)
+    def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
+        right = as_heads(gold, np.size(gold), partial=True)
         heads = as_heads(predicted, len(right))
-        if self._counts_wrong_heads(gold):
+        if self._counts_wrong_heads:
             return float(np.count_nonzero((right >= 0) & (right != heads)))
         return float(jit.score(self.arc_costs(gold), heads))
 
@@ -345,11 +337,6 @@ class ProjectiveTree(ArcFactored):
 
     def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
         return log_space.projective_trees(scores, self.single_root, expected)
-
-
-def gold_heads(gold: Gold) -> np.ndarray:
-    """Return the heads of a gold tree."""
-    return gold.heads if isinstance(gold, WeightedHeads) else np.asarray(gold)
 
 
 def as_scores(potentials: AnyPotentials) -> np.ndarray:

@@ -10,7 +10,7 @@ from omkl import DependencyParser
 from omkl.data import read_treebank
 from omkl.distributed.mixing import blueprint, mix, pass_over_shard
 from omkl.online import values_of
-from omkl.parsing.examples import ArcExamples
+from omkl.parsing.sentences import ArcExamples
 
 FOLDER = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
 EPOCHS = 2

@@ -7,7 +7,7 @@ import pytest
 
 from omkl import DependencyParser
 from omkl.data import read_treebank, write_treebank
-from omkl.parsing.examples import encode
+from omkl.parsing.sentences import encode
 from tests.benchmarks.measuring import gather
 
 SENTENCES = 2000
@@ -28,7 +28,7 @@ def whole_parser(treebanks):
 
 @pytest.fixture(scope="module", params=[107, pytest.param(507, marks=pytest.mark.large)])
 def parser(request, whole_parser):
-    return whole_parser.prune(request.param, by="norms")
+    return whole_parser.prune(request.param)
 
 
 def all_lines(bank, lengths):

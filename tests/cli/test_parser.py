@@ -12,6 +12,7 @@ import pytest
 
 import omkl
 from omkl.cli import main
+from omkl.cli.training import Interruption
 from omkl.data import read_treebank, synthetic_treebank, write_treebank
 
 TEMPLATES = "tags = h.upos m.upos direction\nh.lemma m.lemma\nm.xpos distance\nh.form m.form\n"
@@ -195,6 +196,18 @@ def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
     parser = omkl.load(out)
     assert parser.score(treebanks / "test.conllu") > 0.2
     assert parser.calibrate(treebanks / "test.conllu").temperature_ == omkl.load(out).temperature_
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_a_process_that_ignores_ctrl_c_goes_on_doing_so():
+    for handler, heard in ((signal.SIG_IGN, False), (signal.default_int_handler, True)):
+        interruption = Interruption()
+        signal.signal(signal.SIGINT, handler)
+        interruption.on_start(None, None)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.happened == heard
+        interruption.on_end(None)
+        assert signal.getsignal(signal.SIGINT) == handler
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ TREES = [
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"loss": "crf", "projective": True}, {"first": "small"}, {"first": "small", "likely": 0.9}, {"exact": True}],
+    [{}, {"loss": "crf", "projective": True}, {"first": "small"}, {"first": "small", "likely": 0.9}],
     ids=str,
 )
 def test_a_tree_against_the_next_best(options):
@@ -198,12 +198,11 @@ def test_parts_of_an_annotator():
     annotator = omkl.Annotator(
         ["upos", "trees"], folds=2, random_state=0, parser=omkl.DependencyParser("small", memory=10, epochs=2)
     ).fit(TREES)
-    assert_sums(annotator.explain(["dogs", "saw", "cats"]))
-    tags = annotator.explain(["dogs", "saw", "cats"], "upos", token=0)
-    assert tags.output.tolist() == annotator.annotate([["dogs", "saw", "cats"]])[0].upos
+    annotated = annotator.annotate([["dogs", "saw", "cats"]])
+    assert_sums(annotator.parser_.explain(annotated))
+    tags = annotator.models()["upos"].explain(["dogs", "saw", "cats"], token=0)
+    assert tags.output.tolist() == annotated[0].upos
     assert_sums(tags)
-    with pytest.raises(InputError):
-        annotator.explain(["dogs"], "lemmas")
 
 
 class NoSecondBest(Multiclass):

@@ -10,7 +10,7 @@ from omkl.distributed.mixing import blueprint, mix
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.losses import StructuredHinge
 from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage
-from omkl.parsing.examples import ArcExamples
+from omkl.parsing.sentences import ArcExamples
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree
 

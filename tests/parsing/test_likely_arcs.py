@@ -1,5 +1,7 @@
 """Coarse-to-fine parsing: a second parser looks only at arcs that a first one finds likely."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ import omkl
 from omkl.data import Sentence, Treebank, synthetic_treebank
 from omkl.groups import initial_potentials
 from omkl.groups.templates.layout import ArcGuide
-from omkl.parsing.examples import Guide
+from omkl.parsing.sentences import Guide
 from omkl.parsing.stacking import advice_of, cross_fit, likely_margin, only_likely
 
 GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance", "h.upos between.upos m.upos")
@@ -92,37 +94,29 @@ def test_the_margin_holds_its_share_of_right_arcs(grammar, fitted):
     margin = likely_margin(guide, train, 0.9)
     assert margin == fitted.model_.codec.margin
     below = []
-    for own, heads in zip((own.potentials for own in guide.arcs), np.split(train.heads, train.offsets[1:-1])):
+    for own, heads in zip((own.potentials for own in guide.arcs), train.trees()):
         own = np.where(np.eye(len(own), dtype=bool), -np.inf, own)
         below += (own[:, 1:].max(axis=0) - own[heads, np.arange(1, len(own))]).tolist()
     assert np.mean(np.array(below) <= margin) == pytest.approx(0.9, abs=2 / len(below))
 
 
-def test_unlikely_arcs_have_probability_zero(grammar, fitted, tmp_path):
+def test_unlikely_arcs_have_probability_zero(grammar, fitted):
     _, test = grammar
-    calibrated = omkl.load(saved(fitted, tmp_path)).calibrate(test)
+    calibrated = copy(fitted).calibrate(test)
     sentences, _ = potentials_of(fitted, test)
-    heads = np.split(fitted.parse(test).heads, test.offsets[1:-1])
-    for x, tree, marginals in zip(sentences, heads, calibrated.predict_marginals(test)):
+    for x, tree, marginals in zip(sentences, fitted.predict(test), calibrated.predict_marginals(test)):
         likely = mask_of(x)
         assert np.all(likely[tree, np.arange(1, len(x) + 1)])
         assert np.all(marginals.arcs[~likely] == 0)
         np.testing.assert_allclose(marginals.arcs[:, 1:].sum(axis=0), 1.0)
 
 
-def saved(model, tmp_path):
-    model.save(tmp_path / "parser.npz")
-    return tmp_path / "parser.npz"
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_model_files_keep_the_margin(grammar, fitted, tmp_path, training):
     fitted.save(tmp_path / "parser.npz", training=training)
     loaded = omkl.load(tmp_path / "parser.npz")
-    assert loaded.model_.codec.margin == fitted.model_.codec.margin
+    assert loaded.model_.codec.margin == fitted.prune(3).model_.codec.margin == fitted.model_.codec.margin
     assert np.array_equal(loaded.parse(grammar[1]).heads, fitted.parse(grammar[1]).heads)
-    pruned = fitted.prune(3)
-    assert pruned.model_.codec.margin == fitted.model_.codec.margin
 
 
 def test_required_arcs_may_be_unlikely(grammar, fitted):
@@ -143,7 +137,7 @@ def test_nbest_looks_at_all_arcs(grammar, fitted):
 
 def test_sentences_with_unknown_heads_keep_all_arcs(grammar, fitted):
     gold = grammar[1][:2]
-    guide = advice_of(fitted.first_, gold)
+    guide = advice_of(fitted.first_._decoder, gold)
     gold.heads[1] = -1
     likely = only_likely(guide, gold, 0.0)
     assert [own.likely is None for own in likely.arcs] == [True, False]

@@ -7,10 +7,8 @@ import pytest
 
 import omkl
 from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, write_treebank
-from omkl.estimators.training import TrainingBlock
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import TemplateSet
-from omkl.parsing.codec import read_trees
 
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
 USELESS = ("h.form m.form direction", "m.feats distance", "h.xpos m.form", "h+1.upos m-1.upos direction", "h.feats")
@@ -101,32 +99,6 @@ def test_root_arcs_have_the_relations_of_training(others, tmp_path):
                 assert relation in (elsewhere if head else on_root)
 
 
-def test_ignored_words_cost_nothing_in_training():
-    rng = np.random.default_rng(0)
-    sentences = []
-    for _ in range(60):
-        n = int(rng.integers(3, 7))
-        forms = ["," if comma else "word" for comma in rng.random(n) < 0.4]
-        forms[0] = "word"
-        heads = [0, *(int(rng.integers(1, i + 1)) for i in range(1, n))]  # nothing tells where a word hangs
-        tags = ["PUNCT" if form == "," else "X" for form in forms]
-        sentences.append(Sentence(forms=forms, upos=tags, heads=heads, deprels=["dep"] * n))
-    settings = {"templates": ["h.form m.form"], "epochs": 2, "regularizer": None, "average": None, "labeled": False}
-    settings |= {"shuffle": False}
-    plain, ignoring = parser(**settings).fit(sentences), parser(ignore="upos", **settings).fit(sentences)
-    by_hand = parser(ignore=lambda form, upos, xpos: form == ",", **settings).fit(sentences)
-    assert by_hand.history_[0]["loss"] == ignoring.history_[0]["loss"] < plain.history_[0]["loss"]
-    codec = ignoring.model_.codec
-    examples = codec.start(read_trees(ignoring, TrainingBlock(sentences), first=True, whole=True))
-    for sentence, (_, gold, _) in zip(sentences, examples):
-        words = np.array(sentence.forms) != ","
-        predicted = np.arange(len(words))  # each word on the one before it
-        assert codec.structure.cost(gold, predicted) == np.count_nonzero((predicted != sentence.heads) & words)
-        assert len(gold.heads) == len(words)
-        margin = codec.structure.loss_augmented(codec.structure.zeros(len(words)), gold)
-        assert codec.structure.cost(gold, margin) <= np.count_nonzero(words)
-
-
 def test_saved_parsers_predict_the_same_and_train_on(grammar, tmp_path):
     train, test = grammar
     model = parser().fit(train[:200])
@@ -162,10 +134,10 @@ def test_template_files_and_lexicons_are_read_once(grammar, tmp_path):
 def test_a_parser_is_saved_with_the_parameters_it_was_fitted_with(grammar, tmp_path):
     model = parser(epochs=1).fit(grammar[0][:50])
     given = model.get_params(deep=False)
-    model.set_params(projective=True, memory=1.0, ignore="upos", first="small", lexicons={"a": {"b": "c"}})
+    model.set_params(projective=True, memory=1.0, first="small", lexicons={"a": {"b": "c"}})
     model.save(tmp_path / "m.npz")
     loaded = omkl.load(tmp_path / "m.npz")
-    for name in ("projective", "memory", "ignore", "first", "lexicons"):
+    for name in ("projective", "memory", "first", "lexicons"):
         assert getattr(loaded, name) == given[name]
     np.testing.assert_array_equal(loaded.parse(grammar[1]).heads, model.parse(grammar[1]).heads)
 
@@ -280,7 +252,6 @@ CYCLE = [Sentence(forms=["a", "b", "c"], heads=[2, 1, 0])]
         ({"C": -1}, None, "C must be"),
         ({"templates": "nothing507"}, None, "neither a file"),
         ({"loss": "likelihood"}, None, "Unknown loss"),
-        ({"loss": "crf", "ignore": "upos"}, None, "ignore="),
         ({"templates": ["m.lemma"]}, [Sentence(forms=["a"], heads=[0])], "Every template needs a field"),
         ({}, [1, 2], "Sentence 1 must be"),
         ({}, [], "no sentence"),

@@ -7,7 +7,7 @@ import omkl
 from omkl.data import Sentence, Treebank, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
-from omkl.parsing.examples import Guide, encode
+from omkl.parsing.sentences import Guide, encode
 from omkl.parsing.stacking import advice_of, cross_fit
 
 GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
@@ -72,7 +72,7 @@ def test_advice_comes_from_parsers_that_have_not_seen_the_sentence(grammar):
     whole, guide = cross_fit(parser(epochs=1), train, None, 3)
     assert np.array_equal(whole.parse(train).heads, parser(epochs=1).fit(train).parse(train).heads)
     chosen = np.arange(60) % 3 == 1
-    apart = advice_of(parser(epochs=1).fit(train[~chosen]), train[chosen])
+    apart = advice_of(parser(epochs=1).fit(train[~chosen])._decoder, train[chosen])
     for own, other in zip([guide.arcs[i] for i in np.flatnonzero(chosen)], apart.arcs):
         assert np.allclose(own.potentials, other.potentials, rtol=1e-6)
     assert np.array_equal(guide.trees[chosen].heads, apart.trees.heads)

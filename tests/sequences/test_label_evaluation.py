@@ -88,17 +88,19 @@ def test_entities_by_hand():
     assert (strict["entity_precision"], strict["entity_recall"]) == (0.5, 0.5)
 
 
-def test_labels_that_do_not_fit_are_refused():
+@pytest.mark.parametrize(
+    ("gold", "predicted", "scheme"),
+    [
+        ([["A"], ["B"]], [["A"]], None),
+        ([["A"], ["B"]], [["A"], ["B", "B"]], None),
+        ([], [], None),
+        ([["NOUN"]], [["NOUN"]], "BIO"),
+        ([["O"]], [["O"]], "IOB2"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(gold, predicted, scheme):
     with pytest.raises(InputError):
-        evaluate_labels([["A"], ["B"]], [["A"]])
-    with pytest.raises(InputError):
-        evaluate_labels([["A"], ["B"]], [["A"], ["B", "B"]])
-    with pytest.raises(InputError):
-        evaluate_labels([], [])
-    with pytest.raises(InputError):
-        evaluate_labels([["NOUN"]], [["NOUN"]], scheme="BIO")
-    with pytest.raises(InputError):
-        evaluate_labels([["O"]], [["O"]], scheme="IOB2")
+        evaluate_labels(gold, predicted, scheme=scheme)
 
 
 def test_a_labeler_is_evaluated_on_lists_and_on_streams():

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
-from omkl.structures import NonProjectiveTree, ProjectiveTree, WeightedHeads
+from omkl.structures import NonProjectiveTree, ProjectiveTree
 
 STRUCTURES = [NonProjectiveTree, ProjectiveTree]
 SIZES = {"seed": st.integers(0, 2**32 - 1), "n": st.integers(1, 5), "single_root": st.booleans()}
@@ -101,14 +101,3 @@ def test_costs_by_distance_and_of_ones_own_leave_unknown_heads_alone():
     assert not by_distance.arc_costs(gold)[:, 2].any()
     assert by_distance.cost(gold, [0, 1, 1]) == 3.0 + 1.0
     assert own.cost(gold, [0, 1, 1]) == 0.0
-
-
-def test_weighted_heads_have_costs_of_their_own():
-    gold = WeightedHeads(np.array([2, -1, 2]), np.array([0.0, 5.0, 0.5]))
-    structure, scores = NonProjectiveTree(), np.zeros((4, 4))
-    assert structure.cost(gold, [0, 1, 1]) == 0.5
-    assert NonProjectiveTree(cost=[0.0, 1.0, 3.0]).cost(gold, [0, 1, 0]) == 1.5
-    assert structure.n_known(gold) == 2
-    assert structure.is_partial(gold)
-    predicted = structure.loss_augmented(scores, gold)
-    assert structure.cost(gold, predicted) == 0.5

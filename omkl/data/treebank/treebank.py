@@ -132,6 +132,23 @@ class Treebank:
             return Sentence.of_treebank(self, int(index) % len(self))
         return self._select(np.arange(len(self))[index])
 
+    def codes(self, name: str) -> np.ndarray:
+        """Codes of a column, or heads, of all words.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        int32 array (n_words,)
+        """
+        return getattr(self, name)
+
+    def trees(self) -> list[np.ndarray]:
+        """Heads of each sentence, int64; -1 for a word without a head."""
+        return np.split(self.heads.astype(np.int64), self.offsets[1:-1]) if len(self) else []
+
     def column(self, name: str, index: int) -> list:
         """Decode a column of a sentence.
 
@@ -145,7 +162,7 @@ class Treebank:
         list
             Of ints or None for ``heads``, of str otherwise.
         """
-        values = getattr(self, name)[self.offsets[index] : self.offsets[index + 1]].tolist()
+        values = self.codes(name)[self.offsets[index] : self.offsets[index + 1]].tolist()
         if name == "heads":
             return [None if head < 0 else head for head in values]
         strings = self.strings[name].tolist()
@@ -174,7 +191,7 @@ class Treebank:
         lengths = self.lengths[chosen]
         offsets = running_sum(lengths)
         words = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        columns: dict[str, Any] = {name: getattr(self, name)[words] for name in (*FIELDS, "heads")}
+        columns: dict[str, Any] = {name: self.codes(name)[words] for name in (*FIELDS, "heads")}
         if self.text is not None and self.text_offsets is not None:
             texts = [self.text[self.text_offsets[i] : self.text_offsets[i + 1]] for i in chosen]
             columns |= {"text": b"".join(texts), "text_offsets": running_sum(list(map(len, texts)))}

@@ -13,7 +13,7 @@ from omkl.groups.templates import _jit_templates as jit
 from omkl.groups.templates._jit_arcs import list_features
 from omkl.groups.templates.language import DISTANCE_BINS, KINSHIP, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens
-from omkl.structures.trees import TreePotentials, gold_heads
+from omkl.structures.trees import TreePotentials
 
 #: Arcs that are scored at a time when nothing is learned in between.
 BLOCK = 2**17
@@ -199,7 +199,7 @@ class TemplateLayout:
         n_arcs = 0
         for n_sentences in range(1, len(examples) + 1):
             x, gold = examples[n_sentences - 1][:2]
-            heads = gold_heads(gold)
+            heads = np.asarray(gold)
             known = np.flatnonzero(heads >= 0)
             arcs = heads[known], known + 1, np.ones(len(known))
             jit.mark_lines(*self.keys(x), self.pairs, self.between, self.bins(len(x)), arcs, bitmaps)

@@ -16,7 +16,7 @@ from omkl.groups.templates.bank import largest
 from omkl.groups.templates.layout import ArcGuide
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor
-from omkl.parsing.examples import Guide, encode
+from omkl.parsing.sentences import Guide, encode
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree, TreePotentials
 

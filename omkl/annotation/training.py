@@ -1,0 +1,153 @@
+"""Training of the models of an annotator, one after the other, with callbacks, checkpoints and cross-fitting."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+from tqdm import tqdm
+
+from omkl.annotation.tagger import Tagger
+from omkl.data import Treebank
+from omkl.data.treebank.layouts import FIELDS
+from omkl.estimators.persistence import load, users_own
+from omkl.estimators.training import Run, RunOptions
+from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
+from omkl.parsing.sentences import facts_of, strings_of, with_strings
+from omkl.sequences.labeler import SequenceLabeler
+
+#: Settings of labelers without transitions, which do not take those of the chain.
+WITHOUT_TRANSITIONS: dict[str, Any] = {
+    "transitions": None,
+    "allowed_transitions": None,
+    "transitions_by_position": False,
+    "order": 1,
+    "cost": None,
+    "class_weight": None,
+}
+
+
+class TrainingSequence:
+    """Resumable training of several models, one after the other.
+
+    With checkpoints, the directory holds each trained labeler in a file named by its number, and the checkpoints of the
+    parser in a directory of its own. A resumed run reads the former, and continues from the latter.
+
+    Parameters
+    ----------
+    labeler : SequenceLabeler
+        Untrained, with all settings.
+    callbacks : list
+        Callbacks of each training.
+    run : Run
+        Holds the checkpoints, and compares parameters and data.
+    seed : int
+        Seed of all models.
+    checkpoint_every : str or float
+        Time between two checkpoints of the parser; see :class:`~omkl.online.Checkpoints`.
+
+    Attributes
+    ----------
+    seed : int
+        A resumed run keeps that of the run that it continues.
+    """
+
+    def __init__(
+        self, labeler: SequenceLabeler, callbacks: list, run: Run, seed: int, checkpoint_every: str | float
+    ) -> None:
+        self.seed = seed
+        self._callbacks = callbacks
+        self._labeler, self._every = labeler, checkpoint_every
+        self._checkpointer = run.checkpointer
+        self._number = 0
+        earlier = None if run.checkpointer is None else run.checkpointer.earlier("trainings")
+        self._resumed = earlier is not None
+        if earlier is not None:
+            self.seed = int(earlier[0]["seed"])
+
+    def begin(self, treebank: Treebank) -> None:
+        """Note the data; raises an InputError if a resumed run has learned from others."""
+        if self._checkpointer is None:
+            return
+        self._checkpointer.check_data(facts_of(treebank, FIELDS, [treebank.heads]))
+        if not self._resumed:
+            self._checkpointer.keep("trainings", {"seed": self.seed}, {})
+            self._checkpointer.write()
+
+    def fit_labeler(self, X: list, y: list, linked: bool = False) -> SequenceLabeler:
+        """Train a labeler, or load the one that an earlier run has trained; ``linked`` labelers score transitions."""
+        labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
+        labeler.set_params(callbacks=[*(labeler.callbacks or ()), *self._callbacks])
+        self._number += 1
+        if self._checkpointer is None:
+            return _predicting(labeler.fit(X, y))
+        checkpoints = self._checkpointer.checkpoints
+        path = checkpoints.directory / f"{self._number:04d}.npz"
+        if self._resumed and path.exists():
+            try:
+                return _predicting(load(path, users_own(labeler)))
+            except ModelFileError as damaged:
+                warnings.warn(f"{damaged} Its model is trained again.", CheckpointWarning, stacklevel=2)
+        labeler.fit(X, y)
+        with checkpoints.writing():
+            labeler.save(path)
+        return _predicting(labeler)
+
+    def fit_tagger(
+        self, treebank: Treebank, columns: tuple[str, ...], n_folds: int, bar: tqdm
+    ) -> tuple[Tagger, Treebank]:
+        """Train a tagger, and cross-fit the columns for what is learned after it.
+
+        Parameters
+        ----------
+        treebank : Treebank
+        columns : tuple of str
+            Columns to learn.
+        n_folds : int
+            Parts of the treebank, each tagged by a tagger of the others; 0 to leave cross-fitting out.
+        bar : tqdm
+            Progress over the folds and the tagger.
+
+        Returns
+        -------
+        tagger : Tagger
+        treebank : Treebank
+            With columns that are predicted by taggers that have not seen the sentence.
+        """
+        crossed = self._cross_fitted(treebank, columns, n_folds, bar) if n_folds else treebank
+        bar.set_description("tags, morphology and lemmas")
+        tagger = Tagger(columns)
+        tagger.fit(treebank, self.fit_labeler, None if tagger.tag is None else strings_of(crossed, tagger.tag))
+        bar.update()
+        return tagger, crossed
+
+    def _cross_fitted(self, treebank: Treebank, columns: tuple[str, ...], n_folds: int, bar: tqdm) -> Treebank:
+        if len(treebank) < n_folds:
+            raise InputError(f"folds={n_folds}, but there are {len(treebank)} sentences: set fewer folds.")
+        found = {name: np.empty(treebank.n_words, dtype=object) for name in columns}
+        sentences = np.repeat(np.arange(len(treebank)), treebank.lengths)
+        folds = KFold(n_folds, shuffle=True, random_state=self.seed).split(np.arange(len(treebank)))
+        for number, (others, own) in enumerate(folds, 1):
+            bar.set_description(f"fold {number} of {n_folds}")
+            annotated = Tagger(columns).fit(treebank[others], self.fit_labeler).annotate(treebank[own])
+            for name, column in found.items():
+                column[np.isin(sentences, own)] = strings_of(annotated, name)
+            bar.update()
+        for name, column in found.items():
+            treebank = with_strings(treebank, name, column.tolist())
+        return treebank
+
+    def checkpoints_of_parser(self) -> RunOptions:
+        """Options of ``fit`` for the checkpoints of the parser."""
+        folder = None if self._checkpointer is None else self._checkpointer.checkpoints.part("trees")
+        if folder is None:
+            return {}
+        return {"checkpoint": folder, "checkpoint_every": self._every, "resume": self._resumed}
+
+
+def _predicting(labeler: SequenceLabeler) -> SequenceLabeler:
+    """A copy of a labeler that only predicts, with its history."""
+    predicting = labeler._predicting()
+    predicting.history_ = labeler.history_
+    return predicting
