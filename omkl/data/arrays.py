@@ -60,7 +60,7 @@ def stream_npz(
             raise DataFileError(f"{path}: {X!r} has {len(found[0])} rows, but {y!r} has {len(found[1])}.")
         if len(found[0]) and not all(array.nbytes for array in found):
             raise DataFileError(f"{path}: there are {len(found[0])} rows with nothing in them.")
-        yield Block(*found)
+        yield Block(arrays[X], arrays.get(y))
 
     return stream_files(find_files(path), read, block_size=block_size, on_error=on_error)
 

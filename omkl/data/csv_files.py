@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omkl._messages import shown
 from omkl.data.blocks import Block
@@ -162,7 +162,7 @@ class _CSVFile:
         refused: dict[int, str] = {}
         torn: list[int] = []
 
-        def refuse(row: pyarrow.csv.InvalidRow) -> str:
+        def refuse(row: Any) -> str:
             number = first_row + row.number - 1
             cells = f"{row.actual_columns} cell{'' if row.actual_columns == 1 else 's'}"
             refused[number] = f"{cells}, but there are {row.expected_columns} columns."
