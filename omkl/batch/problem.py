@@ -120,15 +120,6 @@ class BaseProblem(ABC):
         conjugate = self.regularizer.conjugate(dual_norms / self.penalty)
         return -float(self.weighted_loss.conjugates(rho).sum()) - self.penalty * conjugate
 
-    def feasible_scale(self, dual_norms: np.ndarray) -> float:
-        """Return the largest factor in (0, 1] that makes a point of the loss's domain dual feasible.
-
-        Parameters
-        ----------
-        dual_norms : array of shape (G,)
-        """
-        return self.regularizer.dual_scale(dual_norms / self.penalty)
-
     def scaled_dual(self, rho: np.ndarray, dual_norms: np.ndarray) -> tuple[float, float]:
         """Return the dual objective at the largest feasible multiple of a point, and the factor.
 
@@ -137,7 +128,7 @@ class BaseProblem(ABC):
         rho : array of shape (N,)
         dual_norms : array of shape (G,)
         """
-        scale = self.feasible_scale(dual_norms)
+        scale = self.regularizer.dual_scale(dual_norms / self.penalty)
         return self.dual(scale * rho, scale * dual_norms), scale
 
     @property
@@ -166,7 +157,7 @@ class BaseProblem(ABC):
         """
         rho = self.inside(rho)
         dual_norms = self.dual_norms(rho)
-        scale = self.feasible_scale(dual_norms)
+        scale = self.regularizer.dual_scale(dual_norms / self.penalty)
         return scale * rho, scale * dual_norms
 
     def dual_point(self, outputs: np.ndarray) -> np.ndarray:

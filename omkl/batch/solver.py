@@ -170,9 +170,6 @@ class DesignSolver(BaseSolver):
 
 # ---- paths -----------------------------------------------------------------------------------------------------
 
-#: Largest number of values of a path.
-MOST_VALUES = 100_000
-
 
 @dataclass
 class PathPoint:
@@ -224,19 +221,16 @@ def regularization_path(
     omkl.exceptions.InputError
         If values are neither a number of them nor finite and > 0.
     """
+    if is_number_of_values(values):
+        in_order = problem.path_values(int(values), decades)
+    else:
+        in_order = ordered(values)[:: 1 if problem.larger_fits_closer else -1]
     start = None
-    for value in _in_order(problem, values, decades).tolist():
+    for value in in_order.tolist():
         began = time.perf_counter()
         solution = solver.solve(problem.at(value), tol, max_iter, start)
         start = solution.start
         yield PathPoint(value, solution, time.perf_counter() - began)
-
-
-def _in_order(problem: BaseProblem, values: int | ArrayLike, decades: float) -> np.ndarray:
-    """Return the values, the one that regularizes most first."""
-    if is_number_of_values(values):
-        return problem.path_values(int(values), decades)
-    return ordered(values) if problem.larger_fits_closer else ordered(values)[::-1]
 
 
 def is_number_of_values(values: Any) -> TypeGuard[int]:
@@ -245,16 +239,8 @@ def is_number_of_values(values: Any) -> TypeGuard[int]:
     Parameters
     ----------
     values : object
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If the number is too large.
     """
-    is_number = isinstance(values, (int, np.integer)) and bool(values >= 1)
-    if is_number and values > MOST_VALUES:
-        raise InputError(f"A path may have at most {MOST_VALUES} values, got {values}.")
-    return is_number
+    return isinstance(values, (int, np.integer)) and bool(values >= 1)
 
 
 def ordered(values: ArrayLike) -> np.ndarray:
