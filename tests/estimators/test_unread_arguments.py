@@ -148,7 +148,7 @@ def test_missing_cells_and_other_separators_of_a_table_are_named(tmp_path, capsy
     assert main([*arguments, "--delimiter", ";;"]) == 2
     assert "must be one ASCII character" in capsys.readouterr().err
     assert main(["train", "classifier", "", "-o", out]) == 2
-    assert "The name of a file is empty" in capsys.readouterr().err
+    assert "is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
