@@ -14,7 +14,7 @@ from omkl.data.treebank.layouts import FIELDS
 from omkl.estimators.persistence import load, users_own
 from omkl.estimators.training import Run, RunOptions
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
-from omkl.parsing.sentences import facts_of, strings_of, with_strings
+from omkl.parsing.sentences import facts_of, strings_of
 from omkl.sequences.labeler import SequenceLabeler
 
 #: Settings of labelers without transitions, which do not take those of the chain.
@@ -135,7 +135,7 @@ class TrainingSequence:
                 column[np.isin(sentences, own)] = strings_of(annotated, name)
             bar.update()
         for name, column in found.items():
-            treebank = with_strings(treebank, name, column.tolist())
+            treebank = treebank.with_strings(name, column.tolist())
         return treebank
 
     def checkpoints_of_parser(self) -> RunOptions:

@@ -15,7 +15,6 @@ import omkl
 from omkl import data
 from omkl._components import check_n_jobs
 from omkl.cli.options import ABOUT_DATA, OF_TABLES, Options, refuse
-from omkl.estimators.base import OnlineEstimator
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 if TYPE_CHECKING:
@@ -135,6 +134,8 @@ class Columns(NamedTuple):
     @classmethod
     def of_model(cls, model: Model) -> Columns:
         """The columns that a model has learned from."""
+        from omkl.estimators.base import OnlineEstimator
+
         names, text = getattr(model, "feature_names_in_", None), []
         if names is not None and isinstance(model, OnlineEstimator):
             vocabulary = model.model_.codec.encoder.vocabulary

@@ -18,7 +18,6 @@ from omkl.cli.console import Record
 from omkl.cli.files import UNREAD, Columns, load_model, naming, of_class, open_rows, read_sequences
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
-from omkl.parsing.sentences import with_notes, with_strings
 
 if TYPE_CHECKING:
     from omkl.reports.model import Model
@@ -98,7 +97,7 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 
 def _with_tree(sentence: Any, parse: Any) -> Any:
     """A treebank of one sentence with another tree."""
-    return with_strings(sentence.with_column("heads", parse.heads), "deprels", parse.deprels)
+    return sentence.with_column("heads", parse.heads).with_strings("deprels", parse.deprels)
 
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
@@ -120,16 +119,16 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
                 continue
             for i, found in enumerate(labeler.predict_nbest(X, options.nbest)):
                 own = block[i : i + 1]
-                writer.write_best(
-                    (with_strings(own, "upos", list(map(str, best.labels))), best.score) for best in found
-                )
+                writer.write_best((own.with_strings("upos", map(str, best.labels)), best.score) for best in found)
 
 
 def _tagged(labeler: omkl.SequenceLabeler, block: data.Treebank, X: list, confidence: bool) -> Any:
     """A block with its tags, and their probabilities if asked for."""
     found = [own.tolist() for own in labeler.predict(X)]
-    tagged = with_strings(block, "upos", [str(label) for own in found for label in own])
+    tagged = block.with_strings("upos", (str(label) for own in found for label in own))
     if confidence:
+        from omkl.parsing.sentences import with_notes
+
         tagged = with_notes(tagged, {"UposConf": [p for own in _confidence(labeler, X, found) for p in own]})
     return tagged
 

@@ -1,7 +1,7 @@
 """Dependency parser: the estimator."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -24,6 +24,7 @@ from omkl.groups.templates.named_sets import NAMED_SETS
 from omkl.losses import CRF, StructuredLoss
 from omkl.online.model import OnlineModel
 from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
+from omkl.online.training_loop import Pass
 from omkl.parsing.codec import TreebankCodec, TreeData, read_trees
 from omkl.parsing.decoding import Arcs, Parse, ParseMarginals, TreeDecoder
 from omkl.parsing.evaluation import Rule, evaluate_blocks
@@ -520,7 +521,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         self.model_.parameters = self.get_params(deep=False)
 
 
-def _beside(model: OnlineModel, make_pass: Callable) -> list[RelationsBeside]:
+def _beside(model: OnlineModel, make_pass: Pass) -> list[RelationsBeside]:
     """Callbacks that learn beside the trees of a stream."""
     return [RelationsBeside(model, make_pass)]
 

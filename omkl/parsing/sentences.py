@@ -65,8 +65,9 @@ def _as_sentence(item: object, number: int) -> Sentence:
     """Convert the words of the sentence of this number."""
     if isinstance(item, Sentence):
         return item
-    is_listing = isinstance(item, Iterable) and not isinstance(item, (str, bytes, Mapping))
-    words = list(item) if is_listing else [None]
+    words: list = [None]
+    if isinstance(item, Iterable) and not isinstance(item, (str, bytes, Mapping)):
+        words = list(item)
     if not all(isinstance(word, str) for word in words):
         got = f"{type(item).__name__} {shown(item, 40)}"
         raise InputError(f"Sentence {number} must be a list of words or a Sentence, got {got}.")
@@ -76,12 +77,6 @@ def _as_sentence(item: object, number: int) -> Sentence:
 def strings_of(treebank: Treebank, name: str) -> list[str]:
     """A column of all words as a list of strings."""
     return np.array(treebank.strings[name].tolist(), dtype=object)[treebank.codes(name)].tolist()
-
-
-def with_strings(treebank: Treebank, name: str, values: list[str]) -> Treebank:
-    """A treebank with other strings in a column."""
-    strings = Strings()
-    return treebank.with_column(name, strings.codes(values, grow=True), strings)
 
 
 def with_trees(treebank: Treebank, heads: np.ndarray, relations: np.ndarray, strings: Strings) -> Treebank:
@@ -96,7 +91,7 @@ def with_notes(treebank: Treebank, columns: dict[str, list[float]]) -> Treebank:
         others = [entry for entry in misc.split("|") if entry != "_" and entry.partition("=")[0] not in columns]
         return "|".join(others + [f"{name}={values[word]:.{DECIMALS}f}" for name, values in columns.items()])
 
-    return with_strings(treebank, "misc", [noted(*entry) for entry in enumerate(strings_of(treebank, "misc"))])
+    return treebank.with_strings("misc", [noted(*entry) for entry in enumerate(strings_of(treebank, "misc"))])
 
 
 def joined(trees: list[np.ndarray]) -> np.ndarray:

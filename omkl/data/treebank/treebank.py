@@ -187,6 +187,21 @@ class Treebank:
         columns: dict[str, Any] = {name: np.ascontiguousarray(values, np.int32)}
         return replace(self, strings=tables, changed=self.changed | {name}, **columns)
 
+    def with_strings(self, name: str, values: Iterable[str]) -> "Treebank":
+        """Replace a column by strings.
+
+        Parameters
+        ----------
+        name : str
+        values : iterable of n_words str
+
+        Returns
+        -------
+        Treebank
+        """
+        strings = Strings()
+        return self.with_column(name, strings.codes(list(values), grow=True), strings)
+
     def _select(self, chosen: np.ndarray) -> "Treebank":
         lengths = self.lengths[chosen]
         offsets = running_sum(lengths)
