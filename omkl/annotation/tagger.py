@@ -10,7 +10,7 @@ from omkl.annotation.lemmatizer import TAB, Learn, Lemmatizer, Model, labels_by,
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.features.words import BEGIN, END
-from omkl.parsing.sentences import strings_of, with_strings
+from omkl.parsing.sentences import strings_of
 from omkl.persistence import Packer
 from omkl.sequences.labeler import SequenceLabeler
 
@@ -69,8 +69,8 @@ class Tagger:
         forms, tags = strings_of(treebank, "forms"), self._tags_of(treebank)
         if self.tag is not None:
             gold = [None if tag == MISSING else tag for tag in tags]
-            split = (by_sentence(column, treebank.offsets) for column in (forms, gold))
-            self.chain = learned(*split, learn, MISSING, linked=True)
+            X, y = by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets)
+            self.chain = learned(X, y, learn, MISSING, linked=True)
         if self.given_tag:
             labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
             features = features_in_context(forms, tags if around is None else around, treebank.offsets)
@@ -93,7 +93,7 @@ class Tagger:
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
         if self.chain is not None:
             tags = list(chain.from_iterable(labels_by(self.chain, by_sentence(forms, treebank.offsets))))
-            treebank = with_strings(treebank, str(self.tag), tags)
+            treebank = treebank.with_strings(str(self.tag), tags)
         if self.given_tag:
             features, labels = features_in_context(forms, tags, treebank.offsets), [""] * len(forms)
             for tag, runs in runs_of(tags, treebank.offsets).items():
@@ -102,10 +102,10 @@ class Tagger:
                 for i, label in zip(chain.from_iterable(runs), chain.from_iterable(predicted)):
                     labels[i] = label
             for name, column in zip(self.given_tag, zip(*(label.split(TAB) for label in labels))):
-                treebank = with_strings(treebank, name, list(column))
+                treebank = treebank.with_strings(name, column)
         if self.lemmatizer is not None:
             lemmas = self.lemmatizer.predict(self._words(treebank, forms, tags))
-            treebank = with_strings(treebank, "lemmas", lemmas)
+            treebank = treebank.with_strings("lemmas", lemmas)
         return treebank
 
     @property

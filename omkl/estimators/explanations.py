@@ -182,7 +182,8 @@ def explain_difference(
     """
     margin, direction = predictor.structure.difference(potentials, *outputs)
     found = contributions(predictor, x, direction)
-    return explanation(*map(shown, outputs), listed(told), margin, found, n, named)
+    output, against = map(shown, outputs)
+    return explanation(output, against, listed(told), margin, found, n, named)
 
 
 def listed(told: Sequence[str]) -> str:

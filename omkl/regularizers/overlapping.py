@@ -143,7 +143,7 @@ class _UnionOfGroups(Regularizer):
             _, first = raised(start)
             value, second = raised(first)
             move, turn = first - start, second - 2.0 * first + start
-            factor = min(max(1.0, float(np.linalg.norm(move) / max(np.linalg.norm(turn), 1e-300))), 1e6)
+            factor = min(max(1.0, float(np.linalg.norm(move)) / max(float(np.linalg.norm(turn)), 1e-300)), 1e6)
             lower, following = raised(start + 2.0 * factor * move + factor**2 * turn)
             start = following if lower >= value else second
             if upper**2 <= (1.0 + GAUGE_ACCURACY) * max(lower, value):

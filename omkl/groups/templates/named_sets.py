@@ -37,7 +37,8 @@ def _mcdonald2005() -> list[str]:
     word, tag, both = "form", "xpos", "form xpos"
     views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
     views += [(both, both), (tag, both), (word, both), (both, tag), (both, word), (word, word), (tag, tag)]
-    views += product(("xpos xpos+1", "xpos-1 xpos"), repeat=2)
+    neighbours = "xpos xpos+1", "xpos-1 xpos"
+    views += [(a, b) for a in neighbours for b in neighbours]
     return [
         *(line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])),
         *(f"h.xpos between.xpos m.xpos {variant}" for variant in VARIANTS[1:]),
