@@ -9,7 +9,7 @@ import omkl
 from omkl.data import synthetic_treebank
 from omkl.exceptions import CheckpointWarning, InputError
 from omkl.online import checkpointing
-from omkl.parsing.sentences import strings_of, with_strings
+from omkl.parsing.sentences import strings_of
 
 from ..passes import Kill, Killed
 
@@ -20,7 +20,7 @@ ROUNDS = 250
 @pytest.fixture(scope="module")
 def treebank():
     treebank = synthetic_treebank(24, vocabulary=12, random_state=0)
-    return with_strings(treebank, "upos", [tag[:1] for tag in strings_of(treebank, "forms")])
+    return treebank.with_strings("upos", [tag[:1] for tag in strings_of(treebank, "forms")])
 
 
 def untrained(*callbacks, **parameters):
@@ -89,7 +89,7 @@ def test_other_data_settings_and_directories_are_refused(treebank, tmp_path):
         with pytest.raises(InputError, match=message):
             other.fit(treebank, **options)
     with pytest.raises(InputError, match="has content of the data = "):
-        untrained().fit(with_strings(treebank, "lemmas", ["other"] * treebank.n_words), **options)
+        untrained().fit(treebank.with_strings("lemmas", ["other"] * treebank.n_words), **options)
     with pytest.raises(InputError, match="holds checkpoints of an earlier run"):
         untrained().fit(treebank, checkpoint=tmp_path / "run")
     with pytest.raises(InputError, match="need a directory"):

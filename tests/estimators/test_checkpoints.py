@@ -93,9 +93,7 @@ def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(estimator, parame
     assert len(list((tmp_path / "run").iterdir())) <= 2
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"loss": "crf"}, {"exact": True, "radius": 5.0}, {"method": "rda", "early_stopping": True}]
-)
+@pytest.mark.parametrize("parameters", [{"loss": "crf"}, {"radius": 5.0}, {"method": "rda", "early_stopping": True}])
 def test_parsers_too_in_both_phases(parameters, rng, tmp_path):
     treebank = synthetic_treebank(30, random_state=0)
 
