@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from omkl.batch.weighted_loss import WeightedLoss
-from omkl.losses import PointwiseLoss
-from omkl.regularizers import Regularizer
+from omkl.losses.base import PointwiseLoss
+from omkl.regularizers.base import Regularizer
 
 #: A gap below minus this is more than rounding.
 ROUNDING = 1e-7

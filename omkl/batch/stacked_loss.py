@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import xlogy
 
 from omkl.batch.weighted_loss import PartlyFreeLoss, Unpenalized, WeightedLoss, minimize
-from omkl.losses import Logistic, PointwiseLoss
+from omkl.losses.base import PointwiseLoss
+from omkl.losses.pointwise import Logistic
 
 #: By how much rounding may move probabilities out of the simplex.
 ROUNDING = 1e-9

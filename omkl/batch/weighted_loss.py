@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from omkl.exceptions import InputError
-from omkl.losses import PointwiseLoss
+from omkl.losses.base import PointwiseLoss
 
 #: Size of a column's part that is orthogonal to those before, relative to the largest, below which it depends on them.
 DEPENDENT = 1e-10

@@ -1,5 +1,6 @@
 """Blocks of examples, and operations on rows of arrays, sparse matrices, lists and treebanks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Number
 from typing import Any, NamedTuple, Self
@@ -8,8 +9,16 @@ import numpy as np
 from scipy import sparse
 
 from omkl._messages import listed, shown
-from omkl.data.treebank.treebank import Treebank
 from omkl.exceptions import InputError
+
+
+class Rows(ABC):
+    """Inputs of a kind of their own, neither an array nor a list, that are sliced and joined as a whole."""
+
+    @classmethod
+    @abstractmethod
+    def concatenate(cls, parts: Sequence[Any]) -> Self:
+        """Join inputs of this kind."""
 
 
 class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
@@ -108,7 +117,7 @@ def as_rows(rows: Any) -> Any:
     """Convert anything but a list, a treebank or a sparse matrix to an array; sparse matrices to CSR."""
     if sparse.issparse(rows):
         return rows.tocsr()
-    return rows if isinstance(rows, (np.ndarray, list, tuple, Treebank)) else np.asarray(rows)
+    return rows if isinstance(rows, (np.ndarray, list, tuple, Rows)) else np.asarray(rows)
 
 
 def take(block: Block, chosen: slice | np.ndarray) -> Block:
@@ -136,8 +145,8 @@ def join(blocks: Sequence[Block]) -> Block:
 
 def _join(parts: Sequence[Any]) -> Any:
     first = parts[0]
-    if isinstance(first, Treebank):
-        return Treebank.concatenate(parts)
+    if isinstance(first, Rows):
+        return type(first).concatenate(parts)
     try:
         if sparse.issparse(first):
             return sparse.vstack(parts, format="csr")

@@ -14,20 +14,12 @@ import numpy as np
 from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.estimators.persistence import SavedEstimator, users_own
-from omkl.estimators.training import (
-    Run,
-    RunOptions,
-    StreamSource,
-    Task,
-    TrainingBlock,
-    as_stream,
-    blocks_of,
-    held_out_part,
-)
+from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of
+from omkl.estimators.training import Run, RunOptions, Task, held_out_part
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups.expansions.kernel import KernelBank
-from omkl.losses import StructuredLoss
+from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
 from omkl.online.group_contributions import group_report

@@ -18,7 +18,7 @@ from omkl._progress import progress_bar
 from omkl.estimators.targets import checked_classes, label_array
 from omkl.estimators.validation import Constraint, Number
 from omkl.exceptions import InputError
-from omkl.losses import PointwiseLoss
+from omkl.losses.base import PointwiseLoss
 
 #: The score of a class that the training part of a fold lacks; no other score is as low.
 NEVER = -1e300

@@ -12,7 +12,8 @@ import omkl.groups
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation, explain_difference
 from omkl.estimators.persistence import fingerprint
-from omkl.estimators.training import RunOptions, Task, TrainingBlock, WeightedExamples, blocks_of
+from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of
+from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError, ModelFileError
 from omkl.online.averaging import Predictor

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from omkl.estimators.persistence import fingerprint
+from omkl.estimators.sources import WeightedExamples
 from omkl.estimators.targets import GROWING
-from omkl.estimators.training import WeightedExamples
 from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder

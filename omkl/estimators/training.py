@@ -1,254 +1,27 @@
-"""Training of online estimators: data, sources of examples, checkpoints, shards, and examples for early stopping."""
+"""Runs of the training of online estimators: checkpoints, shards, and examples for early stopping."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from copy import copy
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from os import PathLike
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from omkl.data import Block, Stream
-from omkl.data.streams import regrouped
 from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import InputError
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import ProgressBar
 from omkl.online.checkpointing import Checkpointer, Checkpoints, StageCheckpointer
-from omkl.online.model import OnlineModel
 from omkl.online.rounds import TrainingProgress
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import Pass, TrainingLoop, serial_pass
 from omkl.persistence import Packer
 
-#: Examples of a stream that a shard learns between two mixes.
-MIX_EVERY = 10_000
-#: Above this mean of the weights, presentations are counted in units of the mean.
-MOST_PRESENTATIONS = 10.0
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.
 FREE = ("verbose", "callbacks", "n_jobs")
-
-
-# ---- data -------------------------------------------------------------------------------------------------------
-
-
-class TrainingBlock(NamedTuple):
-    """Data from users. X is a whole block of a stream where its columns have names."""
-
-    X: Any
-    y: Any = None
-    sample_weight: Any = None
-
-    @classmethod
-    def of(cls, block: tuple) -> TrainingBlock:
-        """The data of a block of a stream."""
-        named = isinstance(block, Block) and block.feature_names is not None
-        return cls(block if named else block[0], *block[1:])
-
-
-def as_stream(X: Any, y: Any = None, sample_weight: Any = None) -> Stream | None:
-    """The stream that ``X`` is: a Stream, or an iterable of pairs ``(x, y)`` without a length. Else None."""
-    if isinstance(X, Iterable) and not isinstance(X, (Stream, Sized)):
-        X = Stream.from_iterable(X)
-    if y is not None or not isinstance(X, Stream):
-        return None
-    if sample_weight is not None:
-        raise InputError("sample_weight must be None for a stream.")
-    return X
-
-
-def blocks_of(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[TrainingBlock]:
-    """The blocks of a stream, or of arrays the only one."""
-    stream = as_stream(X, y, sample_weight)
-    if stream is None:
-        yield TrainingBlock(X, y, sample_weight)
-    else:
-        yield from map(TrainingBlock.of, stream.blocks())
-
-
-class WeightedExamples:
-    """Examples, presented by their weights: a sequence of :class:`~omkl.online.Example`.
-
-    An example of weight 3 is presented three times in an epoch; one of weight 2.5 twice, and once with half of its
-    gradient and half of the proximal steps. So weights are copies, as for a batch learner, and steps stay small.
-    :meth:`shorten` reduces the presentations where weights are large.
-
-    Parameters
-    ----------
-    chosen : int array of shape (n,)
-        Inputs to present.
-    weights : array of shape (n,), optional
-        A weight >= 0 for each of them; 1 by default.
-
-    Attributes
-    ----------
-    given : array or None
-        The weights.
-    chosen : int array
-        The input of each presentation; those of one input stay together.
-    """
-
-    def __init__(self, chosen: np.ndarray, weights: np.ndarray | None) -> None:
-        self.given: Any = weights
-        self.unit = 1.0
-        self.chosen = np.asarray(chosen)
-        self._weights: np.ndarray | None = None
-        if weights is not None:
-            self._present(self.chosen, weights)
-
-    def _present(self, inputs: np.ndarray, weights: np.ndarray) -> None:
-        """Present each input as often as its weight says."""
-        whole = np.floor(weights).astype(np.int64)
-        rest = weights - whole
-        presented = np.concatenate([np.repeat(inputs, whole), inputs[rest > 0]])
-        each = np.concatenate([np.ones(whole.sum()), rest[rest > 0]])
-        order = np.argsort(presented, kind="stable")
-        self.chosen, self._weights = presented[order], each[order]
-
-    def shorten(self) -> None:
-        """Divide weights by their mean, if it is above :data:`MOST_PRESENTATIONS`, for fewer presentations.
-
-        Gradient steps depend on the ratios of weights only, and the regularizer on :attr:`total_weight`, which stays
-        the same; so the optimum is the same. For examples that are all at hand only.
-        """
-        if self._weights is not None and self._weights.sum() > MOST_PRESENTATIONS * len(self.given):
-            inputs, where = np.unique(self.chosen, return_inverse=True)
-            weights = np.bincount(where, self._weights)
-            self.unit = float(weights.mean())
-            self._present(inputs, weights / self.unit)
-
-    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Any:
-        """Copy some inputs; ``chosen`` are their presentations."""
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of the weights: the m of the objective."""
-        return float(len(self)) if self._weights is None else self.unit * float(self._weights.sum())
-
-    def only(self, chosen: np.ndarray, weighted: bool = True) -> Any:
-        """Some of the inputs, in shared memory."""
-        part = copy(self)
-        WeightedExamples.__init__(part, chosen, None if self.given is None or not weighted else self.given[chosen])
-        return part
-
-    def part(self, indices: np.ndarray) -> Any:
-        """Some of the presentations, by their indices, without the other inputs."""
-        part = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
-        part.unit, part._weights = self.unit, None if self._weights is None else self._weights[indices]
-        return part
-
-
-class StreamSource:
-    """The blocks of a stream as examples, encoded by a model that grows with them.
-
-    Its position is the number of blocks read in an epoch. A resumed run reads the blocks before it again, and compares
-    their checksum, but does not learn from them.
-
-    Parameters
-    ----------
-    stream : Stream or list
-        A list has one block, which may be a :class:`TrainingBlock`.
-    model : OnlineModel
-    read : callable
-        ``read(block, first)`` checks a block, and returns it as the model's codec takes it.
-    n_shards : int
-        Join blocks for this number of shards; 0 leaves them as they are.
-    checked : bool
-        Keep checksums.
-    """
-
-    def __init__(
-        self, stream: Any, model: OnlineModel, read: Callable, n_shards: int = 0, checked: bool = False
-    ) -> None:
-        self._stream = stream
-        self._model = model
-        self._read = read
-        self._n_shards = n_shards
-        self._checked = checked
-        self._opened: tuple[list, Iterator] | None = None
-        self._first = model.trainer is None  # also for a model that is restored
-        self._n_read, self._digest = 0, ""
-        self.n_examples: int | None = None
-        self._weight: float | None = None
-
-    def open(self) -> None:
-        """Check and encode the first block, before anything is learned; it starts a model that has not started."""
-        blocks = self._raw(0)
-        if (block := next(blocks, None)) is None:
-            raise InputError("The stream must have an example.")
-        self._opened = [(block, self._encoded(block))], blocks
-
-    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
-        """Set what depends on the number of examples."""
-        self._model.expect(self.n_examples, self._weight, n_shards)
-
-    def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
-        """The blocks of an epoch (from 0), from block ``start`` on."""
-        compared, wanted = self._n_read, self._digest
-        number, digest = 0, ""
-        for number, (block, examples) in enumerate(self._pairs(epoch), 1):
-            if self._checked:
-                digest = fingerprint([digest, block])
-            if number == compared and digest != wanted:
-                raise InputError(f"The first {number} blocks of epoch {epoch + 1} must be those of the checkpoint.")
-            if number > start:
-                examples = self._encoded(block) if examples is None else examples
-                self._n_read, self._digest = number, digest
-                yield examples
-        if number < compared:
-            raise InputError(f"The stream must have the {compared} blocks that the checkpoint has read, got {number}.")
-
-    def _pairs(self, epoch: int) -> Iterator[tuple[Any, Any]]:
-        """Blocks, each with its examples if they are encoded already."""
-        (encoded, blocks), self._opened = self._opened or ([], self._raw(epoch)), None
-        while encoded:
-            yield encoded.pop()
-        yield from ((block, None) for block in blocks)
-
-    def _encoded(self, block: tuple) -> Sequence:
-        examples = self._model.encode(self._read(TrainingBlock.of(block), self._first))
-        self._first = False
-        return examples
-
-    def _raw(self, epoch: int) -> Iterator[Any]:
-        """Blocks of an epoch: those of the stream, or larger ones for shards."""
-        if isinstance(self._stream, list):
-            return iter(self._stream)
-        blocks = iter(self._stream.blocks(epoch))
-        return iter(regrouped(blocks, MIX_EVERY * self._n_shards)) if self._n_shards else blocks
-
-    def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
-        """The given order, for each part of a block."""
-        return [np.arange(n) for n in sizes]
-
-    def end_epoch(self, n_examples: int, weight: float) -> None:
-        """Keep the number of examples and the sum of their weights, which are known now."""
-        if self.n_examples is None:
-            self.n_examples, self._weight = n_examples, weight
-        self._n_read, self._digest = 0, ""
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)``: the position, and the model without its trainer."""
-        packer = Packer()
-        model, arrays = self._model.describe(packer)
-        position = {"n_read": self._n_read, "digest": self._digest}
-        values = {**position, "n_examples": self.n_examples, "weight": self._weight, "model": model}
-        return values, {**packer.arrays, **arrays}
-
-    def load_state(self, values: dict[str, Any]) -> None:
-        """The inverse of :meth:`state`, for the position."""
-        self._n_read, self._digest = values["n_read"], values["digest"]
-        self.n_examples, self._weight = values["n_examples"], values["weight"]
-
-
-# ---- runs -------------------------------------------------------------------------------------------------------
 
 
 class RunOptions(TypedDict, total=False):
@@ -280,7 +53,7 @@ class Task(NamedTuple):
     codec : Codec
         Encodes data; it has not learned anything yet.
     read : callable
-        ``read(block, first, whole)`` checks a :class:`~omkl.estimators.training.TrainingBlock` and returns it as the
+        ``read(block, first, whole)`` checks a :class:`~omkl.estimators.sources.TrainingBlock` and returns it as the
         codec takes it. ``first``: a model starts with it. ``whole``: there are no other training data.
     held_out_score : callable
         ``held_out_score(predictor, examples)`` is the score that early stopping maximizes.

@@ -15,12 +15,8 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import resolve, warn_caller
 from omkl._messages import listed
-from omkl.batch import (
-    DesignSolver,
-    Solution,
-    as_design,
-    regularization_path,
-)
+from omkl.batch.group_lasso.matrices import as_design
+from omkl.batch.solver import DesignSolver, Solution, regularization_path
 from omkl.batch.weighted_loss import WeightedLoss
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import (

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.model_selection import BaseCrossValidator
 
 from omkl._components import check_n_jobs, resolve
-from omkl.batch import DesignSolver, regularization_path
+from omkl.batch.solver import DesignSolver, regularization_path
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import NEVER, NumberDecoder, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch

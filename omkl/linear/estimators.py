@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from omkl.batch import DesignSolver
+from omkl.batch.solver import DesignSolver
 from omkl.linear.base import SparseLinear, score_with_offset
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer

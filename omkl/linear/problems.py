@@ -14,8 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from omkl._components import resolve, warn_caller
 from omkl._messages import listed
-from omkl.batch import ColumnGroups, Design, DesignProblem, LinearModel, PathPoint, Solution, stacked_problem
-from omkl.batch.solver import is_number_of_values, ordered
+from omkl.batch.group_lasso.blocks import ColumnGroups
+from omkl.batch.group_lasso.matrices import Design
+from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
+from omkl.batch.group_lasso.several_outputs import stacked_problem
+from omkl.batch.solver import PathPoint, Solution, is_number_of_values, ordered
 from omkl.estimators.batch import (
     ClassDecoder,
     encode_classes,

@@ -19,7 +19,8 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import check_n_jobs, resolve
 from omkl._threads import in_threads
-from omkl.batch import Expansion, Solution, Solver
+from omkl.batch.mkl.problem import Expansion
+from omkl.batch.solver import Solution, Solver
 from omkl.data.frames import are_few_rows, plain_targets
 from omkl.estimators.batch import (
     CONSTRAINTS,

@@ -5,7 +5,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from omkl.batch import Solver
+from omkl.batch.solver import Solver
 from omkl.losses import PointwiseLoss
 from omkl.mkl.base import BatchMKL
 from omkl.regularizers import Regularizer

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 
-from omkl.batch import Solver
+from omkl.batch.solver import Solver
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import NumberDecoder
 from omkl.estimators.cross_validation import HeldOut, PathSearch

@@ -12,18 +12,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from omkl._components import check_n_jobs, warn_caller
-from omkl.batch import (
-    Expansion,
-    PathPoint,
-    Problem,
-    Solution,
-    helpful_kernels,
-    regularization_path,
-    sampled,
-    shared_problem,
-    smallest_c,
-)
-from omkl.batch.solver import is_number_of_values, ordered
+from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
+from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_c
+from omkl.batch.solver import PathPoint, Solution, is_number_of_values, ordered, regularization_path
 from omkl.estimators.batch import GapProgress
 from omkl.exceptions import InputError, MemoryWarning
 from omkl.kernels import FactoredStack, KernelStack, LazyStack, MixedStack, Nystrom, PackedStack

@@ -16,9 +16,10 @@ from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import needs_probabilities
 from omkl.estimators.explanations import Explanation, explain_class, explain_number, one_row
+from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes, finite_targets
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
-from omkl.estimators.training import RunOptions, Task, TrainingBlock, blocks_of
+from omkl.estimators.training import RunOptions, Task
 from omkl.exceptions import InputError
 from omkl.features.encoder import takes_sparse
 from omkl.features.views import TokenData

@@ -20,7 +20,7 @@ from omkl.data.frames import (
     text_columns,
     times_as_days,
 )
-from omkl.estimators.training import TrainingBlock, as_stream
+from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.validation import (
     check_largest,
     check_sample_weight,

@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from omkl._components import warn_caller
-from omkl.batch import Solution, Solver, each_output
+from omkl.batch.mkl.problem import each_output
+from omkl.batch.solver import Solution, Solver
 from omkl.estimators.batch import ClassDecoder, encode_classes, encode_labels, one_vs_rest
 from omkl.estimators.targets import finite_targets
 from omkl.estimators.validation import weighted_by_class

@@ -11,8 +11,7 @@ from omkl._threads import in_threads
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.group_state import GroupState
-from omkl.groups.tables import ExplicitBank
-from omkl.groups.tokens import Span, Tokens
+from omkl.groups.tokens import Tokens
 from omkl.structures.base import Potentials, Structure
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.
@@ -216,19 +215,3 @@ class Predictor:
 
         outputs = in_threads(decoded, self._parts_of(tokens), n_jobs)
         return outputs[0] if len(outputs) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *outputs])
-
-
-def averaged_potentials(banks: Sequence[Bank], structure: Structure, x: Span) -> Potentials:
-    """Potentials of an input in the current averaged model, with the bits of a :class:`Predictor`.
-
-    Banks that can average only what the input needs do so.
-    """
-    potentials = structure.zeros(len(x))
-    others = Predictor([bank for bank in banks if not isinstance(bank, ExplicitBank)], structure)
-    frozen = iter(others.banks)
-    for bank in banks:
-        if isinstance(bank, ExplicitBank):
-            bank.add_averaged_potentials(x, potentials)
-        else:
-            next(frozen).add_potentials(x, potentials)
-    return potentials

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from omkl.groups.base import initial_potentials
-from omkl.losses import CRF
+from omkl.losses.structured import CRF
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()

@@ -9,15 +9,16 @@ import numpy as np
 
 from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
-from omkl.groups.base import check_ability
-from omkl.groups.tokens import Tokens
-from omkl.losses import StructuredLoss
-from omkl.online.averaging import Average, Predictor, averaged_potentials
+from omkl.groups.base import Bank, check_ability
+from omkl.groups.tables import ExplicitBank
+from omkl.groups.tokens import Span, Tokens
+from omkl.losses.structured import StructuredLoss
+from omkl.online.averaging import Average, Predictor
 from omkl.online.methods import as_method
 from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
-from omkl.regularizers import Regularizer
+from omkl.regularizers.base import Regularizer
 from omkl.structures.base import Potentials, Structure
 
 #: Bound of learning rates and their inverses: their squares must not overflow.
@@ -262,7 +263,7 @@ class OnlineModel:
         if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
             return None
         self._scored_at = trainer.round
-        return averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
+        return _averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
 
     def memory_usage(self) -> dict[str, float]:
         """Return megabytes of the parameters for ``"training"`` and for ``"prediction"``."""
@@ -343,3 +344,19 @@ def _weighting(weighting: str, regularizer: Regularizer | None) -> str:
         return weighting
     selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
     return "out-of-sample" if selects else "norms"
+
+
+def _averaged_potentials(banks: Sequence[Bank], structure: Structure, x: Span) -> Potentials:
+    """Potentials of an input in the current averaged model, with the bits of a :class:`Predictor`.
+
+    Banks that can average only what the input needs do so.
+    """
+    potentials = structure.zeros(len(x))
+    others = Predictor([bank for bank in banks if not isinstance(bank, ExplicitBank)], structure)
+    frozen = iter(others.banks)
+    for bank in banks:
+        if isinstance(bank, ExplicitBank):
+            bank.add_averaged_potentials(x, potentials)
+        else:
+            next(frozen).add_potentials(x, potentials)
+    return potentials

@@ -9,13 +9,14 @@ import numpy as np
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups.base import Bank, check_ability, initial_potentials
 from omkl.groups.group_state import GroupState
-from omkl.losses import StructuredLoss
+from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.group_selection import Evidence
 from omkl.online.methods import OutOfSampleWeights, as_method
 from omkl.online.rounds import Example, Record, Step, below
 from omkl.online.schedules import Schedule
-from omkl.regularizers import L21, Regularizer
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.separable import L21
 from omkl.structures.base import Output, Potentials, Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.

@@ -12,7 +12,8 @@ from tqdm import tqdm
 from omkl._components import warn_caller
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.training import Run, TrainingBlock
+from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.training import Run
 from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import Lexicon, as_lexicons, empty_shares, lacking_columns

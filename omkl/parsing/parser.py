@@ -16,7 +16,8 @@ from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import has_marginals
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.persistence import check_is_fitted
-from omkl.estimators.training import RunOptions, Task, TrainingBlock
+from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups.templates.language import TemplateSet

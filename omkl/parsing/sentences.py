@@ -12,7 +12,7 @@ from omkl._messages import shown
 from omkl.data import Sentence, Stream, Strings, Treebank, read_treebank
 from omkl.data.treebank.treebank import check_heads
 from omkl.estimators.persistence import fingerprint
-from omkl.estimators.training import WeightedExamples
+from omkl.estimators.sources import WeightedExamples
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, column_of, present_codes, values_of
 from omkl.groups.templates.language import TemplateSet, sees_trees

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+import omkl
 from omkl._files import PathLike
 from omkl._messages import shown
-from omkl.annotation.annotator import Annotator
 from omkl.reports import plots
 from omkl.reports.markup import Cell, details, drawn, html, number, percent, shares, table
 
@@ -33,9 +33,9 @@ MOST = 40
 PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
-def learned_parts(model: Model | Annotator, measured: list[dict[str, Any]] | None) -> list[str]:
+def learned_parts(model: Model | omkl.Annotator, measured: list[dict[str, Any]] | None) -> list[str]:
     """Show weights of groups, and the strongest features; ``measured`` is the ``group_report`` on data, or None."""
-    if isinstance(model, Annotator):
+    if isinstance(model, omkl.Annotator):
         return [part for name, own in model.models().items() for part in _of_part(name, own)]
     parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
     if getattr(model, "left_out_", []):
@@ -107,9 +107,9 @@ def _coefficients(model: SparseLinear) -> str:
     return html.heading("Coefficients") + html.paragraph(count) + table(["column", "output", "coefficient"], rows)
 
 
-def training_parts(model: Model | Annotator, files: Mapping[str, PathLike]) -> list[str]:
+def training_parts(model: Model | omkl.Annotator, files: Mapping[str, PathLike]) -> list[str]:
     """Show history, settings, versions and checksums."""
-    models = model.models() if isinstance(model, Annotator) else {"": model}
+    models = model.models() if isinstance(model, omkl.Annotator) else {"": model}
     parts = []
     for name, own in models.items():
         if getattr(own, "history_", None) and " of " not in name:
@@ -131,7 +131,7 @@ def _history(records: Sequence[dict[str, Any]]) -> list[str]:
     return [*parts, details("All records", table(names, [[record.get(name) for name in names] for record in records]))]
 
 
-def _settings(model: Model | Annotator) -> str:
+def _settings(model: Model | omkl.Annotator) -> str:
     """List the parameters that differ from their defaults, and all of them."""
     header, usual = ["parameter", "value"], signature(type(model)).parameters
     parameters = {name: shown(value, 300) for name, value in model.get_params(deep=False).items()}
@@ -153,9 +153,9 @@ def _provenance(files: Mapping[str, PathLike]) -> list[str]:
     return [html.heading("Versions"), versions, *checksums]
 
 
-def size_of(model: Model | Annotator) -> dict[str, str]:
+def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
     """Return sizes of a model."""
-    if isinstance(model, Annotator):
+    if isinstance(model, omkl.Annotator):
         return {"parts": number(len(model.kernel_weights_))}
     tiles = {}
     if hasattr(model, "classes_"):

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
+import omkl
 from omkl.exceptions import InputError
 from omkl.reports import plots
 from omkl.reports.markup import drawn, html, number, percent, score_table
 from omkl.reports.quality import Quality, calibration_parts, confusion_parts, marked_tokens, reasons, worst_first
 from omkl.sequences.evaluation import evaluate_labels
-from omkl.sequences.labeler import SequenceLabeler
 
 #: Tokens of an example that are shown at most, and letters of the name of one.
 TOKENS, NAME = 120, 24
 
 
-def sequence_quality(labeler: SequenceLabeler, X: Sequence, y: Sequence, n_worst: int) -> Quality:
+def sequence_quality(labeler: omkl.SequenceLabeler, X: Sequence, y: Sequence, n_worst: int) -> Quality:
     """Measure a labeler on sequences; those with a label None are left out."""
     kept = [i for i, labels in enumerate(y) if not any(label is None for label in labels)]
     X, gold = [X[i] for i in kept], [np.asarray(y[i], dtype=object).tolist() for i in kept]
@@ -43,14 +43,14 @@ def sequence_quality(labeler: SequenceLabeler, X: Sequence, y: Sequence, n_worst
     return Quality(tiles, parts, worst)
 
 
-def _confidence(labeler: SequenceLabeler, X: Sequence, predicted: Sequence[list]) -> np.ndarray:
+def _confidence(labeler: omkl.SequenceLabeler, X: Sequence, predicted: Sequence[list]) -> np.ndarray:
     """Return the probability of each predicted label."""
     column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
     pairs = zip(labeler.predict_marginals(X), predicted)
     return np.concatenate([own[np.arange(len(labels)), [column[label] for label in labels]] for own, labels in pairs])
 
 
-def _example(labeler: SequenceLabeler, index: int, x: Any, gold: list, predicted: list) -> str:
+def _example(labeler: omkl.SequenceLabeler, index: int, x: Any, gold: list, predicted: list) -> str:
     """Show a sequence with mistakes: its images, or its tokens with their labels."""
     n_wrong = sum(own != other for own, other in zip(gold, predicted))
     shown = ""

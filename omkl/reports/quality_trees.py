@@ -5,10 +5,9 @@ from functools import partial
 import numpy as np
 from markupsafe import Markup
 
-from omkl.annotation.annotator import Annotator
+import omkl
 from omkl.data import Treebank
 from omkl.parsing.evaluation import evaluate_treebanks
-from omkl.parsing.parser import DependencyParser
 from omkl.reports.markup import Cell, html, number, percent, score_table, table
 from omkl.reports.quality import Quality, calibration_parts, confusion_parts, marked_tokens, reasons, worst_first
 from omkl.reports.trees import draw_tree
@@ -24,7 +23,7 @@ CALIBRATED = 1000
 DRAWN = 60
 
 
-def tree_quality(parser: DependencyParser, gold: Treebank, n_worst: int) -> Quality:
+def tree_quality(parser: omkl.DependencyParser, gold: Treebank, n_worst: int) -> Quality:
     """Measure a parser on gold sentences, whose other columns it may read."""
     predicted = parser.parse(gold)
     quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
@@ -40,7 +39,7 @@ def tree_quality(parser: DependencyParser, gold: Treebank, n_worst: int) -> Qual
     return quality
 
 
-def annotation_quality(annotator: Annotator, gold: Treebank, n_worst: int) -> Quality:
+def annotation_quality(annotator: omkl.Annotator, gold: Treebank, n_worst: int) -> Quality:
     """Measure an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
     trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
@@ -65,7 +64,7 @@ def annotation_quality(annotator: Annotator, gold: Treebank, n_worst: int) -> Qu
     return quality
 
 
-def _calibration(parser: DependencyParser, gold: Treebank, predicted: Treebank) -> list[str]:
+def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treebank) -> list[str]:
     """Make a picture of the calibration of arcs of the first sentences; nothing without probabilities."""
     if not hasattr(parser, "predict_marginals"):
         return []

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+import omkl
 from omkl._components import check_number
 from omkl._files import PathLike
-from omkl.annotation.annotator import Annotator
 from omkl.data import Treebank
 from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.structured import StructuredPredictor
 from omkl.exceptions import InputError, MissingDependencyError
-from omkl.parsing.parser import DependencyParser
 from omkl.reports.markup import ENVIRONMENT, html
 from omkl.reports.model import learned_parts, size_of, training_parts
 from omkl.reports.plots.canvas import figure_for
@@ -18,7 +17,6 @@ from omkl.reports.quality import Quality
 from omkl.reports.quality_rows import row_quality
 from omkl.reports.quality_sequences import sequence_quality
 from omkl.reports.quality_trees import annotation_quality, tree_quality
-from omkl.sequences.labeler import SequenceLabeler
 
 #: Purposes of models by their classes.
 PURPOSES = {
@@ -120,14 +118,14 @@ def _foot() -> str:
 
 def _quality(model: Any, X: Any, y: Any, n_worst: int) -> Quality:
     """Measure a model on data of its kind."""
-    if isinstance(model, (DependencyParser, Annotator)):
+    if isinstance(model, (omkl.DependencyParser, omkl.Annotator)):
         if not isinstance(X, Treebank):
             raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
-        own = tree_quality if isinstance(model, DependencyParser) else annotation_quality
+        own = tree_quality if isinstance(model, omkl.DependencyParser) else annotation_quality
         return own(model, X, n_worst)
     if isinstance(model, StructuredPredictor) or y is None:
         raise InputError("There are no outputs y, or the model is a StructuredPredictor: leave X out.")
-    return (sequence_quality if isinstance(model, SequenceLabeler) else row_quality)(model, X, y, n_worst)
+    return (sequence_quality if isinstance(model, omkl.SequenceLabeler) else row_quality)(model, X, y, n_worst)
 
 
 def _measured(model: Any, X: Any, y: Any) -> list[dict[str, Any]] | None:

@@ -10,7 +10,7 @@ import numpy as np
 from omkl._components import check_number
 from omkl.estimators.calibration import at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation, explain_difference, part_namer
-from omkl.estimators.training import TrainingBlock, as_stream, blocks_of
+from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
 from omkl.groups.tokens import Tokens

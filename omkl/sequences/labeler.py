@@ -13,8 +13,9 @@ from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import has_marginals, structure_temperature
 from omkl.estimators.explanations import Explanation
+from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
-from omkl.estimators.training import RunOptions, Task, TrainingBlock, blocks_of
+from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import OneOf, column_names_of, keep_columns
 from omkl.exceptions import InputError
 from omkl.features.views import TokenData

@@ -60,7 +60,7 @@ def without(model, name):
 def losses(model, *data):
     """Loss of each example at the model that predicts."""
     trainer, predictor = model.model_.trainer, model.predictor_
-    examples = model.model_.codec.encode_known(model._read_known(omkl.estimators.training.TrainingBlock(*data)))
+    examples = model.model_.codec.encode_known(model._read_known(omkl.estimators.sources.TrainingBlock(*data)))
     return np.array(
         [trainer.loss.value_and_gradient(trainer.structure, predictor.potentials(x), y)[0] for x, y, _ in examples]
     )

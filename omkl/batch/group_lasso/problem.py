@@ -13,8 +13,9 @@ from omkl.batch.group_lasso.matrices import Design
 from omkl.batch.problem import BaseProblem
 from omkl.batch.weighted_loss import PartlyFreeLoss, Unpenalized, WeightedLoss
 from omkl.exceptions import InputError
-from omkl.losses import PointwiseLoss
-from omkl.regularizers import L21, Regularizer
+from omkl.losses.base import PointwiseLoss
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.separable import L21
 
 
 @dataclass(frozen=True)

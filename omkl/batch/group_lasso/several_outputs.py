@@ -20,8 +20,9 @@ from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 from omkl.batch.stacked_loss import MultinomialLoss, StackedLoss
 from omkl.batch.weighted_loss import Unpenalized, WeightedLoss
 from omkl.exceptions import InputError
-from omkl.losses import Logistic, PointwiseLoss, Squared
-from omkl.regularizers import Regularizer
+from omkl.losses.base import PointwiseLoss
+from omkl.losses.pointwise import Logistic, Squared
+from omkl.regularizers.base import Regularizer
 
 
 class StackedDesign(Design):

@@ -10,8 +10,8 @@ from omkl.batch.solver import Solution
 from omkl.batch.stacked_loss import StackedLoss
 from omkl.kernels import KernelStack
 from omkl.kernels.stack import ReplicatedStack
-from omkl.losses import PointwiseLoss
-from omkl.regularizers import Regularizer
+from omkl.losses.base import PointwiseLoss
+from omkl.regularizers.base import Regularizer
 
 
 @dataclass(frozen=True)

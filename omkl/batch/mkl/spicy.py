@@ -16,7 +16,7 @@ from omkl.batch.mkl.working_set import Start, Subproblem, solve_by_working_sets
 from omkl.batch.problem import Certificate
 from omkl.batch.solver import GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
-from omkl.regularizers import Regularizer
+from omkl.regularizers.base import Regularizer
 
 #: First weight of the proximal term, times the mean trace of the kernels and the mean weight of the losses; and its
 #: growth from step to step.

@@ -23,7 +23,7 @@ from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.problem import certify
 from omkl.batch.solver import GapMonitor, Solution, Solver
 from omkl.exceptions import InputError
-from omkl.losses import EpsilonInsensitive, Hinge, Squared
+from omkl.losses.pointwise import EpsilonInsensitive, Hinge, Squared
 
 #: A function of a Gram matrix (N, N), targets (N,) and weights c of the losses (N,) that returns coefficients a (N,)
 #: and a bias b which minimise :math:`\sum_i c_i l(y_i, (K a)_i + b) + \frac12 a^\top K a`.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from omkl.data.blocks import Rows
 from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank import layouts
 from omkl.data.treebank.layouts import FIELDS
@@ -62,7 +63,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Treebank:
+class Treebank(Rows):
     """Sentences, column by column, with an integer code for each string.
 
     Attributes

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    import omkl
     from omkl.estimators.base import OnlineEstimator
-    from omkl.linear.cross_validation import GroupLassoCV, SparseLogisticRegressionCV
-    from omkl.mkl.cross_validation import MKLClassifierCV, MKLRegressorCV
 
 Records = Sequence[dict[str, Any]]
 #: Entries that show progress, the first that all records have and that grows, with labels.
@@ -217,7 +216,7 @@ def progress_of(records: Records, along: str | None = None) -> tuple[np.ndarray,
 
 
 def plot_search(
-    model: MKLClassifierCV | MKLRegressorCV | GroupLassoCV | SparseLogisticRegressionCV,
+    model: omkl.MKLClassifierCV | omkl.MKLRegressorCV | omkl.GroupLassoCV | omkl.SparseLogisticRegressionCV,
     *,
     ax: Axes | None = None,
     title: str = "",
