@@ -57,7 +57,7 @@ def _use_temporary_cache() -> None:
 
 
 @intrinsic
-def prefetch(typing_context, address):  # type: ignore[no-untyped-def]
+def prefetch(typing_context: object, address: object) -> tuple:
     """Ask for the cache line at an address, without waiting for it; compiled into its callers."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]

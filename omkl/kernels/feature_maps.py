@@ -20,6 +20,8 @@ from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 SMALLEST_EIGENVALUE = 1e-12
 #: Largest number of features of an approximated kernel.
 MOST_FEATURES = 1_000_000
+#: Columns that the name of a frequency lists.
+STRONGEST = 3
 
 
 class FeatureMap(Kernel):
@@ -158,7 +160,9 @@ class FourierFeatures(FeatureMap):
         return super().parts(X, weights).reshape(2, -1).sum(axis=0)
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        return f"frequency {i}"
+        frequency = known(self.frequencies_, self)[i]
+        strongest = np.argsort(-np.abs(frequency))[:STRONGEST].tolist()
+        return f"frequency {i}: {', '.join(f'{frequency[j]:+.2g} {column(j)}' for j in strongest)}"
 
 
 class Nystrom(FeatureMap):

@@ -140,7 +140,8 @@ def test_a_table_with_text_is_rows_of_dicts(rng, frame):
     X = rng.normal(size=(60, 2))
     cities = rng.choice(["a", "b", "c"], 60)
     y = np.where((cities == "a") | (X[:, 0] > 0.5), 1, 0)
-    given = frame(np.array([*X.T, cities], dtype=object).T, ["age", "income", "city"])
+    given = frame(X, ["age", "income"])
+    given = given.assign(city=cities) if hasattr(given, "assign") else given.with_columns(city=cities)
     dicts = [{"age": a, "income": i, "city": str(c)} for (a, i), c in zip(X.tolist(), cities)]
     for kernels in (None, ["gaussian:on=age"], ["gaussian:on=[age,income]"]):
         settings = {"kernels": kernels, "epochs": 4, "shuffle": False, "random_state": 0}

@@ -53,7 +53,7 @@ def with_entry(gram, value):
         (lambda K: K[:-1, :-1], "matrices .* of one shape"),
         (lambda K: with_entry(K, 7.0), "Kernel 1 is not symmetric"),
         (lambda K: with_entry(K, np.nan), "Kernel 1 has entries that are not finite"),
-        (lambda K: K - np.eye(len(K)), "Kernel 1 is not positive semidefinite: its smallest eigenvalue is -"),
+        (lambda K: K - np.eye(len(K)), "Kernel 1 is not positive semidefinite"),
     ],
 )
 def test_matrices_that_are_no_kernels_are_named(cancer, spoil, message):

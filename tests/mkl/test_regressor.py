@@ -186,7 +186,7 @@ def test_no_iterate_leaves_the_ball_that_holds_the_solution(diabetes):
         ({"loss": "hinge"}, [1.0, 2.0], "loss of classification"),
         ({"loss": "crf"}, [1.0, 2.0], "Unknown loss"),
         ({}, ["a", "b"], "must hold numbers"),
-        ({}, [1.0, np.nan], "holds nan in row 1"),
+        ({}, [1.0, np.nan], "got nan in row 1"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(parameters, y, match):
