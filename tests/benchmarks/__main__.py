@@ -1,14 +1,14 @@
-"""All benchmarks by one command: a table, and a file of the same figures.
+"""Command line of the benchmarks: measure, and print the results as a table.
 
     python -m tests.benchmarks                        every hot path, file by file: about an hour
     python -m tests.benchmarks --quick                small sizes, a few minutes
-    python -m tests.benchmarks -k "prox or trees"     those whose names match, studies included
-    python -m tests.benchmarks list                   their names
-    python -m tests.benchmarks table FILE...          the table of earlier runs, one or several pieces
-    ... table FILE... -o docs/benchmarks.md           the same as a page, and with --json as one file
+    python -m tests.benchmarks -k "prox or trees"     tests whose names match, including studies
+    python -m tests.benchmarks list                   list the tests
+    python -m tests.benchmarks table FILE...          print the table of earlier runs
+    ... table FILE... -o docs/benchmarks.md           write it as a page; --json joins the runs in one file
 
-One core (BLAS has one thread), CPU seconds unless the row says wall; the least of several rounds. A figure beside a
-peer's name is the quotient of the times: below 1, omkl takes less. What is missing is in the extra ``peers``.
+Times are CPU seconds on one core (BLAS has one thread) unless the row says wall, the least of several rounds. The ratio
+beside a peer is omkl's time divided by its time: below 1, omkl is faster. The extra ``peers`` installs missing peers.
 """
 
 import argparse
@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parent
 
 
 def merged(runs: list[dict]) -> dict:
-    """What several runs have found; of a row that is in more than one, the last one's. Rows know when that was."""
+    """Join the results of several runs; a row of a later run replaces an earlier one."""
     rows = {
         row["fullname"]: {"measured": {"date": run["date"], "commit": run["commit"]}, **row}
         for run in runs
@@ -38,14 +38,14 @@ def merged(runs: list[dict]) -> dict:
 
 
 def one_row_a_line(found: dict) -> str:
-    """JSON of which a change of one row is a change of one line."""
+    """Write JSON with one row a line, so that diffs are short."""
     rows = ",\n".join(json.dumps(row) for row in found["benchmarks"])
     about = json.dumps({name: value for name, value in found.items() if name != "benchmarks"})
     return f'{about[:-1]}, "benchmarks": [\n{rows}\n]}}\n'
 
 
 def main() -> int:
-    """Run pytest on this folder, and print what it has found."""
+    """Run pytest on this folder, and print the results."""
     parser = argparse.ArgumentParser(
         prog="tests.benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -80,10 +80,10 @@ def main() -> int:
 
 
 def run_by_file(options: list[str], path: str | None) -> tuple[dict, int]:
-    """What the benchmarks of all files find, and the exit code of the first that failed.
+    """Run all files; return the results, and the exit code of the first file that failed.
 
-    Each file has a process to itself, and what it has found is written before the next one begins: a run that is ended
-    has measured what it says.
+    Each file runs in a process of its own. Its results are written before the next file begins, so an interrupted run
+    loses only one file.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     code, found = 0, {}

@@ -1,4 +1,4 @@
-"""The fixture that all benchmarks measure with, sizes that a quick run leaves out, and what the JSON file holds."""
+"""Fixture of all benchmarks, sizes that a quick run leaves out, and contents of the JSON file."""
 
 import os
 from importlib.metadata import PackageNotFoundError, version
@@ -21,7 +21,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """All that a row takes, its data and its peers included."""
+    """Measure the time of a whole test, with its data and peers."""
     before = {name: clock() for name, clock in CLOCKS.items()}
     done = yield
     TOOK[item.nodeid] = {name: clock() - before[name] for name, clock in CLOCKS.items()}
@@ -30,7 +30,7 @@ def pytest_runtest_protocol(item):
 
 @pytest.fixture
 def measure(benchmark, request):
-    """See ``Measure``; ``measure.quick`` where ``-m 'not large'`` was asked for."""
+    """A ``Measure``; ``measure.quick`` is True with ``-m 'not large'``."""
     return Measure(benchmark, "not large" in request.config.option.markexpr)
 
 
@@ -45,7 +45,7 @@ def versions():
 
 
 def pytest_benchmark_update_json(config, benchmarks, output_json):
-    """Times are in ``extra_info``, by call; what else the plugin lists of rounds and of the machine is not of use."""
+    """Keep ``extra_info`` only, which has the times; drop the plugin's own statistics."""
     machine = output_json.pop("machine_info")
     rows = [
         {name: row[name] for name in ("fullname", "param", "extra_info")}
@@ -55,6 +55,6 @@ def pytest_benchmark_update_json(config, benchmarks, output_json):
     date, commit = output_json["datetime"][:10], output_json["commit_info"]["id"]
     brand = machine.get("cpu", {}).get("brand_raw") or machine["machine"]
     output_json.clear()
-    busy = {"load": round(os.getloadavg()[1], 1), "cores": os.cpu_count()}  # of five minutes, by all programs
+    busy = {"load": round(os.getloadavg()[1], 1), "cores": os.cpu_count()}  # mean over five minutes, of all programs
     about = {"machine": brand, "date": date, "commit": commit, "peers": versions(), **busy}
     output_json |= {**about, "benchmarks": rows}

@@ -1,10 +1,9 @@
-"""Times of hot paths beside their floors and their peers, all of one run and in turn.
+"""Measure times of hot paths, of their floors and of their peers, in turn in one run.
 
-A *floor* is what the machine cannot do without: reading so many bytes in order, a matrix product of so many operations,
-fetching so many rows at random. It is measured beside the hot path in the same minute, so their quotient says how far
-the code is from the machine, whatever else the machine does. A *peer* is another program with the same input, in a
-process of its own: one that is missing, fails, crashes or takes too long is a word in the table, never an end of the
-run.
+A *floor* is the work that no implementation can avoid: reading the bytes in order, a matrix product of the same size,
+fetching rows at random. It is measured in the same minute as the hot path, so that their ratio does not depend on the
+load of the machine. A *peer* is another program on the same input, in a process of its own. If it is missing, fails,
+crashes or takes too long, the table says so, and the run goes on.
 """
 
 import ctypes
@@ -27,25 +26,25 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-LONG = 1.0  # seconds of a call that is not repeated more often than it must be
-PATIENCE, MUCH = 10.0, 200.0  # seconds, and times what omkl takes, that a peer has for an answer at least
-MAKING = 30.0  # seconds that it has to start, and to find how closely it must solve
-LARGEST = 1 << 28  # bytes, operations or rows that a floor goes through at most; what is more is multiplied
+LONG = 1.0  # seconds of a call that is repeated as rarely as possible
+PATIENCE, MUCH = 10.0, 200.0  # a peer's time limit: these seconds, or this multiple of omkl's time, whichever is larger
+MAKING = 30.0  # seconds in which a peer must start and find its tolerance
+LARGEST = 1 << 28  # largest floor to measure, in bytes, operations or rows; a larger one is extrapolated
 
 
 def seconds_of_children() -> float:
-    """CPU seconds of the processes that this one has started and that have ended."""
+    """CPU seconds of child processes that have ended."""
     return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 
 CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter, "children": seconds_of_children}
-#: What peers with pins of their own need; each name has a script in ``peers/``.
+#: Requirements of peers that run in environments of their own, by scripts in ``peers/``.
 ENVIRONMENTS = {"adelie": ["adelie", "numpy<2"]}
 ENVIRONMENTS_HOME = Path(os.environ.get("OMKL_PEERS", Path.home() / ".cache" / "omkl" / "peers"))
 
 
 class Floor(NamedTuple):
-    """What bounds a hot path, a function that does a part of it, and how many such parts it is made of."""
+    """Lower bound of a hot path: a function that does a part of its work, and the number of such parts."""
 
     kind: str
     function: Callable[[], object]
@@ -53,13 +52,13 @@ class Floor(NamedTuple):
 
 
 def stream(n_bytes: float) -> Floor:
-    """Read so many bytes in order."""
+    """Read this number of bytes in order."""
     array = np.ones(max(1, int(min(n_bytes, LARGEST)) // 8))
     return Floor("stream", lambda: array.dot(array), n_bytes / array.nbytes)
 
 
 def product(m: int, k: int, n: int, dtype=np.float32) -> Floor:
-    """Multiply an (m, k) by a (k, n) matrix; of one with many rows, a part of them."""
+    """Multiply an (m, k) by a (k, n) matrix; of many rows only a part."""
     rows = int(max(1, min(m, LARGEST // (k * n))))
     a, b, out = np.ones((rows, k), dtype), np.ones((k, n), dtype), np.empty((rows, n), dtype)
     return Floor("product", lambda: np.dot(a, b, out), m / rows)
@@ -67,7 +66,7 @@ def product(m: int, k: int, n: int, dtype=np.float32) -> Floor:
 
 @njit(cache=True, nogil=True)
 def fetch(table, rows):
-    """Read one number of each row; the sum keeps the compiler from leaving it out."""
+    """Read one number of each row; the sum keeps the compiler from removing the loop."""
     total = 0.0
     for i in range(rows.shape[0]):
         total += table[rows[i], 0]
@@ -75,25 +74,25 @@ def fetch(table, rows):
 
 
 def gather(table: np.ndarray, n: float) -> Floor:
-    """Fetch n rows of a table at random, a line of the cache each."""
+    """Fetch n random rows of a table, one cache line each."""
     table = table.reshape(len(table), -1)
     rows = np.random.default_rng(0).integers(0, len(table), int(min(n, 1 << 20)))
     return Floor("gather", lambda: fetch(table, rows), n / len(rows))
 
 
 class MissedError(Exception):
-    """Raised by a peer that runs, but does not get where the hot path gets; its text is the word in the table."""
+    """Raised by a peer that does not reach the accuracy of the hot path; the table shows its message."""
 
 
 def resident(what: str) -> int:
-    """Bytes of memory that this process has now ("VmRSS") or had at most ("VmHWM"); 0 where no file tells."""
+    """Memory of this process in bytes, now ("VmRSS") or at its peak ("VmHWM"); 0 if the system does not tell."""
     with suppress(OSError), open("/proc/self/status") as lines:
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith(what))
     return 0
 
 
 def run(function: Callable[[], object], n_calls: int, clock: Callable[[], float]) -> float:
-    """Seconds of a call, the mean of several."""
+    """Mean seconds of a call."""
     started = clock()
     for _ in range(n_calls):
         function()
@@ -101,16 +100,16 @@ def run(function: Callable[[], object], n_calls: int, clock: Callable[[], float]
 
 
 def measured_with_memory(function: Callable[[], object], clock: Callable[[], float]) -> tuple[float, int]:
-    """Seconds of one call, and the bytes by which the process grew at most, free memory having been given back."""
+    """Seconds of one call, and the largest growth of the process in bytes, measured after free memory is returned."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = resident("VmRSS")
     return run(function, 1, clock), max(0, resident("VmHWM") - before)
 
 
 def calls_that_last(function: Callable[[], object], seconds: float, clock: Callable[[], float]) -> int:
-    """How many calls take about so long; the first, which may compile, does not count."""
+    """Number of calls that take about this time; the first call, which may compile, does not count."""
     if run(function, 1, clock) > LONG:
         return 1
     n_calls = 1
@@ -120,7 +119,7 @@ def calls_that_last(function: Callable[[], object], seconds: float, clock: Calla
 
 
 class Peer:
-    """A copy of this process that calls a peer when it is told to, and answers with seconds or with a word."""
+    """Copy of this process that calls a peer on request, and answers with seconds or with a message."""
 
     def __init__(
         self, make: Callable, clock: str, round_seconds: float, limit: float, once: bool = False, making: float = 0.0
@@ -137,13 +136,13 @@ class Peer:
             self._receive()
 
     def round(self) -> None:
-        """Let it run once more, unless it has dropped out or takes long."""
+        """Time one more round, unless the peer has failed or is slow."""
         if not self.word and (self.seconds == np.inf or self.seconds < LONG):
             self._pipe.send(True)
             self._receive()
 
     def close(self) -> None:
-        """End its process, and those that it has started."""
+        """End its process and the processes that it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
@@ -160,7 +159,7 @@ class Peer:
             return self._drop_out(answer)
         if isinstance(answer, int):
             self.bytes = answer
-        elif answer is not None:  # which says that it is made
+        elif answer is not None:  # it says that the function is made
             self.seconds = min(self.seconds, answer)
 
     def _drop_out(self, word: str) -> None:
@@ -169,7 +168,7 @@ class Peer:
 
 
 def _serve(pipe, make, clock, round_seconds, once) -> None:
-    """In the copy: make the function, then time it whenever asked."""
+    """Make the function, then time it at each request; runs in the copy."""
     os.setsid()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1), os.dup2(nowhere, 2)
@@ -192,7 +191,7 @@ def _serve(pipe, make, clock, round_seconds, once) -> None:
 
 @cache
 def environment(name: str) -> Path | None:
-    """The interpreter of the environment that a peer has to itself, made where there is none; None if that fails."""
+    """Interpreter of a peer's own virtual environment, made if it is missing; None if that fails."""
     folder = ENVIRONMENTS_HOME / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not (folder / "complete").exists():
@@ -207,7 +206,7 @@ def environment(name: str) -> Path | None:
 
 
 def elsewhere(name: str, **inputs) -> Callable[[], Callable[[], object]]:
-    """A peer that runs ``peers/with_<name>.py`` in its environment; the inputs are arrays and numbers."""
+    """Peer that runs ``peers/with_<name>.py`` in its own environment, on arrays and numbers."""
     python = environment(name)
 
     def make():
@@ -219,7 +218,7 @@ def elsewhere(name: str, **inputs) -> Callable[[], Callable[[], object]]:
 
 
 class Elsewhere:
-    """A script in another environment: it reads numbers of calls, and writes the seconds of one, or a word."""
+    """Script in another environment that reads numbers of calls, and writes the seconds of one call, or a message."""
 
     def __init__(self, python: Path, script: Path, inputs: dict):
         with tempfile.NamedTemporaryFile(suffix=".npz", delete=False) as file:
@@ -244,7 +243,7 @@ class Elsewhere:
 
 
 class Measure:
-    """Times a function beside its floor and its peers, and leaves what it finds in the benchmark's ``extra_info``."""
+    """Measures a function, its floor and its peers, and writes the times to the benchmark's ``extra_info``."""
 
     def __init__(self, benchmark, quick: bool):
         self._benchmark, self.quick = benchmark, quick
@@ -261,7 +260,7 @@ class Measure:
         limit: float = 60.0,
         **notes,
     ) -> float:
-        """Seconds of a call, the least of several rounds.
+        """Least seconds of a call in several rounds.
 
         ``peers`` are, by name, functions that return the function to be timed; they are called in a process of their
         own, and may raise ``ImportError`` or ``MissedError``. They are slow, and drop out, where they are not made

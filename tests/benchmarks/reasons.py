@@ -1,4 +1,4 @@
-"""Why hot paths take more than a few times their floors, by test."""
+"""Reasons why hot paths take more than a few times their floors, by test."""
 
 _REASONS = {
     ("test_prox.py::test_prox",): (

@@ -1,4 +1,4 @@
-"""Batch solvers beside one reading of the packed kernels, and the other programs for many kernels."""
+"""Batch solvers against one pass over the packed kernels, and against other MKL programs."""
 
 from collections import deque
 from itertools import cycle
@@ -24,7 +24,7 @@ large = pytest.mark.large
 
 
 def read(name, n_samples, seed=0):
-    """Standardised samples in random order; a share of them where ``n_samples`` is below 1."""
+    """Read standardized samples in random order; ``n_samples`` below 1 is a fraction of them."""
     path = data_home() / "uci" / f"{name}.csv.gz"
     if not path.exists():
         pytest.skip(f"needs {path}: run data_scripts, or set OMKL_DATA")
@@ -43,7 +43,7 @@ def subsets(name, n_kernels, n_samples):
 
 
 def measure_solver(measure, problem, solver=None, tol=1e-2, floor=None, **options):
-    """A solver beside one pass, or another floor; what it took as notes."""
+    """Measure a solver and its floor, by default one pass over the kernels."""
     solver, solutions = solver or Spicy(), deque(maxlen=1)
     vector = np.ones(problem.kernels.n_samples)
     floor = floor or Floor("pass", lambda: problem.kernels.quadratics(vector))
@@ -71,7 +71,7 @@ def test_building_3000_kernels(measure, name):
 @pytest.mark.parametrize(("n_samples", "n_columns"), [(5000, 64), pytest.param(20000, 128, marks=large)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 def test_gram_rows_on_demand(measure, n_samples, n_columns, dtype):
-    """Ten rows of three kernels that are not kept, beside the matrix product of the same vectors."""
+    """Ten rows of three kernels, computed on demand; the floor is the matrix product of the same vectors."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(n_samples, n_columns))
     kernels = [as_kernel(spec).fit(X) for spec in ("linear", "gaussian", "quadratic")]
@@ -114,7 +114,7 @@ def test_more_kernels(measure, n_kernels, loss):
 @large
 @pytest.mark.parametrize("n_kernels", [5000, 10_000, 20_000])
 def test_kernels_computed_in_every_pass(measure, n_kernels):
-    """They take no memory beyond what is kept of them; 100 thousand take a minute."""
+    """Kernels that are computed in every pass and never stored. 100,000 of them take a minute."""
     X, y = read("ringnorm", 200)
     kernels = LazyStack(random_subset_gaussians(n_kernels, X.shape[1], 0), X)
     measure_solver(measure, Problem(kernels, y, LOSSES["logistic"], L21(), 20.0), size=n_kernels, once=n_kernels > 5000)
@@ -123,7 +123,7 @@ def test_kernels_computed_in_every_pass(measure, n_kernels):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("n_samples", [500, 1000, pytest.param(2000, marks=large), pytest.param(3000, marks=large)])
 def test_more_samples(measure, n_samples, loss):
-    """Twenty kernels; the floor is a Cholesky factor for each Newton step."""
+    """Twenty kernels; the floor is one Cholesky factorization for each Newton step."""
     kernels, y = subsets("ringnorm", 20, n_samples)
     problem, system = Problem(kernels, y, LOSSES[loss], L21(), 20.0), np.eye(n_samples)
     n_steps = Spicy().solve(problem).history[-1]["newton_steps"]
@@ -132,14 +132,14 @@ def test_more_samples(measure, n_samples, loss):
 
 
 def digit_kernels():
-    """30 kernels on images of 8 x 8 pixels: of many widths, on all rows and on each, linear and quadratic."""
+    """Make 30 kernels on 8 x 8 images: linear, quadratic and Gaussians of many widths, on images and rows."""
     wide = [f"gaussian:sigma2={width:.1f}" for width in np.geomspace(20, 20000, 20)]
     return [*wide, *(f"gaussian:sigma2=100,on={8 * row}:{8 * row + 8}" for row in range(8)), "linear", "quadratic"]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_ten_classes_of_digits(measure, loss):
-    """Kernels included; beside a support vector machine with one kernel of a width that is known to be good."""
+    """Time with the kernels; the peer is a support vector machine with one kernel of a good width."""
     X, y = load_digits(return_X_y=True)
     train, test, seen, wanted = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
     svm, model = SVC(C=10.0, gamma=1e-3), MKLClassifier(digit_kernels(), C=10.0, loss=loss)
@@ -168,7 +168,7 @@ def by_himalaya(kernels, y):
 
 @pytest.mark.parametrize("n_kernels", [200, pytest.param(3000, marks=large)])
 def test_beside_other_programs(measure, n_kernels):
-    """They minimise something else, by their defaults; accuracies are about the same."""
+    """Peers with their default objectives, which differ; accuracies are about the same."""
     kernels, y = subsets("ringnorm", n_kernels, 200)
     peers = {"MKLpy": lambda: by_easy_mkl(kernels, y)}
     if n_kernels <= 200:  # with 3000 it takes ten seconds a time

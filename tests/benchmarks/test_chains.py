@@ -1,6 +1,6 @@
-"""Chains, a sequence a call, beside a matrix product of as many operations.
+"""Chains, one sequence a call; the floor is a matrix product of as many operations.
 
-Viterbi has one operation a position and pair of labels; forward-backward three, and exponentials of all potentials.
+Viterbi takes one operation for each position and pair of labels; forward-backward takes three, and exponentials.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ SIZES = [(20, 26), (200, 26), (2000, 26), (200, 5), (200, 104)]
 
 
 def by_hmmlearn(unary, pairwise, what):
-    """The same potentials as logarithms of a hidden Markov model, whose emissions are given instead of computed."""
+    """Use the potentials as logarithms of a hidden Markov model with given emissions."""
     from hmmlearn.base import BaseHMM
 
     class Given(BaseHMM):

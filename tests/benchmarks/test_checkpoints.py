@@ -1,4 +1,4 @@
-"""What checkpoints cost, in seconds that pass: beside the time that their bytes alone take to reach the disk."""
+"""Wall time of checkpoints; the floor is writing their bytes to the disk."""
 
 import os
 

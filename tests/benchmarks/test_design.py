@@ -1,8 +1,7 @@
-"""Lasso and group lasso on a design matrix, one strength and a path, beside celer, skglm, adelie and scikit-learn.
+"""Lasso and group lasso, one alpha and a path, against celer, skglm, adelie and scikit-learn.
 
-All minimise the same objective. A peer is given the loosest of its tolerances at which its model has the relative
-duality gap, certified over all columns by the same function, at every point of a path. The floor is one pass over the
-design.
+All minimize the same objective. A peer gets the loosest tolerance at which it reaches the relative duality gap at every
+point of the path; the same function certifies all gaps. The floor is one pass over the design.
 """
 
 from collections import deque
@@ -20,7 +19,7 @@ from tests.benchmarks.measuring import Floor, MissedError, elsewhere
 
 GAP = 1e-3
 PATH_GAP = 1e-4
-LIMIT = 30.0  # seconds that a peer may look for its tolerance
+LIMIT = 30.0  # seconds in which a peer must find its tolerance
 TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 large = pytest.mark.large
 SHAPES, WIDE = [(2048, 512), (512, 4096)], (1024, 16_384)
@@ -28,7 +27,7 @@ WIDTHS = [1000, 10_000, pytest.param(100_000, marks=large), pytest.param(1_000_0
 
 
 def cases(*others):
-    """Shapes with others of their parameters; a quick run has the first of each, and so has the wide shape always."""
+    """Combine shapes with parameters. A quick run, and the widest shape always, take the first of each."""
     first = [options[0] for options in others]
     small = [(shape, *options) for shape in SHAPES for options in product(*others)]
     return [pytest.param(*case, marks=[large] * (list(case[1:]) != first)) for case in small] + [
@@ -38,7 +37,7 @@ def cases(*others):
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """skglm keeps nothing of what it compiles: processes that are copied from this one have it."""
+    """Compile skglm here once, since it has no cache; processes copied from this one inherit it."""
     A, y = design_of(64, 32, "well")
     with suppress(Exception):
         for loss, size in ((Squared(), 1), (Logistic(), 1), (Squared(), 4)):
@@ -47,7 +46,7 @@ def compiled():
 
 
 def design_of(m, n, condition, seed=0):
-    """Independent normal columns, or such columns times a square root whose spectrum falls as 1, 1/2, ..., 1/m."""
+    """Draw normal columns, independent or with a covariance whose spectrum falls as 1, 1/2, ..., 1/m."""
     rng = np.random.default_rng(seed)
     A = np.empty((m, n), order="F")
     root = np.linalg.qr(rng.normal(size=(m, m)))[0] / np.arange(1, m + 1) if condition == "bad" else None
@@ -59,7 +58,7 @@ def design_of(m, n, condition, seed=0):
 
 
 def problem_of(A, y, loss, share, size=1):
-    """The problem at a share of the largest strength; groups are of neighbours."""
+    """Make the problem at a fraction of the largest alpha; groups are neighbouring columns."""
     target = np.sign(y) if loss.classifies else y
     groups = None if size == 1 else ColumnGroups(np.arange(A.shape[1]) // size, A.shape[1])
     problem = DesignProblem(as_design(A), target, loss, L21(), 1.0, groups, False)
@@ -67,7 +66,7 @@ def problem_of(A, y, loss, share, size=1):
 
 
 def peer(make_model, problem):
-    """The fit of a package's model at the tolerance at which it has the gap."""
+    """Return the fit of a package's model at the loosest tolerance that reaches the gap."""
 
     def make():
         A, y = problem.design.matrix, targets_of(problem)
@@ -84,7 +83,7 @@ def peer(make_model, problem):
 
 
 def targets_of(problem):
-    """As packages want them: (m,), or (m, K) of several outputs."""
+    """Return targets as packages expect them: (m,), or (m, K) for several outputs."""
     return problem.y if problem.n_outputs == 1 else problem.y.reshape(problem.n_outputs, -1).T
 
 
@@ -138,15 +137,15 @@ def a_pass(problem):
 
 
 def measure_solver(measure, problem, names, size=None):
-    """One strength, beside adelie and those."""
+    """Measure one alpha, against adelie and the given peers."""
     known = {"skglm": skglm, "celer": celer, "sklearn": sklearn}
     peers = {name: peer(known[name], problem) for name in names}
     measure_beside(measure, problem, {**peers, "adelie": adelie(problem, problem.alpha, GAP)}, size)
 
 
 def measure_beside(measure, problem, peers, size=None):
-    """One strength."""
-    solutions = deque(maxlen=1)  # the memory of those before is free again, as it is to peers
+    """Measure one alpha against a peer."""
+    solutions = deque(maxlen=1)  # free the memory of earlier tests, as peers have it free
     solve = lambda: solutions.append(DAL().solve(problem, GAP))  # noqa: E731
     measure(solve, floor=a_pass(problem), peers=peers, size=size, limit=LIMIT)
     measure.note(gap=solutions[-1].certificate.gap, active=len(solutions[-1].model.active))
@@ -168,7 +167,7 @@ def test_group_lasso(measure, shape, condition, size):
 @pytest.mark.parametrize("size", [1, 16])
 @pytest.mark.parametrize(("shape", "n_points"), cases([20, 100]), ids=str)
 def test_path(measure, shape, size, n_points):
-    """Strengths from the largest to a tenth of it, each with a gap of 1e-4."""
+    """Measure a path from the largest alpha to a tenth of it, each with a gap of 1e-4."""
     problem = problem_of(*design_of(*shape, "well"), Squared(), 1.0, size)
     alphas = problem.alpha * np.geomspace(1.0, 0.1, n_points)
     path = lambda: [None for _ in regularization_path(DAL(), problem, alphas, tol=PATH_GAP)]  # noqa: E731
@@ -177,6 +176,6 @@ def test_path(measure, shape, size, n_points):
 
 @pytest.mark.parametrize("n", WIDTHS)
 def test_columns(measure, n):
-    """128 rows, more and more columns, groups of 4."""
+    """128 rows, growing numbers of columns, groups of 4."""
     problem = problem_of(*design_of(128, n, "well"), Squared(), 0.3, 4)
     measure_solver(measure, problem, ["celer"] if n <= 100_000 else [], size=n)

@@ -1,6 +1,6 @@
-"""What designs have beside lasso and group lasso: counts, several outputs, signs, sparse groups; beside other packages.
+"""Other linear models: counts, several outputs, nonnegative coefficients, sparse groups; against other packages.
 
-As in ``test_design``: one objective, and a peer at the loosest of its tolerances at which its model has the gap.
+As in ``test_design``, all minimize one objective to the same duality gap.
 """
 
 from contextlib import suppress
@@ -23,7 +23,7 @@ def counts(A, y, share):
 
 
 def several_outputs(A, y, share, classes=False):
-    """Targets that share the columns of a signal: numbers, or classes that they are the scores of."""
+    """Draw targets of several outputs from a few shared columns: numbers, or classes."""
     rng = np.random.default_rng(1)
     columns = np.argsort(-np.abs(A.T @ y))[:20]
     signal = A[:, columns] @ rng.normal(size=(20, OUTPUTS))
@@ -70,7 +70,7 @@ def skglm_sparse_groups(problem, tol):
 
 
 def named(package, name, **options):
-    """A package's estimator without an intercept."""
+    """Return a package's estimator without an intercept."""
     return lambda problem, tol: getattr(import_module(package), name)(
         alpha=problem.alpha, tol=tol, fit_intercept=False, **options
     )
@@ -78,7 +78,7 @@ def named(package, name, **options):
 
 PEERS = {
     "poisson": {"skglm": skglm_poisson},
-    # that of celer fails with this scikit-learn
+    # celer's fails with this version of scikit-learn
     "multi-task": {
         "skglm": named("skglm", "MultiTaskLasso"),
         "sklearn": named("sklearn.linear_model", "MultiTaskLasso", max_iter=100_000),
@@ -91,14 +91,13 @@ PEERS = {
     },
     "sparse group": {"skglm": skglm_sparse_groups},
 }
-#: What adelie calls its models of these kinds. Its multinomial one, "multinomial", has no such gap after half a minute,
-#: which every run would wait for.
+#: Names of adelie's models. Its "multinomial" does not reach the gap in half a minute, so it is left out.
 ADELIE = {"poisson": "poisson", "multi-task": "multigaussian"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """skglm keeps nothing of what it compiles: processes that are copied from this one have it."""
+    """Compile skglm here once, since it has no cache; processes copied from this one inherit it."""
     for kind, peers in PEERS.items():
         if "skglm" in peers:
             with suppress(Exception):

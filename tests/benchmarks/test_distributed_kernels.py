@@ -1,9 +1,8 @@
-"""Kernels on two workers against one, and against none: solves, and the making of the kernels.
+"""Kernels on two workers, on one, and in this process: making them, and solving.
 
 Run with ``pytest tests/benchmarks/test_distributed_kernels.py --benchmark-only -s``: it prints more than a row holds.
-Workers are processes of one thread on this machine. Wall times are the least of several rounds in turn. The processor
-time of the client and of the busiest worker together is what they come down to where no other program wants the
-processors.
+Workers are processes with one thread on this machine. Wall times are the least of several rounds. The CPU time of the
+client and the busiest worker together is what the wall time would be on an idle machine.
 """
 
 import os
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.study
 
 @pytest.fixture(scope="module")
 def clients():
-    """A client of a cluster with one worker, and one of a cluster with two; None stands for this process alone."""
+    """Clients of clusters with one and with two workers; None stands for this process alone."""
     with ExitStack() as stack:
         found = {0: None}
         for n_workers in (1, 2):
@@ -40,7 +39,7 @@ def clients():
 
 
 class Times:
-    """Least wall time, and least processor time of the client and the busiest worker together, of several calls."""
+    """Least wall time of several calls, and least CPU time of the client and the busiest worker together."""
 
     def __init__(self, client):
         self.client, self.wall, self.path = client, float("inf"), float("inf")
@@ -75,7 +74,7 @@ def report(title, times):
 
 @pytest.fixture(scope="module", params=[(3000, 200), (6000, 200), (6000, 400), (1000, 1000)], ids=str)
 def stacks(request, clients):
-    """The same kernels alone, on one worker and on two; with their targets, and the times that it took to make them."""
+    """The same kernels in this process, on one worker and on two, with targets and the times of making them."""
     n_kernels, n_samples = request.param
     X, y = (values[:n_samples] for values in read_uci("ringnorm"))
     kernels = list(random_subset_gaussians(n_kernels, X.shape[1], 0))

@@ -1,4 +1,4 @@
-"""Training in shards: what an epoch of two workers costs beside one worker's, and mixing beside copying the bytes."""
+"""Training in shards: an epoch of two workers against one, and mixing against copying the bytes."""
 
 import time
 
@@ -24,7 +24,7 @@ def treebank(real_data):
 
 
 def cpu_seconds(function, repeats=3):
-    """The fewest CPU seconds of several calls; the first, which may compile, does not count."""
+    """Least CPU seconds of several calls; the first call, which may compile, does not count."""
     function()
     seconds = []
     for _ in range(repeats):
@@ -35,7 +35,7 @@ def cpu_seconds(function, repeats=3):
 
 
 def test_epoch_of_two_workers(benchmark, treebank):
-    """The parser of 507 templates, arcs alone: seconds of the last epoch, and where they went."""
+    """A parser of 507 templates without relations: seconds of the last epoch, by step."""
     found = {}
 
     def run():

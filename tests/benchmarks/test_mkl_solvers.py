@@ -53,7 +53,7 @@ def pima(real_data):
 
 
 def measure_solver(measure, problem, solver, tol, **options):
-    """A solver beside one pass over all kernels; what it took as notes."""
+    """Measure a solver; the floor is one pass over all kernels."""
     vector, solutions = np.ones(problem.kernels.n_samples), deque(maxlen=1)
     floor = Floor("pass", lambda: problem.kernels.quadratics(vector))
     solve = lambda: solutions.append(solver.solve(problem, tol=tol, **options))  # noqa: E731

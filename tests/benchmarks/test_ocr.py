@@ -1,4 +1,4 @@
-"""One OCR fold: Gram matrices, 20 epochs of MKL over three kernels, and prediction, beside their floors and peers."""
+"""One OCR fold: Gram matrices, 20 epochs of MKL with three kernels, and prediction, with floors and peers."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def fold(ocr):
 
 
 class GradientCounter:
-    """Counts the pairs (token, label) that moved: each is one Gram row read a kernel."""
+    """Counts updated pairs (token, label): each reads one Gram row of each kernel."""
 
     moved = 0
 
@@ -45,7 +45,7 @@ def test_gram_matrices(measure, fold):
 
 
 def by_crfsuite(images, letters, path):
-    """The averaged perceptron on pixels that are on."""
+    """Train CRFsuite's averaged perceptron on the active pixels."""
     import pycrfsuite
 
     names = [f"p{j}" for j in range(images[0].shape[1])]
@@ -70,7 +70,7 @@ def by_svc(images, letters):
 
 @pytest.mark.parametrize("case", ["linear", "MKL"])
 def test_ocr_20_epochs(measure, fold, tmp_path, case):
-    """The floor: every Gram row that a moved coefficient needs, read and added at the speed of a plain axpy."""
+    """Train 20 epochs; the floor reads and adds every Gram row that an updated coefficient needs."""
     images, letters = fold[0]
     kernels, n = (KERNELS if case == "MKL" else ["linear"]), sum(map(len, images))
     counter = GradientCounter()
@@ -95,7 +95,7 @@ def test_ocr_20_epochs(measure, fold, tmp_path, case):
 
 
 def test_kernel_scoring(measure, fold):
-    """The floor: inner products with the support, and two products with the coefficients, by BLAS."""
+    """Predict; the floor is the inner products with the support and two products with the coefficients, by BLAS."""
     (images, letters), (test_images, _) = fold
     labeler = SequenceLabeler(KERNELS, random_state=0, verbose=False).fit(images, letters)
     test = test_images[:250]
@@ -118,7 +118,7 @@ def test_kernel_scoring(measure, fold):
 
 @pytest.mark.parametrize("kernel", ["linear:explicit=False", "quadratic", "gaussian", "laplacian", "chi2"])
 def test_kernel_rows(measure, kernel):
-    """Kernel values of 200 vectors with 5000 others of 128 columns."""
+    """Compute kernels of 200 vectors with 5000 others, of 128 columns."""
     rng = np.random.default_rng(0)
     X, Z = rng.random((200, 128)), rng.random((5000, 128))
     fitted = as_kernel(kernel).fit(Z)
@@ -131,6 +131,6 @@ def test_kernel_rows(measure, kernel):
         function = pairwise.PAIRWISE_KERNEL_FUNCTIONS["chi2" if kernel == "chi2" else name]
         return lambda: function(X, Z)
 
-    # a sum over columns of differences has no product to stand on: each pair reads a row
+    # sums of absolute differences cannot use a matrix product: each pair reads a row
     floor = stream(8 * 200 * 5000 * 128) if sums else product(200, 128, 5000, np.float64)
     measure(lambda: fitted(X, Z), floor=floor, peers={"sklearn": sklearn})

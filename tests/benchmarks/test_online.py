@@ -1,4 +1,4 @@
-"""Streams of rows: kernels on a budget, random features, explicit groups; beside river, scikit-learn, FOGD and NOGD."""
+"""Streams of rows: kernels on a budget, random features, explicit groups; against other libraries."""
 
 from itertools import cycle
 
@@ -22,7 +22,7 @@ CASES = {
 
 
 def clusters(n, d, seed, wrong=0.05):
-    """Seven classes, each many clusters: what no linear model separates."""
+    """Draw seven classes of many clusters each, which no linear model separates."""
     world = np.random.default_rng(99)
     centers, classes = 1.2 * world.normal(size=(60, d)), world.integers(0, 7, size=60)
     rng = np.random.default_rng(seed)
@@ -33,7 +33,7 @@ def clusters(n, d, seed, wrong=0.05):
 
 @pytest.mark.parametrize("case", CASES)
 def test_budget(measure, case):
-    """A round beside the product and the exponential of a kernel value with each support vector."""
+    """A round on a budget; the floor computes one kernel value with each support vector."""
     d, n, n_kernels = 20, 100, len(CASES[case])
     X, y = clusters(1500 + 10 * n, d, seed=1)
     model = OnlineMKLClassifier(CASES[case], budget=BUDGET, random_state=0)
@@ -119,7 +119,7 @@ def by_river(X, y):
 
 @pytest.mark.parametrize("kernel", ["gaussian:features=400", "gaussian:features=400,map=nystrom", "budget 100"])
 def test_random_features(measure, kernel):
-    """One pass over labels of two classes, predicting before learning; mistakes of all in the notes."""
+    """One pass over two classes, with predictions before learning; the notes have the mistakes."""
     X, classes = clusters(1000, 20, seed=3)
     y = np.where(classes < 4, -1, 1)
     settings = {"kernels": ["gaussian"], "budget": 100}
@@ -150,7 +150,7 @@ def test_random_features(measure, kernel):
 @pytest.mark.parametrize("n_labels", [2, 10, 50])
 @pytest.mark.parametrize("loss", [StructuredHinge(), CRF()], ids=["hinge", "crf"])
 def test_potentials_and_step(measure, n_labels, loss):
-    """2000 dense features an example: the floor is one product of the (K, 2000) weights with them."""
+    """2000 dense features an example; the floor is their product with the (K, 2000) weights."""
     n, n_features = 500, 2000
     X = np.random.default_rng(0).normal(size=(n, 50))
     kernel = as_kernel(f"gaussian:features={n_features}").fit(X)
@@ -175,7 +175,7 @@ def test_potentials_and_step(measure, n_labels, loss):
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("kind", ["whole", "fourier", "nystrom"])
 def test_factors(measure, n_samples, loss, kind):
-    """Ten Gaussians to a gap of 0.01, the making of Gram matrices or of their factors counted."""
+    """Solve with ten Gaussians to a gap of 0.01; the time of Gram matrices or their factors counts."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2 * n_samples, 6))
     y = np.sign(X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.3 * rng.normal(size=len(X)))
@@ -196,7 +196,7 @@ N, BLOCK, NONZEROS, COLUMNS, GROUPS = 10_000, 1000, 100, 100_000, 10
 
 @njit(nogil=True)
 def touch_twice(starts, ids, values, table, sums):
-    """What no learner with an average is spared: read the weights of all non-zeros, change them and their sums."""
+    """Read the weights of all non-zeros, and change them and their sums, as any learner with an average must."""
     total = 0.0
     for i in range(starts.shape[0] - 1):
         score = 0.0
@@ -211,7 +211,7 @@ def touch_twice(starts, ids, values, table, sums):
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_explicit_groups(measure, kind):
-    """Blocks of 1000 sparse rows; the first three of ten groups of columns tell."""
+    """Blocks of 1000 sparse rows; three of ten groups of columns are informative."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, COLUMNS, size=N * NONZEROS)
     X = sparse.csr_matrix((rng.normal(size=N * NONZEROS), ids, np.arange(0, N * NONZEROS + 1, NONZEROS)), (N, COLUMNS))

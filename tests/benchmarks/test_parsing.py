@@ -1,4 +1,4 @@
-"""Training and parsing of English with 507 templates: beside fetching as many weights from the table, and UDPipe."""
+"""Training and parsing of English with 507 templates, against UDPipe; the floor fetches the weights."""
 
 import time
 
@@ -32,12 +32,12 @@ def parser(request, whole_parser):
 
 
 def all_lines(bank, lengths):
-    """The floor of scoring sentences of these lengths: each weight fetched from the table at random."""
+    """Floor of scoring sentences of these lengths: fetch each weight from the table at random."""
     return gather(bank.table, float((lengths.astype(np.int64) ** 2).sum()) * len(bank.sizes))
 
 
 def udpipe_of(train, folder):
-    """UDPipe's parser after one iteration, and both the sentences and the function that trains."""
+    """Return UDPipe's parser after one iteration, the sentences, and the function that trains it."""
     from ufal.udpipe import InputFormat, Model, ProcessingError, Sentence, Sentences, Trainer
 
     path, sentences, error = folder / "train.conllu", Sentences(), ProcessingError()
@@ -91,7 +91,7 @@ def test_parsing(measure, treebanks, parser, tmp_path):
 
 
 def test_decoding(measure, treebanks, parser):
-    """What of parsing is finding the trees."""
+    """Measure the time to find the trees, without scoring arcs."""
     test = treebanks[1][:500]
     blocks = encode(test, parser.templates_).blocks()
     scores = [score.arcs for block in blocks for score in parser.predictor_.banks[0].potentials_of(block)]

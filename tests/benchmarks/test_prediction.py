@@ -1,4 +1,4 @@
-"""What it takes to use a trained model: one row, one sentence, one example after the other, threads, and files."""
+"""Use of trained models: one row, one sentence, one example after the other, threads, and files."""
 
 from itertools import cycle
 
@@ -35,7 +35,7 @@ def river_and_rows():
 
 @pytest.mark.parametrize("case", [*CLASSIFIERS, "batch"])
 def test_predicting_one_row(measure, case):
-    """20 numbers; the floor is a product of a row and 100 others, the peers are linear."""
+    """Predict one row of 20 numbers; the floor is its product with 100 others, the peers are linear."""
     X, y = some_rows(300 if case == "batch" else 2000)
     batch = omkl.MKLClassifier(["linear", "gaussian"])
     model = batch if case == "batch" else omkl.OnlineMKLClassifier(epochs=2, random_state=0, **CLASSIFIERS[case])
@@ -82,7 +82,7 @@ def test_learning_one_row(measure, case):
 
 
 def test_one_example_after_the_other(measure):
-    """Dicts of two numbers and a word, predicted and learned one at a time; river learns the numbers alone."""
+    """Predict and learn dicts of two numbers and a word, one at a time; river uses the numbers only."""
     pytest.importorskip("river")
     from omkl.mkl.river import RiverClassifier
 
@@ -109,7 +109,7 @@ def test_one_example_after_the_other(measure):
 
 @pytest.mark.parametrize("what", ["Gram matrices", "predictions"])
 def test_threads_over_rows(measure, what):
-    """Three kernels on rows of 50 numbers: on two threads beside one."""
+    """Three kernels on rows of 50 numbers, on two threads against one."""
     from omkl.groups.expansions.cached import dense_grams
     from omkl.kernels import as_kernel
 
@@ -133,7 +133,7 @@ def treebanks(real_data):
 
 @pytest.fixture(scope="module")
 def models(treebanks, tmp_path_factory):
-    """For each kind of model, one that was trained, and the folder of their files."""
+    """Trained models of each kind, and the folder of their files."""
     train, folder = treebanks[0][:1500], tmp_path_factory.mktemp("models")
     words, tags = [s.forms for s in train], [s.upos for s in train]
     labeler = omkl.SequenceLabeler(epochs=2, random_state=0)
@@ -160,7 +160,7 @@ def tagging_by_crfsuite(train, path):
 
 @pytest.mark.parametrize("kind", ["tagger", "tagger on dicts", "parser"])
 def test_one_sentence(measure, treebanks, models, kind):
-    """20 words; the features of words are a part of tagging, except where dicts of them are at hand."""
+    """Annotate one sentence of 20 words; tagging includes making the features, unless the input is dicts."""
     sentence, model = next(s for s in treebanks[1] if len(s) == 20), models[kind]
     features = token_features(sentence.forms)
 
@@ -180,7 +180,7 @@ def test_one_sentence(measure, treebanks, models, kind):
 
 @pytest.mark.parametrize("kind", ["tagger", "parser"])
 def test_two_threads(measure, treebanks, models, kind):
-    """The peer is one thread; CPU time does not tell."""
+    """Predict on two threads; the peer is one thread, and times are wall times."""
     test, model = treebanks[1], models[kind]
     data = test if kind == "parser" else [s.forms for s in test]
 
@@ -194,7 +194,7 @@ def test_two_threads(measure, treebanks, models, kind):
 
 
 def floor_of_loading(model, path):
-    """The file's bytes; and a dict of as many strings as a tagger has, as much memory as a parser's tables take."""
+    """Read the file's bytes; make a dict as large as a tagger's, and fill memory as large as a parser's tables."""
     if isinstance(model, omkl.DependencyParser):
         table = model.predictor_.banks[0].table
         return Floor("bytes, cells", lambda: (path.read_bytes(), np.ones_like(table)))

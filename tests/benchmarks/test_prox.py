@@ -1,4 +1,4 @@
-"""Proximal step of the squared l1 norm, beside reading and writing the norms, and a sort by numpy."""
+"""Proximity operator of the squared l1 norm; the floor reads and writes the norms, the peer sorts by numpy."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tests.benchmarks.measuring import stream
 
 
 def by_sorting(norms, step):
-    """As in the papers: all norms in order, and the last at which the threshold is below."""
+    """Sort all norms to find the threshold, as in the papers."""
     order = np.sort(norms)[::-1]
     sums = step * np.cumsum(order) / (1.0 + step * np.arange(1, len(order) + 1))
     return np.maximum(norms - sums[np.count_nonzero(order > sums) - 1], 0.0)

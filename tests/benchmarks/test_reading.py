@@ -1,4 +1,4 @@
-"""Reading and writing the English training set, beside the bytes of the file alone, and other readers."""
+"""Reading and writing the English training set, against other readers; the floor reads the bytes."""
 
 import gzip
 import tracemalloc
@@ -34,7 +34,7 @@ def bytes_alone(path):
 
 
 def splitting(path):
-    """Words of each sentence by splitting lines, with no check at all, and each field's codes from a dict."""
+    """Split lines without any check, and look up the code of each field in a dict."""
     opener = gzip.open if path.suffix == ".gz" else open
 
     def read():
@@ -95,7 +95,7 @@ def test_conllu(measure, corpus, how):
 
 
 def test_sentences_as_lists_of_strings(measure, corpus):
-    """Streaming, all columns of all sentences made."""
+    """Stream sentences, and decode all their columns."""
     path, _, treebank = corpus
     peers = {"conllu": lambda: by_conllu(path), "pyconll": lambda: by_pyconll(path)}
 
@@ -109,7 +109,7 @@ def test_sentences_as_lists_of_strings(measure, corpus):
 
 
 def test_writing(measure, corpus, tmp_path):
-    """New heads and relations in all words."""
+    """Write new heads and relations of all words."""
     treebank, target = corpus[2], tmp_path / "out.conllu"
     changed = treebank.with_column("heads", np.zeros(treebank.n_words)).with_column("deprels", treebank.deprels)
     floor = Floor("bytes", lambda: (tmp_path / "floor").write_bytes(treebank.text))
@@ -123,7 +123,7 @@ def test_a_treebank_of_sentences_made_in_python(measure, corpus):
 
 @pytest.mark.parametrize("how", ["stream", "whole", "whole without text"])
 def test_memory_of_reading(measure, corpus, how):
-    """Peak of the memory that Python and numpy allocate, as a note."""
+    """Note the peak of memory allocated by Python and numpy."""
     functions = {
         "stream": lambda: [None for _ in stream_conllu(corpus[0]).blocks()],
         "whole": lambda: read_treebank(corpus[0]),

@@ -1,4 +1,4 @@
-"""What a fresh interpreter takes: to import, to train with what is compiled already, and to print help."""
+"""A fresh interpreter: import, training with cached compiled code, and printing help."""
 
 import subprocess
 import sys

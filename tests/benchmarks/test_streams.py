@@ -1,4 +1,4 @@
-"""A pass over files in blocks, beside their bytes alone, and beside what reads them whole."""
+"""A pass over files in blocks, against readers of whole files; the floor reads the bytes."""
 
 import gzip
 import lzma
@@ -98,7 +98,7 @@ def rows_by_polars(path):
 
 
 TABLES = {"pyarrow": by_pyarrow, "pandas": by_pandas, "polars": by_polars}
-#: Of a table with strings all make a dict of each row.
+#: With strings in a table, all readers make a dict of each row.
 DICTS = {"pyarrow": rows_by_pyarrow, "pandas": rows_by_pandas, "polars": rows_by_polars}
 ARRAYS = {"numpy": lambda path: lambda: np.load(path)["X"]}
 READERS = {

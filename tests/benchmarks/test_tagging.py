@@ -1,4 +1,4 @@
-"""Part-of-speech tagging by the features of words, and CRFsuite on the same features in the same run."""
+"""Part-of-speech tagging, against CRFsuite on the same features in the same run."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def corpus(real_data):
 
 
 def crfsuite(X, y, path, in_advance=False):
-    """Training of the averaged perceptron; the features of words and the taking in of data before it, or timed."""
+    """Train CRFsuite's averaged perceptron; making features and loading data are timed, or done before."""
     import pycrfsuite
 
     def taken_in():
@@ -60,7 +60,7 @@ def test_training(measure, corpus, name, tmp_path):
     def fit():
         found.append(SequenceLabeler(epochs=EPOCHS, random_state=0, verbose=False, **SETTINGS[name]).fit(X, y))
 
-    # each epoch reads and changes the weights of 27 templates a token: a line of the cache each
+    # each epoch reads and changes the weights of 27 templates a token, one cache line each
     floor = stream(64 * 2 * 27 * EPOCHS * sum(map(len, X)))
     measure(fit, floor=floor, peers=peers, once=True)
     measure.note(accuracy=accuracy(found[0].predict(X_test), y_test))

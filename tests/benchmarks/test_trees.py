@@ -1,4 +1,4 @@
-"""Trees, a sentence a call: decoding beside reading the scores, marginals beside a matrix inverse; other libraries."""
+"""Trees, one sentence a call, against other libraries; the floors read the scores, or invert a matrix."""
 
 from itertools import cycle
 
@@ -17,7 +17,7 @@ def sentences(n, count=50):
 
 
 def nested_cycles(n):
-    """The deepest nesting of cycles, where each contraction takes in one token."""
+    """Scores with the deepest nesting of cycles: each contraction adds one token."""
     scores = np.full((n + 1, n + 1), -1e6)
     for m in range(1, n):
         scores[m, m + 1] = 10 * n - m

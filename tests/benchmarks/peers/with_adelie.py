@@ -1,4 +1,4 @@
-"""adelie in an environment of its own: reads numbers of calls, and writes the CPU seconds of one, or a word.
+"""Run adelie in its own environment: read numbers of calls, and write the CPU seconds of one call, or a message.
 
 The first line of input finds the loosest tolerance at which every point of the path has the relative duality gap.
 """
@@ -14,12 +14,12 @@ TOLERANCES = (1e-4, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12)
 
 
 def entropy(u):
-    """u log u, 0 at 0."""
+    """Return u log u, which is 0 at 0."""
     return u * np.log(np.maximum(u, 1e-300))
 
 
 def probabilities(z):
-    """Of all classes, from scores (m, K)."""
+    """Return the probabilities of classes from scores (m, K)."""
     found = np.exp(z - z.max(axis=1, keepdims=True))
     return found / found.sum(axis=1, keepdims=True)
 
@@ -86,7 +86,7 @@ def gap(given, beta, alpha):
 
 
 def loosest(given):
-    """The tolerance, or a word where none gives the gap."""
+    """Return the loosest tolerance that gives the gap, or a message if none does."""
     for tol in TOLERANCES:
         betas = fit(given, tol)
         found = [gap(given, beta, alpha) for beta, alpha in zip(betas, given["alphas"])]
@@ -96,7 +96,7 @@ def loosest(given):
 
 
 def main():
-    """Serve."""
+    """Answer requests until the input ends."""
     given = dict(np.load(sys.argv[1]))
     given["A"], given["Y"] = np.asfortranarray(given["A"]), np.ascontiguousarray(given["Y"], dtype=np.float64)
     given["alphas"] = np.atleast_1d(given["alphas"])
