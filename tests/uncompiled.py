@@ -4,11 +4,11 @@ import ctypes
 
 import numpy as np
 
-from omkl.groups.templates import _jit_arc_scores, _jit_arcs, _jit_templates
+from omkl.groups.templates import _jit_arc_scores, _jit_arcs
 
 
 def replace_intrinsics():
-    for module in (_jit_arcs, _jit_templates, _jit_arc_scores):
+    for module in (_jit_arcs, _jit_arc_scores):
         module.prefetch = lambda *places: None
     _jit_arc_scores._weigh_lanes = weigh_lanes
 

@@ -73,7 +73,7 @@ def strongest_features(
     bank: ArcTemplateBank, treebank: Treebank, examples: ArcExamples, n: int
 ) -> dict[str, list[tuple[str, float]]]:
     """The ``n`` strongest features of each template and their weights, by template."""
-    arrays = examples.tokens, examples.heads, examples.offsets
+    arrays = examples.tokens, examples.heads
     name = feature_namer(bank.templates, treebank, None if examples.guide is None else examples.guide.trees)
 
     def named(template: Template, sentence: int, modifier: int, between: int) -> str:

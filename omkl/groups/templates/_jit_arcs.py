@@ -1,17 +1,26 @@
-"""Loops over lists of arcs, their hashed features, and whole tables of arc weights.
+"""Loops over lists of arcs and their hashed features.
 
-In a table pair ``p`` of views has the lines ``bases[p] : bases[p + 1]``; the buckets of a variant
-are of group ``groups[p, b]``, -1 for none; which line and bucket a key has is as in the loops over all arcs of
-sentences.
+Templates that look at the same views of head and modifier and differ only in their variant (nothing, direction,
+distance) share a *line* of 32 buckets, two neighbouring cache lines in float32, so that one look-up serves all three:
+0-7 are the bare conjunction's, 8-15 have a direction, 16-31 a direction and a bin of distance. Which of its buckets a
+feature takes is hashed as well, so that a line has room for several keys; features of one key never collide, and
+neither do templates. Pair ``p`` of views has the lines ``bases[p] : bases[p + 1]`` of a table; the buckets of a variant
+are of group ``groups[p, variant]``, -1 for none.
 
 A list of arcs is an array ``places``, (4, number of arcs): nodes of the sentence's root, of the head and of the
 modifier among those of all sentences, and a code, the bin of the distance, below 8 to the left and from 8 on to the
-right.
+right. Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]``. ``keys`` are the hashes of the views of all nodes.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled, prefetch
+
+LINE = 32
+N_VARIANTS = 3
+#: Buckets of a line that belong to each variant.
+FIRST_BUCKET = (0, 8, 16)
+LAST_BUCKET = (8, 16, 32)
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _TURN = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -23,17 +32,32 @@ _SIX = np.uint64(6)
 _MASK7 = np.uint64(7)
 _MASK15 = np.uint64(15)
 
-#: Bytes that the processor fetches at a time, and arcs, those of one sentence, that are not enough to keep tables in
-#: the cache.
+#: Bytes that the processor fetches at a time, and pairs of views by which fetching is ahead of moving.
 CACHE_LINE = 64
+AHEAD = 4
+#: Arcs, those of one sentence, that are not enough to keep tables in the cache.
 FEW = 1 << 13
+
+
+@compiled
+def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys):
+    """Hash each view of each token into 64 bits; a view means something else at a modifier than at a head."""
+    for view in range(starts.shape[0] - 1):
+        for i in range(n_nodes):
+            key = np.uint64(1)
+            for atom in range(starts[view], starts[view + 1]):
+                key = (key ^ columns[fields[atom], root + i + offsets[atom]]) * _MIX
+                key ^= key >> _HALF
+            head_keys[view, i] = key
+            key *= _TURN
+            modifier_keys[view, i] = key ^ (key >> _HALF)
 
 
 @compiled
 def list_arcs(wanted, nodes, cells, bins, places, kept):
     """List the arcs whose number in ``wanted`` is not 0, and their cells in it; returns how many there are.
 
-    Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the cells ``cells[s] : cells[s + 1]``.
+    Sentence ``s`` has the cells ``cells[s] : cells[s + 1]``.
     """
     count = 0
     for s in range(nodes.shape[0] - 1):
@@ -50,24 +74,24 @@ def list_arcs(wanted, nodes, cells, bins, places, kept):
 
 
 @compiled
-def add_scores(head_keys, modifier_keys, codes, nodes, places, pairs, between, bases, groups, scales, table, scores):
+def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
     """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs."""
     seen = np.zeros(_longest(nodes), np.uint64)
-    for p in range(pairs.shape[0]):
+    for p in range(pairs.views.shape[0]):
         bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
         directed = scales[groups[p, 1]] if groups[p, 1] >= 0 else 0.0
         distant = scales[groups[p, 2]] if groups[p, 2] >= 0 else 0.0
         if bare == 0.0 and directed == 0.0 and distant == 0.0:
             continue
-        lines = table[bases[p] : bases[p + 1]]
-        heads, modifiers = head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]]
-        if between[p] == -1 and places.shape[1] < FEW:
-            _fetch_lines(heads, modifiers, places, lines)
+        lines, between = table[pairs.bases[p] : pairs.bases[p + 1]], pairs.between[p]
+        heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
+        if between == -1 and places.shape[1] < FEW:
+            _fetch_arcs(heads, modifiers, lines, lines[:0], places)
         size, n_seen, seen[0] = np.uint64(lines.shape[0]), 1, np.uint64(0)
         for a in range(places.shape[1]):
             key, code = heads[places[1, a]] + modifiers[places[2, a]], np.uint64(places[3, a])
-            if between[p] != -1:
-                n_seen = _values_between(codes, between[p], places[:, a], nodes, seen)
+            if between != -1:
+                n_seen = _values_between(keys.codes, between, places[:, a], nodes, seen)
             for q in range(n_seen):
                 mixed = (key + seen[q]) * _MIX
                 line = lines[((mixed >> _HALF) * size) >> _HALF]
@@ -79,59 +103,23 @@ def add_scores(head_keys, modifier_keys, codes, nodes, places, pairs, between, b
 
 
 @compiled
-def _fetch_lines(heads, modifiers, places, lines):
-    """Ask for the lines of all arcs: what waits for one in slower memory takes much longer than its arithmetic."""
-    size, stride = np.uint64(lines.shape[0]), np.uint64(lines.strides[0])
-    start = np.uint64(lines.ctypes.data)
-    for a in range(places.shape[1]):
-        mixed = (heads[places[1, a]] + modifiers[places[2, a]]) * _MIX
-        line = start + (((mixed >> _HALF) * size) >> _HALF) * stride
-        for offset in range(0, lines.strides[0], CACHE_LINE):
-            prefetch(line + np.uint64(offset))
+def _fetch_line(table, line):
+    """Ask for a line of a table: one that was not looked at since the last sentence is in slower memory, and what
+    waits for it takes five times as long as its arithmetic."""
+    start = np.uint64(table.ctypes.data) + np.uint64(line) * np.uint64(table.strides[0])
+    for offset in range(0, table.strides[0], CACHE_LINE):
+        prefetch(start + np.uint64(offset))
 
 
 @compiled
-def inner_products(
-    head_keys,
-    modifier_keys,
-    codes,
-    nodes,
-    places,
-    pairs,
-    between,
-    bases,
-    groups,
-    empty,
-    table,
-    gradient,
-    products,
-):
-    """``products[k] = <v_k, g>`` of every group whose ``v`` is not empty, from the gradient in the arcs."""
-    seen = np.zeros(_longest(nodes), np.uint64)
-    for p in range(pairs.shape[0]):
-        if not _any_stored(groups[p], empty):
-            continue
-        lines = table[bases[p] : bases[p + 1]]
-        heads, modifiers = head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]]
-        size = np.uint64(lines.shape[0])
-        bare, directed, distant = 0.0, 0.0, 0.0
-        n_seen, seen[0] = 1, np.uint64(0)
-        if between[p] == -1:
-            _fetch_lines(heads, modifiers, places, lines)
-        for a in range(places.shape[1]):
-            key, code = heads[places[1, a]] + modifiers[places[2, a]], np.uint64(places[3, a])
-            if between[p] != -1:
-                n_seen = _values_between(codes, between[p], places[:, a], nodes, seen)
-            for q in range(n_seen):
-                mixed = (key + seen[q]) * _MIX
-                line = lines[((mixed >> _HALF) * size) >> _HALF]
-                bare += gradient[a] * line[mixed & _MASK7]
-                directed += gradient[a] * line[_DIRECTION + (((mixed >> _THREE) ^ (code >> _THREE)) & _MASK7)]
-                distant += gradient[a] * line[_DISTANCE + (((mixed >> _SIX) ^ code) & _MASK15)]
-        for variant, product in enumerate((bare, directed, distant)):
-            k = groups[p, variant]
-            if k >= 0 and not empty[k]:
-                products[k] = product
+def _fetch_arcs(heads, modifiers, lines, sums, places):
+    """Ask for the lines of some arcs, in the table and in the sums of its average, if there are any."""
+    size = np.uint64(lines.shape[0])
+    for a in range(places.shape[1]):
+        line = ((((heads[places[1, a]] + modifiers[places[2, a]]) * _MIX) >> _HALF) * size) >> _HALF
+        _fetch_line(lines, line)
+        if sums.shape[0] > 0:
+            _fetch_line(sums, line)
 
 
 @compiled
@@ -162,53 +150,9 @@ def _values_between(codes, between, place, nodes, seen):
 
 
 @compiled
-def _any_stored(groups, empty):
-    stored = False
-    for k in groups:
-        stored |= k >= 0 and not empty[k]
-    return stored
-
-
-@compiled
-def list_features(head_keys, modifier_keys, codes, pairs, between, variants, bases, bins, heads, starts, ids):
-    """Feature ids of the arc into each token, template by template, as CSR rows; ``ids`` must be large enough.
-
-    A template looks at a pair of views; its variant adds nothing (0), the direction (1) or direction and distance (2).
-    """
-    count = 0
-    seen = np.zeros(max(codes.shape[1], 1), np.uint64)
-    for i in range(heads.shape[0]):
-        h, m = heads[i], i + 1
-        side = 1 if m > h else 0
-        for p in range(pairs.shape[0]):
-            key = head_keys[pairs[p, 0], h] + modifier_keys[pairs[p, 1], m]
-            if variants[p] == 1:
-                key += np.uint64(side + 1) * _TURN
-            elif variants[p] == 2:
-                key += bins[side, abs(h - m)] * _TURN
-            n_seen = 1
-            seen[0] = np.uint64(0)
-            if between[p] >= 0:
-                n_seen = 0
-                for j in range(min(h, m) + 1, max(h, m)):
-                    new = True
-                    for q in range(n_seen):
-                        new = new and seen[q] != codes[between[p], j]
-                    if new:
-                        seen[n_seen] = codes[between[p], j]
-                        n_seen += 1
-            size = np.uint64(bases[p + 1] - bases[p])
-            for q in range(n_seen):
-                mixed = (key + seen[q]) * _MIX
-                ids[count] = bases[p] + np.int64(((mixed >> _HALF) * size) >> _HALF)
-                count += 1
-        starts[i + 1] = count
-    return count
-
-
-@compiled
 def kinship(heads, h, m):
-    """As in the loops over all arcs."""
+    """Kinship of h to m in a tree with the heads ``heads[node]`` (the head of the root is no node):
+    its head (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
     n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
     if above == np.uint64(h):
         return np.uint64(1)
@@ -222,62 +166,198 @@ def kinship(heads, h, m):
 
 
 @compiled
-def find_examples(columns, roots, offsets, heads, first_view, second_view, between, bins, variant, wanted, found):
-    """For each bucket of one pair's table that is wanted, a gold arc that fires it.
+def _room(nodes, places, between):
+    """Arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines and buckets."""
+    n_entries = places.shape[1]
+    if between.max() >= 0:
+        for a in range(places.shape[1]):
+            n_entries += abs(places[1, a] - places[2, a])
+    seen, buckets = np.zeros(_longest(nodes), np.uint64), np.empty((N_VARIANTS, n_entries), np.int64)
+    return seen, np.empty(n_entries, np.int64), np.empty(n_entries, np.int64), buckets
 
-    ``wanted`` (lines, buckets) holds the row of the bucket in ``found``, or -1; ``found`` (rows, 3) takes the number of
-    the sentence, the modifier, and the token between (0 for none), and is -1 where there is no such arc. A view is
-    ``(offsets, fields)``; ``between`` is a field, -1 for none, or -2 less the field of heads that tell kinship.
+
+@compiled
+def _find_lines(keys, nodes, places, pairs, p, room):
+    """List the arcs, lines and buckets that pair ``p`` of views fires; return their number."""
+    seen, owners, lines, buckets = room
+    heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
+    low, between = pairs.bases[p], pairs.between[p]
+    size, count, n_seen, seen[0] = np.uint64(pairs.bases[p + 1] - low), 0, 1, np.uint64(0)
+    for a in range(places.shape[1]):
+        key, code = heads[places[1, a]] + modifiers[places[2, a]], np.uint64(places[3, a])
+        if between != -1:
+            n_seen = _values_between(keys.codes, between, places[:, a], nodes, seen)
+        for q in range(n_seen):
+            mixed = (key + seen[q]) * _MIX
+            owners[count] = a
+            lines[count] = low + np.int64(((mixed >> _HALF) * size) >> _HALF)
+            buckets[0, count] = np.int64(mixed & _MASK7)
+            buckets[1, count] = np.int64(_DIRECTION + (((mixed >> _THREE) ^ (code >> _THREE)) & _MASK7))
+            buckets[2, count] = np.int64(_DISTANCE + (((mixed >> _SIX) ^ code) & _MASK15))
+            count += 1
+    return count
+
+
+@compiled
+def find_lines(keys, nodes, places, pairs, p):
+    """Arcs (n,), lines (n,) and buckets (3, n) that pair ``p`` of views fires."""
+    room = _room(nodes, places, pairs.between)
+    count = _find_lines(keys, nodes, places, pairs, p, room)
+    return room[1][:count], room[2][:count], room[3][:, :count]
+
+
+@compiled
+def _any_stored(groups, empty):
+    stored = False
+    for k in groups:
+        stored |= k >= 0 and not empty[k]
+    return stored
+
+
+@compiled
+def inner_products(keys, nodes, places, gradient, pairs, groups, empty, table, products):
+    """``products[k] = <v_k, g>`` of every group whose ``v`` is not empty, from the gradient in the arcs."""
+    room = _room(nodes, places, pairs.between)
+    _, owners, lines, buckets = room
+    for p in range(pairs.views.shape[0]):
+        if not _any_stored(groups[p], empty):
+            continue
+        count = _find_lines(keys, nodes, places, pairs, p, room)
+        for a in range(count):
+            _fetch_line(table, lines[a])
+        for variant in range(N_VARIANTS):
+            k = groups[p, variant]
+            if k >= 0 and not empty[k]:
+                products[k] = 0.0
+                for a in range(count):
+                    products[k] += gradient[owners[a]] * table[lines[a], buckets[variant, a]]
+
+
+@compiled
+def step(keys, nodes, places, gradient, pairs, groups, table, sums, arrays):
+    """``v -= rate g`` for all groups, with their norms and those of their gradients.
+
+    Groups that are empty are postponed: only the norm of their gradient is found, from the lines' numbers, without a
+    look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
-    size = np.uint64(wanted.shape[0])
-    for s in range(roots.shape[0]):
-        root, low = roots[s], offsets[s]
-        for i in range(offsets[s + 1] - low):
-            h, m = heads[low + i], i + 1
-            if h < 0:  # not known
+    room = _room(nodes, places, pairs.between)
+    _, owners, lines, buckets = room
+    rates, averages, empty = arrays.rates, arrays.averages, arrays.empty
+    arrays.square_gradients[:] = 0.0
+    for p in range(-AHEAD, pairs.views.shape[0]):
+        q = p + AHEAD
+        if q < pairs.views.shape[0] and _any_stored(groups[q], empty):
+            low, high = pairs.bases[q], pairs.bases[q + 1]
+            heads, modifiers = keys.heads[pairs.views[q, 0]], keys.modifiers[pairs.views[q, 1]]
+            _fetch_arcs(heads, modifiers, table[low:high], sums[low:high], places)
+        if p < 0:
+            continue
+        count = _find_lines(keys, nodes, places, pairs, p, room)
+        for variant in range(N_VARIANTS):
+            k = groups[p, variant]
+            if k < 0:
                 continue
-            side = 1 if m > h else 0
-            key = _fold(columns, root + h, first_view)
-            other = _fold(columns, root + m, second_view) * _TURN
-            key += other ^ (other >> _HALF)
-            first, last = (0, 1) if between < 0 else (min(h, m) + 1, max(h, m))
-            for j in range(first, last):
-                if between < -1:
-                    code = kinship(columns[-2 - between, root : root + 1 + offsets[s + 1] - low], h, m)
-                else:
-                    code = np.uint64(0) if between < 0 else columns[between, root + j]
-                mixed = (key + code) * _MIX
-                bucket = mixed & _MASK7
-                if variant == 1:
-                    bucket = _DIRECTION + (((mixed >> _THREE) ^ np.uint64(side)) & _MASK7)
-                elif variant == 2:
-                    bucket = _DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)
-                line = ((mixed >> _HALF) * size) >> _HALF
-                row = wanted[line, bucket]
-                if row >= 0 and found[row, 0] < 0:
-                    found[row, 0], found[row, 1], found[row, 2] = s, m, j
+            if empty[k]:
+                arrays.square_gradients[k] = _square_norm(owners[:count], lines, buckets[variant], gradient)
+                arrays.square_norms[k] = rates[k] ** 2 * arrays.square_gradients[k]
+            else:
+                moved, square_change = _move(
+                    owners[:count], lines, buckets[variant], gradient, rates[k], table, sums, averages[k]
+                )
+                arrays.square_norms[k] += square_change
+                arrays.square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
 
 
 @compiled
-def _fold(columns, token, view):
-    key = np.uint64(1)
-    offsets, fields = view
-    for atom in range(offsets.shape[0]):
-        key = (key ^ columns[fields[atom], token + offsets[atom]]) * _MIX
-        key ^= key >> _HALF
-    return key
+def _move(owners, lines, buckets, values, rate, table, sums, average):
+    """Move one group; returns ``r^2 ||g||^2``, and what ``||v||^2`` as it is stored has gained."""
+    moved = 0.0
+    square_change = 0.0
+    for a in range(owners.shape[0]):
+        moved += 2.0 * rate * values[owners[a]] * table[lines[a], buckets[a]]
+    for a in range(owners.shape[0]):
+        before = np.float64(table[lines[a], buckets[a]])
+        change = -rate * values[owners[a]]
+        table[lines[a], buckets[a]] = before + change
+        after = np.float64(table[lines[a], buckets[a]])
+        moved += change * (2.0 * before + change)
+        square_change += (after - before) * (after + before)
+        if sums.shape[0] > 0:
+            sums[lines[a], buckets[a]] -= average * (after - before)
+    return moved, square_change
 
 
 @compiled
-def scale_group(low, high, first, last, factor, table, sums, averaging, average):
-    """Multiply the buckets ``first .. last - 1`` of lines ``low .. high - 1``, after what they gave to the average is
-    added to its sums; returns the new squared norm."""
+def _square_norm(owners, lines, buckets, values):
+    """``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
+    n = owners.shape[0]
+    capacity = 8
+    while capacity < 2 * n:
+        capacity *= 2
+    keys = np.full(capacity, -1, np.int64)
+    totals = np.zeros(capacity)
     total = 0.0
-    for line in range(low, high):
-        for bucket in range(first, last):
+    for a in range(n):
+        key = lines[a] * LINE + buckets[a]
+        place = np.int64((np.uint64(key) * _MIX) >> _HALF) & (capacity - 1)
+        while keys[place] != key and keys[place] >= 0:
+            place = (place + 1) & (capacity - 1)
+        keys[place] = key
+        value = values[owners[a]]
+        total += value * (2.0 * totals[place] + value)
+        totals[place] += value
+    return max(total, 0.0)
+
+
+@compiled
+def mark_lines(keys, nodes, places, pairs, marks):
+    """Mark the lines that the arcs fire: the share of marked lines of a pair tells how many keys there are."""
+    room = _room(nodes, places, pairs.between)
+    for p in range(pairs.views.shape[0]):
+        for a in range(_find_lines(keys, nodes, places, pairs, p, room)):
+            marks[room[2][a]] = True
+
+
+@compiled
+def list_features(keys, nodes, places, pairs, variants, starts, ids):
+    """Feature ids of each arc, template by template, as CSR rows; ``ids`` must be large enough.
+
+    A template looks at a pair of views; its variant adds nothing (0), the direction (1) or direction and distance (2).
+    """
+    count = 0
+    seen = np.zeros(_longest(nodes), np.uint64)
+    for a in range(places.shape[1]):
+        code = np.uint64(places[3, a])
+        for p in range(pairs.views.shape[0]):
+            key = keys.heads[pairs.views[p, 0], places[1, a]] + keys.modifiers[pairs.views[p, 1], places[2, a]]
+            if variants[p] == 1:
+                key += ((code >> _THREE) + np.uint64(1)) * _TURN
+            elif variants[p] == 2:
+                key += code * _TURN
+            n_seen, seen[0] = 1, np.uint64(0)
+            if pairs.between[p] != -1:
+                n_seen = _values_between(keys.codes, pairs.between[p], places[:, a], nodes, seen)
+            low, size = pairs.bases[p], np.uint64(pairs.bases[p + 1] - pairs.bases[p])
+            for q in range(n_seen):
+                mixed = (key + seen[q]) * _MIX
+                ids[count] = low + np.int64(((mixed >> _HALF) * size) >> _HALF)
+                count += 1
+        starts[a + 1] = count
+    return count
+
+
+@compiled
+def scale_group(lines, buckets, factor, table, sums, average):
+    """Multiply buckets of lines, given by their bounds, after what they gave to the average is added to its sums.
+
+    Returns the new squared norm.
+    """
+    total = 0.0
+    for line in range(lines[0], lines[1]):
+        for bucket in range(buckets[0], buckets[1]):
             weight = table[line, bucket]
             if weight != 0.0:
-                if averaging:
+                if sums.shape[0] > 0:
                     sums[line, bucket] += average * weight
                 table[line, bucket] = factor * weight
                 total += np.float64(table[line, bucket]) ** 2

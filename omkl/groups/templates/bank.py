@@ -3,22 +3,23 @@
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from omkl.groups.base import Bank
-from omkl.groups.group_state import Mixture
+from omkl.groups.group_state import Mixture, StepArrays
 from omkl.groups.templates import _jit_arc_scores as all_arcs
-from omkl.groups.templates import _jit_arcs as arcs
-from omkl.groups.templates import _jit_templates as jit
+from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates.language import TemplateSet
-from omkl.groups.templates.layout import ArcSentence, ArcTokens, TemplateLayout
+from omkl.groups.templates.layout import ArcKeys, ArcSentence, ArcTokens, GoldTrees, TemplateLayout
 from omkl.structures.trees import TreePotentials
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
 LINES_A_KEY = 0.5
+#: Gold arcs whose keys are counted.
+SAMPLE = 200_000
 ALIGNMENT = 128
 #: Arcs with a smaller gradient are not moved along: they are nearly all arcs of a trained CRF, and nearly no gradient.
 NEGLIGIBLE = 1e-5
@@ -60,10 +61,9 @@ class ArcTemplateBank(Bank):
         if sizes is None:
             sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype))
         self.sizes = np.asarray(sizes, dtype=np.int64)
-        self._bases = np.concatenate([[0], np.cumsum(self.sizes)])
-        self._pairs = self._layout.pairs, self._layout.between, self._bases
-        self.table = _aligned(int(self._bases[-1]), self._dtype)
-        self._sums = _aligned(int(self._bases[-1]) if self.averaging else 0, self._dtype)
+        self._pairs = self._layout.tables(self.sizes)
+        n_lines = int(self._pairs.bases[-1])
+        self.table, self._sums = (_aligned(n, self._dtype) for n in (n_lines, n_lines if self.averaging else 0))
         self._stored = np.zeros(len(self.names), dtype=bool)
         self._groups = self._layout.groups
         #: Where the weights of each group are: lines and buckets of the table.
@@ -73,11 +73,10 @@ class ArcTemplateBank(Bank):
     def plan(
         cls,
         templates: TemplateSet,
-        examples: Any,
+        examples: GoldTrees,
         memory: float,
         averaging: bool = True,
         dtype: DTypeLike = np.float32,
-        sample: int = 200_000,
     ) -> "ArcTemplateBank":
         """Make a bank with as many lines for each pair of views as the gold arcs of a training set ask for.
 
@@ -90,13 +89,10 @@ class ArcTemplateBank(Bank):
             others share the rest evenly.
         averaging : bool
         dtype : float32 or float64
-        sample : int
-            Number of arcs whose keys are counted.
         """
         layout = TemplateLayout(TemplateSet.resolve(templates))
-        wanted = LINES_A_KEY * layout.count_keys(examples, sample)
-        sizes = layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype))
-        return cls(templates, averaging, dtype, sizes)
+        wanted = LINES_A_KEY * layout.count_keys(examples, SAMPLE)
+        return cls(templates, averaging, dtype, layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype)))
 
     @property
     def nbytes(self) -> int:
@@ -129,7 +125,7 @@ class ArcTemplateBank(Bank):
 
     def _block(self, p: int, variant: int) -> tuple[slice, slice]:
         """Return the lines of a pair of views, and the buckets of a variant."""
-        lines = slice(int(self._bases[p]), int(self._bases[p + 1]))
+        lines = slice(*self._pairs.bases[p : p + 2].tolist())
         return lines, slice(jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant])
 
     def add_potentials(self, x: ArcSentence, potentials: TreePotentials) -> None:
@@ -145,7 +141,7 @@ class ArcTemplateBank(Bank):
         """
         sizes = np.array([len(x) + 1 for x in sentences])
         nodes, cells = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
-        keys = [np.concatenate(parts, axis=1) for parts in zip(*map(self._layout.keys, sentences))]
+        keys = ArcKeys(*(np.concatenate(parts, axis=1) for parts in zip(*map(self._layout.keys, sentences))))
         scores = np.zeros(cells[-1])
         self._add_scores(keys, nodes, cells, sentences, scores)
         found = [TreePotentials(scores[low:high].reshape(n, n)) for low, high, n in zip(cells[:-1], cells[1:], sizes)]
@@ -154,18 +150,12 @@ class ArcTemplateBank(Bank):
         return found
 
     def _add_scores(
-        self,
-        keys: Sequence[np.ndarray],
-        nodes: np.ndarray,
-        cells: np.ndarray,
-        sentences: Sequence[ArcSentence],
-        scores: np.ndarray,
+        self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, sentences: Sequence[ArcSentence], scores: np.ndarray
     ) -> None:
         """Add what the templates give to the scores of all likely arcs."""
-        bins = self._layout.bins(max(map(len, sentences)))
-        templates = *self._pairs, self._groups, self.group_state.scales, self.table
+        bins, scales = self._layout.bins(max(map(len, sentences))), self.group_state.scales
         if all(x.likely is None for x in sentences):
-            all_arcs.add_scores(*keys, nodes, *templates, bins, scores, cells)
+            all_arcs.add_scores(*keys, nodes, *self._pairs, self._groups, scales, self.table, bins, scores, cells)
             return
         likely = np.ones(cells[-1])
         for x, low, high in zip(sentences, cells[:-1], cells[1:]):
@@ -173,83 +163,47 @@ class ArcTemplateBank(Bank):
                 likely[low:high] = x.likely.ravel()
         chosen, places = _listed(likely, nodes, cells, bins)
         own = scores[chosen]
-        arcs.add_scores(*keys, nodes, places, *templates, own)
+        jit.add_scores(keys, nodes, places, self._pairs, self._groups, scales, self.table, own)
         scores[chosen] = own
 
     def step(self, x: ArcSentence, gradient: TreePotentials) -> None:
-        state = self.group_state
-        self._move(x, gradient, self._groups, self.averaging, state.empty, state.square_norms, state.square_gradients)
-        self._stored |= ~state.empty
+        self._move(x, gradient, self._groups, self.group_state.step)
+        self._stored |= ~self.group_state.empty
 
     def _activate(self, x: ArcSentence, gradient: TreePotentials) -> None:
         activated = self.group_state.activated & ~self._stored
         if activated.any():
             groups = np.where((self._groups >= 0) & activated[self._groups], self._groups, -1)
             moved, unused = np.zeros((2, len(self.names)))
-            self._move(x, gradient, groups, False, ~activated, moved, unused)
+            arrays = self.group_state.step._replace(empty=~activated, square_norms=moved, square_gradients=unused)
+            self._move(x, gradient, groups, arrays)
             self.group_state.square_norms[activated] = np.maximum(moved[activated], 0.0)
             self._stored |= activated
 
-    def _move(
-        self,
-        x: ArcSentence,
-        gradient: TreePotentials,
-        groups: np.ndarray,
-        averaging: bool,
-        empty: np.ndarray,
-        square_norms: np.ndarray,
-        square_gradients: np.ndarray,
-    ) -> None:
+    def _move(self, x: ArcSentence, gradient: TreePotentials, groups: np.ndarray, arrays: StepArrays) -> None:
         """Move the groups of each pair of views along the arcs whose gradient is not negligible."""
-        layout = self._layout
-        heads, modifiers = np.nonzero(np.abs(gradient.arcs) > NEGLIGIBLE)
-        jit.step(
-            *layout.keys(x),
-            *self._pairs,
-            groups,
-            layout.bins(len(x)),
-            (heads, modifiers, gradient.arcs[heads, modifiers]),
-            self.table,
-            self._sums,
-            averaging,
-            self.group_state.rates,
-            self.group_state.averages,
-            empty,
-            square_norms,
-            square_gradients,
-        )
+        arcs = self._arcs_of(x, gradient)
+        jit.step(self._layout.keys(x), *arcs, self._pairs, groups, self.table, self._sums, arrays)
+
+    def _arcs_of(self, x: ArcSentence, gradient: TreePotentials) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Nodes, places and gradient of the arcs whose gradient is not negligible."""
+        values, nodes = gradient.arcs.reshape(-1), np.array([0, len(x) + 1])
+        wanted = np.where(np.abs(values) > NEGLIGIBLE, values, 0.0)
+        cells, places = _listed(wanted, nodes, nodes**2, self._layout.bins(len(x)))
+        return nodes, places, values[cells]
 
     def inner_products(self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None) -> np.ndarray:
-        layout, products, nodes = self._layout, np.zeros(len(self.names)), np.array([0, len(x) + 1])
-        arcs_at, places = _listed(gradient.arcs.reshape(-1), nodes, nodes**2, layout.bins(len(x)))
-        arcs.inner_products(
-            *layout.keys(x),
-            nodes,
-            places,
-            *self._pairs,
-            self._groups,
-            self.group_state.empty,
-            self.table,
-            gradient.arcs.reshape(-1)[arcs_at],
-            products,
-        )
+        products, empty = np.zeros(len(self.names)), self.group_state.empty
+        arcs = self._arcs_of(x, gradient)
+        jit.inner_products(self._layout.keys(x), *arcs, self._pairs, self._groups, empty, self.table, products)
         return products
 
     def _scale_group(self, k: int, factor: float) -> None:
         if not self._stored[k]:  # nothing was kept of it
             return
-        lines, buckets = self._blocks[k]
-        self.group_state.square_norms[k] = arcs.scale_group(
-            lines.start,
-            lines.stop,
-            buckets.start,
-            buckets.stop,
-            factor,
-            self.table,
-            self._sums,
-            self.averaging,
-            self.group_state.averages[k],
-        )
+        bounds = [(block.start, block.stop) for block in self._blocks[k]]
+        average = self.group_state.averages[k]
+        self.group_state.square_norms[k] = jit.scale_group(*bounds, factor, self.table, self._sums, average)
         self._stored[k] = factor != 0.0
 
     def recompute_norms(self) -> None:
@@ -264,19 +218,19 @@ class ArcTemplateBank(Bank):
         """Return a frozen bank with the averaged parameters; templates that are zero cost it nothing."""
         if self.frozen:
             frozen = copy(self)
-            frozen._groups = np.where((self._groups >= 0) & self._stored[self._groups], self._groups, -1)
+            frozen._groups = self._used_groups()
             return frozen
         frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
-        averages, total = self.group_state.average_weights()
-        is_average = self.averaging and total > 0
         for k, block in enumerate(self._blocks):
-            if is_average:
-                frozen.table[block] = (averages[k] * self.table[block] + self._sums[block]) / total
-            else:
-                frozen.table[block] = self.group_state.scales[k] * self.table[block]
-        norms = np.where(self.group_state.left_out, 0.0, frozen._square_norms())
-        frozen._groups = np.where(norms[self._groups] > 0, self._groups, -1)
+            sums = self._sums[block] if self.averaging else self._sums
+            frozen.table[block] = self.group_state.average(self.table[block], sums, itemgetter(k))
+        frozen._stored[:] = frozen._square_norms() > 0
+        frozen._groups = frozen._used_groups()
         return frozen
+
+    def _used_groups(self) -> np.ndarray:
+        """Return the groups of each pair of views, -1 for those that are zero."""
+        return np.where((self._groups >= 0) & self._stored[self._groups], self._groups, -1)
 
     def restricted(self, templates: TemplateSet) -> "ArcTemplateBank":
         """Return a bank for some of the templates, with their weights as they are.
@@ -295,9 +249,7 @@ class ArcTemplateBank(Bank):
         bank._stored[:] = self._stored[kept]
         return bank
 
-    def strongest(
-        self, k: int, n: int, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray
-    ) -> list[tuple[float, int, int, int]]:
+    def strongest(self, k: int, n: int, tokens: ArcTokens, heads: np.ndarray) -> list[tuple[float, int, int, int]]:
         """Return the largest weights of one template, and an arc of a treebank that fires each.
 
         Parameters
@@ -309,7 +261,6 @@ class ArcTemplateBank(Bank):
         tokens : ArcTokens
             Sentences of the treebank.
         heads : int array of shape (number of words,)
-        offsets : int array of shape (number of sentences + 1,)
 
         Returns
         -------
@@ -317,31 +268,32 @@ class ArcTemplateBank(Bank):
             Weight, sentence, modifier, token between (0 for none); the largest magnitude first. Weights that no gold
             arc fires are left out.
         """
-        layout = self._layout
-        p, variant = layout.pair_of(k)
+        p, variant = self._layout.pair_of(k)
         weights = self.group_state.scales[k] * self.table[self._blocks[k]]
         order = largest(weights, 4 * n)
         if not len(order):
             return []
-        wanted = np.full((len(weights), jit.LINE), -1, dtype=np.int32)
-        rows, buckets = np.unravel_index(order, weights.shape)
-        wanted[rows, buckets + jit.FIRST_BUCKET[variant]] = np.arange(len(order))
-        found = np.full((len(order), 3), -1, dtype=np.int64)
-        arcs.find_examples(
-            tokens.columns,
-            tokens.roots,
-            offsets,
-            heads,
-            layout.view(p, 0),
-            layout.view(p, 1),
-            layout.between_field(p),
-            layout.bins(int(tokens.lengths.max())),
-            variant,
-            wanted,
-            found,
-        )
-        pairs = [(o, where) for o, where in zip(order, found.tolist()) if where[0] >= 0]
-        return [(float(weights.flat[o]), sentence, m, between) for o, (sentence, m, between) in pairs[:n]]
+        wanted = np.full(weights.shape, -1)
+        wanted.flat[order] = np.arange(len(order))
+        layout, x = TemplateLayout(self.templates[k : k + 1], tokens.fields), tokens.everything()
+        keys, pairs, roots = layout.keys(x), layout.tables(self.sizes[p]), tokens.roots - tokens.reach
+        places = layout.places(*tokens.known_arcs(heads))
+        arcs, lines, buckets = jit.find_lines(keys, np.append(roots, len(x) + 1), places, pairs, 0)
+        ranks = wanted[lines, buckets[variant] - jit.FIRST_BUCKET[variant]]
+        fired = np.flatnonzero(ranks >= 0)
+        found, first = np.unique(ranks[fired], return_index=True)
+        strongest = []
+        for rank, entry in zip(found[:n].tolist(), fired[first].tolist()):
+            arc = arcs[entry]
+            root, head, modifier, _ = places[:, arc].tolist()
+            between = 0
+            if pairs.between[0] >= 0:  # an arc has an entry for each different value
+                low, high = sorted((head, modifier))
+                _, tokens_of = np.unique(keys.codes[pairs.between[0], low + 1 : high], return_index=True)
+                between = low + 1 - root + int(np.sort(tokens_of)[entry - np.searchsorted(arcs, arc)])
+            sentence = int(np.searchsorted(roots, root))
+            strongest.append((float(weights.flat[order[rank]]), sentence, modifier - root, between))
+        return strongest
 
     def blueprint(self) -> "Callable[[], ArcTemplateBank]":
         return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes)
@@ -360,11 +312,7 @@ class ArcTemplateBank(Bank):
         return {"sizes": self.sizes, "table": self.table, "sums": self._sums, "stored": self._stored}
 
     def condensed(self) -> dict[str, np.ndarray]:
-        frozen = self.averaged()
-        frozen._stored[:] = np.isin(np.arange(len(self.names)), frozen._groups)
-        for k in np.flatnonzero(~frozen._stored).tolist():  # left out, or zero
-            frozen.table[self._blocks[k]] = 0.0
-        return frozen.state()
+        return self.averaged().state()
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         self.table[:], self._sums[:] = state["table"], state["sums"]
@@ -377,7 +325,7 @@ def _listed(
     """Return the cells of the arcs whose number in ``wanted`` is not 0, and where the arcs are."""
     n_arcs = np.count_nonzero(wanted)
     places, kept = np.empty((4, n_arcs), np.int32), np.empty(n_arcs, np.int64)
-    count = arcs.list_arcs(wanted, nodes, cells, bins, places, kept)
+    count = jit.list_arcs(wanted, nodes, cells, bins, places, kept)
     return kept[:count], places[:, :count]
 
 

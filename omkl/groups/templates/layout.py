@@ -1,16 +1,15 @@
 """Templates and sentences as the jitted functions take them, and the hashed features of the arcs of given trees."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups.base import GuidedInput
-from omkl.groups.templates import _jit_templates as jit
-from omkl.groups.templates._jit_arcs import list_features
+from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates.language import DISTANCE_BINS, KINSHIP, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens
 from omkl.structures.trees import TreePotentials
@@ -19,6 +18,8 @@ from omkl.structures.trees import TreePotentials
 BLOCK = 2**17
 #: A pair of views has no fewer lines.
 FEWEST_LINES = 32
+#: Bits in which the keys of a pair of views are counted.
+BITS = 2**17
 
 
 class ArcGuide(NamedTuple):
@@ -73,6 +74,28 @@ class ArcTokens:
         guide = None if self.guides is None else self.guides[i]
         return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]), guide)
 
+    @property
+    def reach(self) -> int:
+        """Number of codes for "outside" between two sentences."""
+        return int(self.roots[0])
+
+    def everything(self) -> "ArcSentence":
+        """All columns between the first root and the last token, as if they were one sentence."""
+        return ArcSentence(self, self.reach, self.columns.shape[1] - 2 * self.reach - 1)
+
+    def known_arcs(self, heads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return roots among :meth:`everything`, heads and modifiers of all arcs whose head is known.
+
+        Parameters
+        ----------
+        heads : int array of shape (number of words,)
+            Negative where they are not known.
+        """
+        first = np.cumsum(self.lengths) - self.lengths
+        modifiers = 1 + np.arange(len(heads)) - np.repeat(first, self.lengths)
+        known = np.flatnonzero(heads >= 0)
+        return np.repeat(self.roots - self.reach, self.lengths)[known], heads[known].astype(np.int64), modifiers[known]
+
     def only(self, sentences: np.ndarray) -> "ArcTokens":
         """Return some of the sentences as tokens of their own, which share no memory with these.
 
@@ -80,7 +103,7 @@ class ArcTokens:
         ----------
         sentences : int array
         """
-        reach, lengths = int(self.roots[0]), self.lengths[sentences]
+        reach, lengths = self.reach, self.lengths[sentences]
         starts = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
         old = np.repeat(self.roots[sentences] - starts[:-1], np.diff(starts)) + np.arange(reach, starts[-1])
         columns = np.concatenate([self.columns[:, :reach], self.columns[:, old]], axis=1)
@@ -124,11 +147,52 @@ class ArcSentence(GuidedInput):
                 potentials.arcs[~self.guide.likely] = -np.inf
 
 
-class TemplateLayout:
-    """Templates as the jitted functions take them: views of a token, pairs of views, three groups a pair."""
+class GoldTrees(Protocol):
+    """A sequence of ``(ArcSentence, gold heads, ...)``."""
 
-    def __init__(self, templates: TemplateSet) -> None:
-        self.fields = templates.fields
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: int, /) -> tuple: ...
+
+
+class ArcKeys(NamedTuple):
+    """Hashes of the views of each node as head and modifier, (views, n), and codes of fields between, (fields, n)."""
+
+    heads: np.ndarray
+    modifiers: np.ndarray
+    codes: np.ndarray
+
+
+class PairTables(NamedTuple):
+    """Pairs of views and their lines in a table, as compiled loops take them.
+
+    Attributes
+    ----------
+    views : int array of shape (number of pairs, 2)
+        Views of head and modifier.
+    between : int array of shape (number of pairs,)
+        Row in the codes of the field between, -1 for none, -2 - row for the heads that tell kinship.
+    bases : int array of shape (number of pairs + 1,)
+        Bounds of the lines.
+    """
+
+    views: np.ndarray
+    between: np.ndarray
+    bases: np.ndarray
+
+
+class TemplateLayout:
+    """Templates as the jitted functions take them: views of a token, pairs of views, three groups a pair.
+
+    Parameters
+    ----------
+    templates : TemplateSet
+    fields : list of str, optional
+        Fields of the tokens; by default those of the templates.
+    """
+
+    def __init__(self, templates: TemplateSet, fields: list[str] | None = None) -> None:
+        self.fields = templates.fields if fields is None else fields
         views: dict[tuple, int] = {}
         pairs: dict[tuple, list[int]] = {}
         for k, template in enumerate(templates):
@@ -138,36 +202,25 @@ class TemplateLayout:
         names = list(views)
         #: What each pair looks at: views of head and modifier, and a field between.
         self.identities = [(names[head], names[modifier], between) for head, modifier, between in pairs]
-        self.pairs = np.array([pair[:2] for pair in pairs], dtype=np.int64)
         self.groups = np.array(list(pairs.values()), dtype=np.int64)
-        self._looked_at = sorted({pair[2] for pair in pairs if pair[2]})
-        rows = [self._looked_at.index(pair[2]) if pair[2] else -1 for pair in pairs]
-        #: Row of the field between that a pair looks at, -1 for none; -2 - row for the heads that tell kinship.
-        self.between = np.array(
-            [-2 - row if pair[2] == KINSHIP else row for row, pair in zip(rows, pairs)], dtype=np.int64
-        )
-        self._between_fields = np.array([self.fields.index(field) for field in self._looked_at], dtype=np.int64)
+        looked_at = sorted({pair[2] for pair in pairs if pair[2]})
+        rows = [looked_at.index(pair[2]) if pair[2] else -1 for pair in pairs]
+        self._between = np.array([-2 - row if pair[2] == KINSHIP else row for row, pair in zip(rows, pairs)])
+        self._views = np.array([pair[:2] for pair in pairs], dtype=np.int64)
+        self._between_fields = np.array([self.fields.index(field) for field in looked_at], dtype=np.int64)
         self._starts = np.cumsum([0, *map(len, views)]).astype(np.int64)
         atoms = [atom for view in views for atom in view]
         self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
         self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
         self._bins = np.zeros((2, 0), dtype=np.uint64)
-        self._latest: tuple[Any, Any] = (None, None)
+        self._latest: tuple[ArcSentence, ArcKeys] | None = None
 
-    def view(self, p: int, side: int) -> tuple[np.ndarray, np.ndarray]:
-        """``(offsets, fields)`` of the head's view (side 0) or the modifier's (1) in a pair."""
-        atoms = slice(*self._starts[self.pairs[p, side] : self.pairs[p, side] + 2])
-        return self._offsets[atoms], self._fields[atoms]
-
-    def between_field(self, p: int) -> int:
-        """Row of the field that a pair looks at between its tokens, or -1; -2 - row of that of heads for kinship."""
-        row = int(self.between[p])
-        if row == -1:
-            return row
-        return int(self._between_fields[row]) if row >= 0 else -2 - int(self._between_fields[-2 - row])
+    def tables(self, sizes: ArrayLike) -> PairTables:
+        """Return the pairs, of which each has this number of lines in a table."""
+        return PairTables(self._views, self._between, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
     def pair_of(self, k: int) -> tuple[int, int]:
-        """The pair and the variant of a template."""
+        """Return the pair and the variant of a template."""
         pairs, variants = np.nonzero(self.groups == k)
         return int(pairs[0]), int(variants[0])
 
@@ -180,38 +233,45 @@ class TemplateLayout:
             self._bins = bins = np.array([own, own + 8], dtype=np.uint64)
         return bins
 
-    def keys(self, x: ArcSentence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Hashes of the views of each token, as head and as modifier, and the codes of the fields between."""
-        latest, keys = self._latest
-        if latest is not x:
+    def places(self, roots: np.ndarray, heads: np.ndarray, modifiers: np.ndarray) -> np.ndarray:
+        """List arcs as compiled loops take them, (4, n); heads and modifiers are relative to the roots, all (n,)."""
+        distances = np.abs(heads - modifiers)
+        codes = self.bins(int(distances.max(initial=0)))[(modifiers > heads).astype(np.int64), distances]
+        return np.stack([roots, roots + heads, roots + modifiers, codes.astype(np.int64)]).astype(np.int32)
+
+    def keys(self, x: ArcSentence) -> ArcKeys:
+        """Hash the views of each token; the latest sentence is remembered."""
+        latest = self._latest
+        if latest is None or latest[0] is not x:
             n_nodes, columns = len(x) + 1, x.tokens.columns
             if x.tokens.fields != self.fields:
                 raise InputError(f"Templates look at {self.fields}, but the tokens are encoded as {x.tokens.fields}.")
-            keys = np.empty((2, len(self._starts) - 1, n_nodes), np.uint64)
-            jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, self._fields, keys[0], keys[1])
-            keys = (keys[0], keys[1], columns[self._between_fields, x.root : x.root + n_nodes])
-            self._latest = (x, keys)
-        return keys
+            heads, modifiers = np.empty((2, len(self._starts) - 1, n_nodes), np.uint64)
+            jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, self._fields, heads, modifiers)
+            codes = columns[self._between_fields, x.root : x.root + n_nodes]
+            self._latest = latest = (x, ArcKeys(heads, modifiers, codes))
+        return latest[1]
 
-    def count_keys(self, examples: Sequence[tuple], sample: int) -> np.ndarray:
-        """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
-        bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
+    def count_keys(self, examples: GoldTrees, sample: int) -> np.ndarray:
+        """Estimate the number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
+        n_pairs = len(self.groups)
+        marks, pairs = np.zeros(n_pairs * BITS, dtype=bool), self.tables([BITS] * n_pairs)
         n_arcs = 0
         for n_sentences in range(1, len(examples) + 1):
             x, gold = examples[n_sentences - 1][:2]
             heads = np.asarray(gold)
             known = np.flatnonzero(heads >= 0)
-            arcs = heads[known], known + 1, np.ones(len(known))
-            jit.mark_lines(*self.keys(x), self.pairs, self.between, self.bins(len(x)), arcs, bitmaps)
+            places = self.places(np.zeros_like(known), heads[known], known + 1)
+            jit.mark_lines(self.keys(x), np.array([0, len(x) + 1]), places, pairs, marks)
             n_arcs += len(x)
             if n_arcs >= sample:
                 break
-        free = np.maximum(1.0 - bitmaps.mean(axis=1), 1.0 / bitmaps.shape[1])
-        return -np.log(free) * bitmaps.shape[1] * (len(examples) / n_sentences)
+        free = np.maximum(1.0 - marks.reshape(n_pairs, BITS).mean(axis=1), 1.0 / BITS)
+        return -np.log(free) * BITS * (len(examples) / n_sentences)
 
     def fair_sizes(self, wanted: ArrayLike, n_lines: float) -> np.ndarray:
         """Lines of each pair's table: what is wanted, up to the cap at which all of them fit."""
-        n_pairs = len(self.pairs)
+        n_pairs = len(self.groups)
         if n_lines < FEWEST_LINES * n_pairs:
             raise InputError(
                 f"{n_pairs} pairs of views need room for {FEWEST_LINES * n_pairs} lines of weights, but the memory is "
@@ -242,8 +302,8 @@ class ArcFeatureHasher:
         p, variant = np.nonzero(layout.groups >= 0)
         order = np.argsort(layout.groups[p, variant])
         p, self._variants = p[order], variant[order]
-        self._pairs, self._between = layout.pairs[p], layout.between[p]
-        self._bases = np.arange(len(p) + 1) * rows
+        views, between, _ = layout.tables(0)
+        self._pairs = PairTables(views[p], between[p], np.arange(len(p) + 1) * rows)
         self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
 
     def tokens(self, x: ArcSentence, heads: np.ndarray) -> Tokens:
@@ -254,12 +314,10 @@ class ArcFeatureHasher:
         x : ArcSentence
         heads : int array of shape (n,)
         """
-        n = len(x)
-        keys = self._layout.keys(x)
-        most = n * (len(self._pairs) + n * int(np.count_nonzero(self._between >= 0)))
+        n, layout, pairs = len(x), self._layout, self._pairs
+        places = layout.places(np.zeros(n, np.int64), heads, np.arange(1, n + 1))
+        most = n * (len(pairs.between) + n * int(np.count_nonzero(pairs.between >= 0)))
         starts, ids = np.zeros(n + 1, np.int64), np.empty(most, np.int32)
-        count = list_features(
-            *keys, self._pairs, self._between, self._variants, self._bases, self._layout.bins(n), heads, starts, ids
-        )
+        count = jit.list_features(layout.keys(x), np.array([0, n + 1]), places, pairs, self._variants, starts, ids)
         features = Features(starts, ids[:count], np.ones(count))
-        return Tokens(np.array([0, n]), features, n_features=int(self._bases[-1]))
+        return Tokens(np.array([0, n]), features, n_features=len(self.groups))
