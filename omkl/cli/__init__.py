@@ -5,8 +5,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from io import TextIOWrapper
+from types import FrameType
 
+from omkl.cli.options import Run
 from omkl.exceptions import OmklError
 
 
@@ -24,13 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0; 2 for wrong input or a file that cannot be written; 130 after Ctrl-C, 143 after SIGTERM, and 141
         where nobody reads the output.
     """
-    run: Any = None
+    run = Run()
     try:
         with terminating():
-            from omkl.cli.options import Run  # takes a while, and may be interrupted
-
-            run = Run()
-            if hasattr(sys.stdout, "reconfigure"):  # a terminal may lack letters, and the bars of charts
+            if isinstance(sys.stdout, TextIOWrapper):  # a terminal may lack letters, and the bars of charts
                 sys.stdout.reconfigure(errors="backslashreplace")
             code = run.execute(sys.argv[1:] if argv is None else argv)
             sys.stdout.flush()
@@ -40,52 +39,40 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Terminated(BaseException):
-    """The process was asked to end, by SIGTERM or because its terminal is gone."""
+    """The process was asked to end, by SIGTERM."""
 
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Raise :class:`Terminated` on SIGTERM and SIGHUP, so that temporary files are removed."""
+    """Raise :class:`Terminated` on SIGTERM, so that temporary files are removed."""
 
-    def end(number: int, _: Any) -> None:
-        raise Terminated(number)
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Terminated
 
-    before = {}
+    before = None
     with suppress(ValueError):  # only the main thread gets signals
-        for name in ("SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-                before[number] = signal.signal(number, end)
+        before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
-def _failed(error: BaseException, run: Any) -> int:
+def _failed(error: BaseException, run: Run) -> int:
     """Print why a command ended, in one line; returns the exit code."""
     if isinstance(error, (KeyboardInterrupt, Terminated)):
-        checkpoint = None if run is None else run.checkpoint
-        go_on = f"; go on with --resume from {checkpoint}" if checkpoint else ""
-        word, code = ("terminated", 128 + error.args[0]) if isinstance(error, Terminated) else ("interrupted", 130)
+        word, code = ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
+        go_on = f"; go on with --resume from {run.checkpoint}" if run.checkpoint else ""
         print(f"omkl: {word}; no output file was changed{go_on}.", file=sys.stderr)
         return code
-    message = str(error)
+    message = str(error) or "there is not enough memory."
     if isinstance(error, OSError) and not isinstance(error, OmklError) and error.errno is not None:
         if error.filename is None:  # errors of named files have names
-            _discard_output()
+            with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())  # the interpreter flushes once more when it ends
             if isinstance(error, BrokenPipeError):
                 return 141
         message = f"{error.filename or 'standard output'}: {error.strerror or error}."
-    elif isinstance(error, MemoryError):
-        message = "there is not enough memory."
-    message = " ".join(message.split())
-    print(f"omkl: error: {message if run is None else run.shown(message)}", file=sys.stderr)
+    print(f"omkl: error: {run.shown(' '.join(message.split()))}", file=sys.stderr)
     return 2
-
-
-def _discard_output() -> None:
-    """Send the rest of standard output nowhere, so that the interpreter does not fail once more when it ends."""
-    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from omkl import data
 from omkl.cli import options as opt
 from omkl.cli.options import Options, option
+from omkl.data.files import find_files, stem
+from omkl.data.sequences import tagged
+from omkl.data.treebank import layouts
 from omkl.exceptions import InputError
 
 #: Formats to write, by what a file holds.
@@ -28,11 +30,7 @@ LAYOUTS = ("conllx", "conll2008")
     """,
     opt.argument("input", type=opt.READ),
     option("-o", "--output", type=opt.WRITE, required=True, metavar="FILE", help="May end in .gz or .xz: compressed."),
-    option(
-        "--to",
-        type=opt.CHOICE(sorted({name for names in FORMATS.values() for name in names})),
-        help="Format to write; by default that of the output's name.",
-    ),
+    option("--to", type=opt.CHOICE(sorted(FORMATS["trees"])), help="Format to write; by default that of the name."),
     *(opt.FORMAT, opt.ON_ERROR, opt.METRICS),
 )
 def convert(options: Options) -> None:
@@ -45,72 +43,45 @@ def convert(options: Options) -> None:
     kind = "trees" if options.format in LAYOUTS else data.find_format(options.input, options.format).holds
     if kind not in FORMATS:
         raise InputError(f"{options.input} holds {kind}: convert is for sequences and trees.")
-    to = _target_format(options, kind)
-    if kind == "trees":
-        counts = _convert_trees(options, to)
-    else:
-        stream = data.stream_sequences(options.input, options.format, on_error=options.on_error)
-        pairs = ((x, y) for X, Y in stream.blocks() for x, y in zip(X, [None] * len(X) if Y is None else Y))
-        counts = _write_sequences(options.output, pairs, to)
+    end = stem(options.output).rpartition(".")[2].lower()
+    to = options.to or SUFFIXES.get(end, end)
+    if to not in FORMATS[kind]:
+        known = ", ".join(FORMATS[kind])
+        raise InputError(f"{options.input} holds {kind}, which are written as {known}: say which with --to.")
+    counts = (_convert_trees if kind == "trees" else _convert_sequences)(options, to)
     done = " and ".join(f"{n} {what}" for what, n in counts.items())
     options.report([f"Wrote {done} as {to}: {options.output}"], {**counts, "output": options.output})
 
 
 def _guess(path: str) -> str:
     """The name of the format that a file's name stands for."""
-    from omkl.data.files import file_name, find_files, stem
-    from omkl.data.treebank.layouts import SUFFIXES as LAYOUT_SUFFIXES
-
-    name = file_name(find_files(path)[0])
-    format = data.find_format(path)
-    suffixes = tuple(f"{suffix}{end}" for suffix in format.suffixes for end in ("", ".gz", ".xz", ".bz2"))
-    if not name.lower().endswith(suffixes):
+    name, format = stem(find_files(path)[0]).lower(), data.find_format(path)
+    if not name.endswith(format.suffixes):
         raise InputError(f"{path} could be in any format, by its name: say which with --format.")
-    return LAYOUT_SUFFIXES.get(Path(stem(name)).suffix.lower()) or next(iter(format.aliases))
+    return layouts.SUFFIXES.get(Path(name).suffix) or next(iter(format.aliases))
 
 
-def _target_format(options: Options, kind: str) -> str:
-    """The format to write."""
-    to = options.to
-    if to is None:
-        from omkl.data.files import stem
-
-        end = stem(options.output).rpartition(".")[2].lower()
-        to = SUFFIXES.get(end, end)
-    if to not in FORMATS[kind]:
-        known = ", ".join(FORMATS[kind])
-        raise InputError(f"{options.input} holds {kind}, which are written as {known}: say which with --to.")
-    return to
+def _convert_sequences(options: Options, to: str) -> dict[str, int]:
+    stream = data.stream_sequences(options.input, options.format, on_error=options.on_error)
+    blocks = ((X, [None] * len(X) if Y is None else Y) for X, Y in stream.blocks())
+    return _write_sequences(options.output, (pair for block in blocks for pair in zip(*block)), to)
 
 
-def _write_sequences(output: str, pairs: Iterable[tuple[Any, Any]], to: str) -> dict[str, int]:
-    """Write sequences and their labels; returns their number."""
-    n_sequences, n_tokens = data.write_sequences(output, _with_attributes(pairs) if to == "crfsuite" else pairs, to)
-    return {"sequences": n_sequences, "tokens": n_tokens}
-
-
-def _with_attributes(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Words with the attributes that labelers make of them."""
+def _write_sequences(output: str, pairs: Iterable[tuple[list, list | None]], to: str) -> dict[str, int]:
+    """Write sequences and their labels, words for CRFsuite with the attributes that labelers make of them."""
     from omkl.features.words import token_features
 
-    for x, y in pairs:
-        yield (token_features(x) if all(isinstance(token, str) for token in x) else x), y
+    if to == "crfsuite":
+        pairs = ((token_features(x) if all(isinstance(token, str) for token in x) else x, y) for x, y in pairs)
+    return dict(zip(("sequences", "tokens"), data.write_sequences(output, pairs, to)))
 
 
 def _convert_trees(options: Options, to: str) -> dict[str, int]:
-    """Write a treebank as CoNLL-U, or as sequences of tagged words; returns the number of sentences."""
+    """Write a treebank as CoNLL-U, or as sequences of tagged words."""
     # without its text a treebank is written as CoNLL-U, whatever it was
-    stream = data.stream_conllu(
-        options.input,
-        trees=False,
-        on_error=options.on_error,
-        format=options.format,
-        keep_text=options.format == "conllu",
-    )
-    blocks = (block.X for block in stream.blocks())
+    settings = {"format": options.format, "keep_text": options.format == "conllu", "on_error": options.on_error}
+    blocks = (block.X for block in data.stream_conllu(options.input, trees=False, **settings).blocks())
     if to != "conllu":
-        from omkl.data.sequences import tagged
-
         return _write_sequences(options.output, (tagged(sentence) for block in blocks for sentence in block), to)
     counts = {"sentences": 0, "words": 0}
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +14,7 @@ from sklearn.utils import Bunch
 import omkl
 from omkl._files import PathLike
 from omkl.cli import options as opt
-from omkl.cli.console import Record, bar_chart, table, write_json
+from omkl.cli.console import Record, bar_chart, write_json
 from omkl.cli.options import Options, option
 from omkl.cli.training import strength
 from omkl.exceptions import MissingDependencyError
@@ -92,12 +89,17 @@ def demo(options: Options) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     dates = omkl.data.handwritten_dates(options.n_train, options.n_test, options.random_state)
     options.say(INTRODUCTION.format(n_train=options.n_train, n_test=options.n_test))
-    labelers, ways, metrics = _compare_labelers(dates, options)
-    model, metrics_file, figure = (folder / name for name in ("dates.npz", "metrics.json", "group_weights.png"))
-    labelers[MKL].save(model)
+    labelers, ways, results = _compare_labelers(dates, options)
+    mkl, by_norms = labelers[MKL], labelers[BY_NORMS]
+    options.say("", *describe_weights(mkl.kernel_weights_, by_norms.kernel_weights_))
+    metrics: Record = {"results": results, "useful": USEFUL, "useless": USELESS}
+    for name, model in (("", mkl), ("_by_norms", by_norms)):
+        metrics |= {f"kernel_weights{name}": model.kernel_weights_, f"history{name}": model.history_}
+    path, metrics_file, figure = (folder / name for name in ("dates.npz", "metrics.json", "group_weights.png"))
+    mkl.save(path)
     write_json(metrics_file, metrics)
     write_json(options.json, metrics)
-    options.say(f"\nSaved the model to {model} and the metrics to {metrics_file}.")
+    options.say(f"\nSaved the model to {path} and the metrics to {metrics_file}.")
     try:
         _draw_weights({"By norms": ways[BY_NORMS], "Out of sample": ways[MKL]}, figure)
         options.say(f"Saved a figure of the weights while they were learned to {figure}.")
@@ -105,59 +107,31 @@ def demo(options: Options) -> None:
         options.say(f"No figure: {error}")
     options.say(
         "\nNext:",
-        f"  {_as_typed('omkl')} inspect {model}",
-        f"  {_as_typed('omkl')} train labeler --help           train on files of your own",
-        f"  {_as_typed('python')} examples/ocr_table1.py       Table 1 of the paper, on 52,152 handwritten letters",
-        f'  in Python: omkl.load("{model}").predict(dates)',
+        f"  {sys.argv[0]} inspect {path}",
+        f"  {sys.argv[0]} train labeler --help           train on files of your own",
+        f'  in Python: omkl.load("{path}").predict(dates)',
     )
 
 
-def _compare_labelers(dates: Bunch, options: Options) -> tuple[dict, dict, dict]:
-    """Train and compare all models; returns them, their weights along training, and metrics."""
+def _compare_labelers(
+    dates: Bunch, options: Options
+) -> tuple[dict[str, omkl.SequenceLabeler], dict[str, WeightHistory], list[Record]]:
+    """Train and compare all models; returns them, their weights along training, and their accuracies."""
     rng = np.random.default_rng([options.random_state, 1])
     train, test = tokens_of(dates.train_images, rng), tokens_of(dates.test_images, rng)
     settings = {"verbose": not options.quiet, **options.values("C", "epochs", "random_state")}
-    labelers, ways, correct = {}, {}, {}
-    results: list[Record] = []
+    labelers, ways, results = {}, {}, []
     for name, (views, own) in LABELERS.items():
         if name == TOLD_ALIKE:
             options.say("  told which 4 see the digit:")
         ways[name] = WeightHistory()
         kernels = {view: f"gaussian:on={view}" for view in views}
         labelers[name] = omkl.SequenceLabeler(kernels, callbacks=[ways[name]], **settings, **own)
-        started = time.perf_counter()
         labelers[name].fit(train, dates.train_digits)
-        seconds = time.perf_counter() - started
-        correct[name] = np.array(labelers[name].predict(test)) == np.array(dates.test_digits)
-        results.append({"kernels": name, "accuracy": float(correct[name].mean()), "seconds": seconds})
-        options.say(f"  {name:<20}{correct[name].mean():7.2%} of digits right   ({seconds:.2f} s)")
-    lines, comparisons = _differences(correct)
-    mkl, by_norms = labelers[MKL], labelers[BY_NORMS]
-    options.say(f"\n{MKL} beside others, in points of accuracy\n", *lines, "")
-    options.say(*describe_weights(mkl.kernel_weights_, by_norms.kernel_weights_))
-    options.say("\nOne of the test dates, and what the model reads in it:", *_drawing(dates.test_images[0]))
-    options.say("".join(f"{digit:^9}" for digit in mkl.predict(test[:1])[0]))
-    metrics: Record = {"results": results, "comparisons": comparisons, "useful": USEFUL, "useless": USELESS}
-    for name, model in (("", mkl), ("_by_norms", by_norms)):
-        metrics |= {f"kernel_weights{name}": model.kernel_weights_, f"history{name}": model.history_}
-    return labelers, ways, metrics
-
-
-def _differences(correct: dict[str, np.ndarray]) -> tuple[list[str], list[Record]]:
-    """MKL beside all others: mean difference of accuracies over the dates, and its standard error."""
-    records: list[Record] = []
-    for name in (own for own in correct if own != MKL):
-        gains = correct[MKL].mean(axis=1) - correct[name].mean(axis=1)
-        error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.nan
-        records.append({"against": name, "difference": float(gains.mean()), "standard_error": float(error)})
-    cells = [(r["against"], f"{100 * r['difference']:+.2f}", f"{100 * r['standard_error']:.2f}") for r in records]
-    return table(cells, ("", "difference", "standard error")), records
-
-
-def _as_typed(program: str) -> str:
-    """The command that calls a program of this environment: its name where it is on the path, else its path."""
-    here = Path(sys.executable).parent / program
-    return program if shutil.which(program) == str(here) else os.path.relpath(here)
+        seconds, accuracy = labelers[name].fit_seconds_, labelers[name].score(test, dates.test_digits)
+        results.append({"kernels": name, "accuracy": accuracy, "seconds": seconds})
+        options.say(f"  {name:<20}{accuracy:7.2%} of digits right   ({seconds:.2f} s)")
+    return labelers, ways, results
 
 
 def tokens_of(dates: Sequence[np.ndarray], rng: np.random.Generator) -> list[list[dict[str, np.ndarray]]]:
@@ -199,9 +173,3 @@ def _draw_weights(found: dict[str, WeightHistory], path: PathLike) -> None:
         omkl.reports.plot_curves(curves, None, title, "dates learned from", "weight", "x", ax=ax)
     ax.set_ylim(bottom=-0.01)
     figure.savefig(path, dpi=150)
-
-
-def _drawing(images: np.ndarray, shades: str = " .:-=+*#%@") -> list[str]:
-    """The images of one date side by side, as text."""
-    levels = (images.clip(0, 1) * (len(shades) - 1)).astype(int).reshape(len(images), 8, 8)
-    return [" ".join("".join(shades[level] for level in image[row]) for image in levels) for row in range(8)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +13,7 @@ import omkl
 from omkl import data
 from omkl.cli import options as opt
 from omkl.cli.console import Record, attachment_lines, entity_line, score_table, table
-from omkl.cli.files import UNREAD, labelled_sequences, load_model, of_class, outputs_of, read_gold, row_scores
+from omkl.cli.files import UNREAD, labelled_sequences, load_model, outputs_of, read_gold, row_scores
 from omkl.cli.options import Options, option
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ TREE_SCORES = {name: name.lower() for name in ("UAS", "LAS", "CLAS", "MLAS", "BL
 TREE_SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
 #: The part of an annotator that predicts a column.
 PART_OF = {**COLUMN_SCORES, "UFeats": "feats", "AllTags": "upos"}
-#: Labels in the table that is printed.
-MOST_LABELS = 30
+#: Labels in the table that is printed, and commonest confusions of labels.
+MOST_LABELS, MOST_CONFUSIONS = 30, 8
 
 
 @opt.command(
@@ -43,7 +44,6 @@ MOST_LABELS = 30
     omkl evaluate classifier.npz test.csv --target species --json -
     """,
     *(opt.MODEL, opt.argument("gold", type=opt.READ)),
-    option("--mistakes", type=opt.COUNT, default=8, metavar="N", help="List the N commonest confusions of labels."),
     option("--scheme", type=opt.CHOICE(["BIO", "BIOES"]), help="Count only entities written as this scheme demands."),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
@@ -53,7 +53,6 @@ def evaluate(options: Options) -> None:
     Prints the accuracy of labels and the commonest mistakes, R^2 and errors of numbers, the scores of the CoNLL 2018
     shared task of trees. Where MODEL is a gold treebank, GOLD is the annotation of its words by any other program.
     """
-    pairs: Iterable[tuple] = ()
     if _is_treebank(options.model):
         lines, metrics = _evaluate_treebanks(options)
     else:
@@ -65,11 +64,7 @@ def evaluate(options: Options) -> None:
         elif kind == "annotations":
             lines, metrics = annotation_scores(model, read_gold(options.gold, model, options), options.gold)
         else:
-            lines, metrics, pairs = (_evaluate_labeler if kind == "sequences" else _evaluate_rows)(model, options)
-    wrong = Counter((right, found) for right, found in pairs if right != found)
-    if "labels" in metrics:
-        metrics["confusions"] = [[*labels, times] for labels, times in wrong.most_common(options.mistakes)]
-        lines += ["", *table(metrics["confusions"], ("gold", "predicted", "times"))] if metrics["confusions"] else []
+            lines, metrics = (_evaluate_labeler if kind == "sequences" else _evaluate_rows)(model, options)
     options.report(lines, metrics)
 
 
@@ -111,35 +106,33 @@ def _tree_lines(metrics: Record, path: str, scores: dict[str, str]) -> list[str]
     return lines
 
 
-def _evaluate_labeler(
-    labeler: omkl.SequenceLabeler, options: Options
-) -> tuple[list[str], dict[str, Any], Iterable[tuple]]:
-    """Lines, metrics, and pairs of gold and predicted labels."""
+def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[list[str], Record]:
     X, y = labelled_sequences(options.gold, options, labeler)
     metrics = labeler.evaluate(X, y, scheme=options.scheme)
-    pairs = ((right, label) for found, gold in zip(labeler.predict(X), y) for right, label in zip(gold, found.tolist()))
     accuracy = "Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%}".format(**metrics)
     lines = [f"{accuracy} ({metrics['tokens']} tokens, {metrics['sequences']} sequences)"]
-    lines += _label_lines(metrics["labels"])
     if metrics["entities"] is not None:
         lines += ["", entity_line(metrics), *score_table(metrics["entities"], "type")]
-    return lines, metrics, pairs
+    predicted = (labels.tolist() for labels in labeler.predict(X))
+    return lines + _label_tables(metrics, chain.from_iterable(map(zip, y, predicted))), metrics
 
 
-def _label_lines(records: list[Record]) -> list[str]:
-    more = [f"and {len(records) - MOST_LABELS} more: --json has all"] if len(records) > MOST_LABELS else []
-    return ["", *score_table(records[:MOST_LABELS], "label"), *more]
-
-
-def _evaluate_rows(model: Model, options: Options) -> tuple[list[str], dict[str, Any], Iterable[tuple]]:
-    """Lines, metrics, and pairs of gold and predicted labels."""
+def _evaluate_rows(model: Model, options: Options) -> tuple[list[str], Record]:
     gold, predicted = outputs_of(model, options.gold, options)
     metrics: Record = {"examples": len(gold), **row_scores(model, gold, predicted)}
     if "accuracy" not in metrics:
-        opt.refuse(f"lists confusions of labels, and {of_class(model)} predicts numbers", "mistakes")
         line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
-        return [line.format(**metrics)], metrics, ()
+        return [line.format(**metrics)], metrics
     labels = gold.tolist(), predicted.tolist()
     metrics["labels"] = omkl.evaluate_labels(labels[:1], labels[1:])["labels"]
     line = f"Accuracy {metrics['accuracy']:.2%} ({len(gold)} examples)"
-    return [line, *_label_lines(metrics["labels"])], metrics, zip(*labels)
+    return [line, *_label_tables(metrics, zip(*labels))], metrics
+
+
+def _label_tables(metrics: Record, pairs: Iterable[tuple]) -> list[str]:
+    """Scores of each label, and the commonest confusions, which are added to the metrics."""
+    labels, wrong = metrics["labels"], Counter(pair for pair in pairs if pair[0] != pair[1])
+    lines = ["", *score_table(labels[:MOST_LABELS], "label")]
+    lines += [f"and {len(labels) - MOST_LABELS} more: --json has all"] * (len(labels) > MOST_LABELS)
+    metrics["confusions"] = [[*pair, times] for pair, times in wrong.most_common(MOST_CONFUSIONS)]
+    return lines + (["", *table(metrics["confusions"], ("gold", "predicted", "times"))] if wrong else [])

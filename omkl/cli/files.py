@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from sklearn.base import is_classifier
 
 import omkl
 from omkl import data
 from omkl._components import check_n_jobs
-from omkl.cli.options import ABOUT_DATA, OF_TABLES, Options, refuse
+from omkl.cli.options import OF_TABLES, Options, refuse
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 #: Options that models of a kind do not read.
 UNREAD = {
-    "trees": ("format", "scheme", "mistakes", *OF_TABLES),
-    "annotations": ("format", "scheme", "mistakes", *OF_TABLES),
+    "trees": ("format", "scheme", *OF_TABLES),
+    "annotations": ("format", "scheme", *OF_TABLES),
     "sequences": OF_TABLES,
     "rows": ("scheme",),
 }
@@ -54,12 +55,6 @@ def of_class(model: Model) -> str:
     """The class of a model, with its article."""
     name = type(model).__name__
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
-
-
-def check_about_data(options: Options) -> None:
-    """Raise if an option about labelled data is given, and no file of them."""
-    if options.data is None:
-        refuse("is about labelled data: name a file of them", *ABOUT_DATA)
 
 
 def destination(path: str) -> str:
@@ -102,7 +97,7 @@ def read_sequences(path: str, options: Options, model: Model | None = None) -> t
             if n_columns < n_known:
                 raise DataFileError(f"{path} has {n_columns} columns, and the model reads {n_known} of each token.")
     X, y = data.read_sequences(path, format, on_error=options.on_error, labelled=labelled)
-    if not any(getattr(token, "size", token) for x in X for token in x):
+    if not any(len(token) for x in X for token in x):
         raise DataFileError(f"No token in {path} has attributes: say what it holds by --format, such as columns.")
     return X, y
 
@@ -115,9 +110,10 @@ def labelled_sequences(path: str, options: Options, model: Model | None = None) 
     return X, y
 
 
-def read_gold(path: str, model: Model, options: Options) -> Any:
+def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options: Options) -> data.Treebank:
     """A treebank to measure a parser or an annotator on."""
-    trees = {"single_root": model.single_root} if hasattr(model, "single_root") else {"trees": "given"}
+    is_parser = isinstance(model, omkl.DependencyParser)
+    trees: dict[str, Any] = {"single_root": model.single_root} if is_parser else {"trees": "given"}
     return data.read_treebank(path, on_error=options.on_error, keep_text=False, **trees)
 
 
@@ -135,12 +131,13 @@ class Columns(NamedTuple):
     def of_model(cls, model: Model) -> Columns:
         """The columns that a model has learned from."""
         from omkl.estimators.base import OnlineEstimator
+        from omkl.estimators.validation import column_names_of
 
-        names, text = getattr(model, "feature_names_in_", None), []
+        names, text = column_names_of(model), []
         if names is not None and isinstance(model, OnlineEstimator):
             vocabulary = model.model_.codec.encoder.vocabulary
             text = [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.is_text(key)]
-        return cls(getattr(model, "n_features_in_", None), names, text)
+        return cls(model.__dict__.get("n_features_in_"), names, text)
 
     @classmethod
     def of_block(cls, block: data.Block) -> Columns:
@@ -198,19 +195,19 @@ def naming(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
-def outputs_of(model: Model, path: str, options: Options, method: str = "predict") -> tuple[np.ndarray, np.ndarray]:
-    """All outputs of a labelled file, and what a method of a model returns for its rows, block by block."""
+def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
+    """Gold and predicted outputs of a file, which is read block by block."""
     gold, found = [], []
     with naming(path):
         for X, y in open_rows(path, options, Columns.of_model(model)).blocks():
             gold.append(y)
-            found.append(getattr(model, method)(X))
+            found.append(model.predict(X))
     return np.concatenate(gold), np.concatenate(found)
 
 
 def row_scores(model: Model, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """Accuracy of a classifier; R^2 of a regressor, and its errors in units of the targets."""
-    if hasattr(model, "classes_"):
+    if is_classifier(model):
         return {"accuracy": float((gold == predicted).mean())}
     from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 

@@ -6,21 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import is_classifier
 
 import omkl
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
-from omkl.cli.files import (
-    Columns,
-    check_about_data,
-    labelled_sequences,
-    load_model,
-    naming,
-    of_class,
-    open_rows,
-    read_gold,
-)
+from omkl.cli.files import Columns, labelled_sequences, load_model, naming, of_class, open_rows, read_gold
 from omkl.cli.options import Options, option
+from omkl.estimators.base import OnlineEstimator
+from omkl.linear.base import SparseLinear
 
 if TYPE_CHECKING:
     from omkl.reports.model import Model
@@ -47,15 +41,12 @@ MEASURABLE = 2.0
 )
 def inspect(options: Options) -> None:
     """Show the groups of the saved MODEL, their weights and sizes, and its strongest features."""
-    check_about_data(options)
     model, kind = load_model(options)
     if kind == "annotations":
         opt.refuse("is for single models, and an annotator has several", "data", "group")
         lines, metrics = _inspect_annotator(model, min(options.groups, options.top))
     else:
         metrics = _metrics(model, kind, options)
-        if hasattr(model, "top_features"):
-            metrics["top_features"] = model.top_features(options.top, options.group)
         lines = list(_lines(metrics, _size(model), options.groups))
     options.report(lines, metrics)
 
@@ -73,18 +64,20 @@ def _inspect_annotator(annotator: omkl.Annotator, n: int) -> tuple[list[str], Re
 
 def _metrics(model: Model, kind: str, options: Options) -> Record:
     """Settings, sizes and groups of a model."""
-    metrics = {"class": type(model).__name__, **_size(model)}
     parameters = model.get_params(deep=False)
-    metrics.update({name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters})
-    metrics.update({name: getattr(model, name) for name in ("C", "alpha") if hasattr(model, name)})
-    if hasattr(model, "dual_gap_"):
-        metrics.update({"iterations": model.n_iter_, "dual_gap": model.dual_gap_})
+    metrics = {"class": type(model).__name__, **_size(model)}
+    metrics |= {name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters}
+    metrics |= {name: parameters[name] for name in ("C", "alpha") if name in parameters}
+    metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
+    if isinstance(model, OnlineEstimator):
+        metrics |= {"epochs": model.n_iter_, "memory": model.memory_usage(), "left_out": model.left_out_}
+        metrics["group_report"] = _group_records(model, kind, options)
+        metrics["top_features"] = model.top_features(options.top, options.group)
     else:
-        metrics.update({"epochs": model.n_iter_, "memory": model.memory_usage()})
-    metrics["kernel_weights"] = getattr(model, "kernel_weights_", {})
-    metrics["left_out"] = getattr(model, "left_out_", [])
-    metrics["group_report"] = group_records(model, kind, options)
-    metrics["top_features"] = []
+        opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "group")
+        metrics |= {"iterations": model.n_iter_, "dual_gap": model.dual_gap_}
+    if not isinstance(model, SparseLinear):
+        metrics["kernel_weights"] = model.kernel_weights_
     return metrics
 
 
@@ -92,17 +85,13 @@ def _size(model: Model) -> dict[str, int]:
     """Size of a model in its own terms."""
     if isinstance(model, omkl.DependencyParser):
         return {"templates": len(model.templates_), "features": model.n_features()}
-    if hasattr(model, "classes_"):
+    if isinstance(model, omkl.SequenceLabeler) or is_classifier(model):
         return {"labels": len(model.classes_)}
-    weights = getattr(model, "kernel_weights_", None)
-    return {"columns": model.coef_.size} if weights is None else {"groups": len(weights)}
+    return {"columns": model.coef_.size} if isinstance(model, SparseLinear) else {"groups": len(model.kernel_weights_)}
 
 
-def group_records(model: Model, kind: str, options: Options) -> list[Record]:
+def _group_records(model: OnlineEstimator, kind: str, options: Options) -> list[Record]:
     """A record for each group of a model; with ``options.data`` also of how much each helps there."""
-    if not hasattr(model, "group_report"):
-        opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "kind")
-        return []
     if options.data is None:
         return model.group_report_
     if kind == "trees":
@@ -148,11 +137,10 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
     yield "\nGroups"
     yield from table([_cells(record, measured) for record in ranked[:n]], header)
     yield from _rest(len(ranked) - n)
-    dead = sum(record["norm"] == 0 for record in records)
-    if dead:
-        yield f"{dead} of {len(records)} groups are zero."
+    alive = [record for record in records if record["norm"] > 0]
+    if len(alive) < len(records):
+        yield f"{len(records) - len(alive)} of {len(records)} groups are zero."
     if measured:
-        alive = [record for record in records if record["norm"] > 0]
         idle = [r for r in alive if r["loss_increase"] <= MEASURABLE * (r["standard_error"] or 0.0)]
         yield (
             f"{len(idle)} of {len(alive)} others do not help measurably ({MEASURABLE:g} standard errors), with "
@@ -162,14 +150,15 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
 
 
 def _cells(record: Record, measured: bool) -> list[str]:
-    name, weight = record["group"], record["weight"]
+    def cell(key: str, form: str) -> str:
+        return "-" if record[key] is None else format(record[key], form)
+
+    name = record["group"]
     if len(name) > NAME_WIDTH:
         name = f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
-    row = [name, "-" if weight is None else f"{weight:.1%}", f"{record['norm']:.3g}", f"{record['bytes_share']:.2%}"]
+    row = [name, cell("weight", ".1%"), cell("norm", ".3g"), cell("bytes_share", ".2%")]
     if measured:
-        error = record["standard_error"]
-        row += [f"{record['loss_without']:.4g}", f"{record['loss_increase']:+.2g}"]
-        row.append("-" if error is None else f"{error:.1g}")
+        row += [cell("loss_without", ".4g"), cell("loss_increase", "+.2g"), cell("standard_error", ".1g")]
     return row
 
 

@@ -37,8 +37,7 @@ class Run(SimpleNamespace):
 
     def execute(self, argv: Sequence[str]) -> int:
         """Run the command that arguments name; returns the exit code."""
-        instruction = os.environ.get("_OMKL_COMPLETE")
-        if instruction:
+        if instruction := os.environ.get("_OMKL_COMPLETE"):
             return shell_complete(omkl, {}, "omkl", "_OMKL_COMPLETE", instruction)
         try:
             with omkl.make_context("omkl", list(argv), obj=self) as context:
@@ -121,16 +120,16 @@ def _repeat_options(args: Sequence[str]) -> Iterator[str]:
         yield word
 
 
-def _check_outputs(outputs: dict[str, Any], inputs: Sequence[str | None]) -> None:
+def _check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
     """Raise where an output cannot be written, or would replace an input or another output."""
-    paths = [(option, path) for option, path in outputs.items() if path is not None]
-    for option, path in paths:
+    paths = {option: path for option, path in outputs.items() if path is not None}
+    for option, path in paths.items():
         if path != "-":
             check_output(path)
-            for other in inputs:
-                if other is not None and is_same_file(path, other):
+            for other in filter(None, inputs):
+                if is_same_file(path, other):
                     raise InputError(f"{option} {path} would replace {other}, which is read: name another file.")
-    for (option, path), (other_option, other) in combinations(paths, 2):
+    for (option, path), (other_option, other) in combinations(paths.items(), 2):
         if path == other or is_same_file(path, other):
             raise InputError(f"{option} and {other_option} are one file: name two.")
 
@@ -152,30 +151,23 @@ def _standard_input() -> Iterator[str]:
 def _printed_warnings(run: Run, quiet: bool) -> Iterator[None]:
     """Print each warning as one line, without the line of code that it comes from."""
 
-    def show(message: Warning | str, *_: Any) -> None:
+    def show(message: Warning | str, *_: object) -> None:
         print(f"omkl: warning: {run.shown(' '.join(str(message).split()))}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "once")
-        # deprecations are for those who write programs
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        for kind in (DeprecationWarning, PendingDeprecationWarning):  # for those who write programs
+            warnings.simplefilter("ignore", kind)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
 
 
-def _given(names: Sequence[str]) -> Iterator[str]:
-    """The options with these names that the user has given, such as ``--on-error``."""
+def refuse(reason: str, *names: str) -> None:
+    """Raise if the user gives one of these options: ``--target does not go with a GroupLasso.``"""
     context = click.get_current_context()
     for own in context.command.params:
         if own.name in names and context.get_parameter_source(own.name) is ParameterSource.COMMANDLINE:
-            yield own.opts[-1]
-
-
-def refuse(reason: str, *names: str) -> None:
-    """Raise if one of these options is given: ``--target does not go with a GroupLasso.``"""
-    for option in _given(names):
-        raise InputError(f"{option} {reason}.")
+            raise InputError(f"{own.opts[-1]} {reason}.")
 
 
 # ---- declarations ------------------------------------------------------------------------------------------------
@@ -214,7 +206,9 @@ def command(name: str, examples: str, *options: Callable) -> Callable[[Callable]
 class Group(click.Group):
     """Commands that are imported when they are called: ``module:function`` and a summary of each, by name."""
 
-    sources: dict[str, tuple[str, str]]
+    def __init__(self, name: str | None, sources: dict[str, tuple[str, str]], **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.sources = sources
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.sources)
@@ -223,7 +217,7 @@ class Group(click.Group):
         if cmd_name not in self.sources:
             return None
         module, _, function = self.sources[cmd_name][0].partition(":")
-        return getattr(import_module(f"omkl.cli.{module}"), function)
+        return vars(import_module(f"omkl.cli.{module}"))[function]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -232,16 +226,8 @@ class Group(click.Group):
 
 def group(name: str, examples: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable], Group]:
     """Make a function a group of commands, with its docstring as the help text."""
-
-    def make(function: Callable) -> Group:
-        decorate = click.group(
-            name, cls=Group, context_settings=SETTINGS, no_args_is_help=False, epilog=_examples(examples)
-        )
-        own = decorate(function)
-        own.sources = sources
-        return own
-
-    return make
+    look = {"context_settings": SETTINGS, "no_args_is_help": False, "epilog": _examples(examples)}
+    return click.group(name, cls=Group, sources=sources, **look)
 
 
 class AutoOr(click.ParamType):
@@ -252,7 +238,7 @@ class AutoOr(click.ParamType):
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
         try:
             return value if value == "auto" else self.kind(value)
         except ValueError:
@@ -280,22 +266,12 @@ TABLE = (
 )
 OF_TABLES = ("target", "no_header", "delimiter", "categorical")
 DATA = declare(FORMAT, *TABLE, ON_ERROR)
-#: Options about labelled data, of commands that need none.
-ABOUT_DATA = ("format", *OF_TABLES, "on_error", "jobs", "examples", "worst")
 JOBS = option("--jobs", type=int, metavar="N", help="Threads; -1 is one for each core, by default one.")
 SEED = option("--random-state", type=COUNT, metavar="N", help="Seed.")
 METRICS = declare(
     option("--json", type=WRITE, metavar="FILE", help="Also write the metrics to FILE, as JSON."),
     option("--quiet", is_flag=True, help="Print nothing but errors, show no progress."),
 )
-
-
-def _version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if value:
-        import omkl as package
-
-        print("omkl", package.__version__)
-        context.exit()
 
 
 @group(
@@ -318,7 +294,7 @@ def _version(context: click.Context, parameter: click.Parameter, value: bool) ->
         "convert": ("convert:convert", "Write sequences or trees in another format."),
     },
 )
-@option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.version_option(package_name="omkl", message="omkl %(version)s", help="Print the version.")
 def omkl() -> None:
     """Online multiple kernel learning for structured prediction.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from sklearn.base import is_classifier
 
 import omkl
 from omkl import data
@@ -29,6 +31,8 @@ FORMS = {
     "sequences": ("text", "jsonl", "conllu"),
     "rows": ("text", "jsonl"),
 }
+#: The best few annotations of a sentence, each a treebank of one sentence, with their scores.
+Best: TypeAlias = list[tuple[data.Treebank, float]]
 
 
 @opt.command(
@@ -62,6 +66,12 @@ def predict(options: Options) -> None:
     model, kind = load_model(options)
     if options.nbest is not None:
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
+    probabilities = "predict_proba" if kind == "rows" else "predict_marginals"
+    if options.confidence and kind != "annotations" and not hasattr(model, probabilities):
+        raise InputError(
+            f"--confidence needs probabilities, which {of_class(model)} has after training with --loss crf, or, if it "
+            "is a labeler or a parser, with --dev."
+        )
     options.to = _form(options, kind, model)
     {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}[kind](model, options)
 
@@ -83,57 +93,51 @@ def _form(options: Options, kind: str, model: Model) -> str:
 
 
 def _parse(parser: omkl.DependencyParser, options: Options) -> None:
-    """Parse a treebank block by block; all but heads and relations is written as it was read."""
+    """Parse a treebank; all but heads and relations is written as it was read."""
+
+    def best(block: data.Treebank) -> Iterator[Best]:
+        for i, found in enumerate(parser.predict_nbest(block, options.nbest)):
+            own = block[i : i + 1]
+            yield [
+                (own.with_column("heads", tree.heads).with_strings("deprels", tree.deprels), tree.score)
+                for tree in found
+            ]
+
     columns = ["heads", *["deprels"] * parser.labeled]
-    with _sentence_writer(options, columns, "Parsed") as writer:
-        for block in _treebanks(options.input):
-            if options.nbest is None:
-                writer.write(parser.parse(block, confidence=options.confidence))
-                continue
-            for i, found in enumerate(parser.predict_nbest(block, options.nbest)):
-                own = block[i : i + 1]
-                writer.write_best((_with_tree(own, parse), parse.score) for parse in found)
-
-
-def _with_tree(sentence: Any, parse: Any) -> Any:
-    """A treebank of one sentence with another tree."""
-    return sentence.with_column("heads", parse.heads).with_strings("deprels", parse.deprels)
+    parse = partial(parser.parse, confidence=options.confidence)
+    _write_sentences(_treebanks(options.input), parse, best, columns, "Parsed", options)
 
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
-    """Annotate sentences block by block; all that is no annotation is written as it was read."""
+    """Annotate sentences; all that is no annotation is written as it was read."""
     opt.refuse("is for single models, not an annotator", "nbest")
-    with _sentence_writer(options, annotator.columns_, "Annotated") as writer:
-        for block in _sentences(options.input):
-            writer.write(annotator.annotate(block, confidence=options.confidence))
+    annotate = partial(annotator.annotate, confidence=options.confidence)
+    _write_sentences(_sentences(options.input), annotate, None, annotator.columns_, "Annotated", options)
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
     """Label the words of a treebank or of text with their UPOS; all else is written as it was read."""
     opt.refuse("does not go with --to conllu", *UNREAD["annotations"])
-    with _sentence_writer(options, ["upos"], "Tagged") as writer:
-        for block in _sentences(options.input):
-            X = [sentence.forms for sentence in block]
-            if options.nbest is None:
-                writer.write(_tagged(labeler, block, X, options.confidence))
-                continue
-            for i, found in enumerate(labeler.predict_nbest(X, options.nbest)):
-                own = block[i : i + 1]
-                writer.write_best((own.with_strings("upos", map(str, best.labels)), best.score) for best in found)
+
+    def tagged(block: data.Treebank) -> data.Treebank:
+        X = [sentence.forms for sentence in block]
+        found = [labels.tolist() for labels in labeler.predict(X)]
+        block = block.with_strings("upos", map(str, chain.from_iterable(found)))
+        if options.confidence:
+            from omkl.parsing.sentences import with_notes
+
+            block = with_notes(block, {"UposConf": list(chain.from_iterable(_confidence(labeler, X, found)))})
+        return block
+
+    def best(block: data.Treebank) -> Iterator[Best]:
+        for i, found in enumerate(labeler.predict_nbest([sentence.forms for sentence in block], options.nbest)):
+            own = block[i : i + 1]
+            yield [(own.with_strings("upos", map(str, labels)), score) for labels, score in found]
+
+    _write_sentences(_sentences(options.input), tagged, best, ["upos"], "Tagged", options)
 
 
-def _tagged(labeler: omkl.SequenceLabeler, block: data.Treebank, X: list, confidence: bool) -> Any:
-    """A block with its tags, and their probabilities if asked for."""
-    found = [own.tolist() for own in labeler.predict(X)]
-    tagged = block.with_strings("upos", (str(label) for own in found for label in own))
-    if confidence:
-        from omkl.parsing.sentences import with_notes
-
-        tagged = with_notes(tagged, {"UposConf": [p for own in _confidence(labeler, X, found) for p in own]})
-    return tagged
-
-
-def _sentences(path: str) -> Iterator[Any]:
+def _sentences(path: str) -> Iterator[data.Treebank]:
     """Blocks of sentences: of a treebank where the first line that is no comment has columns, else of text."""
     for line in data.lines(path):
         if line.strip() and not line.startswith(b"#"):
@@ -146,63 +150,51 @@ def _treebanks(path: str) -> Iterator[data.Treebank]:
     return (block.X for block in data.stream_conllu(path, trees=False, keep_text=True).blocks())
 
 
-class _SentenceWriter:
-    """Writes sentences as they were read but for what has changed, or as JSON lines of words and some columns.
+def _write_sentences(
+    blocks: Iterator[data.Treebank],
+    annotate: Callable[[data.Treebank], data.Treebank],
+    best: Callable[[data.Treebank], Iterator[Best]] | None,
+    columns: Sequence[str],
+    done: str,
+    options: Options,
+) -> None:
+    """Write annotated sentences block by block, and say what was ``done``, and how fast.
 
-    Parameters
-    ----------
-    file : file of bytes
-    form : {"conllu", "jsonl"}
-    columns : sequence of str
-        Columns of JSON lines.
-    bar : tqdm
-        Counts sentences.
+    ``best`` is for ``--nbest``. JSON lines have the words and these ``columns``, CoNLL-U what was read.
     """
+    from omkl.data.treebank.conllu import as_text
 
-    def __init__(self, file: Any, form: str, columns: Sequence[str], bar: Any) -> None:
-        self.n_sentences = self.n_words = 0
-        self._file, self._form, self._columns, self._bar = file, form, tuple(columns), bar
-        from omkl.data.treebank.conllu import as_text
+    columns = [*columns, *["misc"] * options.confidence]
+    counts, started = {"sentences": 0, "tokens": 0}, time.perf_counter()
 
-        self._as_text = as_text
+    def record(sentence: data.Sentence) -> Record:
+        return {name: getattr(sentence, name) for name in columns}
 
-    def write(self, block: data.Treebank) -> None:
-        if self._form == "conllu":
-            self._file.write(self._as_text(block))
-        else:
-            self._file.writelines(_json_line(self._record(sentence, "forms")) for sentence in block)
-        self._count(len(block), block.n_words)
+    def written(block: data.Treebank) -> Iterator[bytes]:
+        if options.nbest is None or best is None:
+            found = annotate(block)
+            if options.to == "conllu":
+                yield as_text(found)
+            else:
+                yield from (_json_line({"forms": sentence.forms, **record(sentence)}) for sentence in found)
+            return
+        for found in best(block):
+            if options.to == "conllu":
+                for rank, (own, score) in enumerate(found, 1):
+                    yield f"# rank = {rank}\n# score = {score:.6g}\n".encode() + as_text(own)
+            else:
+                nbest = [{**record(own[0]), "score": score} for own, score in found]
+                yield _json_line({"forms": found[0][0][0].forms, "nbest": nbest})
 
-    def write_best(self, alternatives: Iterable[tuple[data.Treebank, float]]) -> None:
-        """Write the best few of a sentence, each a treebank of one, with their scores."""
-        found = list(alternatives)
-        if self._form == "conllu":
-            for rank, (own, score) in enumerate(found, 1):
-                self._file.write(f"# rank = {rank}\n# score = {score:.6g}\n".encode() + self._as_text(own))
-        else:
-            nbest = [{**self._record(own[0]), "score": score} for own, score in found]
-            self._file.write(_json_line({"forms": found[0][0][0].forms, "nbest": nbest}))
-        self._count(1, found[0][0].n_words)
-
-    def _count(self, n_sentences: int, n_words: int) -> None:
-        self.n_sentences, self.n_words = self.n_sentences + n_sentences, self.n_words + n_words
-        self._bar.update(n_sentences)
-
-    def _record(self, sentence: data.Sentence, *others: str) -> Record:
-        return {name: getattr(sentence, name) for name in (*others, *self._columns)}
-
-
-@contextmanager
-def _sentence_writer(options: Options, columns: Sequence[str], done: str) -> Iterator[_SentenceWriter]:
-    """Open the output for sentences; at the end say what was ``done``, and how fast."""
-    started, columns = time.perf_counter(), [*columns, *["misc"] * options.confidence]
     with progress_bar(not options.quiet, unit=" sentences") as bar, data.output_file(options.output) as file:
-        writer = _SentenceWriter(file, options.to, columns, bar)
-        yield writer
+        for block in blocks:
+            file.writelines(written(block))
+            counts["sentences"] += len(block)
+            counts["tokens"] += block.n_words
+            bar.update(len(block))
     seconds = time.perf_counter() - started
-    speed = f"{writer.n_words / seconds:.0f} words a second"
-    line = f"{done} {writer.n_words} words of {writer.n_sentences} sentences, {speed}: {options.output}"
-    counts = {"sentences": writer.n_sentences, "tokens": writer.n_words}
+    speed = f"{counts['tokens'] / seconds:.0f} words a second"
+    line = f"{done} {counts['tokens']} words of {counts['sentences']} sentences, {speed}: {options.output}"
     options.report([line], {**counts, "seconds": seconds, "output": options.output})
 
 
@@ -226,13 +218,12 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
 def _labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
     """Each sequence as it is written: its labels, and their probabilities if asked for."""
     predicted = [labels.tolist() for labels in labeler.predict(X)]
-    confidence = _confidence(labeler, X, predicted) if options.confidence else None
-    for s, labels in enumerate(predicted):
-        own = None if confidence is None else [round(p, 3) for p in confidence[s]]
+    confidence = _confidence(labeler, X, predicted) if options.confidence else [None] * len(X)
+    for labels, sure in zip(predicted, confidence):
         if options.to == "jsonl":
-            yield _json_line({"y": labels} if own is None else {"y": labels, "confidence": own})
+            yield _json_line({"y": labels} if sure is None else {"y": labels, "confidence": sure})
         else:
-            yield _lines([*(labels if own is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, own))), ""])
+            yield _lines([*(labels if sure is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, sure))), ""])
 
 
 def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
@@ -246,15 +237,10 @@ def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -
 
 
 def _confidence(labeler: omkl.SequenceLabeler, X: list, predicted: list[list]) -> list[list[float]]:
-    """The probability of each label of each sequence."""
-    if not hasattr(labeler, "predict_marginals"):
-        raise InputError(
-            "--confidence needs probabilities, which this labeler has none of: train it with --dev FILE, "
-            "--early-stopping or --loss crf."
-        )
+    """The probability of each label of each sequence, to three decimals."""
     column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
     return [
-        [float(row[column[label]]) for row, label in zip(own, labels)]
+        [round(float(row[column[label]]), 3) for row, label in zip(own, labels)]
         for own, labels in zip(labeler.predict_marginals(X), predicted)
     ]
 
@@ -263,7 +249,7 @@ def _json_line(record: Record) -> bytes:
     return (json.dumps(record, ensure_ascii=False) + "\n").encode()
 
 
-def _lines(rows: Iterable[Any]) -> bytes:
+def _lines(rows: Iterable[object]) -> bytes:
     return "".join(f"{row}\n" for row in rows).encode()
 
 
@@ -287,14 +273,9 @@ def _row_records(model: Model, X: Any, options: Options) -> Iterator[Record]:
     if not options.confidence and options.nbest is None:
         yield from ({"y": output} for output in model.predict(X).tolist())
         return
-    if getattr(getattr(model, "classes_", None), "ndim", 0) != 1 or not hasattr(model, "decision_function"):
-        opt.refuse(f"is for models that choose one of several classes, not {of_class(model)}", "confidence", "nbest")
-    if options.confidence and not hasattr(model, "predict_proba"):
-        raise InputError(
-            "--confidence needs probabilities, which this classifier has none of: train it with --loss crf, or ask for "
-            "scores with --nbest."
-        )
-    scores = model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X)
+    if not is_classifier(model):
+        opt.refuse(f"is for classifiers, not {of_class(model)}", "confidence", "nbest")
+    scores = model.predict_proba(X) if options.confidence else model.decision_function(X)
     scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
     ranked, classes = np.argsort(-scores, axis=1, kind="stable"), model.classes_.tolist()
     for best, own in zip(ranked[:, : options.nbest or 1].tolist(), scores.tolist()):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from omkl import reports
 from omkl._files import replacing
 from omkl.cli import options as opt
-from omkl.cli.files import Columns, check_about_data, labelled_sequences, load_model, naming, open_rows, read_gold
+from omkl.cli.files import Columns, labelled_sequences, load_model, naming, open_rows, read_gold
 from omkl.cli.options import Options, option
-from omkl.exceptions import InputError
+from omkl.data.blocks import n_rows
 
 if TYPE_CHECKING:
     from omkl.reports.model import Model
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     *(opt.MODEL, opt.argument("data", type=opt.READ, required=False)),
     option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="HTML file to write."),
     option("--title", metavar="TEXT", help="Heading of the page; by default the class of the model."),
-    option("--examples", type=opt.POSITIVE, default=10_000, metavar="N", help="Measure on the first N examples."),
     option("--worst", type=opt.COUNT, default=10, metavar="N", help="Show the N examples with the worst mistakes."),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
@@ -38,10 +37,8 @@ def report(options: Options) -> None:
     also how good it is there by label, relation and length, whether its probabilities can be believed, and its worst
     mistakes with their reasons. Pictures need omkl[plot].
     """
-    check_about_data(options)
     model, kind = load_model(options)
-    given = {"model": options.model, "data": options.data}
-    files = {name: path for name, path in given.items() if path is not None}
+    files = {"model": options.model} | ({} if options.data is None else {"data": options.data})
     with naming(options.data or options.model) if kind == "rows" else nullcontext():
         X, y = (None, None) if options.data is None else _read(model, kind, options)
         page = reports.make_report(model, X, y, title=options.title, files=files, n_worst=options.worst)
@@ -50,35 +47,16 @@ def report(options: Options) -> None:
     else:
         with replacing(options.output) as file:
             file.write(page)
-    name = type(model).__name__
-    n = None if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
+    name, n = type(model).__name__, None if X is None else n_rows(X)
     on = "" if n is None else f" on {n} {'sentences' if kind in ('trees', 'annotations') else kind}"
     metrics = {"class": name, "examples": n, "output": options.output, "bytes": len(page.encode())}
     options.report([f"Report on {name}{on}: {options.output}"], metrics)
 
 
 def _read(model: Model, kind: str, options: Options) -> tuple[Any, Any]:
-    """The first examples of the data, and their outputs."""
-    n = options.examples
-    if kind == "rows":
-        return _read_rows(model, options)
+    """The data, and their outputs."""
     if kind == "sequences":
-        X, y = labelled_sequences(options.data, options, model)
-        return X[:n], y[:n]
-    return read_gold(options.data, model, options)[:n], None
-
-
-def _read_rows(model: Model, options: Options) -> tuple[Any, Any]:
-    """The first rows: blocks are read until there are enough."""
-    from omkl.data.blocks import join, take
-
-    blocks, n_read = [], 0
-    for block in open_rows(options.data, options, Columns.of_model(model)).blocks():
-        blocks.append(block)
-        n_read += block.n_examples
-        if n_read >= options.examples:
-            break
-    if not blocks:
-        raise InputError(f"{options.data} holds no rows: give at least one.")
-    X, y = take(join(blocks), slice(options.examples))
-    return X, y
+        return labelled_sequences(options.data, options, model)
+    if kind == "rows":
+        return open_rows(options.data, options, Columns.of_model(model)).read()
+    return read_gold(options.data, model, options), None

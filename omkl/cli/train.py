@@ -16,8 +16,10 @@ from omkl.cli.training import (
     Interruption,
     choose_strength,
     fit_options,
+    last_lines,
     save_trained,
     shuffled,
+    training_facts,
     training_options,
     training_parameters,
 )
@@ -92,25 +94,14 @@ def labeler(options: Options) -> None:
         learned, chosen = fit(model, options, settings, dev)
     uncalibrated = [] if dev is None or options.loss == "crf" else calibrate(model, options.dev, *dev)
     save_trained(model, options)
-    metrics = {**learned, "labels": len(model.classes_), **_metrics(model, interruption)}
+    metrics = {**learned, "labels": len(model.classes_), **training_facts(model, interruption)}
     sizes = f"{learned['sequences']} sequences, {learned['tokens']} tokens, {len(model.classes_)} labels"
     lines = [*chosen, f"Trained on {sizes}: {_progress(model)} a sequence.", *bar_chart(model.kernel_weights_)]
     if dev is not None:
         found = metrics["dev"] = model.evaluate(*dev)
         lines.append(f"Token accuracy on {options.dev}: {found['accuracy']:.2%}")
         lines += [] if found["entities"] is None else [entity_line(found)]
-    options.report([*lines, *uncalibrated, *interruption.last_lines(model, options)], metrics)
-
-
-def _metrics(model: Model, interruption: Interruption) -> dict[str, Any]:
-    return {
-        "epochs": model.n_iter_,
-        "seconds": model.fit_seconds_,
-        "memory": model.memory_usage(),
-        "kernel_weights": model.kernel_weights_,
-        "interrupted": interruption.happened,
-        "history": model.history_,
-    }
+    options.report([*lines, *uncalibrated, *last_lines(model, interruption, options)], metrics)
 
 
 def _progress(model: Model) -> str:
@@ -178,7 +169,7 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
     model = cls(kernels, budget=options.budget, **parameters)
     stream = open_rows(options.train, options)
     lines: list[str] = []
-    chosen: dict[str, Any] = {}
+    chosen: Record = {}
     with fit_options(options) as settings, naming(options.train):
         if options.stream:
             n_examples = _fit_row_stream(model, stream, options, settings)
@@ -190,16 +181,16 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
             settings["validation"] = dev if options.early_stopping else None
             model.fit(whole, whole.y, **settings)  # with the names of the columns
             n_examples = whole.n_examples
-    metrics = {**chosen, "examples": n_examples, **_metrics(model, interruption)}
+    metrics = {**chosen, "examples": n_examples, **training_facts(model, interruption)}
     save_trained(model, options)
     lines += [f"Trained on {n_examples} examples: {_progress(model)} an example.", *bar_chart(model.kernel_weights_)]
-    if hasattr(model, "classes_"):
+    if isinstance(model, omkl.OnlineMKLClassifier):
         metrics["labels"] = len(model.classes_)
     if options.dev:
         found = metrics["dev"] = row_scores(model, *outputs_of(model, options.dev, options))
         scores = "accuracy {accuracy:.2%}" if "accuracy" in found else "R^2 {r2:.4f}, RMSE {rmse:.4g}"
         lines.append(f"On {options.dev}: {scores.format(**found)}")
-    options.report([*lines, *interruption.last_lines(model, options)], metrics)
+    options.report([*lines, *last_lines(model, interruption, options)], metrics)
 
 
 def _read_dev(block: data.Block, options: Options) -> tuple[Any, Any]:

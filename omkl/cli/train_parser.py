@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from tqdm import tqdm
 
 import omkl
 from omkl import data
@@ -24,17 +22,15 @@ from omkl.cli.training import (
     Interruption,
     choose_strength,
     fit_options,
+    last_lines,
     save_trained,
     shuffled,
     strength,
+    training_facts,
     training_options,
     training_parameters,
 )
-from omkl.exceptions import DataFileError, InputError
-
-if TYPE_CHECKING:
-    from omkl.online import OnlineTrainer
-    from omkl.reports.model import Model
+from omkl.exceptions import DataFileError
 
 #: Groups of each part that are listed.
 MOST_GROUPS = 5
@@ -82,13 +78,9 @@ TREES = opt.declare(
     option("--unlabeled", is_flag=True, help="Learn no relations."),
     option("--memory", type=float, default=140.0, metavar="MB", help="Megabytes for parameters."),
 )
-TREE_NAMES = (
-    *("templates", "lexicon", "stacked", "likely", "keep"),
-    *("projective", "multi_root", "unlabeled", "memory"),
-)
 
 
-def _untrained_parser(options: Options, **settings: Any) -> Any:
+def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
     """A parser as the options say, with these settings."""
     parser = omkl.DependencyParser(
         options.templates,
@@ -129,19 +121,21 @@ def parser(options: Options) -> None:
     dev = data.read_treebank(options.dev, trees=True, **reading) if options.dev else None
     options.say(f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB.")
     interruption = Interruption()
-    parameters = training_parameters(options, _Report(options, n_sentences), interruption)
+    parameters = training_parameters(options, interruption)
     model = _untrained_parser(options, n_examples=n_sentences if options.stream else None, **parameters)
     lines, chosen = choose_strength(model, trees, None, None if dev is None else (dev, None), options)
     with fit_options(options) as settings:
         model.fit(trees, validation=dev if options.early_stopping else None, **settings)
     uncalibrated = [] if dev is None else calibrate(model, options.dev, dev)
     save_trained(model, options)
-    metrics = {**chosen, "sentences": n_sentences, "words": n_words, **_parser_metrics(model, interruption)}
     weights = model.template_weights_
+    metrics = {**chosen, "sentences": n_sentences, "words": n_words, "templates": len(weights)}
+    metrics |= {"features": model.n_features(), "collision_rate": model.collision_rate()}
+    metrics |= {**training_facts(model, interruption), "template_weights": weights}
     lines += [
         f"Trained for {model.n_iter_} epochs in {model.fit_seconds_:.1f} s: {metrics['features'] / 1e6:.2f} million "
-        f"weights in {metrics['active_templates']} of {len(weights)} templates, {metrics['collision_rate']:.0%} of the "
-        "features share one."
+        f"weights in {sum(weight > 0 for weight in weights.values())} of {len(weights)} templates, "
+        f"{metrics['collision_rate']:.0%} of the features share one."
     ]
     best = {name: weights[name] for name in model.ranking()[:10]}
     if len(set(best.values())) > 1:  # a ridge weighs all templates alike
@@ -149,31 +143,16 @@ def parser(options: Options) -> None:
     if dev is not None:
         metrics["dev"] = {"all": model.evaluate(dev), "without_punctuation": model.evaluate(dev, ignore="form")}
         lines += [*attachment_lines(metrics["dev"], options.dev), *uncalibrated]
-    options.report([*lines, *interruption.last_lines(model, options)], metrics)
+    options.report([*lines, *last_lines(model, interruption, options)], metrics)
 
 
-def _parser_metrics(model: Model, interruption: Interruption) -> Record:
-    return {
-        "templates": len(model.templates_),
-        "active_templates": sum(weight > 0 for weight in model.template_weights_.values()),
-        "features": model.n_features(),
-        "collision_rate": model.collision_rate(),
-        "epochs": model.n_iter_,
-        "interrupted": interruption.happened,
-        "seconds": model.fit_seconds_,
-        "memory": model.memory_usage(),
-        "template_weights": model.template_weights_,
-        "history": model.history_,
-    }
-
-
-def _whole(options: Options, reading: Record) -> tuple[int, int, Any]:
+def _whole(options: Options, reading: Record) -> tuple[int, int, data.Treebank]:
     """Number of sentences and words, and the treebank."""
     treebank = data.read_treebank(options.train, **reading)
     return len(treebank), treebank.n_words, treebank
 
 
-def _stream(options: Options, reading: Record) -> tuple[int, int, Any]:
+def _stream(options: Options, reading: Record) -> tuple[int, int, data.Stream]:
     """Number of sentences and words, counted in a pass over the file, and a stream."""
     stream = data.stream_conllu(options.train, **reading)
     sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
@@ -181,22 +160,6 @@ def _stream(options: Options, reading: Record) -> tuple[int, int, Any]:
     if not n_sentences:
         raise DataFileError(f"{options.train} holds no sentence.")
     return n_sentences, n_words, shuffled(stream, options)
-
-
-class _Report:
-    """Callback: print a line an epoch."""
-
-    def __init__(self, options: Options, n_sentences: int) -> None:
-        self.options, self.n_sentences = options, n_sentences
-
-    def __call__(self, trainer: OnlineTrainer, record: Record) -> None:
-        norms = [value for key, value in record.items() if key.startswith("norm:")]
-        with tqdm.external_write_mode(file=sys.stdout):
-            self.options.say(
-                f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, "
-                f"{sum(norm > 0 for norm in norms)} of {len(norms)} templates active, "
-                f"{self.n_sentences / record['seconds']:.0f} sentences/s"
-            )
 
 
 @opt.command(
@@ -224,8 +187,6 @@ def annotator(options: Options) -> None:
     From words it makes the tags, features, lemmas and trees that the treebank has. The parser learns from sentences
     that were tagged by models of other folds. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
     """
-    if options.parts and "trees" not in options.parts:
-        opt.refuse("is about trees, which --parts leaves out", *TREE_NAMES)
     reading: Record = {"on_error": options.on_error, "keep_text": False}
     treebank = data.read_treebank(options.train, trees="partial", **reading)
     gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
@@ -244,9 +205,8 @@ def annotator(options: Options) -> None:
     started = time.perf_counter()
     model.fit(treebank, **options.values("checkpoint", "checkpoint_every", "resume"))
     seconds = time.perf_counter() - started
+    uncalibrated = [] if gold is None else calibrate(model, options.dev, gold)
     model.save(destination(options.output))
-    if gold is not None:
-        _calibrate_annotator(model, gold, options)
     sizes = {"sentences": len(treebank), "words": treebank.n_words}
     metrics = {**sizes, "parts": model.parts_, "seconds": seconds}
     weights = metrics["kernel_weights"] = model.kernel_weights_
@@ -257,14 +217,5 @@ def annotator(options: Options) -> None:
         lines += ["", f"The heaviest groups of {name}", *bar_chart(dict(ranked))]
     if gold is not None:
         found, metrics["dev"] = annotation_scores(model, gold, options.dev)
-        lines += ["", *found]
+        lines += ["", *found, *uncalibrated]
     options.report([*lines, f"Saved to {options.output}."], metrics)
-
-
-def _calibrate_annotator(model: Model, gold: data.Treebank, options: Options) -> None:
-    """Calibrate a saved annotator, and save it again."""
-    try:
-        model.calibrate(gold).save(destination(options.output))
-    except InputError as error:
-        saved = f"The annotator is saved to {options.output}, but not calibrated"
-        raise InputError(f"{saved}: in {options.dev}, {error}") from None

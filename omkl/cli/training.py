@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,14 @@ import numpy as np
 from omkl.cli.console import table
 from omkl.cli.files import destination
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
+from omkl.data.blocks import n_rows
 from omkl.exceptions import DataWarning, InputError
+from omkl.online.callbacks import RecordLog
 
 if TYPE_CHECKING:
     from omkl import data
+    from omkl.estimators.base import OnlineEstimator
     from omkl.online import OnlineTrainer, Step
-    from omkl.reports.model import Model
 
 #: Multiples of an estimator's default C that ``--C auto`` tries, and parts of the data that it compares models on.
 FACTORS, N_FOLDS = (0.01, 0.1, 1.0, 10.0, 100.0), 3
@@ -73,7 +76,6 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1
         option("--stream", is_flag=True, help="Never hold the file whole: read it once an epoch, through a buffer."),
         *(SEED, JOBS, CHECKPOINTS),
         option("--log", type=WRITE, metavar="FILE", help="Write a line of JSON for every epoch while training."),
-        option("--log-every", type=int, metavar="N", help="With --log: a line for every N examples instead."),
         option("--predict-only", is_flag=True, help="Save only what predicts: a much smaller file, not to go on from."),
         option("--precision", type=CHOICE(["float32", "float16"]), help="With --predict-only: round the weights."),
         option("--workers", type=int, metavar="N", help="Train in shards on N processes here (needs omkl[dask])."),
@@ -82,46 +84,33 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1
     )
 
 
-def training_parameters(options: Options, *callbacks: Any) -> dict[str, Any]:
+#: Options that are parameters of online estimators.
+PARAMETERS = (
+    *("loss", "regularizer", "weighting", "epochs", "C", "method", "eta0", "average"),
+    *("random_state", "early_stopping"),
+)
+
+
+def training_parameters(options: Options, interruption: Interruption) -> dict[str, Any]:
     """Parameters of an online estimator, as the options say."""
-    if not options.predict_only:
-        refuse("goes with --predict-only", "precision")
-    elif options.budget:
-        refuse("does not go with --budget", "predict_only")
-    if options.C == "auto" and options.stream:
-        raise InputError("--C auto trains several times on data in memory: leave --stream out, or give C.")
-    names = [
-        "loss",
-        "regularizer",
-        "weighting",
-        "epochs",
-        "method",
-        "eta0",
-        "average",
-        "random_state",
-        "early_stopping",
-    ]
-    parameters = options.values(*names, *([] if options.C == "auto" else ["C"]))
-    parameters["callbacks"] = [*callbacks, *_logs(options)]
-    return {**parameters, "n_jobs": options.jobs, "verbose": not options.quiet}
-
-
-def _logs(options: Options) -> list[Any]:
-    """Callbacks that write what ``--log`` asks for."""
-    if options.log is None:
-        refuse("goes with --log FILE", "log_every")
-        return []
-    from omkl.online.callbacks import ProgressiveValidation, RecordLog
-
-    log = RecordLog(destination(options.log))
-    return [log if options.log_every is None else ProgressiveValidation(options.log_every, log)]
+    if options.predict_only and options.budget:
+        raise InputError("--predict-only does not go with --budget, whose models need what training needs.")
+    if options.precision and not options.predict_only:
+        raise InputError("--precision goes with --predict-only.")
+    parameters = options.values(*PARAMETERS)
+    if options.C == "auto":
+        if options.stream:
+            raise InputError("--C auto trains several times on data in memory: leave --stream out, or give C.")
+        del parameters["C"]
+    log = [] if options.log is None else [RecordLog(destination(options.log))]
+    return {**parameters, "callbacks": [interruption, *log], "n_jobs": options.jobs, "verbose": not options.quiet}
 
 
 @contextmanager
 def fit_options(options: Options) -> Iterator[dict[str, Any]]:
     """Options of ``fit`` on checkpoints and shards; workers end with the context."""
     found = options.values("checkpoint", "checkpoint_every", "resume", "shards")
-    opened: Any = nullcontext()
+    opened: AbstractContextManager = nullcontext()
     if options.scheduler is not None:
         from omkl.distributed import running_client
 
@@ -135,12 +124,12 @@ def fit_options(options: Options) -> Iterator[dict[str, Any]]:
         yield found if client is None else {"client": client, **found}
 
 
-def shuffled(stream: data.Stream, options: Options) -> Any:
+def shuffled(stream: data.Stream, options: Options) -> data.Stream:
     """A stream in a fresh order every epoch, the same in a run that is resumed."""
     return stream.shuffled(random_state=options.random_state or 0)
 
 
-def save_trained(model: Model, options: Options) -> None:
+def save_trained(model: OnlineEstimator, options: Options) -> None:
     """Save a trained model as the options say."""
     settings = {"dtype": options.precision} if options.precision else {}
     model.save(destination(options.output), training=not options.predict_only, **settings)
@@ -157,10 +146,10 @@ class Interruption:
     happened = False
     _before: Any = None
 
-    def __deepcopy__(self, memo: Any) -> Interruption:
+    def __deepcopy__(self, memo: dict) -> Interruption:
         return self  # also of estimators that are cloned
 
-    def on_start(self, trainer: OnlineTrainer, source: Any) -> bool:
+    def on_start(self, trainer: OnlineTrainer, source: object) -> bool:
         """Listen to Ctrl-C; returns whether it has come already."""
         # a process that ignores it, as a job in the background of a script, stays so
         if not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
@@ -168,15 +157,12 @@ class Interruption:
                 self._before = signal.signal(signal.SIGINT, self._note)
         return self.happened
 
-    def _note(self, *_: Any) -> None:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.happened = True
-        self._leave()
+        self.on_end(None)
 
-    def on_end(self, trainer: OnlineTrainer) -> None:
+    def on_end(self, trainer: OnlineTrainer | None) -> None:
         """Restore the handler of Ctrl-C."""
-        self._leave()
-
-    def _leave(self) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
@@ -187,18 +173,31 @@ class Interruption:
 
     on_block = on_epoch = on_round
 
-    def last_lines(self, model: Model, options: Options) -> list[str]:
-        """Lines about an interruption, if there was one, and the file with the model."""
-        saved = f"Saved to {options.output}."
-        if not self.happened:
-            return [saved]
-        again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
-        where = f" in epoch {model.n_iter_}" if hasattr(model, "n_iter_") else ""
-        return [f"Interrupted{where}: the model so far is saved.{again if options.checkpoint else ''}", saved]
+
+def training_facts(model: OnlineEstimator, interruption: Interruption) -> dict[str, Any]:
+    """Metrics of the training of a model."""
+    return {
+        "epochs": model.n_iter_,
+        "seconds": model.fit_seconds_,
+        "memory": model.memory_usage(),
+        "kernel_weights": model.kernel_weights_,
+        "interrupted": interruption.happened,
+        "history": model.history_,
+    }
+
+
+def last_lines(model: OnlineEstimator, interruption: Interruption, options: Options) -> list[str]:
+    """Lines about an interruption, if there was one, and the file with the model."""
+    saved = f"Saved to {options.output}."
+    if not interruption.happened:
+        return [saved]
+    again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
+    line = f"Interrupted in epoch {model.n_iter_}: the model so far is saved.{again if options.checkpoint else ''}"
+    return [line, saved]
 
 
 def choose_strength(
-    model: Model, X: Any, y: Any, dev: tuple | None, options: Options
+    model: OnlineEstimator, X: Any, y: Any, dev: tuple | None, options: Options
 ) -> tuple[list[str], dict[str, Any]]:
     """Set ``C`` of an untrained model to the best of five values, if ``--C auto`` asks for it.
 
@@ -213,11 +212,9 @@ def choose_strength(
     models = [clone(model).set_params(C=C, callbacks=None, verbose=False) for C in candidates]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # training on all data warns as well
-        if dev is None:
-            scores = _cross_validated(models, X, y, options)
-        else:
-            train, test = ([own for own in pair if own is not None] for pair in ((X, y), dev))
-            scores = [float(own.fit(*train).score(*test)) for own in models]
+        scores = (
+            _cross_validated(models, X, y, options) if dev is None else [own.fit(X, y).score(*dev) for own in models]
+        )
     best = candidates[int(np.argmax(scores))]
     model.set_params(C=best)
     where = "the data of --dev" if dev is not None else f"{N_FOLDS}-fold cross-validation"
@@ -225,17 +222,16 @@ def choose_strength(
     lines = [f"C = {best:g} is best on {where}:", *table(rows, ("C", "score"))]
     if best in (candidates[0], candidates[-1]):
         lines.append("No value beyond it was tried: give others as --C.")
-    return lines, {"C": best, "C_scores": [{"C": C, "score": score} for C, score in zip(candidates, scores)]}
+    return lines, {"C": best, "C_scores": [{"C": C, "score": float(score)} for C, score in zip(candidates, scores)]}
 
 
-def _cross_validated(models: list[Model], X: Any, y: Any, options: Options) -> list[float]:
-    """Mean scores over folds, which are stratified where y are classes."""
+def _cross_validated(models: list[OnlineEstimator], X: Any, y: Any, options: Options) -> list[float]:
+    """Mean scores over folds, which are stratified for classifiers."""
+    from sklearn.base import is_classifier
     from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
-    if n < N_FOLDS:
-        raise InputError(f"--C auto compares models on {N_FOLDS} parts of the data, of {n} examples: give C.")
-    classes = np.unique(y, return_counts=True)[1] if getattr(y, "dtype", np.dtype("f8")).kind in "iubU" else [0]
-    kind = StratifiedKFold if min(classes) >= N_FOLDS else KFold
+    if n_rows(X) < N_FOLDS:
+        raise InputError(f"--C auto compares models on {N_FOLDS} parts of the data, of {n_rows(X)} examples: give C.")
+    kind = StratifiedKFold if is_classifier(models[0]) else KFold
     folds = kind(N_FOLDS, shuffle=True, random_state=options.random_state or 0)
-    return [float(cross_val_score(model, X, y, cv=folds, error_score="raise").mean()) for model in models]
+    return [cross_val_score(model, X, y, cv=folds, error_score="raise").mean() for model in models]

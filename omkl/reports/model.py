@@ -8,22 +8,22 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.base import is_classifier
 
 import omkl
 from omkl._files import PathLike
 from omkl._messages import shown
+from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.validation import column_names_of
+from omkl.linear.base import SparseLinear
+from omkl.mkl.base import BatchMKL
 from omkl.reports import plots
 from omkl.reports.markup import Cell, details, drawn, html, number, percent, shares, table
 
-if TYPE_CHECKING:
-    from omkl.estimators.base import OnlineEstimator
-    from omkl.linear.base import SparseLinear
-    from omkl.mkl.base import BatchMKL
-
-    Model: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear
+Model: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear
 
 #: Features of a label, labels, and strongest features that these are chosen from.
 FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
@@ -38,20 +38,16 @@ def learned_parts(model: Model | omkl.Annotator, measured: list[dict[str, Any]] 
     if isinstance(model, omkl.Annotator):
         return [part for name, own in model.models().items() for part in _of_part(name, own)]
     parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
-    if getattr(model, "left_out_", []):
+    if isinstance(model, SparseLinear):
+        return [*parts, _coefficients(model)]
+    if isinstance(model, BatchMKL):
+        return [*parts, details("All weights", _weight_table(model.kernel_weights_))]
+    if model.left_out_:
         parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
     if measured:
         caption = "Growth of the loss without each group, plus or minus two standard errors."
         parts += [html.heading("What each group is worth"), drawn(plots.plot_weights, measured, caption=caption)]
-    if hasattr(model, "group_report_"):
-        parts.append(_group_table(measured or model.group_report_))
-    elif hasattr(model, "kernel_weights_"):
-        parts.append(details("All weights", _weight_table(model.kernel_weights_)))
-    if hasattr(model, "coef_"):
-        parts.append(_coefficients(model))
-    if hasattr(model, "top_features"):
-        parts.append(_features(model))
-    return parts
+    return [*parts, _group_table(measured or model.group_report_), _features(model)]
 
 
 def _of_part(name: str, model: OnlineEstimator) -> list[str]:
@@ -79,7 +75,7 @@ def _group_table(records: Sequence[dict[str, Any]]) -> str:
 
 def _features(model: OnlineEstimator) -> str:
     """Show the strongest features: of each label, where there are labels."""
-    found = model.top_features(CHOSEN_FROM if hasattr(model, "classes_") else MOST)
+    found = model.top_features(CHOSEN_FROM)
     if not found:
         return ""
     if "label" not in found[0]:
@@ -99,10 +95,10 @@ def _features(model: OnlineEstimator) -> str:
 def _coefficients(model: SparseLinear) -> str:
     """Show the largest coefficients of a linear model."""
     coefficients = np.atleast_2d(model.coef_)
-    names = getattr(model, "feature_names_in_", [f"column {j}" for j in range(coefficients.shape[1])])
+    names = column_names_of(model) or [f"column {j}" for j in range(coefficients.shape[1])]
     order = np.argsort(-np.abs(coefficients), axis=None, kind="stable")[:MOST]
     pairs = zip(*np.unravel_index(order, coefficients.shape))
-    rows = [[str(names[j]), int(k), coefficients[k, j]] for k, j in pairs if coefficients[k, j] != 0]
+    rows = [[names[j], int(k), coefficients[k, j]] for k, j in pairs if coefficients[k, j] != 0]
     count = f"{number(int(np.count_nonzero(coefficients)))} of {number(coefficients.size)} coefficients are not zero."
     return html.heading("Coefficients") + html.paragraph(count) + table(["column", "output", "coefficient"], rows)
 
@@ -112,7 +108,7 @@ def training_parts(model: Model | omkl.Annotator, files: Mapping[str, PathLike])
     models = model.models() if isinstance(model, omkl.Annotator) else {"": model}
     parts = []
     for name, own in models.items():
-        if getattr(own, "history_", None) and " of " not in name:
+        if own.history_ and " of " not in name:
             parts += [html.heading(f"Training of {name}")] * bool(name) + _history(own.history_)
     parts = parts or [html.paragraph("The model file holds no history of the training.", soft=True)]
     return [*parts, html.heading("Settings"), _settings(model), *_provenance(files)]
@@ -158,13 +154,13 @@ def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
     if isinstance(model, omkl.Annotator):
         return {"parts": number(len(model.kernel_weights_))}
     tiles = {}
-    if hasattr(model, "classes_"):
+    if is_classifier(model) or isinstance(model, omkl.SequenceLabeler):
         tiles["labels"] = number(len(model.classes_))
-    if hasattr(model, "kernel_weights_"):
+    if not isinstance(model, SparseLinear):
         weights = model.kernel_weights_.values()
         tiles["groups in use"] = f"{number(sum(weight > 0 for weight in weights))} of {number(len(weights))}"
-    if hasattr(model, "dual_gap_"):
-        tiles["duality gap"] = number(float(np.max(model.dual_gap_)), 2)
-    if hasattr(model, "memory_usage"):
+    if isinstance(model, OnlineEstimator):
         tiles["memory to predict"] = f"{model.memory_usage()['prediction']:.3g} MB"
+    else:
+        tiles["duality gap"] = number(float(np.max(model.dual_gap_)), 2)
     return tiles

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
+from sklearn.base import is_classifier
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.utils import _safe_indexing
 
+from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
 from omkl.reports.markup import drawn, html, number, percent, score_table, table
+from omkl.reports.model import Model
 from omkl.reports.quality import Quality, calibration_parts, confusion_parts, reasons
 from omkl.sequences.evaluation import evaluate_labels, records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from omkl.linear.base import SparseLinear
-    from omkl.mkl.base import BatchMKL
-    from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
-
-    Model: TypeAlias = OnlineMKLClassifier | OnlineMKLRegressor | BatchMKL | SparseLinear
 
 #: Points of a picture, and entries of a row that are shown.
 POINTS, ENTRIES = 2000, 12
@@ -35,14 +34,15 @@ def row_quality(model: Model, X: Any, y: Any, n_worst: int) -> Quality:
         raise InputError(f"y has shape {y.shape}, but predictions {predicted.shape}: give outputs of all rows.")
     if y.ndim == 2:
         return _several(model, y, predicted)
-    return (_classes if hasattr(model, "classes_") else _numbers)(model, X, y, predicted, n_worst)
+    return (_classes if is_classifier(model) else _numbers)(model, X, y, predicted, n_worst)
 
 
-def _classes(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+def _classes(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
     gold, other = y.tolist(), predicted.tolist()
     found = evaluate_labels([gold], [other])
     parts = [html.heading("By class"), score_table(found["labels"], "label"), *confusion_parts(gold, other)]
-    has_probabilities, sure = hasattr(model, "predict_proba"), _confidence(model, X)
+    has_probabilities = hasattr(model, "predict_proba")
+    sure = model.predict_proba(X).max(axis=1) if has_probabilities else _leads(model.decision_function(X))
     if has_probabilities:
         parts += calibration_parts("Calibration", y == predicted, sure)
     wrong = np.flatnonzero(y != predicted)
@@ -51,17 +51,14 @@ def _classes(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: 
     for i in wrong[np.argsort(-sure[wrong], kind="stable")][:n_worst].tolist():
         title = f"Row {i + 1}: {other[i]} instead of {gold[i]}"
         title += f", with a probability of {sure[i]:.1%}" if has_probabilities else ""
-        why = partial(model.explain, _row(X, i), label=other[i], against=gold[i])
+        why = partial(model.explain, _safe_indexing(X, [i]), label=other[i], against=gold[i])
         worst.append(html.example(title, _entries(model, X, i), reasons(why) if gold[i] in known else ""))
     tiles = {"accuracy": percent(found["accuracy"]), "rows": number(len(y)), "wrong": number(len(wrong))}
     return Quality(tiles, parts, worst)
 
 
-def _confidence(model: Model, X: Any) -> np.ndarray:
-    """Return probabilities of predictions, else their leads over the next class."""
-    if hasattr(model, "predict_proba"):
-        return np.asarray(model.predict_proba(X)).max(axis=1)
-    scores = np.asarray(model.decision_function(X))
+def _leads(scores: np.ndarray) -> np.ndarray:
+    """Return the leads of predicted classes over the next ones."""
     return np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
 
 
@@ -77,13 +74,15 @@ def _numbers(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst
     worst = []
     for i in np.argsort(-errors, kind="stable")[:n_worst].tolist():
         title = f"Row {i + 1}: {number(float(predicted[i]))} instead of {number(float(y[i]))}"
-        worst.append(html.example(title, _entries(model, X, i), reasons(partial(model.explain, _row(X, i)))))
+        worst.append(
+            html.example(title, _entries(model, X, i), reasons(partial(model.explain, _safe_indexing(X, [i]))))
+        )
     return Quality(tiles, parts, worst)
 
 
 def _several(model: Model, y: np.ndarray, predicted: np.ndarray) -> Quality:
     """Measure several targets of a regressor, or labels that a row has or has not."""
-    if hasattr(model, "classes_"):
+    if is_classifier(model):
         counts = zip((y != 0).sum(axis=0), (predicted != 0).sum(axis=0), ((y != 0) & (predicted != 0)).sum(axis=0))
         shown = score_table(records("label", dict(enumerate(counts))), "label")
         tiles = {"rows all right": percent(float(np.mean((y == predicted).all(axis=1))))}
@@ -109,21 +108,14 @@ def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
     return dress(ax, "", "prediction", "target")
 
 
-def _row(X: Any, i: int) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[i]
-    return X[[i]] if hasattr(X, "tocsr") else X[i]
-
-
 def _entries(model: Model, X: Any, i: int) -> str:
     """Show the first entries of a row, those that are not 0 where there are many."""
-    row, names = _row(X, i), getattr(model, "feature_names_in_", None)
-    if isinstance(row, dict):
-        named = list(row.items())
+    row = _safe_indexing(X, [i])
+    if isinstance(row, list):
+        named = list(row[0].items())
     else:
-        values = np.asarray(row.toarray()[0] if hasattr(row, "toarray") else row, dtype=object).ravel()
-        names = [f"column {j}" for j in range(len(values))] if names is None else names
-        named = list(zip(names, values.tolist()))
+        values = np.asarray(row.toarray() if sparse.issparse(row) else row, dtype=object).ravel().tolist()
+        named = list(zip(column_names_of(model) or [f"column {j}" for j in range(len(values))], values))
     if len(named) > ENTRIES:
         named = [(name, value) for name, value in named if not isinstance(value, (int, float)) or value != 0]
     shown = [(name, number(v) if isinstance(v, (int, float)) else f"{v!r:.40}") for name, v in named[:ENTRIES]]

@@ -8,6 +8,7 @@ from markupsafe import Markup
 import omkl
 from omkl.data import Treebank
 from omkl.parsing.evaluation import evaluate_treebanks
+from omkl.parsing.sentences import strings_of
 from omkl.reports.markup import Cell, html, number, percent, score_table, table
 from omkl.reports.quality import Quality, calibration_parts, confusion_parts, marked_tokens, reasons, worst_first
 from omkl.reports.trees import draw_tree
@@ -45,7 +46,7 @@ def annotation_quality(annotator: omkl.Annotator, gold: Treebank, n_worst: int) 
     trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
     quality = _compared(gold, predicted, [n for n in SCORES if WRITTEN.get(n, "trees") in annotator.parts_])
     columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]
-    labels = {name: (_strings(gold, name), _strings(predicted, name)) for name in columns}
+    labels = {name: (strings_of(gold, name), strings_of(predicted, name)) for name in columns}
     wrong = gold.heads != predicted.heads if trees else np.zeros(gold.n_words, dtype=bool)
     for pair in labels.values():
         wrong |= np.array([own != other for own, other in zip(*pair)])
@@ -74,12 +75,6 @@ def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treeb
     sure = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
     right = gold.heads[: some.n_words] == some.heads
     return calibration_parts("Calibration of arcs", right, np.concatenate(sure))
-
-
-def _strings(bank: Treebank, name: str) -> list[str]:
-    """Return a column of all words."""
-    table_of = np.array(bank.strings[name].tolist(), dtype=object)
-    return table_of[getattr(bank, name)].tolist()
 
 
 def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:

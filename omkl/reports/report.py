@@ -7,11 +7,12 @@ import omkl
 from omkl._components import check_number
 from omkl._files import PathLike
 from omkl.data import Treebank
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.structured import StructuredPredictor
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.reports.markup import ENVIRONMENT, html
-from omkl.reports.model import learned_parts, size_of, training_parts
+from omkl.reports.model import Model, learned_parts, size_of, training_parts
 from omkl.reports.plots.canvas import figure_for
 from omkl.reports.quality import Quality
 from omkl.reports.quality_rows import row_quality
@@ -36,7 +37,7 @@ MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 
 
 def make_report(
-    model: Any,
+    model: Model | omkl.Annotator,
     X: Any = None,
     y: Any = None,
     *,
@@ -116,7 +117,7 @@ def _foot() -> str:
     return foot
 
 
-def _quality(model: Any, X: Any, y: Any, n_worst: int) -> Quality:
+def _quality(model: Model | omkl.Annotator, X: Any, y: Any, n_worst: int) -> Quality:
     """Measure a model on data of its kind."""
     if isinstance(model, (omkl.DependencyParser, omkl.Annotator)):
         if not isinstance(X, Treebank):
@@ -128,9 +129,9 @@ def _quality(model: Any, X: Any, y: Any, n_worst: int) -> Quality:
     return (sequence_quality if isinstance(model, omkl.SequenceLabeler) else row_quality)(model, X, y, n_worst)
 
 
-def _measured(model: Any, X: Any, y: Any) -> list[dict[str, Any]] | None:
+def _measured(model: Model | omkl.Annotator, X: Any, y: Any) -> list[dict[str, Any]] | None:
     """Return the report on groups on some of the data, where the model has one and knows all labels."""
-    if not hasattr(model, "group_report"):
+    if not isinstance(model, OnlineEstimator):
         return None
     n = MEASURED
     if isinstance(X, Treebank):

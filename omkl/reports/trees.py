@@ -130,8 +130,7 @@ def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -
 def _differences(gold: Sentence, predicted: Sentence) -> list[bool]:
     """Tell which words have another head or relation than in the gold tree."""
     wrong = [False] * len(gold)
-    for name in ("heads", "deprels"):
-        own, other = getattr(gold, name), getattr(predicted, name)
+    for own, other in ((gold.heads, predicted.heads), (gold.deprels, predicted.deprels)):
         if own and other:
             wrong = [was or a != b for was, a, b in zip(wrong, own, other)]
     return wrong

@@ -40,21 +40,6 @@ def test_a_killed_command_resumes_to_the_same_file(kind, treebank, tmp_path):
     assert (tmp_path / "straight.npz").read_bytes() == (tmp_path / "resumed.npz").read_bytes()
 
 
-def test_bad_requests_are_one_sentence(treebank, tmp_path, capsys):
-    command = ["train", "parser", str(treebank), "--quiet", "--templates", "small", "--epochs", "1", "--memory", "10"]
-    command += ["-o", str(tmp_path / "model.npz")]
-    assert main([*command, "--resume"]) == 2
-    assert "--checkpoint" in capsys.readouterr().err
-    run = ["--checkpoint", str(tmp_path / "run"), "--checkpoint-every"]
-    assert main([*command, *run, "now"]) == 2
-    assert "checkpoint_every" in capsys.readouterr().err
-    assert main([*command, *run, "10 rounds"]) == 0
-    assert main([*command, *run, "10 rounds"]) == 2
-    assert "earlier run" in capsys.readouterr().err
-    assert main([*command, *run, "10 rounds", "--resume", "--C", "3"]) == 2
-    assert "has C = 10.0, but this run has 3.0" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("kind", ["parser", "labeler", "classifier", "regressor"])
 def test_streams_are_learned_block_by_block_and_resume(kind, treebank, tmp_path):
     settings = ["--epochs", "3", "--random-state", "0", "--stream"]

@@ -77,14 +77,3 @@ def test_training_stops_by_the_dev_file(kind, stream, files, tmp_path):
         assert metrics["dev"]["r2"] == pytest.approx(noted.max())
     else:
         assert metrics["dev"]["accuracy"] == pytest.approx(noted.max())
-
-
-def test_impossible_choices_are_refused(files, tmp_path, capsys):
-    out = ["-o", str(tmp_path / "m"), "--C", "auto"]
-    for words, message in (
-        (["train", "classifier", str(files / "t.svm"), *out, "--stream"], "leave --stream out"),
-        (["train", "annotator", str(files / "t.conllu"), *out], "is not a valid float"),
-        (["demo", *out], "is not a valid float"),
-    ):
-        assert main(words) == 2
-        assert message in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """Training on workers from the command line."""
 
 import sys
-import time
 
 import pytest
 from numpy.testing import assert_array_equal
@@ -50,35 +49,6 @@ def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_pat
     assert "epoch   2: loss" in capsys.readouterr().out
     for name, array in omkl.load(out).model_.trainer.state().items():
         assert_array_equal(array, serial[name], err_msg=name)
-
-
-def test_one_worker_makes_the_parser_that_plain_training_does(treebank, tmp_path):
-    assert train(treebank, tmp_path / "plain.npz") == 0
-    assert train(treebank, tmp_path / "m.npz", "--workers", "1") == 0
-    plain, found = omkl.load(tmp_path / "plain.npz"), omkl.load(tmp_path / "m.npz")
-    assert n_shards(found.history_[0]) == 1
-    for name, array in found.model_.trainer.state().items():
-        assert_array_equal(array, plain.model_.trainer.state()[name], err_msg=name)
-
-
-def test_a_scheduler_that_cannot_be_reached_is_one_sentence(treebank, tmp_path, capsys):
-    started = time.perf_counter()
-    assert train(treebank, tmp_path / "m.npz", "--scheduler", "tcp://127.0.0.1:1") == 2
-    assert time.perf_counter() - started < 15
-    error = capsys.readouterr().err
-    assert error.startswith("omkl: error: The scheduler tcp://127.0.0.1:1 cannot be reached")
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("kind", ["parser", "labeler"])
-def test_bad_options_are_refused(treebank, tmp_path, capsys, kind):
-    command = ["train", kind, str(treebank), "-o", str(tmp_path / "m.npz"), "--quiet"]
-    assert main([*command, "--workers", "0"]) == 2
-    assert "`workers` must be an integer > 0" in capsys.readouterr().err
-    assert main([*command, "--shards", "0"]) == 2
-    assert "`shards` must be an integer > 0" in capsys.readouterr().err
-    assert main([*command, "--shards", "41"]) == 2
-    assert "40 examples do not make 41 shards" in capsys.readouterr().err
 
 
 def test_without_dask_the_extra_is_named(treebank, tmp_path, capsys, monkeypatch):

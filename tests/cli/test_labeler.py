@@ -96,23 +96,17 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
     [
         (["train", "labeler", "{missing}", "-o", "{out}"], "no file"),
         (["train", "labeler", "{corpus}", "-o", "{out}", "--C", "0"], "C must be a finite number > 0"),
-        (["train", "labeler", "{corpus}", "-o", "{out}", "--regularizer", "mlk"], "Unknown regularizer 'mlk'"),
-        (["train", "labeler", "{corpus}", "-o", "{out}", "--kernels", "gauss"], "Unknown kernel 'gauss'"),
         (["train", "labeler", "{unlabelled}", "-o", "{out}"], "holds no labels"),
         (["train", "labeler", "{corpus}", "-o", "{missing}/m.npz"], "there is no directory"),
         (["predict", "{missing}", "{corpus}", "-o", "{out}"], "no model file"),
         (["predict", "{corpus}", "{corpus}", "-o", "{out}"], "not an omkl model file"),
         (["predict", "{damaged}", "{corpus}", "-o", "{out}"], "is damaged"),
         (["predict", "{model}", "{empty}", "-o", "{out}"], "holds no sequence"),
-        (["train", "labeler", "{corpus}", "-o", "{out}", "--allowed-transitions", "BI"], "Unknown transitions 'BI'"),
-        (["train", "labeler", "{corpus}", "-o", "{out}", "--allowed-transitions", "BIO"], "is none of BIO"),
         (["evaluate", "{model}", "{unlabelled}"], "holds no labels: give every line a"),
-        (["inspect", "{model}", "--group", "zzz"], "No group of features is called 'zzz'"),
-        (["demo", "-o", "{out_folder}", "--n-train", "0"], "at least one date"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, model, tmp_path, capsys):
-    paths = {name: tmp_path / name for name in ("missing", "out", "damaged", "empty", "out_folder")}
+    paths = {name: tmp_path / name for name in ("missing", "out", "damaged", "empty")}
     paths |= {"corpus": corpus, "model": model, "unlabelled": tmp_path / "unlabelled.jsonl"}
     content = bytearray(model.read_bytes())
     content[len(content) // 2] ^= 1

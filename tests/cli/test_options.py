@@ -12,7 +12,6 @@ import click
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_iris
 
-import omkl
 from omkl.cli import inspect, main
 from omkl.cli import options as opt
 from omkl.data import synthetic_treebank, write_treebank
@@ -28,7 +27,7 @@ def commands(group=opt.omkl, path="omkl"):
 COMMANDS = dict(commands())
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
 #: Options whose meaning depends on the command.
-DIFFERENT = {("keep", "omkl prune"), ("regularizer", "omkl prune"), ("to", "omkl convert")}
+DIFFERENT = {("keep", "omkl prune"), ("regularizer", "omkl prune")}
 
 
 def test_an_option_means_the_same_wherever_it_is():
@@ -159,17 +158,6 @@ def test_a_model_goes_through_a_pipe(files, tmp_path):
     assert model.read_bytes() == Path(files["rows.npz"]).read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["labeler", "parser", "classifier", "annotator"])
-def test_quiet_is_quiet(kind, files, tmp_path, capfd):
-    path = files["r.svm" if kind == "classifier" else "t.conllu"]
-    more = ["--memory", "10"] if kind in ("parser", "annotator") else []
-    train = ["train", kind, path, "-o", str(tmp_path / "m.npz"), "--epochs", "1", *more, "--quiet"]
-    assert main([*train, "--dev", path]) == 0
-    assert main(["evaluate", str(tmp_path / "m.npz"), path, "--quiet"]) == 0
-    assert main(["inspect", str(tmp_path / "m.npz"), "--quiet"]) == 0
-    assert capfd.readouterr() == ("", "")
-
-
 def test_records_that_cannot_be_read_are_left_out_where_asked(tmp_path, capsys):
     rows, words = tmp_path / "a.svm", tmp_path / "a.crfsuite"
     rows.write_text("1 1:2\n0 1:-2\nnonsense\n" * 5)
@@ -190,42 +178,24 @@ def test_records_that_cannot_be_read_are_left_out_where_asked(tmp_path, capsys):
             assert main([command, *own, "--on-error", "skip"]) == 0
 
 
-def test_progress_is_lines_without_a_terminal(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("omkl._progress.PAUSE", 1e-9)
-    train = ["train", "classifier", files["r.svm"], "-o", str(tmp_path / "m.npz"), "--epochs", "3"]
-    assert main(train) == 0
-    lines = capsys.readouterr().err.splitlines()
-    assert any("400/450" in line and "epoch=2" in line for line in lines)
-    assert all(line == line.strip() and "\r" not in line for line in lines)
-    omkl.GroupLasso(0.01, verbose=True).fit(*load_iris(return_X_y=True))
-    assert "gap=" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("evaluate MODEL ROWS --mistakes -1", "-1 is not in the range x>=0"),
-        ("evaluate REGRESSOR ROWS --target a --mistakes 3", "--mistakes lists confusions of labels"),
-        ("evaluate TREES TREES --mistakes 3", "--mistakes does not go with a pair of treebanks"),
         ("evaluate TREES TREES --jobs 2", "--jobs does not go with a pair of treebanks"),
-        ("inspect MODEL --target y", "--target is about labelled data"),
-        ("inspect MODEL --jobs 2", "--jobs is about labelled data"),
-        ("inspect MODEL --on-error skip", "--on-error is about labelled data"),
-        ("report MODEL --worst 3", "--worst is about labelled data"),
-        ("report MODEL --examples 3", "--examples is about labelled data"),
-        ("report MODEL ROWS --examples 0", "0 is not in the range x>=1"),
+        ("inspect MODEL --top -1", "-1 is not in the range x>=0"),
+        ("inspect MODEL --scheme BIO", "No such option '--scheme'"),
+        ("predict REGRESSOR ROWS --nbest 2", "--nbest is for classifiers, not an OnlineMKLRegressor"),
+        ("predict MODEL ROWS --confidence", "--confidence needs probabilities"),
         ("train classifier ROWS -o x.npz --checkpoint-every 5s", "checkpoint=DIRECTORY"),
-        ("train classifier ROWS -o x.npz --log-every 5", "--log-every goes with --log FILE"),
+        ("train classifier ROWS -o x.npz --precision float16", "--precision goes with --predict-only"),
+        ("train classifier ROWS -o x.npz --C auto --stream", "leave --stream out"),
+        ("train classifier ROWS -o x.npz --workers 0", "`workers` must be an integer > 0"),
+        ("train classifier ROWS -o x.npz --scheduler tcp://127.0.0.1:1", "cannot be reached"),
     ],
 )
 def test_options_without_an_effect_are_refused(command, message, files_of_rows, capsys):
     assert main([files_of_rows.get(word, word) for word in command.split()]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_report_of_rows_by_their_names_has_no_warning(files_of_rows, tmp_path, recwarn):
-    assert main(["report", files_of_rows["MODEL"], files_of_rows["ROWS"], "-o", str(tmp_path / "r.html")]) == 0
-    assert not [str(warning.message) for warning in recwarn if "feature names" in str(warning.message)]
 
 
 def test_deprecations_of_packages_are_not_printed(files_of_rows, monkeypatch, capsys):

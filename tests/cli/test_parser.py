@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -37,16 +38,14 @@ def model(treebanks):
     return path
 
 
-def test_training_reports_each_epoch_and_dev_scores(treebanks, tmp_path, capsys):
+def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
     out, metrics = tmp_path / "m.npz", tmp_path / "m.json"
     assert main([
         "train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--templates", "small", "--epochs", "2",
         "--dev", str(treebanks / "test.conllu"), "--json", str(metrics), "--memory", "20", "--method", "rda",
     ]) == 0  # fmt: skip
     printed = capsys.readouterr().out
-    assert "epoch   2: loss" in printed
-    assert "templates active" in printed
-    assert "sentences/s" in printed
+    assert "of 26 templates" in printed
     assert "LAS" in printed
     found = json.loads(metrics.read_text())
     assert found["dev"]["all"]["uas"] > 0.2
@@ -57,7 +56,7 @@ def test_training_reports_each_epoch_and_dev_scores(treebanks, tmp_path, capsys)
 def test_predict_notes_how_sure_a_calibrated_parser_is(treebanks, model, tmp_path, capsys):
     out, test = tmp_path / "parsed.conllu", str(treebanks / "test.conllu")
     assert main(["predict", str(model), test, "-o", str(out), "--confidence"]) == 2
-    assert "after calibrate" in capsys.readouterr().err
+    assert "--confidence needs probabilities" in capsys.readouterr().err
     omkl.load(model).calibrate(test).save(tmp_path / "calibrated.npz")
     assert main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"]) == 0
     parsed = read_treebank(out, single_root=True)
@@ -147,11 +146,6 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     assert main([*prune, *retrain]) == 0
     assert omkl.load(smaller).regularizer == "l2"
     assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
-    partial = tmp_path / "partial.conllu"
-    treebank = read_treebank(treebanks / "train.conllu")
-    heads = np.where(np.arange(treebank.n_words) == 1, -1, treebank.heads)
-    write_treebank(partial, treebank.with_column("heads", heads))
-    assert main([*prune, "--retrain", str(partial)]) == 0
 
 
 def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys):
@@ -169,33 +163,25 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, t
     assert f"LAS with subtypes   {of_model['all']['las_subtypes']:.2%}" in printed
     assert main(["evaluate", str(model), gold, "--jobs", "2", "--json", str(metrics), "--quiet"]) == 0
     assert json.loads(metrics.read_text()) == of_model
-    assert main(["evaluate", str(model), gold, "--jobs", "0"]) == 2
-    assert "n_jobs must be a whole number" in capsys.readouterr().err
     assert main(["evaluate", gold, system, "--target", "y"]) == 2
     assert "--target does not go with a pair of treebanks" in capsys.readouterr().err
-    assert main(["evaluate", gold, str(treebanks / "train.conllu")]) == 2
-    assert "must have the same words in both" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
-    out = tmp_path / "m.npz"
+    out, log = tmp_path / "m.npz", tmp_path / "log.jsonl"
     command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "100000",
-               "--templates", "small", "--memory", "20", "--dev", str(treebanks / "test.conllu")]  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "omkl", *command], stdout=subprocess.PIPE, text=True, env={**os.environ}
-    )
-    epochs = (line for line in process.stdout if line.startswith("epoch"))
-    for _ in range(3):  # after the first one training may have begun anew, with the groups that help
-        next(epochs)
+               "--templates", "small", "--memory", "20", "--log", str(log)]  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-u", "-m", "omkl", *command], stdout=subprocess.PIPE, text=True)
+    while not log.exists() or log.read_text().count("\n") < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     rest = process.stdout.read()
     assert process.wait() == 0
     assert "Interrupted in epoch" in rest
-    parser = omkl.load(out)
-    assert parser.score(treebanks / "test.conllu") > 0.2
-    assert parser.calibrate(treebanks / "test.conllu").temperature_ == omkl.load(out).temperature_
+    assert omkl.load(out).score(treebanks / "test.conllu") > 0.2
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -215,29 +201,17 @@ def test_a_process_that_ignores_ctrl_c_goes_on_doing_so():
     [
         (["train", "parser", "{cycle}", "-o", "{out}"], "cycle, line 1"),
         (["train", "parser", "{train}", "-o", "{out}", "--templates", "{bad}"], "bad, line 1: there is no field"),
-        (["train", "parser", "{train}", "-o", "{out}", "--memory", "0.001"], "allow more"),
-        (["train", "parser", "{missing}", "-o", "{out}"], "no file"),
         (["predict", "{model}", "{missing}", "-o", "{out}"], "no file"),
         (
             ["train", "parser", "{train}", "-o", "{out}", "--lexicon", "a={bad}", "--lexicon", "a={train}"],
             "with a name of its own",
         ),
-        (["train", "parser", "{train}", "-o", "{out}", "--method", "hedge"], "'hedge' is not one of 'fobos', 'rda'"),
         (["predict", "{model}", "{train}", "-o", "{out}", "--to", "text"], "writes conllu or jsonl, not text"),
-        (["predict", "{model}", "{train}", "-o", "{out}", "--nbest", "0"], "--nbest"),
         (["predict", "{model}", "{train}", "-o", "{out}", "--nbest", "2", "--confidence"], "not go with --nbest"),
-        (
-            ["train", "annotator", "{train}", "-o", "{out}", "--parts", "upos", "--multi-root"],
-            "--multi-root is about trees, which --parts leaves out",
-        ),
         (
             ["predict", "{model}", "{train}", "-o", "{out}", "--target", "y"],
             "--target does not go with a DependencyParser",
         ),
-        (["evaluate", "{model}", "{train}", "--no-header"], "--no-header does not go with a DependencyParser"),
-        (["prune", "{model}", "--keep", "9", "-o", "{out}"], "keep must be a whole number > 0 and < 5"),
-        (["prune", "{model}", "--keep", "0", "-o", "{out}"], "keep must be a whole number > 0"),
-        (["inspect", "{model}", "--group", "zzz"], "got 'zzz'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(command, message, treebanks, model, tmp_path, capsys):
@@ -252,25 +226,3 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, message, treebanks, 
     assert message in streams.err
     assert streams.err.count("\n") == 1
     assert paths["out"].read_text() == "previous"
-
-
-def test_warnings_are_one_line(tmp_path, capsys):
-    path = tmp_path / "bad.conllu"
-    path.write_text("1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n\n1\ta\t_\tX\t_\t_\t1\tdep\t_\t_\n\n")
-    (tmp_path / "t.txt").write_text("m.upos\n")
-    command = ["train", "parser", str(path), "-o", str(tmp_path / "m.npz"), "--on-error", "skip"]
-    assert main([*command, "--templates", str(tmp_path / "t.txt"), "--epochs", "1"]) == 0
-    warning = capsys.readouterr().err
-    assert warning.startswith("omkl: warning: 1 record was skipped, the first at")
-    assert warning.count("\n") == 1
-    assert main(["evaluate", str(tmp_path / "m.npz"), str(path), "--quiet"]) == 2
-    assert "bad.conllu, line 3" in capsys.readouterr().err
-    assert main(["evaluate", str(tmp_path / "m.npz"), str(path), "--on-error", "skip"]) == 0
-    assert "(1 words)" in capsys.readouterr().out
-
-
-def test_only_parsers_are_pruned(tmp_path, capsys):
-    labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit([[{"a": "b"}, {"a": "c"}]], [["x", "y"]])
-    labeler.save(tmp_path / "m.npz")
-    assert main(["prune", str(tmp_path / "m.npz"), "--keep", "1", "-o", str(tmp_path / "o.npz")]) == 2
-    assert "only a parser" in capsys.readouterr().err

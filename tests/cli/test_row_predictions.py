@@ -44,7 +44,7 @@ def test_confidence_is_the_probability_of_the_class(name, tmp_path):
 def test_the_best_classes_come_with_their_scores(name, n, tmp_path):
     lines, records = predict(name, tmp_path, "--nbest", str(n))
     model = MODELS[name]
-    scores = model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X)
+    scores = model.decision_function(X)
     scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
     classes = model.classes_.tolist()
     assert [record["nbest"][0]["y"] for record in records] == model.predict(X).tolist()
@@ -54,17 +54,3 @@ def test_the_best_classes_come_with_their_scores(name, n, tmp_path):
         assert [score for _, score in found] == pytest.approx(sorted(own, reverse=True)[:n])
         assert all(own[classes.index(label)] == pytest.approx(score) for label, score in found)
         assert line == "\t".join(f"{label}\t{score:.6g}" for label, score in found)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("hinge", ["--confidence"], "train it with --loss crf, or ask for scores with --nbest"),
-        ("numbers", ["--nbest", "2"], "--nbest is for models that choose one of several classes"),
-        ("numbers", ["--confidence"], "--confidence is for models that choose one of several classes"),
-    ],
-)
-def test_models_without_probabilities_are_refused(name, options, message, tmp_path, capsys):
-    assert predict(name, tmp_path, *options) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "o.txt").exists()

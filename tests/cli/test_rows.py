@@ -120,19 +120,6 @@ def test_text_columns_stay_text(tmp_path):
         assert [json.loads(line)["y"] for line in out.read_text().splitlines()] == ["low", "high"]
 
 
-def test_missing_categorical_columns_are_refused(tmp_path, capsys):
-    pytest.importorskip("pyarrow")
-    (tmp_path / "data.csv").write_text("1,a\n-1,b\n")
-    (tmp_path / "data.svm").write_text("1 1:1\n")
-    for name, message in (
-        ("data.csv", "has no column 'zip'"),
-        ("data.svm", "is read as svmlight, for which there is no categorical="),
-    ):
-        arguments = ["-o", str(tmp_path / "m.npz"), "--categorical", "zip"]
-        assert main(["train", "classifier", str(tmp_path / name), *arguments]) == 2
-        assert message in capsys.readouterr().err
-
-
 def test_a_table_may_have_no_header(tmp_path):
     pytest.importorskip("pyarrow")
     data, model = tmp_path / "data.csv", tmp_path / "model.npz"
@@ -163,16 +150,6 @@ def test_bad_files_are_named_in_a_sentence(name, content, expected, tmp_path, ca
     assert expected in error
     assert name in error
     assert not (tmp_path / "model.npz").exists()
-
-
-def test_a_file_with_other_columns_is_refused(tables, tmp_path, capsys):
-    X, y = tables["regressor"]
-    model = tmp_path / "model.npz"
-    for name, columns in (("a.npz", X), ("b.npz", X[:, :3])):
-        write(tmp_path / name, columns, y)
-    assert main(["train", "regressor", str(tmp_path / "a.npz"), "-o", str(model), "--epochs", "1", "--quiet"]) == 0
-    assert main(["evaluate", str(model), str(tmp_path / "b.npz")]) == 2
-    assert "b.npz: X has 3 features" in capsys.readouterr().err
 
 
 def test_models_of_the_batch_side_are_inspected_too(tables, tmp_path, capsys):

@@ -236,8 +236,9 @@ def plot_search(
     matplotlib.axes.Axes
     """
     ax = axes_for(ax)
-    name = "C" if hasattr(model, "Cs_") else "alpha"
-    values, chosen = getattr(model, f"{name}s_"), getattr(model, f"{name}_")
+    learned = model.__dict__
+    name = "C" if "Cs_" in learned else "alpha"
+    values, chosen = learned[f"{name}s_"], learned[f"{name}_"]
     dress(ax, title, f"{name}; chosen: {chosen:.3g}", f"score of {len(model.scores_)} folds and their mean")
     ax.set_xscale("log")
     ax.plot(values, model.scores_.T, color=GREY, linewidth=0.7, alpha=0.6)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from omkl.batch.group_lasso.blocks import column_labels
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import read_groups
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
+from omkl.linear.base import SparseLinear
+from omkl.mkl.base import BatchMKL
 from omkl.online.rounds import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, legend, shortened, style
 from omkl.reports.plots.curves import Records, progress_of, records_of
@@ -18,10 +21,7 @@ from omkl.reports.plots.curves import Records, progress_of, records_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from omkl.estimators.base import OnlineEstimator
-    from omkl.linear.base import SparseLinear
     from omkl.linear.estimators import Groups
-    from omkl.mkl.base import BatchMKL
 
     Source: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear | Mapping[str, float] | Records
 
@@ -91,14 +91,10 @@ def weights_of(source: Source) -> tuple[dict[str, float], str]:
         if "loss_increase" in source[0]:
             return {r["group"]: r["loss_increase"] for r in source}, "increase of the loss without it"
         return {r["group"]: r["weight"] for r in source if r["weight"] is not None}, "weight"
-    if hasattr(source, "kernel_weights_"):
+    if isinstance(source, (OnlineEstimator, BatchMKL)):
         return weights_of(source.kernel_weights_)
-    if hasattr(source, "coef_"):
-        norms = group_norms(
-            np.atleast_2d(source.coef_)[None],
-            getattr(source, "groups", None),
-            column_names_of(source),
-        )
+    if isinstance(source, SparseLinear):
+        norms = group_norms(np.atleast_2d(source.coef_)[None], source.groups, column_names_of(source))
         return {name: float(own[0]) for name, own in norms.items()}, NORM
     raise InputError(f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict.")
 
