@@ -1,6 +1,5 @@
 """From words to trees: what an annotator learns from a treebank whose rules are known, and what it writes."""
 
-import copy
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,7 +11,6 @@ from sklearn.base import clone
 
 import omkl
 from omkl.annotation.lemmatizer import Lemmatizer, apply_edit, edit_of
-from omkl.cli import main
 from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, write_treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.parsing.sentences import strings_of
@@ -213,24 +211,6 @@ def test_trees_are_learned_where_there_are_heads(train, test):
     assert model.score(test) > 0.95
 
 
-def test_files_and_treebanks_evaluate_alike(annotator, test, tmp_path):
-    heads = test.heads.copy()
-    heads[test.offsets[1] - 1] = -1
-    partial, unparsed = replace(test, heads=heads), replace(test, heads=np.full_like(heads, -1))
-    path = tmp_path / "gold.conllu"
-    write_treebank(path, unparsed)
-    assert annotator.evaluate(path) == annotator.evaluate(unparsed)
-    assert annotator.evaluate(path)["uas"] is None
-    write_treebank(path, partial)
-    temperatures = []
-    for gold in (path, partial):
-        with pytest.raises(InputError, match=r"Sentence 1, word|line"):
-            annotator.evaluate(gold)
-        with pytest.warns(DataWarning, match="1 of .* words have no head"):
-            temperatures.append(copy.deepcopy(annotator).calibrate(gold).parser_.temperature_)
-    assert temperatures[0] == temperatures[1]
-
-
 def test_one_tag_for_all_words():
     made = [
         Sentence(forms=[a + "s", b], upos=["X", "X"], lemmas=[a, b]) for a, b in zip(SYLLABLES[:30], SYLLABLES[30:60])
@@ -305,25 +285,3 @@ def test_other_lines_and_columns_are_written_as_read(annotator, tmp_path, end):
     assert columns_of(parsed) == columns_of(annotator.annotate([["the", "bobas"], ["the"]]))
     write_treebank(tmp_path / "again.conllu", annotator.annotate(tmp_path / "in.conllu"))
     assert (tmp_path / "again.conllu").read_bytes() == (tmp_path / "out.conllu").read_bytes()
-
-
-def test_formats_without_the_columns_are_refused(annotator, tmp_path):
-    line = "1\tthe\t_\t_\t_\tthe\t_\t_\t0\troot\tx\ty\n\n"
-    (tmp_path / "in.conll08").write_text(line)
-    block = annotator.annotate(tmp_path / "in.conll08")
-    with pytest.raises(InputError, match=r"CoNLL-2008 has no place for new lemmas, upos, xpos, .* to CoNLL-U"):
-        write_treebank(tmp_path / "out.conllu", block)
-    assert not (tmp_path / "out.conllu").exists()
-
-
-def test_sentences_of_text_have_ids(annotator, tmp_path):
-    annotator.save(tmp_path / "model.npz")
-    (tmp_path / "in.txt").write_text("the  bobas\n\nthe bobas\n")
-    assert (
-        main(["predict", str(tmp_path / "model.npz"), str(tmp_path / "in.txt"), "-o", str(tmp_path / "o.conllu")]) == 0
-    )
-    written = (tmp_path / "o.conllu").read_text()
-    first, second = written.removesuffix("\n\n").split("\n\n")
-    assert first.splitlines()[:2] == ["# sent_id = 1", "# text = the bobas"]
-    assert second.splitlines()[:2] == ["# sent_id = 2", "# text = the bobas"]
-    assert columns_of(read_treebank(tmp_path / "o.conllu")) == columns_of(annotator.annotate([["the", "bobas"]] * 2))

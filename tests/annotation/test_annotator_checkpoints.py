@@ -1,14 +1,10 @@
 """An annotator whose training was killed and resumed is the one that was not, byte for byte."""
 
-import errno
-import warnings
-
 import pytest
 
 import omkl
 from omkl.data import synthetic_treebank
 from omkl.exceptions import CheckpointWarning, InputError
-from omkl.online import checkpointing
 from omkl.parsing.sentences import strings_of
 
 from ..passes import Kill, Killed
@@ -94,16 +90,3 @@ def test_other_data_settings_and_directories_are_refused(treebank, tmp_path):
         untrained().fit(treebank, checkpoint=tmp_path / "run")
     with pytest.raises(InputError, match="need a directory"):
         untrained().fit(treebank, resume=True)
-
-
-def test_full_disks_do_not_end_training(treebank, straight, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(checkpointing, "write_archive", full)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        annotator = untrained().fit(treebank, checkpoint=tmp_path / "run", checkpoint_every="50 rounds")
-    assert saved(annotator, tmp_path) == straight
-    (message,) = (str(w.message) for w in warned if w.category is CheckpointWarning)
-    assert "No space left on device): training goes on" in message

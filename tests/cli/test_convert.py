@@ -1,10 +1,8 @@
 """``omkl convert``: converted files hold the same data."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 import omkl
 from omkl.cli import main
@@ -72,18 +70,6 @@ def test_values_that_cannot_be_read_back_are_refused(tmp_path, format, token, la
         write_sequences(tmp_path / "out", [([token], [label])], format)
 
 
-@pytest.mark.parametrize("format", ["jsonl", "crfsuite"])
-def test_sets_and_scalars_of_numpy_are_written_as_they_are_learned(tmp_path, format):
-    x = [{"s": {"b", "a"}, "t": frozenset({"2", "1"}), "n": np.True_, "f": np.False_, "i": np.int64(3)}, {"s": {"a"}}]
-    write_sequences(tmp_path / "out", [(x, [np.int64(1), "B"])], format)
-    [read], [labels] = read_sequences(tmp_path / "out", format)
-    assert list(map(str, labels)) == ["1", "B"]
-    labeler = omkl.SequenceLabeler(regularizer="l2", epochs=1, random_state=0)
-    models = [clone(labeler).fit([own], [["A", "B"]]) for own in (x, read)]
-    for model in models:
-        np.testing.assert_array_equal(model.decision_function([read])[0], models[0].decision_function([x])[0])
-
-
 def test_words_without_a_tag_have_no_label(tmp_path, capsys):
     """The underscore of CoNLL-U was learned as a tag."""
     tags = ["DET", "NOUN", "_", "VERB"] * 5
@@ -143,15 +129,6 @@ def test_bad_conversions_are_one_sentence(content, output, message, tmp_path, ca
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / output).exists()
-
-
-def test_a_format_that_the_name_does_not_tell_is_asked_for(tmp_path, capsys):
-    (tmp_path / "eng.train").write_text(COLUMNS)
-    assert convert(tmp_path / "eng.train", "-o", tmp_path / "o.jsonl") == 2
-    assert "say which with --format" in capsys.readouterr().err
-    assert convert(tmp_path / "eng.train", "--format", "columns", "-o", tmp_path / "o.jsonl") == 0
-    with pytest.raises(InputError, match="tokens are vectors"):
-        write_sequences(tmp_path / "o", [([np.zeros(2)], ["a"])], "crfsuite")
 
 
 def test_columns_are_known_by_their_first_line_and_documents_begin_between_sentences(tmp_path):

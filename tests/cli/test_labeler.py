@@ -124,14 +124,6 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, mod
     assert not list(tmp_path.glob(".*.tmp"))
 
 
-def test_unknown_gold_labels_are_a_warning(model, tmp_path, capsys):
-    path = tmp_path / "unseen"
-    path.write_text("X\tw=dog\n")
-    assert main(["evaluate", str(model), str(path)]) == 0
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("omkl: warning: Labels that the model does not know count as wrong: 'X'")
-
-
 def test_wrong_usage_is_one_sentence_and_exit_code_2(capsys):
     train = ["train", "labeler", "x", "-o", "m"]
     for command in ([], ["frobnicate"], train[:3], [*train, "--C", "many"], ["demo", "--random-state", "-1"]):
@@ -145,16 +137,6 @@ def test_the_command_is_installed():
     done = subprocess.run([sys.executable, "-m", "omkl", "--help"], capture_output=True, text=True, check=True)
     for name in ("demo", "train", "predict", "evaluate", "inspect"):
         assert name in done.stdout
-
-
-def test_interrupting_changes_no_file(corpus, tmp_path, capsys, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("omkl.SequenceLabeler.fit", interrupted)
-    assert main(["train", "labeler", str(corpus), "-o", str(tmp_path / "m.npz")]) == 130
-    assert "no output file was changed" in capsys.readouterr().err
-    assert not (tmp_path / "m.npz").exists()
 
 
 def test_charts_and_tables_line_up():

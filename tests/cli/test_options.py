@@ -5,14 +5,13 @@ import json
 import shlex
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import click
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_iris
 
-from omkl.cli import inspect, main
+from omkl.cli import main
 from omkl.cli import options as opt
 from omkl.data import synthetic_treebank, write_treebank
 
@@ -196,18 +195,6 @@ def test_records_that_cannot_be_read_are_left_out_where_asked(tmp_path, capsys):
 def test_options_without_an_effect_are_refused(command, message, files_of_rows, capsys):
     assert main([files_of_rows.get(word, word) for word in command.split()]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_deprecations_of_packages_are_not_printed(files_of_rows, monkeypatch, capsys):
-    def load_model(options):
-        for kind in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
-            warnings.warn(kind.__name__, kind, stacklevel=2)
-        return known(options)
-
-    known = inspect.load_model
-    monkeypatch.setattr(inspect, "load_model", load_model)
-    assert main(["inspect", files_of_rows["MODEL"]]) == 0
-    assert capsys.readouterr().err == "omkl: warning: FutureWarning\n"
 
 
 @pytest.fixture(scope="module")

@@ -64,22 +64,26 @@ def test_predict_notes_how_sure_a_calibrated_parser_is(treebanks, model, tmp_pat
     assert all(misc.startswith("HeadConf=") and "|RelConf=" in misc for sentence in parsed for misc in sentence.misc)
 
 
-def test_a_parser_of_likely_arcs_is_trained_by_one_option(treebanks, tmp_path):
-    train, out = str(treebanks / "train.conllu"), tmp_path / "likely.npz"
-    options = ["--epochs", "1", "--memory", "10", "--random-state", "0", "--multi-root", "--quiet"]
-    assert main(["train", "parser", train, "-o", str(out), "--likely", "0.95", *options]) == 0
+def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
+    out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
+    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "1", "--memory", "10"]
+    assert main([*command, "--likely", "0.95", "--multi-root", "--quiet"]) == 0
     parser = omkl.load(out)
     assert (parser.likely, parser.first_.single_root, len(parser.first_.templates_)) == (0.95, False, 26)
     assert parser.model_.codec.margin > 0
-
-
-def test_a_stacked_parser_is_trained_by_one_option(treebanks, tmp_path):
-    out = tmp_path / "stacked.npz"
-    train, templates = str(treebanks / "train.conllu"), str(treebanks / "templates.txt")
-    options = ["--templates", templates, "--epochs", "2", "--memory", "20", "--quiet", "--C", "5"]
-    assert main(["train", "parser", train, "-o", str(out), "--stacked", *options]) == 0
+    assert main([*command, "--stacked", "--templates", templates, "--C", "5", "--quiet"]) == 0
     parser = omkl.load(out)
     assert (parser.templates, parser.C, parser.first_.C, len(parser.first_.templates_)) == ("stacked", 0.5, 5.0, 4)
+
+
+def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, capsys):
+    out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
+    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--templates", templates]
+    for keep, most in (("2", 2), ("auto", 3)):
+        assert main([*command, "--epochs", "2", "--memory", "10", "--keep", keep, "--quiet"]) == 0
+        assert len(omkl.load(out).templates_) <= most
+    assert main([*command, "--keep", "few"]) == 2
+    assert "--keep" in capsys.readouterr().err
 
 
 def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path, capsys):

@@ -183,17 +183,3 @@ def test_columns_are_found_by_their_names(tmp_path, stream):
     assert (tmp_path / "same.json").read_text() == (tmp_path / "turned.json").read_text()
     assert json.loads((tmp_path / "same.json").read_text())["accuracy"] > 0.9
     assert main(["evaluate", model, str(tmp_path / "short.csv"), *target]) == 2
-
-
-def test_rows_are_predicted_on_threads_where_the_model_has_some(tables, tmp_path, capsys):
-    X, y = tables["regressor"]
-    data, output = tmp_path / "data.npz", [tmp_path / f"{n}.txt" for n in (1, 2)]
-    write(data, X, y)
-    model = tmp_path / "m.npz"
-    omkl.OnlineMKLRegressor(epochs=2, random_state=0).fit(X, y).save(model)
-    for n, path in enumerate(output, 1):
-        assert main(["predict", str(model), str(data), "-o", str(path), "--jobs", str(n), "--quiet"]) == 0
-    assert output[0].read_bytes() == output[1].read_bytes()
-    omkl.GroupLasso(0.1).fit(X, y).save(model)
-    assert main(["predict", str(model), str(data), "--jobs", "2"]) == 2
-    assert "--jobs does not go with a GroupLasso" in capsys.readouterr().err

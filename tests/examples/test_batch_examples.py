@@ -38,13 +38,6 @@ def test_uci_methods_reach_the_gap_and_one_solution(run_example, real_data):
             assert -0.01 <= row["excess"] <= 2.0
 
 
-def test_a_method_that_is_stopped_says_so(run_example, real_data):
-    real_data("uci/sonar.csv.gz")
-    (row,) = run_example("spicymkl_uci", "--data", "sonar", "--C", "0.5", "--methods", "silp", "--limit", "0")["rows"]
-    assert row["end"] == "*"
-    assert row["gap"] > 0.01
-
-
 def test_scaling_in_kernels_and_samples(run_example, real_data):
     real_data("uci/ringnorm.csv.gz")
     figures = run_example(

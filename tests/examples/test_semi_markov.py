@@ -59,22 +59,3 @@ def test_it_learns_which_groups_tell_the_segments_and_predicts_unseen_ones():
     assert weights["noise"] < 0.1
     code = path.read_text().split('"""', 2)[2]
     assert len(code.splitlines()) < 80
-
-
-def test_it_is_an_estimator_like_the_others(tmp_path):
-    import omkl
-
-    X, y = example.sentences(30, np.random.default_rng(0))
-    model = example.segmenter(epochs=3).fit(X, y)
-    model.save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
-    for one, other in zip(model.predict(X), loaded.predict(X)):
-        np.testing.assert_array_equal(one, other)
-    assert loaded.partial_fit(X, y).score(X, y) == model.partial_fit(X, y).score(X, y)
-    resumed = example.segmenter(epochs=3).fit(X, y, checkpoint=tmp_path / "run", checkpoint_every="7 rounds")
-    assert resumed.history_[-1]["loss"] == model.history_[2]["loss"]
-    doubled = example.segmenter(epochs=3, shuffle=False).fit(X, y, np.full(30, 2))
-    copies = example.segmenter(epochs=3, shuffle=False).fit(
-        [x for x in X for _ in range(2)], [o for o in y for _ in range(2)]
-    )
-    assert doubled.kernel_weights_ == copies.kernel_weights_

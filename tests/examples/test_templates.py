@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from omkl.data import Treebank, synthetic_treebank, write_treebank
-from omkl.groups import TemplateSet
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "templates.py"
 
@@ -36,13 +35,6 @@ def test_useless_columns_stand_beside_what_is_there(example):
     assert example.useless_values(treebank, seed=1) != others
     numbers = [columns["Word"] for words in others for columns in words]
     assert len(set(numbers)) == treebank.n_words
-
-
-def test_templates_look_at_the_whole_morphology(example):
-    templates = example.useful_templates("rich", synthetic_treebank(5))
-    assert len(templates) == len(TemplateSet.resolve("rich"))
-    assert not any(".feats" in template for template in templates)
-    assert any("h.Whole" in template for template in templates)
 
 
 def test_no_useless_template_and_no_useless_key_is_left(tmp_path):

@@ -60,23 +60,6 @@ def test_easymkl_is_the_quadratic_program(example, made_up):
     np.testing.assert_allclose(centred, np.array(margins).T - np.mean(margins, axis=1), atol=1e-3)
 
 
-def test_views_help_and_noise_does_not(example, made_up):
-    alive = [example.helpful(example.Split(*made_up, 50, n_useless=20, n_columns=3, seed=seed)) for seed in range(4)]
-    assert all(own[:6].all() for own in alive)
-    assert sum(own[6:].sum() for own in alive) <= 2
-
-
-def test_the_last_step_is_a_ridge_with_an_intercept(example, made_up):
-    split = example.Split(*made_up, n_train=50, n_useless=0, n_columns=3, seed=0)
-    K, n, alpha = split.kernels[0], 50, 0.05 * np.trace(split.kernels[0]) / 50
-    targets = (split.y[:, None] == np.arange(10)).astype(float)
-    # stationary: (K + alpha) a + b = targets, the coefficients of each digit sum to zero
-    system = np.block([[K + alpha * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
-    solution = np.linalg.solve(system, np.vstack([targets, np.zeros((1, 10))]))
-    expected = (split.kernels_test[0] @ solution[:n] + solution[n]).argmax(axis=1)
-    np.testing.assert_array_equal(example.ridge_outputs(K, split.y, split.kernels_test[0], 0.05), expected)
-
-
 def test_the_table_tells_views_from_noise(made_up, tmp_path):
     views, digits = made_up
     header = [f"{name}{i}" for name, width in WIDTHS.items() for i in range(width)]

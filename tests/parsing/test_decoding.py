@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.data import Sentence, Stream, read_treebank, synthetic_treebank, write_treebank
+from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.structures import NonProjectiveTree
 
@@ -31,23 +31,6 @@ def models(grammar):
 
 def parser(**settings):
     return omkl.DependencyParser(GRAMMAR, **{"epochs": 3, "memory": 20, "random_state": 0, **settings})
-
-
-@pytest.mark.parametrize("labeled", [True, False])
-def test_trees_are_written_and_not_those_that_were_read(grammar, tmp_path, labeled):
-    train, held_out, test = grammar
-    model = parser(labeled=labeled).fit(train).calibrate(held_out)
-    path, written = tmp_path / "in.conllu", tmp_path / "out.conllu"
-    write_treebank(path, test.with_column("heads", np.zeros(test.n_words, int)))
-    text = path.read_text().replace("\t_\n", "\tSpaceAfter=No\n")
-    path.write_text(text)
-    for confidence in (False, True):
-        parsed = model.parse(path, confidence=confidence)
-        write_treebank(written, parsed)
-        assert list(read_treebank(written)) == list(parsed)
-        assert parsed.heads.any()
-        assert (set(parsed[0].deprels) == {"_"}) != labeled
-        assert all(misc.startswith("SpaceAfter=No") for sentence in parsed for misc in sentence.misc)
 
 
 def test_no_sentences_have_no_trees(models):

@@ -1,7 +1,5 @@
 """Scores of annotated sentences: equal to their definitions, counted word by word, and refusals of other words."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -107,22 +105,6 @@ def test_scores_are_what_the_shared_task_defines(pairs):
             assert {name: without[name] for name in expected} == pytest.approx(expected)
 
 
-def test_scores_of_a_parser_on_real_text_are_those_defined(real_data):
-    train, test = (read_treebank(real_data(f"ud/UD_Danish-DDT/da_ddt-ud-{part}.conllu.gz")) for part in ("dev", "test"))
-    parser = omkl.DependencyParser(["h.upos m.upos distance", "h.upos m.form"], epochs=1, memory=20, random_state=0)
-    parser.fit(train[:300])
-    parsed = parser.parse(test)
-    # tags and lemmas that are wrong here and there: each word has those of the word 20 before it, where it is a noun
-    swapped = {name: getattr(parsed, name).copy() for name in ("upos", "feats", "lemmas")}
-    nouns = np.flatnonzero(parsed.upos == parsed.strings["upos"].codes(["NOUN"])[0])
-    for column in swapped.values():
-        column[nouns] = column[nouns - 20]
-    system = replace(parsed, **swapped)
-    found, expected = evaluate_treebanks(test, system), by_definition(list(zip(test, system)))
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
-    assert found["mlas"] < found["blex"] < found["clas"] < found["las"] < found["uas"] < 0.9
-
-
 @settings(max_examples=50, deadline=None)
 @given(annotations())
 def test_tables_count_what_the_scores_count(pairs):
@@ -145,14 +127,6 @@ def test_tables_count_what_the_scores_count(pairs):
         assert (row["gold"], row["predicted"], row["correct"]) == (len(arcs[0]), len(arcs[1]), len(arcs[0] & arcs[1]))
 
 
-def test_lengths_are_those_of_the_arcs():
-    heads = [2, 0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]
-    treebank = Treebank.from_sentences([Sentence(["w"] * 20, heads=heads, deprels=["dep"] * 20)])
-    rows = evaluate_treebanks(treebank, treebank)["lengths"]
-    found = [(row["length"], row["gold"]) for row in rows]
-    assert found == [("root", 1), ("1", 2), ("2", 1), ("3-4", 2), ("5-7", 3), ("8-15", 8), ("16+", 3)]
-
-
 def test_what_a_treebank_lacks_has_no_score():
     gold = Sentence(["a", "b"], heads=[0, 1], deprels=["root", "det"], upos=["X", "Y"])
     unlabeled, tagged = Sentence(["a", "b"], heads=[0, 1]), Sentence(["a", "b"], upos=["X", "X"])
@@ -161,14 +135,6 @@ def test_what_a_treebank_lacks_has_no_score():
     assert (without_relations["uas"], without_relations["las"], without_relations["mlas"]) == (1.0, None, None)
     assert (without_heads["uas"], without_heads["upos"], without_heads["lengths"]) == (None, 0.5, [])
     assert evaluate_treebanks(tagged, tagged)["uas"] is None
-
-
-def test_blocks_of_a_stream_count_together(tmp_path):
-    treebank = synthetic_treebank(60, random_state=0)
-    parser = omkl.DependencyParser("small", epochs=1, memory=10, random_state=0).fit(treebank[:30])
-    path = tmp_path / "gold.conllu"
-    omkl.data.write_treebank(path, treebank)
-    assert parser.evaluate(omkl.data.stream_conllu(path, block_size=2000)) == parser.evaluate(treebank)
 
 
 def test_punctuation_by_rules():

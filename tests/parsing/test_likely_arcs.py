@@ -144,35 +144,6 @@ def test_sentences_with_unknown_heads_keep_all_arcs(grammar, fitted):
     parser(first=parser(FEW, labeled=False), likely=0.5).fit(gold[np.arange(6) % 2])
 
 
-def test_a_parser_of_likely_arcs_comes_before_another(grammar):
-    train, test = grammar
-    inner = parser(first=parser(FEW, labeled=False), likely=0.6)
-    outer = parser(["kinship h.upos m.upos"], first=inner, likely=0.9).fit(train[:80])
-    assert all(np.isfinite(record["loss"]) for record in outer.history_)
-    assert all(
-        np.isfinite(value)
-        for row in outer.group_report(test[:20])
-        for value in row.values()
-        if isinstance(value, float)
-    )
-    assert outer.score(test) > 0.3
-
-
-def test_no_templates_are_looked_up_for_unlikely_arcs(grammar, fitted, monkeypatch):
-    import omkl.groups.templates.bank as bank
-
-    counts, own = [], bank.jit.add_scores
-
-    def counted(*arrays):
-        counts.append(arrays[2].shape[1])
-        return own(*arrays)
-
-    monkeypatch.setattr(bank.jit, "add_scores", counted)
-    sentences, _ = potentials_of(fitted, grammar[1])
-    likely = sum(mask_of(x)[:, 1:].sum() - len(x) for x in sentences)
-    assert sum(counts) == likely < sum(len(x) ** 2 for x in sentences)
-
-
 def test_a_set_of_templates_is_a_quick_first_parser(grammar):
     train, _ = grammar
     quick = parser(first="small", likely=0.9, single_root=False, random_state=4).fit(train[:60])

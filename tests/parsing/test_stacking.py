@@ -98,19 +98,6 @@ def test_a_second_parser_corrects_the_first(grammar, tmp_path):
     assert np.array_equal(pruned.parse(test).heads, stacked.parse(test).heads)
 
 
-def test_resumed_runs_have_the_same_first_parser(grammar, tmp_path):
-    train = grammar[0][:90]
-    settings = {"templates": "stacked", "first": parser(epochs=1), "C": 1.0}
-    whole = parser(epochs=2, **settings).fit(train)
-
-    def stop(trainer, record):
-        return True
-
-    parser(epochs=2, callbacks=[stop], **settings).fit(train, checkpoint=tmp_path)
-    resumed = parser(epochs=2, **settings).fit(train, checkpoint=tmp_path, resume=True)
-    assert np.array_equal(resumed.model_.trainer.banks[0].table, whole.model_.trainer.banks[0].table)
-
-
 @pytest.mark.parametrize(
     ("settings", "method", "n", "message"),
     [

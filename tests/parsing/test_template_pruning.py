@@ -1,14 +1,12 @@
 """``keep=``: a parser trained anew on the best of its templates, so many or as few as sentences held out allow."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import omkl
-from omkl.cli import main
-from omkl.data import Stream, synthetic_treebank, write_treebank
+from omkl.data import Stream, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
 from omkl.parsing.template_selection import PERIOD, fewest_templates
@@ -123,17 +121,3 @@ def test_a_stream_is_not_trained_on_several_times(grammar):
         parser(keep=3).fit(Stream.from_iterable(iter(grammar[0])))
     with pytest.raises(InputError, match="partial_fit once"):
         parser(keep="auto").partial_fit(grammar[0])
-
-
-def test_the_command_line_keeps_templates(grammar, tmp_path, capsys):
-    train, _ = grammar
-    write_treebank(tmp_path / "t.conllu", train[:100])
-    (tmp_path / "t.txt").write_text("\n".join(INFORMATIVE + USELESS))
-    files = [str(tmp_path / name) for name in ("t.conllu", "m.npz", "t.txt", "m.json")]
-    command = ["train", "parser", files[0], "-o", files[1], "--templates", files[2], "--epochs", "2", "--quiet"]
-    assert main([*command, "--keep", "3", "--json", files[3]]) == 0
-    assert json.loads((tmp_path / "m.json").read_text())["templates"] == 3
-    assert main([*command, "--keep", "auto"]) == 0
-    assert len(omkl.load(files[1]).templates_) < 8
-    assert main([*command, "--keep", "few"]) == 2
-    assert "--keep" in capsys.readouterr().err

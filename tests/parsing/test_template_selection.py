@@ -48,17 +48,6 @@ def silently(call):
 
 
 @pytest.mark.parametrize("name", NAMED_SETS)
-def test_all_of_a_named_set_stays_where_every_column_is_there(treebank, name):
-    rich = without(treebank)
-    attributes = "Case=Nom|Number=Sing|Gender=Fem|Person=1|VerbForm=Fin"
-    strings = {**rich.strings, "feats": omkl.data.Strings([attributes])}
-    rich = replace(rich, feats=np.ones_like(rich.feats), strings=strings)
-    templates = TemplateSet.resolve(name)
-    assert suited(templates, rich) == (templates, "")
-    assert len({template.identity for template in templates}) == len(templates)
-
-
-@pytest.mark.parametrize("name", NAMED_SETS)
 def test_a_set_without_xpos_is_the_set_whose_views_read_upos(treebank, name):
     """Compared with a rewriting of the text of the templates."""
     chosen, change = suited(TemplateSet.resolve(name), without(treebank, "xpos"), whole=False)
@@ -121,19 +110,6 @@ def test_a_parser_without_xpos_is_that_of_upos_in_its_place(treebank):
         parsed = silently(lambda input_=input_: model.parse(input_))
         assert np.array_equal(parsed.heads, twin.parse(input_).heads)
         assert np.array_equal(parsed.deprels, twin.parse(input_).deprels)
-
-
-def test_auto_is_the_default_and_speaks_if_asked(treebank, capsys):
-    model = parser("auto", epochs=1)
-    assert omkl.DependencyParser().templates == "auto"
-    silently(lambda: model.fit(without(treebank, "xpos", "lemmas")))
-    assert not {"xpos", "lemma"} & set(model.templates_.fields)
-    assert {"upos", "suffix3", "feats"} <= set(model.templates_.fields)
-    assert capsys.readouterr() == ("", "")
-    silently(lambda: model.set_params(verbose=True).fit(without(treebank, "xpos", "lemmas")))
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "Templates" in line]
-    assert "no 'LEMMA'" in line
-    assert len(line) <= 160
 
 
 def test_what_a_model_needs_and_the_input_lacks_is_one_warning(treebank, tmp_path):

@@ -16,7 +16,7 @@ from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
 from omkl.exceptions import InputError
 from omkl.reports import make_report
-from omkl.reports.markup import NOTHING, html, number, table
+from omkl.reports.markup import NOTHING, html, table
 from omkl.reports.quality import marked_tokens
 
 RNG = np.random.default_rng(0)
@@ -94,18 +94,6 @@ def test_a_classifier(tmp_path):
     assert digest in page.text
     assert "random_state" in page.text
     assert "<svg" in html
-
-
-def test_mistakes_are_explained_against_the_right_output():
-    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X[:30], Y[:30])
-    page = checked(make_report(model, X[30:], Y[30:], n_worst=3))
-    predicted = model.predict(X[30:])
-    scores = np.sort(model.decision_function(X[30:]), axis=1)
-    wrong = np.flatnonzero(predicted != Y[30:])
-    first = wrong[np.argmax((scores[:, -1] - scores[:, -2])[wrong])]
-    assert f"Row {first + 1}: {predicted[first]} instead of {Y[30:][first]}" in page.text
-    why = model.explain(X[30:][first], label=predicted[first], against=Y[30:][first])
-    assert f"Why: ahead of the right one by {number(why.margin, 3)}" in page.text
 
 
 @pytest.mark.parametrize("given", [True, False])

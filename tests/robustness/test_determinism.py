@@ -1,10 +1,8 @@
 """Equal bytes for any hash seed, memory order of arrays, display of progress, and number of threads."""
 
 import os
-import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -63,12 +61,3 @@ def test_arrays_in_any_memory_order(lay, tmp_path):
         model.fit(A, Y).partial_fit(A, Y).save(tmp_path / "model.npz")
         found.append((tmp_path / "model.npz").read_bytes() + model.decision_function(A).tobytes())
     assert found[0] == found[1]
-
-
-def test_threads_predict_alike_and_pickles_learn_on():
-    model = omkl.OnlineMKLClassifier("gaussian", budget=12, random_state=0).partial_fit(X, Y)
-    with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(lambda _: model.decision_function(X).tobytes(), range(24)))
-    assert found == {model.decision_function(X).tobytes()}
-    first, second = (own.partial_fit(X, Y) for own in (model, pickle.loads(pickle.dumps(model))))
-    assert first.decision_function(X).tobytes() == second.decision_function(X).tobytes()

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 import omkl
 from omkl import _files
-from omkl.exceptions import CheckpointWarning, InputError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
@@ -91,15 +89,3 @@ def test_killed_while_a_model_is_saved_the_one_before_stays(call, straight, tmp_
         with contextlib.suppress(Killed):
             model.save(path)
     assert path.read_bytes() == straight
-
-
-def test_a_directory_that_vanishes_and_one_that_may_not_be_written(tmp_path):
-    """Training goes on, and one warning says so."""
-    run = tmp_path / "run"
-    model = classifier(callbacks=[lambda trainer, record: shutil.rmtree(run, ignore_errors=True)])
-    with pytest.warns(CheckpointWarning, match="there is no directory") as warned:
-        model.fit(X, Y, checkpoint=run, checkpoint_every="15 rounds")
-    assert len(warned) == 1
-    assert model.n_iter_ == 3
-    with pytest.raises(InputError, match="Checkpoints cannot go to"):
-        classifier().fit(X, Y, checkpoint=tmp_path / "file" if (tmp_path / "file").write_text("") else os.devnull)

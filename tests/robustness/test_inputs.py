@@ -79,23 +79,6 @@ def test_columns_that_share_a_name_are_refused(learner):
         model.fit(pd.DataFrame(X, columns=["a", "b", "a", "c"]), y)
 
 
-@pytest.mark.parametrize("kind", ["object", "category", "string", "numpy"])
-@pytest.mark.parametrize("name", ["online classifier", "classifier", "sparse classifier"])
-def test_labels_of_data_frames_are_learned_and_saved(name, kind, tmp_path):
-    pd = pytest.importorskip("pandas")
-    model, y = ESTIMATORS[name]
-    words = [["no", "yes"][k] for k in y]
-    labels = (
-        np.array([np.str_(words[0]), *words[1:]], dtype=object) if kind == "numpy" else pd.Series(words, dtype=kind)
-    )
-    model.fit(X, labels)
-    assert model.classes_.tolist() == ["no", "yes"]
-    model.save(tmp_path / "model.omkl")
-    again = omkl.load(tmp_path / "model.omkl")
-    assert_array_equal(again.predict(X), model.predict(X))
-    assert again.score(X, labels) == model.score(X, labels) > 0.8
-
-
 def test_targets_that_are_none_are_told_by_their_row(learner):
     pd = pytest.importorskip("pandas")
     model, y = learner

@@ -7,7 +7,6 @@ from scipy import sparse
 from sklearn.base import clone
 
 from omkl import (
-    DependencyParser,
     GroupLasso,
     MKLClassifier,
     MKLRegressor,
@@ -16,7 +15,6 @@ from omkl import (
     SequenceLabeler,
     SparseLogisticRegression,
 )
-from omkl.data import Stream, synthetic_treebank
 from omkl.kernels import Gaussian, Linear, Polynomial
 
 N = 8
@@ -44,11 +42,6 @@ def outputs(rng):
     return X, np.column_stack([score, np.sin(score), X[:, 5]])
 
 
-def labels(rng):
-    X, y = outputs(rng)
-    return X, (y > np.median(y, axis=0)).astype(int)
-
-
 def counts(rng):
     X, score = regression(rng)
     return X, rng.poisson(np.exp(score / np.abs(score).max())).astype(float)
@@ -58,20 +51,11 @@ def counts(rng):
 DESIGNS = {
     "lasso": (regression, lambda groups: GroupLasso(0.1, tol=1e-8)),
     "groups": (regression, lambda groups: GroupLasso(0.1, groups=groups, group_weights="sqrt-size", tol=1e-8)),
-    "sparse groups": (
-        regression,
-        lambda groups: GroupLasso(0.1, groups=groups, regularizer="sparse-group:sigma=0.6", tol=1e-8),
-    ),
     "positive": (regression, lambda groups: GroupLasso(0.1, groups=groups, positive=True, tol=1e-8)),
-    "insensitive": (
-        regression,
-        lambda groups: GroupLasso(0.1, groups=groups, loss="epsilon-insensitive:epsilon=0.2", tol=1e-6),
-    ),
     "counts": (counts, lambda groups: GroupLasso(0.02, groups=groups, loss="poisson", tol=1e-8)),
     "outputs": (outputs, lambda groups: GroupLasso(0.1, groups=groups, tol=1e-8)),
     "logistic": (binary, lambda groups: SparseLogisticRegression(0.02, groups=groups, tol=1e-8)),
     "hinge": (binary, lambda groups: SparseLogisticRegression(0.05, groups=groups, loss="hinge", tol=1e-5)),
-    "one against the rest": (ternary, lambda groups: SparseLogisticRegression(0.02, groups=groups, tol=1e-8)),
     "multinomial": (
         ternary,
         lambda groups: SparseLogisticRegression(0.02, groups=groups, multiclass="multinomial", tol=1e-8),
@@ -95,7 +79,7 @@ def check_design(name, seed):
     def check(model, new=new, expected=expected):
         # where there are kinks the best model is nearly not the only one: what is certified is compared then
         unit = 1.0 + np.abs(expected).max()
-        assert_allclose(answers(model, new), expected, atol=unit * (0.02 if name in ("hinge", "insensitive") else 3e-3))
+        assert_allclose(answers(model, new), expected, atol=unit * (0.02 if name == "hinge" else 3e-3))
         assert model.dual_gap_ <= model.tol
 
     columns, rows = rng.permutation(N), rng.permutation(len(y))
@@ -130,7 +114,6 @@ BATCH = {
     "squared": (regression, lambda kernels: MKLRegressor(kernels, tol=1e-7)),
     "lp": (regression, lambda kernels: MKLRegressor(kernels, regularizer="lp-norm:q=1.5", solver="lp-norm", tol=1e-6)),
     "outputs": (outputs, lambda kernels: MKLRegressor(kernels, regularizer="block1", tol=1e-7)),
-    "labels": (labels, lambda kernels: MKLClassifier(kernels, tol=1e-7)),
 }
 
 
@@ -241,53 +224,3 @@ def test_fit_in_the_given_order_is_a_loop_over_partial_fit(average, method):
                 assert_allclose(looped.kernel_weights_[name], weight, rtol=1e-9)
             for found, expected in zip(answers(looped, inputs), answers(whole, inputs)):
                 assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("loss", ["hinge", "crf"])
-def test_a_parser_of_a_stream_is_a_loop_over_partial_fit(loss):
-    trees = synthetic_treebank(18, vocabulary=8, random_state=0)
-    settings = {"eta0": 0.5, "n_examples": 18, "epochs": 2, "weighting": "norms", "memory": 1, "random_state": 0}
-    model = DependencyParser("small", loss=loss, **settings)
-    whole = clone(model).fit(Stream.from_arrays(trees, block_size=7))
-    for size in (1, 5, 18):
-        looped = clone(model)
-        for _ in range(2):
-            for low in range(0, 18, size):
-                looped.partial_fit(trees[low : low + size])
-        for name, weight in whole.template_weights_.items():
-            assert_allclose(looped.template_weights_[name], weight, rtol=1e-9, atol=1e-12)
-        assert [tree.heads for tree in looped.parse(trees)] == [tree.heads for tree in whole.parse(trees)]
-
-
-def faces():
-    """Online estimators with what they learn from, in the given order."""
-    rng = np.random.default_rng(4)
-    X, y = binary(rng)
-    X = X / np.abs(X).max(axis=0)
-    words = [[f"w{k}" for k in rng.integers(9, size=n)] for n in rng.integers(1, 5, size=40)]
-    tags = [[word[1] in "024" for word in sentence] for sentence in words]
-    vectors = [X[i % 37 : i % 37 + len(sentence)] for i, sentence in enumerate(words)]
-    common = {"epochs": 2, "shuffle": False, "random_state": 0}
-    yield "kernels", OnlineMKLClassifier(KERNELS, **common), X, y
-    yield "columns", OnlineMKLClassifier(["linear", "gaussian:features=20,sigma2=4"], **common), X, y
-    yield "dual averaging", OnlineMKLClassifier(KERNELS, method="rda", loss="crf", **common), X, y
-    yield "budget", OnlineMKLClassifier([Gaussian(4.0)], budget=9, **common), X, y
-    yield "classes", OnlineMKLClassifier(KERNELS, **common), X, ternary(np.random.default_rng(4))[1]
-    yield "numbers", OnlineMKLRegressor(KERNELS, **common), X, X[:, 0]
-    yield "words", SequenceLabeler(**common), words, tags
-    yield "vectors", SequenceLabeler(KERNELS, **common), vectors, tags
-    yield "trigrams", SequenceLabeler(order=2, **common), words, tags
-
-
-FACES = {name: rest for name, *rest in faces()}
-
-
-@pytest.mark.parametrize("name", FACES)
-def test_a_weight_of_k_is_k_copies(name):
-    model, X, y = FACES[name]
-    weights = np.random.default_rng(5).integers(0, 4, len(y))
-    rows = np.repeat(np.arange(len(y)), weights)
-    copies = ([X[i] for i in rows], [y[i] for i in rows]) if isinstance(X, list) else (X[rows], y[rows])
-    weighted, copied = clone(model).fit(X, y, sample_weight=weights), clone(model).fit(*copies)
-    for found, expected in zip(answers(weighted, X), answers(copied, X)):
-        assert_allclose(found, expected, rtol=1e-9, atol=1e-12)

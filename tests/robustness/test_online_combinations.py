@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from omkl import OnlineMKLClassifier, OnlineMKLRegressor
 from omkl.exceptions import InputError
-from omkl.kernels import Gaussian, Linear
+from omkl.kernels import Linear
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(36, 4))
@@ -78,15 +78,3 @@ def drawn(options, n, seed):
 def test_online_settings_are_learned_alike_as_columns_and_as_kernels_or_refused():
     learned = [check_online(values) for values in drawn(ONLINE, 120, 0)]
     assert 20 < sum(learned) < 120
-
-
-@pytest.mark.parametrize("kernels", [[Gaussian(4.0), Linear()], ["gaussian:features=20,sigma2=4", "linear"]], ids=str)
-@pytest.mark.parametrize("loss", ["hinge", "crf"])
-def test_single_precision_and_caches_are_close(kernels, loss):
-    y, common = TARGETS["ternary"], {"loss": loss, "epochs": 3, "shuffle": False, "random_state": 0}
-    plain = OnlineMKLClassifier(kernels, dtype="float64", **common).fit(X, y)
-    for parameters in ({"dtype": "float32"}, {"dtype": "float64", "cache_size": 0}, {"dtype": "float64"}):
-        inputs = X.astype(np.float32) if parameters["dtype"] == "float32" else np.asfortranarray(X)
-        model = OnlineMKLClassifier(kernels, **parameters, **common).fit(inputs, y)
-        tolerance = 1e-3 if parameters["dtype"] == "float32" else 1e-9
-        assert_allclose(model.decision_function(X), plain.decision_function(X), atol=tolerance)

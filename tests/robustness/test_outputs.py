@@ -1,7 +1,6 @@
 """Outputs: written whole or not at all, never over something else; and what the command line says of them."""
 
 import io
-import json
 import os
 import re
 import signal
@@ -151,48 +150,6 @@ def test_outputs_are_looked_at_before_anything_is_read(rows, tmp_path, capsys, m
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alias", "hard"]
 
 
-def test_an_error_of_a_library_is_none_of_standard_output(rows, capsys, monkeypatch):
-    def fail(*_, **__):
-        raise OSError("a library cannot be loaded")
-
-    monkeypatch.setattr("omkl.OnlineMKLClassifier.fit", fail)
-    assert main(["train", "classifier", str(rows / "rows.svm"), "-o", str(rows / "m.npz")]) == 2
-    assert capsys.readouterr().err == "omkl: error: a library cannot be loaded\n"
-
-
-@pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_keeps_what_rows_have_taught(rows, tmp_path, capsys, monkeypatch):
-    out, metrics = tmp_path / "m.npz", tmp_path / "m.json"
-    rounds = []
-
-    def interrupt(self, trainer, step, on_round=omkl.cli.training.Interruption.on_round):
-        rounds.append(step)
-        if len(rounds) == 50:
-            os.kill(os.getpid(), signal.SIGINT)
-        return on_round(self, trainer, step)
-
-    monkeypatch.setattr("omkl.cli.training.Interruption.on_round", interrupt)
-    train = ["train", "classifier", str(rows / "rows.svm"), "--kernels", "linear", "--epochs", "100"]
-    checkpoint = ["--checkpoint", str(tmp_path / "run")]
-    assert main([*train, "-o", str(out), "--json", str(metrics), *checkpoint]) == 0
-    assert 50 <= len(rounds) <= 51
-    assert (
-        f"Interrupted in epoch 2: the model so far is saved. To go on, call the command again with --resume and "
-        f"--checkpoint {tmp_path / 'run'}" in capsys.readouterr().out
-    )
-    assert json.loads(metrics.read_text())["interrupted"]
-    assert omkl.load(out).n_iter_ == 2
-
-
-def test_metrics_and_models_go_to_standard_output(rows, tmp_path, capfdbinary):
-    assert main(["evaluate", str(rows / "model.npz"), str(rows / "rows.svm"), "--json", "-"]) == 0
-    assert json.loads(capfdbinary.readouterr().out)["examples"] == 40
-    train = ["train", "classifier", str(rows / "rows.svm"), "--kernels", "linear", "--epochs", "2", "-o", "-"]
-    assert main(train) == 0
-    (tmp_path / "m.npz").write_bytes(capfdbinary.readouterr().out)
-    assert omkl.load(tmp_path / "m.npz").n_iter_ == 2
-
-
 def unread_pipe():
     reader, writer = os.pipe()
     os.close(reader)
@@ -255,13 +212,3 @@ def test_no_model_without_a_fit():
     fitted = omkl.OnlineMKLClassifier(["linear"], epochs=1).fit(np.eye(4), [0, 1, 0, 1])
     with pytest.raises(OutputFileError, match="nosuch/x cannot be written: there is no directory nosuch"):
         fitted.save("nosuch/x")
-
-
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_labeler_refuses_what_holds_no_tokens(command, rows, tmp_path, capsys):
-    words, model = tmp_path / "words.txt", str(tmp_path / "labeler.npz")
-    words.write_text("D\tw=the\nN\tw=dog\n\n")
-    train = ["train", "labeler", str(words), "-o", model, "--epochs", "1", "--quiet"]
-    assert main(train) == 0
-    assert main([command, model, str(rows / "rows.svm")]) == 2
-    assert "No token in" in capsys.readouterr().err

@@ -77,17 +77,6 @@ def test_labels_have_the_scores_of_scikit_learn(sequences):
     assert found["sequence_accuracy"] == pytest.approx(np.mean(whole))
 
 
-def test_entities_by_hand():
-    gold = [["B-PER", "I-PER", "O", "B-LOC"], ["I-LOC", "O"]]
-    predicted = [["B-PER", "I-PER", "O", "B-PER"], ["I-LOC", "O"]]
-    lenient, strict = evaluate_labels(gold, predicted), evaluate_labels(gold, predicted, scheme="BIO")
-    assert [(row["type"], row["gold"], row["predicted"], row["correct"]) for row in lenient["entities"]] == [
-        ("LOC", 2, 1, 1),
-        ("PER", 1, 2, 1),
-    ]
-    assert (strict["entity_precision"], strict["entity_recall"]) == (0.5, 0.5)
-
-
 @pytest.mark.parametrize(
     ("gold", "predicted", "scheme"),
     [

@@ -62,14 +62,6 @@ def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, tmp_path
         assert_array_equal(own, other)
 
 
-def test_a_dict_of_transitions_is_kept_by_a_model_file(chunks, tmp_path):
-    X, y = chunks
-    first = {None: ["B-PER", "B-LOC", "O"]}
-    labeler = omkl.SequenceLabeler(allowed_transitions=first, epochs=2, random_state=0).fit(X, y)
-    labeler.save(tmp_path / "model.npz")
-    assert omkl.load(tmp_path / "model.npz").allowed_transitions == first
-
-
 @pytest.mark.parametrize(
     ("allowed", "labels", "message"),
     [
@@ -232,13 +224,3 @@ def test_marginals_given_known_labels(rng):
         expected[[0, 1, 2], [a, 1, c]] += weight
     assert_allclose(given, expected / total)
     assert not np.allclose(free, given)
-
-
-def test_hundreds_of_labels_without_transitions(rng):
-    X = [[f"w{i}" for i in rng.integers(400, size=5)] for _ in range(200)]
-    y = [[f"tag{word[1:]}" for word in words] for words in X]
-    labeler = omkl.SequenceLabeler(transitions=None, epochs=3, random_state=0).fit(X, y)
-    assert labeler.score(X, y) > 0.95
-    assert labeler.structure_.zeros(4).pairwise.shape[0] == 0
-    calibrated = labeler.calibrate(X[:20], y[:20]).predict_marginals(X[:2])
-    assert_allclose(np.concatenate(calibrated).sum(axis=1), 1.0)

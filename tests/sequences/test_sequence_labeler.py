@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 import omkl
 from omkl.data import read_sequences, write_sequences
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels import Gaussian
-from omkl.online import values_of
 
 
 def arrays(rng, n_sequences=30, d=5, k=3):
@@ -115,47 +112,6 @@ def test_lists_of_numbers_are_vectors_as_arrays_are(data, kernels, tmp_path):
             omkl.SequenceLabeler().fit([[{"w": "a"}, {"w": "b", "image": late}]], [["a", "b"]])
 
 
-def test_columns_of_an_array_can_be_chosen(data):
-    X, y = data
-    labeler = omkl.SequenceLabeler({"left": "gaussian:on=0:3", "right": Gaussian(on=slice(3, None))}, random_state=0)
-    labeler.fit(X, y)
-    swapped = omkl.SequenceLabeler({"left": Gaussian(), "right": "gaussian"}, random_state=0)
-    views = [[{"l": row[:3], "r": row[3:]} for row in x] for x in X]
-    swapped.set_params(kernels={"left": "gaussian:on=l", "right": "gaussian:on=r"}).fit(views, y)
-    assert_array_equal(np.concatenate(labeler.predict(X)), np.concatenate(swapped.predict(views)))
-
-
-@pytest.mark.parametrize("spec", ["linear", "quadratic"])
-def test_explicit_and_dual_representations_agree(data, spec):
-    X, y = data
-    colon = ":" if ":" not in spec else ","
-    models = [
-        omkl.SequenceLabeler({"k": f"{spec}{colon}explicit={explicit}"}, dtype="float64", random_state=0, eta0=0.5).fit(
-            X, y
-        )
-        for explicit in (True, False)
-    ]
-    for first, second in zip(*(model.decision_function(X) for model in models)):
-        assert_allclose(first, second, atol=1e-8)
-    assert_allclose(models[0].history_[-1]["norm:k"], models[1].history_[-1]["norm:k"], rtol=1e-8)
-
-
-@pytest.mark.parametrize("kernels", [["linear"], ["linear", "gaussian:sigma2=3"]])
-def test_fit_is_a_loop_over_partial_fit(data, kernels):
-    """The same examples in the same order: bit for bit with explicit features; kernels to the rounding of BLAS."""
-    X, y = data
-    rounding = {"rtol": 0, "atol": 1e-12} if len(kernels) > 1 else {"rtol": 0}
-    settings = {"kernels": kernels, "epochs": 1, "shuffle": False, "n_examples": len(X), "cache_size": 0}
-    fitted = omkl.SequenceLabeler(**settings).fit(X, y)
-    one_by_one = omkl.SequenceLabeler(**settings)
-    for x, labels in zip(X, y):
-        one_by_one.partial_fit([x], [labels], classes=["a", "b", "c"])
-    at_once = omkl.SequenceLabeler(**settings).partial_fit(X, y)
-    for model in (one_by_one, at_once):
-        for first, second in zip(fitted.decision_function(X), model.decision_function(X)):
-            assert_allclose(first, second, **rounding)
-
-
 @pytest.mark.parametrize("fit", ["fit", "partial_fit"])
 def test_more_labels_than_the_examples_have_are_declared(data, fit):
     X, y = data
@@ -210,24 +166,6 @@ def test_sample_weights_count_as_copies(data):
         assert_allclose(first, second, atol=1e-10)
 
 
-def test_the_same_seed_gives_the_same_bits(data):
-    X, y = data
-    models = [omkl.SequenceLabeler(["linear", "gaussian"], random_state=s).fit(X, y) for s in (3, 3, 4)]
-    outputs = [np.concatenate(model.decision_function(X)) for model in models]
-    assert_array_equal(outputs[0], outputs[1])
-    assert (outputs[0] != outputs[2]).any()
-
-
-def test_predicting_one_by_one_is_predicting_many(data, monkeypatch):
-    X, y = data
-    labeler = omkl.SequenceLabeler(["linear", "gaussian"], random_state=0).fit(X, y)
-    together = labeler.predict(X)
-    monkeypatch.setattr("omkl.online.averaging.BLOCK", 40)
-    for blocks, x in zip(labeler.predict(X), X):
-        assert_array_equal(blocks, labeler.predict([x])[0])
-    assert_array_equal(np.concatenate(together), np.concatenate(labeler.predict(X)))
-
-
 def test_labels_may_be_anything_hashable(data):
     X, y = data
     for convert in (lambda c: ord(c), lambda c: (c, 1), lambda c: c == "a"):
@@ -235,30 +173,6 @@ def test_labels_may_be_anything_hashable(data):
         labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, labels)
         assert labeler.predict(X[:1])[0].tolist() == labels[0] or labeler.score(X, labels) > 0.9
     assert omkl.SequenceLabeler("linear").fit(X, [np.array(s) for s in y]).classes_.tolist() == ["a", "b", "c"]
-
-
-def test_radius_auto_never_binds_at_the_solution(data):
-    X, y = data
-    settings = {"transitions": "regularized", "random_state": 0, "C": 0.1}
-    free = omkl.SequenceLabeler("linear", **settings).fit(X, y)
-    bounded = omkl.SequenceLabeler("linear", radius="auto", **settings).fit(X, y)
-    assert (
-        np.sum(np.square(list(values_of(free.history_[-1], "norm").values())))
-        < bounded.model_.trainer.radius**2
-        < np.inf
-    )
-    assert bounded.score(X, y) > 0.9
-    with pytest.raises(InputError):
-        omkl.SequenceLabeler("linear", radius="auto").fit(X, y)
-    with pytest.raises(InputError):
-        omkl.SequenceLabeler("linear", loss="perceptron", radius="auto", transitions="regularized").fit(X, y)
-
-
-def test_it_is_a_scikit_learn_estimator(data):
-    labeler = omkl.SequenceLabeler(["linear"], C=3.0)
-    assert clone(labeler).get_params() == labeler.get_params()
-    with pytest.raises(NotFittedError):
-        labeler.predict(data[0])
 
 
 X1, Y1 = [np.eye(2)], [[0, 1]]
@@ -318,24 +232,6 @@ def test_bad_data_is_refused(X, y, named):
 def test_bad_parameters_are_refused(parameters):
     with pytest.raises(InputError):
         omkl.SequenceLabeler(**parameters).fit(X1, Y1)
-
-
-def test_a_failed_call_leaves_the_model_as_it_was(data):
-    X, y = data
-    labeler = omkl.SequenceLabeler(["linear", "gaussian"], random_state=0).fit(X, y)
-    before = np.concatenate(labeler.decision_function(X))
-    for call in (
-        lambda: labeler.fit(X, y[:-1]),
-        lambda: labeler.partial_fit([X[0]], [["z"] * len(X[0])]),
-        lambda: labeler.partial_fit([np.full((2, 5), np.inf)], [["a", "b"]]),
-        lambda: labeler.predict([np.ones((2, 4))]),
-        lambda: labeler.score([X[0]], [[None] * len(X[0])]),
-        lambda: labeler.set_params(C=-1).fit(X, y),
-    ):
-        with pytest.raises(InputError):
-            call()
-    labeler.set_params(C=1.0)
-    assert_array_equal(before, np.concatenate(labeler.decision_function(X)))
 
 
 def test_gold_labels_that_were_never_seen_are_wrong_and_named_once(data):

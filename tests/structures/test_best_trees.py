@@ -42,15 +42,6 @@ def test_the_best_trees_come_in_order(structure_class, trees_of, arc_scores, see
         assert_allclose(structure.score(scores, tree), value, atol=1e-9)
 
 
-@pytest.mark.compiled
-def test_the_best_trees_of_a_long_sentence_begin_with_the_best():
-    scores = np.random.default_rng(0).normal(size=(81, 81))
-    heads, values = NonProjectiveTree().decode_best(scores, 8)
-    assert np.array_equal(heads[0], NonProjectiveTree().decode(scores))
-    assert (np.diff(values) <= 0).all()
-    assert len({tuple(tree) for tree in heads.tolist()}) == 8
-
-
 @pytest.mark.parametrize("structure_class", STRUCTURES)
 @given(**SIZES, kind=KINDS)
 def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from omkl import SequenceLabeler, load
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
-from omkl.structures import Chain, TrigramPotentials, _jit_chain, _jit_trigrams, allowed_transitions, log_space
+from omkl.structures import Chain, _jit_chain, _jit_trigrams, allowed_transitions, log_space
 
 KINDS = {"shared": {}, "by position": {"by_position": True}, "second order": {"order": 2}}
 small = {
@@ -140,18 +140,6 @@ def test_many_sequences_decode_as_one_by_one(seed, kind):
             assert (decoded[low:high] == chain.decode(chain.part(potentials, low, high))).all()
 
 
-def test_two_dimensional_transitions_and_lists_are_accepted():
-    potentials = [[1.0, 0], [0, 1]], [[5.0, 0], [0, 0]]
-    chain = Chain(2)
-    assert chain.decode(potentials).tolist() == [0, 0]
-    log_partition, marginals = chain.marginals(potentials)
-    assert marginals.pairwise.shape == (2, 2)
-    assert_allclose(marginals.pairwise.sum(), 1.0)
-    _, gradient = CRF().value_and_gradient(chain, potentials, np.array([0, 1]))
-    assert_allclose(gradient.pairwise, marginals.pairwise - [[0, 1], [0, 0]])
-    assert_allclose(chain.marginals((potentials[0], [potentials[1]]))[0], log_partition)
-
-
 @given(**small)
 def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, kind):
     potentials, chain = potentials_of(seed, n, n_labels, kind), chain_of(kind, n_labels)
@@ -213,16 +201,6 @@ def test_gradients_are_slopes_of_the_loss(loss, partial, rng):
             assert_allclose((values[0] - values[1]) / 2e-6, slopes[index], atol=1e-5)
 
 
-def test_zero_trigrams_leave_a_first_order_chain():
-    unary, pairwise, triples = potentials_of(5, 6, 4, "second order")
-    given = TrigramPotentials(unary, pairwise, np.zeros_like(triples))
-    log_partition, first = Chain(4).marginals((unary, pairwise))
-    found, second = Chain(4, order=2).marginals(given)
-    assert_allclose(found, log_partition)
-    assert_allclose(second.unary, first.unary, atol=1e-12)
-    assert_allclose(second.pairwise, first.pairwise, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
@@ -272,20 +250,6 @@ def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, tmp_path)
     assert np.array_equal(again.trigrams_, second.trigrams_)
     for row in second.predict_marginals(X[:3]) if loss == "crf" else []:
         assert_allclose(row.sum(axis=1), 1.0)
-
-
-def test_labels_that_come_later_have_trigrams():
-    labeler = SequenceLabeler(order=2, random_state=0)
-    labeler.partial_fit([["a", "b", "a"]], [["x", "y", "x"]], classes="growing")
-    labeler.partial_fit([["c", "b", "a"]] * 3, [["z", "y", "x"]] * 3)
-    assert labeler.trigrams_.shape == (3, 3, 3)
-    assert labeler.predict([["c", "b", "a"]])[0].tolist() == ["z", "y", "x"]
-
-
-def test_shards_mix_trigrams(rng):
-    X, y = sequences(rng)
-    labeler = SequenceLabeler(order=2, random_state=0, epochs=40, C=10.0).fit(X[:40], y[:40], shards=2)
-    assert labeler.score(X[40:], y[40:]) == 1.0
 
 
 def test_a_chain_is_copied_and_sent_as_any_other_object():

@@ -84,19 +84,6 @@ def test_the_best_labellings_come_in_the_order_of_their_scores(seed, n, n_labels
         assert_array_equal(labels[0], chain.decode(potentials))
 
 
-def test_best_labellings_of_a_long_sequence():
-    """Of a thousand positions that have nothing to do with one another, the best ones differ at the closest calls."""
-    rng = np.random.default_rng(0)
-    chain = Chain(5, linked=False)
-    potentials = ChainPotentials(rng.normal(size=(1000, 5)), np.zeros((0, 5, 5)))
-    labels, scores = chain.decode_best(potentials, 20)
-    ordered = np.sort(potentials.unary, axis=1)
-    gaps = np.sort(ordered[:, -1] - ordered[:, -2])
-    assert_allclose(scores[0] - scores[1], gaps[0])
-    assert (np.diff(scores) <= 0).all()
-    assert len({own.tobytes() for own in labels}) == 20
-
-
 @given(**small)
 def test_potentials_that_agree_forbid_what_does_not(seed, n, n_labels, kind):
     chain, potentials, outputs, gold = example(seed, n, kind, n_labels)
@@ -142,14 +129,6 @@ def test_many_constrained_sequences_decode_as_one_by_one():
     for low, high in ((0, 3), (3, 4), (4, 9)):
         assert_array_equal(together[low:high], chain.decode(chain.part(potentials, low, high)))
     assert chain.allowed.first_violation(together, offsets) is None
-
-
-def test_marginals_at_large_magnitudes_and_under_constraints():
-    rng = np.random.default_rng(1)
-    chain = Chain(4, allowed=allowed_transitions("BIO", ["B-X", "I-X", "O", "B-Y"]))
-    potentials = ChainPotentials(1e5 * rng.normal(size=(30, 4)), 1e5 * rng.normal(size=(1, 4, 4)))
-    best = chain.decode(potentials)
-    assert_allclose(chain.marginals(potentials)[1].unary, chain.indicator(best).unary, atol=1e-6)
 
 
 # ---- what users say of transitions --------------------------------------------------------------------------------
