@@ -59,30 +59,30 @@ class TrainingSequence:
         self.seed = seed
         self._callbacks = callbacks
         self._labeler, self._every = labeler, checkpoint_every
-        self._checkpointer = run.checkpointer
+        self._checkpoints = run.checkpoints
         self._number = 0
-        earlier = None if run.checkpointer is None else run.checkpointer.earlier("trainings")
+        earlier = None if run.checkpoints is None else run.checkpoints.earlier("trainings")
         self._resumed = earlier is not None
         if earlier is not None:
             self.seed = int(earlier[0]["seed"])
 
     def begin(self, treebank: Treebank) -> None:
         """Note the data; raises an InputError if a resumed run has learned from others."""
-        if self._checkpointer is None:
+        if self._checkpoints is None:
             return
-        self._checkpointer.check_data(facts_of(treebank, FIELDS, [treebank.heads]))
+        self._checkpoints.check_data(facts_of(treebank, FIELDS, [treebank.heads]))
         if not self._resumed:
-            self._checkpointer.keep("trainings", {"seed": self.seed}, {})
-            self._checkpointer.write()
+            self._checkpoints.keep("trainings", {"seed": self.seed}, {})
+            self._checkpoints.write()
 
     def fit_labeler(self, X: list, y: list, linked: bool = False) -> SequenceLabeler:
         """Train a labeler, or load the one that an earlier run has trained; ``linked`` labelers score transitions."""
         labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
         labeler.set_params(callbacks=[*(labeler.callbacks or ()), *self._callbacks])
         self._number += 1
-        if self._checkpointer is None:
+        checkpoints = self._checkpoints
+        if checkpoints is None:
             return _predicting(labeler.fit(X, y))
-        checkpoints = self._checkpointer.checkpoints
         path = checkpoints.directory / f"{self._number:04d}.npz"
         if self._resumed and path.exists():
             try:
@@ -140,7 +140,7 @@ class TrainingSequence:
 
     def checkpoints_of_parser(self) -> RunOptions:
         """Options of ``fit`` for the checkpoints of the parser."""
-        folder = None if self._checkpointer is None else self._checkpointer.checkpoints.part("trees")
+        folder = None if self._checkpoints is None else self._checkpoints.part("trees")
         if folder is None:
             return {}
         return {"checkpoint": folder, "checkpoint_every": self._every, "resume": self._resumed}

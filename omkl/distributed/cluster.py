@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 
@@ -26,23 +26,6 @@ def workers_of(client: Client) -> list[str]:
     """Return the sorted addresses of the workers that begin tasks; wait for the first one.
 
     Dask pauses a worker that is short of memory: it keeps its data, and begins nothing.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    omkl.exceptions.MissingDependencyError
-        If Dask is not installed.
-    omkl.exceptions.InputError
-        If ``client`` is not a synchronous client.
-    omkl.exceptions.DistributionError
-        If the scheduler cannot be reached, or there are no workers.
     """
     _require_dask()
     from distributed import Client
@@ -64,45 +47,16 @@ def workers_of(client: Client) -> list[str]:
         time.sleep(0.05)
 
 
-def submitted(client: Client, function: Callable, *arguments: Any, worker: str, **options: Any) -> Future:
-    """Submit a task to a worker; another one runs it if that one is lost.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
-    function : callable
-    *arguments, **options
-        Arguments, futures among them.
-    worker : str
-        Address of the worker.
-
-    Returns
-    -------
-    Future
-    """
+def submitted(client: Client, function: Callable, *arguments: object, worker: str) -> Future:
+    """Submit a task to the worker at an address; another one runs it if that one is lost. Arguments may be futures."""
     import dask
 
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
-        return client.submit(function, *arguments, **options, workers=[worker], allow_other_workers=True, pure=False)
+        return client.submit(function, *arguments, workers=[worker], allow_other_workers=True, pure=False)
 
 
 def gathered(client: Client, futures: Sequence[Future]) -> list:
-    """Wait for tasks and return their results, or raise the error of the first that failed.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
-    futures : sequence of Future
-
-    Returns
-    -------
-    list
-
-    Raises
-    ------
-    omkl.exceptions.DistributionError
-        If workers are lost again and again, the scheduler is lost, or a worker lacks omkl.
-    """
+    """Wait for tasks and return their results, or raise the error of the first that failed."""
     from distributed import CancelledError, KilledWorker
     from distributed.comm import CommClosedError
 
@@ -117,16 +71,7 @@ def gathered(client: Client, futures: Sequence[Future]) -> list:
 
 
 def identity(value: T) -> T:
-    """Return a value: the task by which a worker keeps it, and Dask sends it again if the worker is lost.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    object
-    """
+    """Return a value: the task by which a worker keeps it, and Dask sends it again if the worker is lost."""
     return value
 
 

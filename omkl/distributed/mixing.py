@@ -30,10 +30,10 @@ from omkl._threads import in_threads
 from omkl.distributed.cluster import gathered, identity, submitted, workers_of
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank, check_ability
-from omkl.online.rounds import Step, below
+from omkl.online.rounds import Examples, Step, below
 from omkl.online.schedules import Schedule
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import serial_pass
+from omkl.online.training_loop import Source, serial_pass
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -85,12 +85,12 @@ class ParameterMixing:
         self.n_shards = int(n_shards)
         self.client = client
         self.n_jobs = n_jobs
-        self._examples: Any = None  # those that are cut into shards
+        self._examples: Examples | None = None  # those that are cut into shards
         self._shards: list = []
         self._sizes: list[int] = []
 
     def __call__(
-        self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int
+        self, trainer: OnlineTrainer, examples: Examples, orders: Callable, done: int
     ) -> Iterator[MixedPass | Step]:
         """Learn a block, as a :class:`~omkl.online.TrainingLoop` asks for it.
 
@@ -130,7 +130,7 @@ class ParameterMixing:
             record |= {f"loss:shard{j}": loss / weight if weight else 0.0, f"seconds:shard{j}": float(state["seconds"])}
         yield MixedPass(float(losses.sum()), sum(self._sizes), float(weights.sum()), record)
 
-    def _hold(self, examples: Any) -> None:
+    def _hold(self, examples: Examples) -> None:
         """Cut examples into shards, and send these to the workers, unless they are there already."""
         if self._examples is examples:
             return
@@ -151,7 +151,7 @@ class ParameterMixing:
         shards = zip(self._workers, self._shards, orders)
         return gathered(client, [submitted(client, task, states[own], *part, worker=own) for own, *part in shards])
 
-    def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[object]) -> None:
+    def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
         """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds.
 
         Parameters
@@ -174,16 +174,7 @@ class ParameterMixing:
 
 
 def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
-    """Return a small, picklable function that makes an untrained trainer like this one.
-
-    Parameters
-    ----------
-    trainer : OnlineTrainer
-
-    Returns
-    -------
-    callable
-    """
+    """Return a small, picklable function that makes an untrained trainer like this one."""
     banks = [bank.blueprint() for bank in trainer.banks]
     n = len(trainer.penalized_banks)
     return partial(
@@ -216,26 +207,12 @@ def _built(
 
 
 def pass_over_shard(
-    make_trainer: Callable[[], OnlineTrainer], alone: bool, state: State, shard: Sequence, order: np.ndarray
+    make_trainer: Callable[[], OnlineTrainer], alone: bool, state: State, shard: Examples, order: np.ndarray
 ) -> State:
-    """Make one online pass over a shard: a pure function.
+    """Make one online pass over a shard, from a state of the trainer: a pure function. ``alone``: no other shards.
 
-    Parameters
-    ----------
-    make_trainer : callable
-        See :func:`blueprint`.
-    alone : bool
-        Whether there are no other shards.
-    state : dict of str to array
-        State of the trainer before the pass.
-    shard : sequence of Example
-    order : int array
-
-    Returns
-    -------
-    dict of str to array
-        The state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of the
-        norms by proximal steps, and the sum of the steps).
+    Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of the
+    norms by proximal steps, and the sum of the steps).
     """
     started = time.perf_counter()
     trainer = make_trainer()
@@ -256,15 +233,8 @@ def pass_over_shard(
 def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) -> None:
     """Mix the states of shards into the trainer whose state they started from (McDonald et al. 2010).
 
-    One proximal step follows, which restores group sparsity.
-
-    Parameters
-    ----------
-    trainer : OnlineTrainer
-    states : sequence of dict
-        Of each shard, from a pass over it.
-    weights : array of shape (S,)
-        Weights of the shards; they sum to one.
+    States are those of :func:`pass_over_shard`; the weights of the shards, (S,), sum to one. One proximal step follows,
+    which restores group sparsity.
     """
     group_state, n = trainer.group_state, trainer.n_penalized
     parts = np.array([state["groups/scales"] for state in states])

@@ -23,11 +23,11 @@ from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
 from omkl.online.group_contributions import group_report
-from omkl.online.group_selection import left_out_groups
+from omkl.online.hooks import check_callbacks
 from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.online.rounds import TrainingProgress, thinned
 from omkl.online.schedules import DistanceOverGradients, Schedule
-from omkl.online.training_loop import ArraySource, TrainingLoop, check_callbacks, serial_pass
+from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 from omkl.persistence import Packer, Unpacker
 
 
@@ -168,8 +168,8 @@ class OnlineEstimator(SavedEstimator):
     ) -> _Plan:
         """Start the model for examples that are all at hand."""
         examples = model.codec.start(task.read(block, True, True))
-        if run.checkpointer is not None:
-            run.checkpointer.check_data(model.codec.facts(examples))
+        if run.checkpoints is not None:
+            run.checkpoints.check_data(model.codec.facts(examples))
         stopping, training, chosen = self._stopping(task, model, given), examples, np.arange(examples.n_inputs)
         if self.early_stopping and stopping is None:
             chosen, others = held_out_part(examples.n_inputs, self.validation_fraction, run.rng)
@@ -177,7 +177,7 @@ class OnlineEstimator(SavedEstimator):
             stopping = EarlyStopping(lambda: held_out, self.n_iter_no_change, task.held_out_score)
         training.shorten()
         model.start(given=(training, run.n_shards > 0))
-        model.set_objective(training)
+        model.set_objective(training, training.total_weight)
 
         def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
             model.trainer.release()
@@ -195,11 +195,11 @@ class OnlineEstimator(SavedEstimator):
             raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream.")
         if stream.once and self.epochs > 1:
             raise InputError(f"epochs must be 1 with an iterator, which can be read only once, got {self.epochs}.")
-        source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpointer is not None)
-        if run.checkpointer is not None:
+        source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpoints is not None)
+        if run.checkpoints is not None:
             # its blocks are compared one by one as they are read
-            run.checkpointer.check_data({"kind of data": "stream"})
-            found = run.checkpointer.earlier("model")
+            run.checkpoints.check_data({"kind of data": "stream"})
+            found = run.checkpoints.earlier("model")
             if found is not None:
                 values, arrays = found
                 model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
@@ -281,7 +281,9 @@ class OnlineEstimator(SavedEstimator):
         Their weight is 0, and they are not computed any more. A group whose weight is 0 and that is not listed was
         shrunk to zero by the regularizer.
         """
-        return left_out_groups(self.model_.trainer)
+        trainer = self.model_.trainer
+        left_out = {name for name, left in zip(trainer.group_names, trainer.group_state.left_out) if left}
+        return [name for name in trainer.order if name in left_out]
 
     @property
     def dual_coef_(self) -> dict[str, np.ndarray]:

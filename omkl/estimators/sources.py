@@ -13,6 +13,7 @@ from omkl.data.streams import Stream, regrouped
 from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import InputError
 from omkl.online.model import OnlineModel
+from omkl.online.rounds import Examples
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Packer
 
@@ -176,7 +177,7 @@ class StreamSource:
         """Set what depends on the number of examples."""
         self._model.expect(self.n_examples, self._weight, n_shards)
 
-    def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
+    def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
         """The blocks of an epoch (from 0), from block ``start`` on."""
         compared, wanted = self._n_read, self._digest
         number, digest = 0, ""
@@ -199,7 +200,7 @@ class StreamSource:
             yield encoded.pop()
         yield from ((block, None) for block in blocks)
 
-    def _encoded(self, block: tuple) -> Sequence:
+    def _encoded(self, block: tuple) -> Examples:
         examples = self._model.encode(self._read(TrainingBlock.of(block), self._first))
         self._first = False
         return examples

@@ -14,7 +14,7 @@ from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import InputError
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import ProgressBar
-from omkl.online.checkpointing import Checkpointer, Checkpoints, StageCheckpointer
+from omkl.online.checkpointing import Checkpoints
 from omkl.online.rounds import TrainingProgress
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import Pass, TrainingLoop, serial_pass
@@ -116,11 +116,10 @@ class Run:
             raise InputError(f"random_state must be None, an integer or a generator, got {random_state!r}.") from None
         self.verbose = verbose
         self.make_pass, self.n_shards = make_pass, n_shards
-        self.checkpointer = None
+        self.checkpoints = None
         if checkpoint is not None:
             configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
-            checkpoints = Checkpoints(checkpoint, checkpoint_every)
-            self.checkpointer = Checkpointer(checkpoints, configuration, self.rng, resume)
+            self.checkpoints = Checkpoints(checkpoint, checkpoint_every, configuration, self.rng, resume)
         elif checkpoint_every != "60s" or resume:
             raise InputError("checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY (--checkpoint).")
 
@@ -137,7 +136,8 @@ class Run:
             source,
             make_pass=self.make_pass,
             callbacks=callbacks,
-            checkpointer=None if self.checkpointer is None else StageCheckpointer(self.checkpointer, stage),
+            checkpoints=self.checkpoints,
+            stage=stage,
             progress=progress,
         )
 

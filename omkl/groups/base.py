@@ -2,13 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups.group_state import GroupStateView, Mixture
-from omkl.structures.base import Potentials
+from omkl.structures.base import Potentials, Structure
+
+#: An encoded input with a length, as the banks of a model take it: a Span, an ArcSentence, or one of the user's own.
+Input: TypeAlias = Any
 
 
 class GuidedInput:
@@ -21,17 +24,13 @@ class GuidedInput:
         raise NotImplementedError
 
 
-def initial_potentials(structure: Any, x: Any) -> Potentials:
+def initial_potentials(structure: Structure, x: Input) -> Potentials:
     """Potentials of an input before any group adds to them: zeros, or those of another model for a guided input.
 
     Parameters
     ----------
     structure : Structure
     x : Span, ArcSentence or the like
-
-    Returns
-    -------
-    Potentials
     """
     potentials = structure.zeros(len(x))
     if isinstance(x, GuidedInput):
@@ -79,19 +78,17 @@ class Bank(ABC):
     _sums: np.ndarray
 
     @abstractmethod
-    def add_potentials(self, x: Any, potentials: Potentials) -> None:
-        """Add the potentials of this bank's groups.
+    def add_potentials(self, x: Input, potentials: Potentials) -> None:
+        """Add the potentials of this bank's groups in place.
 
         Parameters
         ----------
         x : Span, ArcSentence or the like
-            The input.
         potentials : Potentials
-            Changed in place.
         """
 
     @abstractmethod
-    def step(self, x: Any, gradient: Potentials) -> None:
+    def step(self, x: Input, gradient: Potentials) -> None:
         r"""Take a gradient step, :math:`v_k \leftarrow v_k - \eta_k g_k`, with the group state's rates.
 
         It sets :math:`\|v_k\|^2` and :math:`\|g_k\|^2` in the group state. For an empty group it may leave :math:`v_k`
@@ -104,7 +101,7 @@ class Bank(ABC):
             Gradient of the loss in the potentials of ``x``.
         """
 
-    def apply_events(self, x: Any, gradient: Potentials | None) -> None:
+    def apply_events(self, x: Input, gradient: Potentials | None) -> None:
         """Apply the activations, deactivations and scale folds that follow a proximal step.
 
         Parameters
@@ -154,16 +151,11 @@ class Bank(ABC):
 
     @abstractmethod
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Load the arrays of :meth:`state`.
+        """Load the arrays of :meth:`state`; raise an InputError if they do not fit this bank.
 
         Parameters
         ----------
         state : dict of str to array
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If the arrays do not fit this bank.
         """
 
     def condensed(self) -> dict[str, np.ndarray]:
@@ -187,7 +179,7 @@ class Bank(ABC):
         states : sequence of dict
             The :meth:`state` of the bank of each shard.
         mixture : Mixture
-            Weights of the shards, for the groups of this bank.
+            Weights of the shards for these groups.
         """
         raise NotImplementedError
 
@@ -214,8 +206,8 @@ class Bank(ABC):
         """
         raise NotImplementedError
 
-    def inner_products(self, x: Any, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        """Inner products of each group's potentials, for ``v_k``, with a gradient.
+    def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        """Inner products of each group's potentials, for ``v_k``, with a gradient, (p,).
 
         Parameters
         ----------
@@ -223,10 +215,6 @@ class Bank(ABC):
         gradient : Potentials
         totals : array of shape (p, K), optional
             The unary potentials of each group, summed over the tokens, are added to it.
-
-        Returns
-        -------
-        array of shape (p,)
         """
         scales, products = self.group_state.scales.copy(), np.zeros(len(self.names))
         for k in range(len(products)):
@@ -249,7 +237,7 @@ class Bank(ABC):
     def _scale_group(self, k: int, factor: float) -> None:
         """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties it."""
 
-    def _activate(self, x: Any, gradient: Any) -> None:  # noqa: B027
+    def _activate(self, x: Input, gradient: Potentials) -> None:  # noqa: B027
         """Move the groups that were empty and come alive, where the step has postponed that."""
 
 
@@ -273,16 +261,7 @@ def check_ability(banks: Iterable[Bank], ability: str, purpose: str, remedy: str
 
 
 def lengthened(array: np.ndarray, length: int, axis: int = 0, fill: int = 0) -> np.ndarray:
-    """Return a copy of an array that is longer along an axis.
-
-    Parameters
-    ----------
-    array : array
-    length : int
-        The new length, no less than the old one.
-    axis, fill : int
-        ``fill`` is the value of new entries.
-    """
+    """Return a copy of an array that is longer along an axis, with new entries of the value ``fill``."""
     shape = list(array.shape)
     shape[axis] = length
     # untouched pages of zeros take no memory

@@ -184,7 +184,8 @@ class ExplicitBank(TableBank):
                 self._sums = lengthened(self._sums, capacity)
         self._groups[first : self.n_features] = groups
 
-    def _features(self, x: Span) -> Features:
+    def features_of(self, x: Span) -> Features:
+        """Return the features of the tokens that ``x`` is a part of; raise an InputError if they have none."""
         if x.tokens.features is None:
             raise InputError(f"The tokens have no features, which the group {self.names[0]!r} reads.")
         return x.tokens.features
@@ -193,7 +194,7 @@ class ExplicitBank(TableBank):
         if x.tokens.n_features > self.n_features:
             raise InputError(f"Feature {x.tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
         scales = self.group_state.scales
-        jit.add_scores(self._features(x), x.low, x.high, self.table, self.groups, scales, potentials.unary)
+        jit.add_scores(self.features_of(x), x.low, x.high, self.table, self.groups, scales, potentials.unary)
 
     def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
         """Add the potentials of :meth:`averaged`, bit for bit, from the averages of the rows that ``x`` needs.
@@ -204,7 +205,7 @@ class ExplicitBank(TableBank):
         potentials : Potentials
             Changed in place.
         """
-        starts, ids, values = self._features(x)
+        starts, ids, values = self.features_of(x)
         starts = starts[x.low : x.high + 1]
         entries = slice(starts[0], starts[-1])
         rows, places = np.unique(ids[entries], return_inverse=True)
@@ -215,12 +216,12 @@ class ExplicitBank(TableBank):
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         products = np.zeros(len(self.names))
         totals = np.zeros((len(self.names), self.table.shape[1])) if totals is None else totals
-        jit.inner_products(self._features(x), x.low, gradient.unary, self.table, self.groups, products, totals)
+        jit.inner_products(self.features_of(x), x.low, gradient.unary, self.table, self.groups, products, totals)
         return products
 
     def step(self, x: Span, gradient: Potentials) -> None:
         arrays = self.table, self._sums, self.groups, self._links, self._heads
-        jit.step_features(self._features(x), x.low, gradient.unary, *arrays, self.group_state.step)
+        jit.step_features(self.features_of(x), x.low, gradient.unary, *arrays, self.group_state.step)
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]

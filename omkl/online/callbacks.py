@@ -13,9 +13,9 @@ from omkl._components import check_number
 from omkl._files import PathLike, check_output
 from omkl._progress import progress_bar
 from omkl.online.averaging import Predictor
-from omkl.online.rounds import Example, LearnedBlock, Record, State, Step, TrainingProgress, thinned
+from omkl.online.hooks import hooks, load_states, states_of
+from omkl.online.rounds import Example, LearnedBlock, Record, State, Step, TrainingProgress, Values, thinned
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import hooks, load_states, states_of
 
 #: Rounds between two updates of the progress bar.
 STRIDE = 100
@@ -89,13 +89,7 @@ class ProgressiveValidation:
         return self._examples >= self.every and self.close(trainer, self._epoch)
 
     def close(self, trainer: OnlineTrainer, epoch: int) -> bool:
-        """Make a record of the examples since the last one; return whether a listener ends training.
-
-        Parameters
-        ----------
-        trainer : OnlineTrainer
-        epoch : int
-        """
+        """Make a record of the examples since the last one; return whether a listener ends training."""
         if self._examples == 0:
             return False
         loss = self._loss / self._weight if self._weight else 0.0
@@ -116,7 +110,7 @@ class ProgressiveValidation:
         values = {"every": self.every, "records": self.records, "epoch": self._epoch, "sums": sums}
         return {**values, "listeners": states_of(self.listeners)[0]}, {}
 
-    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    def load_state(self, values: Values, arrays: dict[str, np.ndarray]) -> None:
         """Load the values of :meth:`state`."""
         load_states(self.listeners, values["listeners"], {})
         self._reset()
@@ -125,16 +119,9 @@ class ProgressiveValidation:
 
 
 class ProgressBar:
-    """Callback that shows a progress bar over the examples of all epochs.
+    """Callback that shows a progress bar over the ``total`` examples of all epochs of a loop.
 
     If standard error is not a terminal, it prints a line every half minute.
-
-    Parameters
-    ----------
-    progress : TrainingProgress
-        Progress of the loop.
-    total : float, optional
-        Examples of all epochs, if known.
     """
 
     def __init__(self, progress: TrainingProgress, total: float | None = None) -> None:
@@ -171,18 +158,10 @@ class ProgressBar:
 
 
 class EarlyStopping:
-    """Callback that stops training when the score of held-out examples has not improved for some epochs.
+    """Callback that stops training when the score of held-out examples has not improved for ``patience`` epochs.
 
-    At the end, the trainer returns to the state of the best score.
-
-    Parameters
-    ----------
-    examples : callable
-        Returns the held-out examples; called after an epoch, when the model knows all features.
-    patience : int > 0
-        Epochs without improvement after which training stops.
-    score : callable
-        ``score(predictor, examples)`` returns a number; larger is better.
+    At the end, the trainer returns to the state of the best score, ``score(predictor, examples)``. The function
+    ``examples`` is called after an epoch, when the model knows all features.
     """
 
     def __init__(
@@ -215,7 +194,7 @@ class EarlyStopping:
         """Return JSON values and arrays for a checkpoint."""
         return {"best_score": self.best_score, "best_epoch": self.best_epoch}, self._best_state
 
-    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    def load_state(self, values: Values, arrays: dict[str, np.ndarray]) -> None:
         """Load what :meth:`state` returned."""
         self.best_score, self.best_epoch, self._best_state = values["best_score"], values["best_epoch"], arrays
 
@@ -257,7 +236,7 @@ class RecordLog:
         """Return the number of records, for a checkpoint."""
         return {"records": self._n_records}, {}
 
-    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    def load_state(self, values: Values, arrays: dict[str, np.ndarray]) -> None:
         """Continue after the records of the checkpoint; later ones are removed."""
         if os.path.isfile(self.path):
             path = Path(self.path)

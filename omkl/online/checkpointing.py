@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError, OmklError
-from omkl.online.rounds import State, below
-from omkl.online.training_loop import TrainingLoop, load_states, states_of
+from omkl.online.rounds import State, Values, below
 from omkl.persistence import holds_whole
 
 #: Seconds in the units that ``every="5m"`` may have.
@@ -25,9 +23,10 @@ KEPT = 2
 
 
 class Checkpoints:
-    """States of one run in a directory of their own; each file is replaced in one step, and the last two are kept.
+    """Checkpoints of a run of one or several training loops, its stages: each file holds the state of all stages.
 
-    If a checkpoint cannot be written, the previous one stays, training goes on, and one warning says so.
+    They are in a directory of their own. Each file is replaced in one step, and the last two are kept. If a checkpoint
+    cannot be written, the previous one stays, training goes on, and one warning says so.
 
     Parameters
     ----------
@@ -35,14 +34,28 @@ class Checkpoints:
         It is made if it does not exist. No other run may use it at the same time.
     every : str or float
         Time between checkpoints: seconds, or ``"30s"``, ``"5m"``, ``"2h"``; or ``"1000 rounds"``.
+    configuration : dict, optional
+        JSON values: what the run depends on besides its data.
+    rng : numpy.random.Generator, optional
+        A resumed run sets its state to that at the beginning of the run.
+    resume : bool
+        Continue from the latest checkpoint, if there is one.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the directory has no name, or cannot be made.
+        If the directory cannot be made, or has checkpoints of another configuration, or any if nothing is to be
+        resumed.
     """
 
-    def __init__(self, directory: str | PathLike, every: str | float = "60s") -> None:
+    def __init__(
+        self,
+        directory: str | PathLike,
+        every: str | float = "60s",
+        configuration: Values | None = None,
+        rng: np.random.Generator | None = None,
+        resume: bool = False,
+    ) -> None:
         self._seconds, self._rounds = _interval(every)
         self.directory = Path(directory)
         try:
@@ -54,63 +67,95 @@ class Checkpoints:
         self._number = max((int(path.stem.partition("-")[2]) for path in self._paths()), default=0)
         self._warned = False
         self._last, self._waited = time.monotonic(), 0
+        self._manifest: Values = {"class": "Checkpoint", "configuration": configuration or {}, "data": None}
+        self._generator = None if rng is None else rng.bit_generator.state
+        self._stages: dict[str, State] = {}
+        self._earlier: Values = {}
+        found = self._newest()
+        if found is not None:
+            if not resume:
+                raise InputError(
+                    f"{self.directory} holds checkpoints of an earlier run: continue it with resume=True (--resume), "
+                    "or name another directory."
+                )
+            self._earlier, self._arrays = found
+            self._compare("configuration", configuration or {})
+            with self.reading():
+                self._run = json.loads(self._earlier["run"])
+                self._generator = self._run["generator"]
+                if rng is not None:
+                    rng.bit_generator.state = self._generator
 
     def _paths(self) -> list[Path]:
         """Existing checkpoints, the latest first."""
         return sorted(self.directory.glob("checkpoint-" + "[0-9]" * 10 + ".npz"), reverse=True)
 
+    def _newest(self) -> State | None:
+        """Return the latest whole checkpoint; None if there is none."""
+        paths = self._paths()
+        for path in paths:
+            try:
+                return read_archive(path)
+            except ModelFileError as damaged:
+                if path == paths[-1]:
+                    raise
+                warnings.warn(f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=3)
+        return None
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context in which errors of the resumed checkpoint name its directory."""
+        return holds_whole(str(self.directory), "checkpoint", (OmklError,))
+
+    def _compare(self, name: str, facts: Values) -> None:
+        """Compare facts of this run with those of the resumed one; name the first that differs."""
+        earlier = self._earlier.get(name)
+        if not isinstance(earlier, dict):
+            raise InputError(f"{self.directory} holds something else than checkpoints of this command.")
+        for entry in {**earlier, **facts}:
+            if earlier.get(entry) != facts.get(entry):
+                raise InputError(
+                    f"The checkpoint in {self.directory} has {entry} = {earlier.get(entry)!r}, but this run has "
+                    f"{facts.get(entry)!r}: resume with the same, or begin in another directory."
+                )
+
+    def check_data(self, facts: Values) -> None:
+        """Raise an InputError if a resumed run began with other data, which JSON values describe."""
+        self._manifest["data"] = facts
+        if self._earlier:
+            self._compare("data", facts)
+
+    def earlier(self, stage: str) -> State | None:
+        """Return ``(values, arrays)`` of a stage in the resumed checkpoint; None if it had not begun."""
+        if not self._earlier or stage not in self._run["stages"]:
+            return None
+        return self._run["stages"][stage], below(self._arrays, f"{stage}/")
+
     def due(self, n_examples: int = 1) -> bool:
-        """Return whether a checkpoint is due, ``n_examples`` examples after the last call.
-
-        Parameters
-        ----------
-        n_examples : int
-
-        Returns
-        -------
-        bool
-        """
+        """Return whether a checkpoint is due, ``n_examples`` examples after the last call."""
         self._waited += n_examples
         return self._waited >= self._rounds and time.monotonic() - self._last >= self._seconds
 
-    def write(self, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write a checkpoint.
+    def keep(self, stage: str, values: Values, arrays: dict[str, np.ndarray]) -> None:
+        """Set the state of a stage that later checkpoints hold; numpy numbers and small arrays may be values."""
+        self._stages[stage] = values, arrays
 
-        Parameters
-        ----------
-        manifest : dict
-            JSON values.
-        arrays : dict of str to array
-        """
-        self.keep(f"checkpoint-{self._number + 1:010d}.npz", manifest, arrays)
+    def write(self) -> None:
+        """Write a checkpoint with the states of all stages."""
+        values = {name: values for name, (values, _) in self._stages.items()}
+        # numpy numbers, and the arrays in the state of a random generator, as JSON
+        run = json.dumps({"generator": self._generator, "stages": values}, default=lambda value: value.tolist())
+        named = {f"{name}/{key}": array for name, (_, own) in self._stages.items() for key, array in own.items()}
+        with self.writing():
+            write_archive(
+                self.directory / f"checkpoint-{self._number + 1:010d}.npz", {**self._manifest, "run": run}, named
+            )
         self._number += 1
         for path in self._paths()[KEPT:]:
             path.unlink(missing_ok=True)
         self._last, self._waited = time.monotonic(), 0
 
-    def keep(self, name: str, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write a file beside the checkpoints that is not removed.
-
-        Parameters
-        ----------
-        name : str
-        manifest, arrays
-            As for :meth:`write`.
-        """
-        with self.writing():
-            write_archive(self.directory / name, manifest, arrays)
-
     def part(self, name: str) -> Path | None:
-        """Make a directory for the checkpoints of a part of the run; return None if anything could not be written.
-
-        Parameters
-        ----------
-        name : str
-
-        Returns
-        -------
-        Path or None
-        """
+        """Make a directory for the checkpoints of a part of the run; return None if anything could not be written."""
         with self.writing():
             (self.directory / name).mkdir(exist_ok=True)
         return None if self._warned else self.directory / name
@@ -126,18 +171,6 @@ class Checkpoints:
                 message = f"No checkpoint could be written to {self.directory} ({error.strerror}): training goes on."
                 warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=5)
 
-    def newest(self) -> State | None:
-        """Return ``(manifest, arrays)`` of the latest whole checkpoint; None if there is none."""
-        paths = self._paths()
-        for path in paths:
-            try:
-                return read_archive(path)
-            except ModelFileError as damaged:
-                if path == paths[-1]:
-                    raise
-                warnings.warn(f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=3)
-        return None
-
 
 def _interval(every: str | float) -> tuple[float, int]:
     """``(seconds, rounds)`` that must pass."""
@@ -146,144 +179,3 @@ def _interval(every: str | float) -> tuple[float, int]:
     if match := re.fullmatch(r"\s*([1-9][0-9]*)\s*rounds?\s*", str(every)):
         return 0.0, int(match[1])
     raise InputError(f'checkpoint_every must be seconds, "30s", "5m", "2h" or "1000 rounds", not {every!r}.')
-
-
-class Checkpointer:
-    """Checkpoints of a run of one or several training loops, its stages: each holds the state of all stages.
-
-    Parameters
-    ----------
-    checkpoints : Checkpoints
-    configuration : dict
-        JSON values: what the run depends on besides its data.
-    rng : numpy.random.Generator
-        A resumed run sets its state to that at the beginning of the run.
-    resume : bool
-        Continue from the latest checkpoint, if there is one.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If there are checkpoints of another configuration, or any if nothing is to be resumed.
-    """
-
-    def __init__(
-        self, checkpoints: Checkpoints, configuration: dict[str, Any], rng: np.random.Generator, resume: bool
-    ) -> None:
-        self.checkpoints = checkpoints
-        self._manifest: dict[str, Any] = {"class": "Checkpoint", "configuration": configuration, "data": None}
-        self._generator = rng.bit_generator.state
-        self._stages: dict[str, State] = {}
-        self._earlier: dict[str, Any] = {}
-        found = checkpoints.newest()
-        if found is None:
-            return
-        if not resume:
-            raise InputError(
-                f"{checkpoints.directory} holds checkpoints of an earlier run: continue it with resume=True "
-                "(--resume), or name another directory."
-            )
-        self._earlier, self._arrays = found
-        self._compare("configuration", configuration)
-        with self.reading():
-            self._run = json.loads(self._earlier["run"])
-            self._generator = rng.bit_generator.state = self._run["generator"]
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a context in which errors of the resumed checkpoint name its directory."""
-        return holds_whole(str(self.checkpoints.directory), "checkpoint", (OmklError,))
-
-    def _compare(self, name: str, facts: dict[str, Any]) -> None:
-        """Compare facts of this run with those of the resumed one; name the first that differs."""
-        earlier = self._earlier.get(name)
-        if not isinstance(earlier, dict):
-            raise InputError(f"{self.checkpoints.directory} holds something else than checkpoints of this command.")
-        for entry in {**earlier, **facts}:
-            if earlier.get(entry) != facts.get(entry):
-                raise InputError(
-                    f"The checkpoint in {self.checkpoints.directory} has {entry} = {earlier.get(entry)!r}, but this "
-                    f"run has {facts.get(entry)!r}: resume with the same, or begin in another directory."
-                )
-
-    def check_data(self, facts: dict[str, Any]) -> None:
-        """Raise an InputError if a resumed run has other data than it began with.
-
-        Parameters
-        ----------
-        facts : dict
-            JSON values that describe the data.
-        """
-        self._manifest["data"] = facts
-        if self._earlier:
-            self._compare("data", facts)
-
-    def earlier(self, stage: str) -> State | None:
-        """Return ``(values, arrays)`` of a stage in the resumed checkpoint; None if it had not begun.
-
-        Parameters
-        ----------
-        stage : str
-        """
-        if not self._earlier or stage not in self._run["stages"]:
-            return None
-        return self._run["stages"][stage], below(self._arrays, f"{stage}/")
-
-    def keep(self, stage: str, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Set the state of a stage that later checkpoints hold.
-
-        Parameters
-        ----------
-        stage : str
-        values : dict
-            JSON values; numpy numbers and small arrays become numbers and lists.
-        arrays : dict of str to array
-        """
-        self._stages[stage] = values, arrays
-
-    def write(self) -> None:
-        """Write a checkpoint with the states of all stages."""
-        values = {name: values for name, (values, _) in self._stages.items()}
-        # numpy numbers, and the arrays in the state of a random generator, as JSON
-        run = json.dumps({"generator": self._generator, "stages": values}, default=lambda value: value.tolist())
-        named = {f"{name}/{key}": array for name, (_, own) in self._stages.items() for key, array in own.items()}
-        self.checkpoints.write({**self._manifest, "run": run}, named)
-
-
-class StageCheckpointer:
-    """Checkpoints of one :class:`~omkl.online.TrainingLoop`, a stage of the run.
-
-    Parameters
-    ----------
-    run : Checkpointer
-    name : str
-        Name of the stage in the file.
-    """
-
-    def __init__(self, run: Checkpointer, name: str) -> None:
-        self._run = run
-        self._name = name
-        self.due = run.checkpoints.due
-
-    def restore(self, loop: TrainingLoop) -> None:
-        """Restore all parts of a loop from the resumed checkpoint, if it has this stage."""
-        found = self._run.earlier(self._name)
-        if found is None:
-            return
-        values, arrays = found
-        with self._run.reading():
-            loop.trainer.load_state(arrays)
-            loop.source.load_state(values["source"])
-            loop.progress.load_state(values["progress"])
-            load_states(loop.callbacks, values["callbacks"], arrays)
-
-    def write(self, loop: TrainingLoop) -> None:
-        """Write a checkpoint with the state of a loop."""
-        self.end(loop)
-        self._run.write()
-
-    def end(self, loop: TrainingLoop) -> None:
-        """Keep the state of a loop for later checkpoints."""
-        source, own = loop.source.state()
-        callbacks, arrays = states_of(loop.callbacks)
-        values = {"source": source, "progress": loop.progress.state(), "callbacks": callbacks}
-        self._run.keep(self._name, values, {**loop.trainer.state(), **own, **arrays})

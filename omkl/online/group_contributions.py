@@ -1,18 +1,19 @@
 """Contributions of groups to a margin, and to the loss on held-out examples."""
 
 import copy
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups.base import Bank, initial_potentials
+from omkl.groups.base import Bank, Input, initial_potentials
 from omkl.groups.expansions.kernel import FrozenExpansion
 from omkl.groups.feature_maps import FrozenFeatureMaps
 from omkl.groups.group_state import GroupState
 from omkl.groups.tables import ExplicitBank, TransitionBank, TrigramBank
 from omkl.groups.templates.bank import ArcTemplateBank
+from omkl.groups.tokens import Span
 from omkl.online.averaging import Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
@@ -23,29 +24,15 @@ GIVEN = "first model"
 
 
 def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = None) -> list[dict[str, Any]]:
-    r"""Report the size of every group of the averaged model, and its use on held-out examples.
+    r"""Report the size of every group of the averaged model, and its use on held-out examples without their weights.
 
     The loss without a group is the loss at the potentials of the model minus those of the group: one pass measures all
     groups, and nothing is trained again. Of two groups with the same information, each seems to help little.
 
-    Parameters
-    ----------
-    trainer : OnlineTrainer
-    examples : iterable of Example, optional
-        Held-out examples; their weights are ignored.
-
-    Returns
-    -------
-    list of dict
-        ``group``, ``norm``, ``weight`` (None for a group that is not regularized), ``bytes`` and ``bytes_share`` of its
-        parameters. With examples also ``loss_without`` the group (mean), ``loss_increase`` over the loss of the whole
-        model, and its ``standard_error`` (None for a single example),
-        :math:`\sqrt{\sum_i (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If there are no examples.
+    A record has ``group``, ``norm``, ``weight`` (None for a group that is not regularized), ``bytes`` and
+    ``bytes_share`` of its parameters. With examples also ``loss_without`` the group (mean), ``loss_increase`` over the
+    loss of the whole model, and its ``standard_error`` (None for a single example),
+    :math:`\sqrt{\sum_i (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
     """
     predictor, weights = trainer.predictor(), trainer.kernel_weights()
     names, nbytes = predictor.group_names, predictor.group_nbytes
@@ -98,7 +85,7 @@ def _separable(predictor: Predictor) -> list[Bank]:
     return banks
 
 
-def _parts(bank: Bank, structure: Structure, x: Sized, alive: np.ndarray) -> Iterator[tuple[int, Potentials]]:
+def _parts(bank: Bank, structure: Structure, x: Input, alive: np.ndarray) -> Iterator[tuple[int, Potentials]]:
     """Index and potentials of each group of a separable bank that is alive."""
     for k in np.flatnonzero(alive).tolist():
         bank.group_state.scales[k] = 1.0
@@ -109,58 +96,32 @@ def _parts(bank: Bank, structure: Structure, x: Sized, alive: np.ndarray) -> Ite
 
 
 class Piece(NamedTuple):
-    """Contribution of one feature, support vector, transition or arc to a margin.
+    """Contribution of one feature, support vector, transition or arc to a margin."""
 
-    Attributes
-    ----------
-    kind : {"feature", "part", "support", "labels", "arc"}
-    group : str
-    key : int or tuple of int
-        The id of a feature; the number of a part of a kernel with explicit features; the index of a support vector; the
-        codes of labels that follow each other; head and modifier.
-    at : int or None
-        The token that has the feature, from 0; the modifier, from 1.
-    value : float
-    """
-
+    #: "feature", "part", "support", "labels" or "arc".
     kind: str
     group: str
+    #: The id of a feature; the number of a part of a kernel with explicit features; the index of a support vector; the
+    #: codes of labels that follow each other; head and modifier.
     key: Any
+    #: The token that has the feature, from 0; the modifier, from 1.
     at: int | None
     value: float
 
 
 class Contributions(NamedTuple):
-    """Contributions of a model to the margin of one output over another.
+    """Contributions of a model to the margin of one output over another."""
 
-    Attributes
-    ----------
-    groups : dict of str to float
-        Contribution of each group. They sum to the margin.
-    pieces : list of Piece
-        Contributions of features, support vectors, transitions and arcs.
-    """
-
+    #: Contribution of each group. They sum to the margin.
     groups: dict[str, float]
+    #: Contributions of features, support vectors, transitions and arcs.
     pieces: list[Piece]
 
 
-def contributions(predictor: Predictor, x: Sized, direction: Potentials) -> Contributions:
-    """Inner product of a model's potentials with a direction, group by group.
+def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Contributions:
+    """Inner product of a model's potentials of an input with a direction, group by group.
 
     With the difference of the indicators of two outputs as direction, these are the groups' shares of the margin.
-
-    Parameters
-    ----------
-    predictor : Predictor
-    x : Span, ArcSentence or the like
-        Encoded input.
-    direction : Potentials
-        Shaped like the potentials of ``x``.
-
-    Returns
-    -------
-    Contributions
     """
     given = initial_potentials(predictor.structure, x)
     groups = {GIVEN: _product(given, direction)} if any(array.any() for array in given) else {}
@@ -175,11 +136,9 @@ def contributions(predictor: Predictor, x: Sized, direction: Potentials) -> Cont
     return Contributions(groups, pieces)
 
 
-def _of_features(bank: ExplicitBank, x: Any, direction: Potentials) -> Contributions:
+def _of_features(bank: ExplicitBank, x: Span, direction: Potentials) -> Contributions:
     """Contributions of explicit features."""
-    if x.tokens.features is None:
-        raise InputError(f"The tokens have no features, which the group {bank.names[0]!r} reads.")
-    starts, ids, values = x.tokens.features
+    starts, ids, values = bank.features_of(x)
     starts = starts[x.low : x.high + 1]
     entries = slice(starts[0], starts[-1])
     tokens, own = np.repeat(np.arange(len(x)), np.diff(starts)), ids[entries]
@@ -192,7 +151,7 @@ def _of_features(bank: ExplicitBank, x: Any, direction: Potentials) -> Contribut
     return Contributions(dict(zip(bank.names, sums.tolist())), pieces)
 
 
-def _of_potentials(bank: Bank, structure: Structure, x: Sized, direction: Potentials) -> Contributions:
+def _of_potentials(bank: Bank, structure: Structure, x: Input, direction: Potentials) -> Contributions:
     """Contributions of any other bank, whose pieces are parts of the output or of features, or support vectors."""
     groups, pieces = {}, []
     for k, own in _parts(bank, structure, x, np.ones(len(bank.names), dtype=bool)):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from omkl.groups.tokens import Span, Tokens
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.methods import as_method
+from omkl.online.rounds import Examples, State, Values
 from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
@@ -25,6 +26,8 @@ from omkl.structures.base import Potentials, Structure
 LARGEST = 1e100
 #: Most tokens that are scored without a copy of the averaged model.
 FEW = 32
+#: Data as an estimator has read and checked them.
+Data: TypeAlias = Any
 
 
 class Codec(Protocol):
@@ -32,34 +35,32 @@ class Codec(Protocol):
 
     structure: Structure
 
-    def start(self, data: Any) -> Any:
-        """Learn from first data which groups and outputs there are; return a sequence of Example."""
+    def start(self, data: Data) -> Examples:
+        """Learn from first data which groups and outputs there are, and encode them."""
 
-    def encode(self, data: Any, trainer: OnlineTrainer) -> Any:
-        """Return later data as a sequence of Example; the trainer gains new groups, features and outputs."""
+    def encode(self, data: Data, trainer: OnlineTrainer) -> Examples:
+        """Encode later data; the trainer gains new groups, features and outputs."""
 
-    def encode_known(self, data: Any) -> Any:
-        """Return data to measure the model on as a sequence of Example; unknown labels are an error."""
+    def encode_known(self, data: Data) -> Examples:
+        """Encode data to measure the model on; unknown labels are an error."""
 
-    def banks(self, averaging: bool) -> tuple[list, list]:
-        """Return untrained banks: regularized ones, and free ones."""
+    def banks(self, averaging: bool, *given: Any) -> tuple[list, list]:
+        """Return untrained banks, for examples that are given: regularized ones, and free ones."""
 
     @property
     def order(self) -> list[str]:
         """Names of the groups in the order in which the user gave them."""
 
-    def learned(self) -> dict[str, Any]:
+    def learned(self) -> Values:
         """Return learned attributes of the estimator, by name."""
 
-    def pack(
-        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def pack(self, packer: Packer, condensed: dict[str, np.ndarray] | None = None) -> State:
         """Return ``(JSON values, arrays)`` for a model file.
 
         For a file that only predicts, ``condensed`` is the state of the trainer; arrays of the same names replace it.
         """
 
-    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+    def unpack(self, values: Values, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """Load what :meth:`pack` has returned."""
 
 
@@ -82,18 +83,7 @@ class OnlineSettings:
     def of(cls, estimator: Any, losses: type, automatic: Schedule) -> "OnlineSettings":
         """Make settings of the parameters of an estimator, whose numbers have been checked.
 
-        Parameters
-        ----------
-        estimator : OnlineEstimator
-        losses : type
-            The family that ``loss`` names a member of.
-        automatic : Schedule
-            What ``eta0="auto"`` means.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a parameter is not as described.
+        ``losses`` is the family that ``loss`` names a member of, ``automatic`` what ``eta0="auto"`` means.
         """
         loss, average, regularizer = resolve(losses, estimator.loss, "loss"), estimator.average, estimator.regularizer
         if estimator.get_params(deep=False).get("cost") is not None and not loss.uses_cost:
@@ -113,18 +103,13 @@ class OnlineSettings:
         )
 
     @property
-    def averaging(self) -> bool:
-        """True if banks keep averaged parameters."""
-        return self.average is not None
-
-    @property
     def probabilistic(self) -> bool:
         """True if potentials are log-probabilities."""
         return isinstance(self.loss, StructuredLoss) and self.loss.is_likelihood
 
-    def trainer(self, codec: Any, *banks: Sequence, given: tuple = ()) -> OnlineTrainer:
+    def trainer(self, codec: Codec, *banks: Sequence, given: tuple = ()) -> OnlineTrainer:
         """Return an untrained trainer for some banks, by default those that the codec makes for what is ``given``."""
-        regularized, *free = banks or codec.banks(self.averaging, *given)
+        regularized, *free = banks or codec.banks(self.average is not None, *given)
         return OnlineTrainer(
             regularized,
             codec.structure,
@@ -141,39 +126,27 @@ class OnlineSettings:
 
 
 class OnlineModel:
-    """A codec, and the trainer over its groups: all that is learned, in one place.
+    """A codec, and the trainer over its groups: all that is learned, in one place."""
 
-    Parameters
-    ----------
-    codec : Codec
-    settings : OnlineSettings
-
-    Attributes
-    ----------
-    trainer : OnlineTrainer or None
-        None until there are data.
-    parameters : dict
-        Parameters of the estimator that the model was made of.
-    predicts_only : bool
-        Whether it was loaded from a file without what training goes on from.
-    """
-
+    #: Whether it was loaded from a file without what training goes on from.
     predicts_only = False
 
     def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
-        self.codec: Any = codec  # a face knows more of its own
+        self.codec: Any = codec  # an estimator knows more of its own
         self.settings = settings
-        self.parameters: dict[str, Any] = {}
+        #: Parameters of the estimator that the model was made of.
+        self.parameters: Values = {}
+        #: An OnlineTrainer; None until there are data.
         self.trainer: Any = None
         self._scored_at = -1
 
-    def start(self, *banks: list, given: tuple = ()) -> Any:
+    def start(self, *banks: list, given: tuple = ()) -> OnlineTrainer:
         """Make the trainer for some banks, by default those that the codec makes for the examples ``given``."""
         self.trainer = self.settings.trainer(self.codec, *banks, given=given)
         return self.trainer
 
-    def encode(self, data: Any) -> Any:
-        """Return training data as a sequence of Example; the first ones start the model."""
+    def encode(self, data: Data) -> Examples:
+        """Encode training data; the first ones start the model."""
         if self.trainer is not None:
             return self.codec.encode(data, self.trainer)
         examples = self.codec.start(data)
@@ -195,20 +168,16 @@ class OnlineModel:
         if m is not None:
             trainer.schedule.plan(settings.epochs * m / n_shards - trainer.began)
 
-    def set_objective(self, training: Any) -> None:
-        """Set lambda and the radius for all training examples, before the first round.
-
-        ``radius="auto"`` needs the mean loss of the model whose parameters are zero.
-        """
+    def set_objective(self, training: Examples, total_weight: float) -> None:
+        """Set lambda and the radius for all training examples and the sum of their weights, before the first round."""
         trainer, settings = self.trainer, self.settings
-        m = training.total_weight if settings.n_examples is None else settings.n_examples
-        trainer.lambda_ = 1.0 / (settings.C * m)
+        trainer.lambda_ = 1.0 / (settings.C * (total_weight if settings.n_examples is None else settings.n_examples))
         if settings.radius != "auto":
-            trainer.radius = math.inf if settings.radius is None else float(settings.radius)
+            trainer.radius = self._radius_without_data()
             return
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
             raise InputError('radius="auto" needs every group regularized, transitions among them.')
-        largest_loss = trainer.mean_loss(training)
+        largest_loss = trainer.mean_loss(training)  # of the model whose parameters are zero
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, got {trainer.loss!r}.')
         # no minimiser is farther from the origin, where the objective is the mean loss (Martins et al. 2011, Prop. 8)
@@ -251,7 +220,7 @@ class OnlineModel:
         return self.predictor().blocks(tokens) if between is None else iter([(tokens, between)])
 
     def decode(self, tokens: Tokens, n_jobs: int | None = None) -> np.ndarray:
-        """Decode all sequences with the averaged model; see :meth:`~omkl.online.Predictor.decode`."""
+        """Decode all sequences with the averaged model."""
         between = self._scored_between(tokens)
         if between is None:
             return self.predictor().decode(tokens, n_jobs)
@@ -270,7 +239,7 @@ class OnlineModel:
         training = 0 if self.predicts_only else sum(bank.nbytes for bank in self.trainer.banks)
         return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
-    def pack(self, packer: Packer, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def pack(self, packer: Packer, training: bool) -> State:
         """Return ``(JSON values, arrays)`` for a model file, which continues training or only predicts."""
         if training:
             values, arrays = self.describe(packer)
@@ -279,16 +248,14 @@ class OnlineModel:
         values, arrays = self.describe(packer, state)
         return {**values, "training": False}, {**state, **arrays}
 
-    def describe(
-        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def describe(self, packer: Packer, condensed: dict[str, np.ndarray] | None = None) -> State:
         """Return ``(JSON values, arrays)`` of everything except the trainer's state; see :meth:`Codec.pack`."""
-        values, arrays = self.codec.pack(packer) if condensed is None else self.codec.pack(packer, condensed)
+        values, arrays = self.codec.pack(packer, condensed)
         lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
         radius = packer.pack(self.trainer.radius, "radius")
         return {**values, "lambda_": lambda_, "radius": radius, "order": self.trainer.order}, arrays
 
-    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
+    def unpack(self, values: Values, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
         """Load a model that has not started from values and arrays, which hold the trainer's state as well."""
         self.predicts_only = not values.get("training", True)
         if self.predicts_only:

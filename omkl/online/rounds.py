@@ -1,26 +1,28 @@
 """The data of training: examples, rounds, blocks, records of epochs, and the progress of a loop."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from omkl.structures.base import Output, Potentials
 
+T = TypeVar("T")
 #: Records that ``partial_fit`` and streams keep; where there are twice as many, neighbours are merged.
 RECORDS = 1000
 #: A flat record of an epoch, or of some examples; see :meth:`omkl.online.OnlineTrainer.record`.
 Record: TypeAlias = dict[str, Any]
+#: JSON values by name, as checkpoints and model files have them.
+Values: TypeAlias = dict[str, Any]
 #: State of a part of training in a checkpoint: JSON values and named arrays.
-State: TypeAlias = tuple[dict[str, Any], dict[str, np.ndarray]]
+State: TypeAlias = tuple[Values, dict[str, np.ndarray]]
 
 
 class Example(NamedTuple):
     """An encoded input, its gold output, and the weight of its loss.
 
-    Attributes
+    Parameters
     ----------
     x : Span, ArcSentence or the like
         As the banks take it.
@@ -34,10 +36,21 @@ class Example(NamedTuple):
     weight: float = 1.0
 
 
+class Examples(Protocol):
+    """A sequence of examples."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: int, /) -> Example: ...
+
+    def part(self, indices: np.ndarray, /) -> "Examples":
+        """Return some of the examples, for a shard."""
+
+
 class Step(NamedTuple):
     """The result of a training round.
 
-    Attributes
+    Parameters
     ----------
     loss : float
         Weighted loss before the round.
@@ -68,59 +81,36 @@ class Step(NamedTuple):
 
 
 class LearnedBlock(NamedTuple):
-    """Argument of ``on_block``.
+    """Argument of ``on_block``: learned examples, and the sums of their losses and weights."""
 
-    Attributes
-    ----------
-    examples : sequence of Example
-    n_examples : int
-        Learned examples of the block.
-    loss, weight : float
-        Sums of their losses and weights.
-    in_shards : bool
-        Whether shards have learned them, so that ``on_round`` was not called.
-    """
-
-    examples: Sequence[Example]
+    examples: Examples
     n_examples: int
     loss: float
     weight: float
+    #: Whether shards have learned them, so that ``on_round`` was not called.
     in_shards: bool
 
 
 @dataclass
 class TrainingProgress:
-    """Progress of a training loop.
+    """Progress of a training loop."""
 
-    Attributes
-    ----------
-    epoch : int
-        The running epoch, from 1.
-    block : int
-        Number of its blocks that are learned.
-    block_examples, block_loss, block_weight : int, float, float
-        Learned examples of the current block, the sum of their weighted losses, each before its update, and the sum of
-        their weights.
-    examples, loss, weight : int, float, float
-        The same for the epoch.
-    seconds : float
-        Seconds of the epoch before :meth:`start_clock`.
-    history : list of dict
-        Records of the epochs before.
-    finished : bool
-        Whether a callback has ended training.
-    """
-
+    #: The running epoch, from 1, and the number of its blocks that are learned.
     epoch: int = 1
     block: int = 0
+    #: Learned examples of the running block, and sums of their weighted losses, each before its update, and weights.
     block_examples: int = 0
     block_loss: float = 0.0
     block_weight: float = 0.0
+    #: The same for the epoch.
     examples: int = 0
     loss: float = 0.0
     weight: float = 0.0
+    #: Seconds of the epoch before :meth:`start_clock`.
     seconds: float = 0.0
+    #: Records of the epochs before.
     history: list[Record] = field(default_factory=list)
+    #: Whether a callback has ended training.
     finished: bool = False
 
     def __post_init__(self) -> None:
@@ -135,14 +125,7 @@ class TrainingProgress:
         return time.perf_counter() - self._began
 
     def add(self, n_examples: int, loss: float, weight: float) -> None:
-        """Count learned examples.
-
-        Parameters
-        ----------
-        n_examples : int
-        loss, weight : float
-            Sums of their weighted losses and of their weights.
-        """
+        """Count learned examples, with the sums of their weighted losses and of their weights."""
         self.block_examples += n_examples
         self.block_loss += loss
         self.block_weight += weight
@@ -160,17 +143,12 @@ class TrainingProgress:
         self.seconds = 0.0
         self.start_clock()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Values:
         """Return JSON values for a checkpoint."""
         return {**asdict(self), "seconds": self.elapsed()}
 
-    def load_state(self, values: dict[str, Any]) -> None:
-        """Load the values of :meth:`state`.
-
-        Parameters
-        ----------
-        values : dict
-        """
+    def load_state(self, values: Values) -> None:
+        """Load the values of :meth:`state`."""
         self.__dict__.update(values)
         self.start_clock()
 
@@ -195,32 +173,13 @@ def values_of(record: Record, kind: str) -> dict[str, float]:
     return below(record, f"{kind}:")
 
 
-def below(values: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Select the entries whose names start with a prefix, which is cut off.
-
-    Parameters
-    ----------
-    values : dict
-    prefix : str
-
-    Returns
-    -------
-    dict
-    """
+def below(values: dict[str, T], prefix: str) -> dict[str, T]:
+    """Select the entries whose names start with a prefix, which is cut off."""
     return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 def thinned(records: list[Record]) -> list[Record]:
-    """Merge neighbouring records if there are 2,000 or more.
-
-    Parameters
-    ----------
-    records : list of dict
-
-    Returns
-    -------
-    list of dict
-    """
+    """Merge neighbouring records if there are 2,000 or more."""
     if len(records) < 2 * RECORDS:
         return records
     return [_merged(*pair) for pair in zip(records[::2], records[1::2])] + records[len(records) // 2 * 2 :]

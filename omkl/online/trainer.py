@@ -11,7 +11,7 @@ from omkl.groups.base import Bank, check_ability, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.group_selection import Evidence
+from omkl.online.evidence import Evidence
 from omkl.online.methods import OutOfSampleWeights, as_method
 from omkl.online.rounds import Example, Record, Step, below
 from omkl.online.schedules import Schedule
@@ -51,7 +51,7 @@ class OnlineTrainer:
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
-        "out-of-sample" leaves out groups that do not help on new examples (see ``group_selection.Evidence``). In a
+        "out-of-sample" leaves out groups that do not help on new examples (see ``evidence.Evidence``). In a
         single pass of "fobos" with the squared mixed norm, Hedge learns the weights (``methods.OutOfSampleWeights``).
     """
 
@@ -201,19 +201,18 @@ class OnlineTrainer:
 
     def _shrink(self, rate: float, weight: float, square_gradient: float) -> tuple[np.ndarray, int]:
         """Take the proximal steps and project; returns the regularized groups' norms, and whether events wait."""
-        group_state = self.group_state
-        step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
+        group_state, method = self.group_state, self.method
+        step = method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
         for bank in self.penalized_banks if self.coordinate_terms else ():
             values = bank.coordinates()
             for term in self.coordinate_terms:
                 values = term.prox(values, step)
             bank.set_coordinates(values)
-        norms = group_state.measure()[: self.n_penalized]
-        norms = self.prox(norms, step)  # lines 6-8
-        events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
+        norms = self.prox(group_state.measure()[: self.n_penalized], step)  # lines 6-8
+        events, distance = group_state.rescale(norms, self.radius, method.forgets)  # line 9
         if self.schedule.adaptive:
-            distance = self.method.distance(norms, distance)
+            distance = method.distance(norms, distance)
             self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
         return norms, events
 

@@ -7,78 +7,31 @@ from typing import Any, Protocol
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.online import group_selection
-from omkl.online.rounds import Example, LearnedBlock, Record, Step, TrainingProgress, below
+from omkl.online.checkpointing import Checkpoints
+from omkl.online.hooks import check_callbacks, hooks, load_states, states_of
+from omkl.online.rounds import Examples, LearnedBlock, Record, State, Step, TrainingProgress, Values
 from omkl.online.trainer import OnlineTrainer
 
-
-def check_callbacks(callbacks: object) -> list[Any]:
-    """Return callbacks as a list, empty for None.
-
-    Parameters
-    ----------
-    callbacks : list, tuple or None
-        Each is callable or has an ``on_*`` method; else an InputError is raised.
-
-    Returns
-    -------
-    list
-    """
-    if callbacks is None:
-        return []
-    if isinstance(callbacks, (list, tuple)) and all(
-        callable(callback) or any(name.startswith("on_") for name in dir(callback)) for callback in callbacks
-    ):
-        return list(callbacks)
-    raise InputError(f"`callbacks` must be a list of callables, or of objects with `on_*` methods, got {callbacks!r}.")
+#: Weight of the groups left out after the first epoch above which the others are trained anew.
+NEGLIGIBLE = 0.1
 
 
-def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
-    """Collect the methods of a name that callbacks have; a plain callable is its own ``on_epoch``.
+class Source(Protocol):
+    """Yields blocks of examples in epochs; knows its position, and can return to it."""
 
-    Parameters
-    ----------
-    callbacks : sequence
-    name : str
-        Such as ``"on_round"``.
+    n_examples: int | None
 
-    Returns
-    -------
-    list of callable
-    """
-    found = [getattr(callback, name, callback if name == "on_epoch" else None) for callback in callbacks]
-    return [hook for hook in found if callable(hook)]
+    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None: ...
 
+    def blocks(self, epoch: int, start: int) -> Iterator[Examples]: ...
 
-def states_of(callbacks: Sequence[object]) -> tuple[list, dict[str, np.ndarray]]:
-    """Return ``(values, arrays)`` of the callbacks that have a ``state()``.
+    def orders(self, sizes: Sequence[int]) -> list[np.ndarray]: ...
 
-    Parameters
-    ----------
-    callbacks : sequence
-    """
-    values, arrays = [], {}
-    for index, state in enumerate(hooks(callbacks, "state")):
-        value, own = state()
-        values.append(value)
-        arrays.update({f"callback{index}/{name}": np.asarray(array) for name, array in own.items()})
-    return values, arrays
+    def end_epoch(self, n_examples: int, weight: float) -> None: ...
 
+    def state(self) -> State: ...
 
-def load_states(callbacks: Sequence[object], values: list, arrays: dict[str, np.ndarray]) -> None:
-    """Load the states of :func:`states_of`.
-
-    Parameters
-    ----------
-    callbacks : sequence
-    values : list
-    arrays : dict of str to array
-    """
-    loaders = hooks(callbacks, "load_state")
-    if len(loaders) != len(values):
-        raise InputError(f"The checkpoint has states of {len(values)} callbacks, but this run has {len(loaders)}.")
-    for index, (load, value) in enumerate(zip(loaders, values)):
-        load(value, below(arrays, f"callback{index}/"))
+    def load_state(self, values: Values) -> None: ...
 
 
 class Pass(Protocol):
@@ -87,11 +40,9 @@ class Pass(Protocol):
     @property
     def n_shards(self) -> int: ...
 
-    def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[object]) -> None: ...
+    def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None: ...
 
-    def __call__(
-        self, trainer: OnlineTrainer, examples: Sequence[Example], orders: Callable, done: int
-    ) -> Iterator[Any]: ...
+    def __call__(self, trainer: OnlineTrainer, examples: Examples, orders: Callable, done: int) -> Iterator[Any]: ...
 
 
 class SerialPass:
@@ -99,12 +50,10 @@ class SerialPass:
 
     n_shards = 1
 
-    def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[object]) -> None:
+    def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
         """Accept everything."""
 
-    def __call__(
-        self, trainer: OnlineTrainer, examples: Sequence[Example], orders: Callable, done: int
-    ) -> Iterator[Step]:
+    def __call__(self, trainer: OnlineTrainer, examples: Examples, orders: Callable, done: int) -> Iterator[Step]:
         """Yield the steps; ``orders(sizes)`` gives orders, in which ``done`` examples are learned already."""
         for i in orders([len(examples)])[0][done:].tolist():
             yield trainer.update(*examples[i])
@@ -123,7 +72,7 @@ class ArraySource:
         Draws the orders; None keeps the given one.
     """
 
-    def __init__(self, examples: Sequence[Example], rng: np.random.Generator | None = None) -> None:
+    def __init__(self, examples: Examples, rng: np.random.Generator | None = None) -> None:
         self.examples = examples
         self.n_examples: int | None = len(examples)
         self._rng = rng
@@ -135,7 +84,7 @@ class ArraySource:
         trainer.schedule.plan(rounds_before + epochs * -(-n_examples // n_shards) - trainer.began)
         trainer.recompute_every = max(1, n_examples)
 
-    def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
+    def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
         """Yield the blocks of an epoch (from 0), from block ``start`` on."""
         if start == 0 and len(self.examples):
             yield self.examples
@@ -148,11 +97,11 @@ class ArraySource:
         """Keep the state of the generator between two epochs."""
         self._generator = None if self._rng is None else self._rng.bit_generator.state
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def state(self) -> State:
         """Return ``(JSON values, arrays)``: the generator before the order of this epoch was drawn."""
         return {"generator": self._generator}, {}
 
-    def load_state(self, values: dict[str, Any]) -> None:
+    def load_state(self, values: Values) -> None:
         """Load the values of :meth:`state`."""
         if self._rng is not None:
             self._rng.bit_generator.state = self._generator = values["generator"]
@@ -165,7 +114,6 @@ class TrainingLoop:
     ----------
     trainer : OnlineTrainer
     source : ArraySource, StreamSource or the like
-        Yields blocks of examples; knows its position, and can return to it.
     make_pass : Pass
         Learns a block: :data:`serial_pass`, or in shards ``omkl.distributed.ParameterMixing``.
     callbacks : sequence
@@ -174,8 +122,10 @@ class TrainingLoop:
         ``on_epoch(trainer, record)`` and ``on_end(trainer)``; a plain callable is an ``on_epoch``. A true return
         value ends training: at once, from ``on_round``. With ``state()`` and ``load_state(values, arrays)`` it takes
         part in checkpoints.
-    checkpointer : StageCheckpointer, optional
-        Writes the states of all of these when it is time, and restores them at the start.
+    checkpoints : Checkpoints, optional
+        They hold the states of all of these, which are restored at the start.
+    stage : str
+        Name of the loop in checkpoints.
     progress : TrainingProgress, optional
         Where to go on; the beginning by default.
     concludes : bool
@@ -185,11 +135,12 @@ class TrainingLoop:
     def __init__(
         self,
         trainer: OnlineTrainer,
-        source: Any,
+        source: Source,
         *,
         make_pass: Pass = serial_pass,
         callbacks: Sequence[object] = (),
-        checkpointer: Any = None,
+        checkpoints: Checkpoints | None = None,
+        stage: str = "model",
         progress: TrainingProgress | None = None,
         concludes: bool = True,
     ) -> None:
@@ -197,7 +148,8 @@ class TrainingLoop:
         self.source = source
         self.make_pass = make_pass
         self.callbacks = check_callbacks(callbacks)
-        self.checkpointer = checkpointer
+        self.checkpoints = checkpoints
+        self.stage = stage
         self.progress = TrainingProgress() if progress is None else progress
         self.concludes = concludes
         self._on_round = hooks(self.callbacks, "on_round")
@@ -226,13 +178,12 @@ class TrainingLoop:
         self.make_pass.check(trainer, source, self.callbacks)
         for start in hooks(self.callbacks, "on_start"):
             start(trainer, source)
-        if self.checkpointer is not None:
-            self.checkpointer.restore(self)
+        self._restore()
         progress.start_clock()
         try:
             while progress.epoch <= epochs and not progress.finished:
                 once = epochs == first_epoch and n_shards == 1
-                group_selection.begin_epoch(trainer, progress.epoch == first_epoch, once, self.concludes)
+                _begin_epoch(trainer, progress.epoch == first_epoch, once, self.concludes)
                 source.begin_epoch(trainer, rounds_before, epochs, n_shards)
                 stopped = self._learn_epoch()
                 if progress.examples == 0:
@@ -240,18 +191,17 @@ class TrainingLoop:
                 progress.finished = self._end_epoch() or stopped
                 self._write_waiting()
             if self.concludes:
-                group_selection.end_training(trainer)
+                _end_training(trainer)
         finally:
             for end in hooks(self.callbacks, "on_end"):
                 end(trainer)
         check_finite(trainer)
-        if self.checkpointer is not None:
-            self.checkpointer.end(self)
+        self._keep()
         return progress.history
 
     def _learn_epoch(self) -> bool:
         """Learn the rest of an epoch; return whether a callback ends training."""
-        trainer, progress, checkpointer, on_round = self.trainer, self.progress, self.checkpointer, self._on_round
+        trainer, progress, checkpoints, on_round = self.trainer, self.progress, self.checkpoints, self._on_round
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
             stopped = in_shards = False
@@ -265,11 +215,10 @@ class TrainingLoop:
                     trainer.recompute_norms()
                     stopped = True
                     break
-                if checkpointer is not None and checkpointer.due(step.n_examples):
-                    if in_shards:
-                        self._write_waits = True
-                    else:
-                        checkpointer.write(self)
+                if checkpoints is not None and checkpoints.due(step.n_examples):
+                    self._write_waits = True
+                    if not in_shards:
+                        self._write_waiting()
             learned = progress.block_examples, progress.block_loss, progress.block_weight
             block = LearnedBlock(examples, *learned, in_shards)
             stopped |= any([tell(trainer, block) for tell in self._on_block])
@@ -277,12 +226,6 @@ class TrainingLoop:
             if stopped:
                 return True
         return False
-
-    def _write_waiting(self) -> None:
-        """Write the checkpoint that was due when shards were mixed, after the callbacks have seen the block."""
-        if self._write_waits and self.checkpointer is not None:
-            self.checkpointer.write(self)
-            self._write_waits = False
 
     def _end_epoch(self) -> bool:
         """Make the epoch's record; return whether a callback ends training."""
@@ -296,14 +239,89 @@ class TrainingLoop:
         progress.next_epoch()
         return stopped
 
+    def _write_waiting(self) -> None:
+        """Write the checkpoint that is due; of shards that were mixed, after the callbacks have seen the block."""
+        if self._write_waits and self.checkpoints is not None:
+            self._keep()
+            self.checkpoints.write()
+            self._write_waits = False
+
+    def _keep(self) -> None:
+        """Keep all states for checkpoints."""
+        if self.checkpoints is not None:
+            source, own = self.source.state()
+            callbacks, arrays = states_of(self.callbacks)
+            values = {"source": source, "progress": self.progress.state(), "callbacks": callbacks}
+            self.checkpoints.keep(self.stage, values, {**self.trainer.state(), **own, **arrays})
+
+    def _restore(self) -> None:
+        """Restore all states from the resumed checkpoint, if it has this stage."""
+        found = None if self.checkpoints is None else self.checkpoints.earlier(self.stage)
+        if found is not None and self.checkpoints is not None:
+            values, arrays = found
+            with self.checkpoints.reading():
+                self.trainer.load_state(arrays)
+                self.source.load_state(values["source"])
+                self.progress.load_state(values["progress"])
+                load_states(self.callbacks, values["callbacks"], arrays)
+
+
+def _begin_epoch(trainer: OnlineTrainer, new: bool, once: bool, concludes: bool) -> None:
+    """Prepare an epoch.
+
+    If its examples are not ``new``, the groups that have not helped while they were are left out, and the others are
+    trained anew if those had more than a tenth of the weight. If examples come only ``once``, Hedge learns the weights
+    of MKL. If training never ``concludes``, nothing is tested, and nothing left out.
+    """
+    if not concludes and trainer.evidence is not None:
+        trainer.evidence.open = False
+    if new and once and trainer.round == 0 and _can_hedge(trainer):
+        trainer.hedge()
+    if not new and _leave_out_useless(trainer) > NEGLIGIBLE:
+        _restart(trainer)
+    trainer.method.meet(new, trainer.group_state)
+
+
+def _end_training(trainer: OnlineTrainer) -> None:
+    """End training: leave out what has not helped, even if no example has come again."""
+    if trainer.evidence is None:
+        return
+    _leave_out_useless(trainer)
+    trainer.method.meet(trainer.method.learning, trainer.group_state)
+
+
+def _can_hedge(trainer: OnlineTrainer) -> bool:
+    regularizer = trainer.regularizer
+    is_mkl = regularizer is not None and regularizer.weight_set == "simplex" and regularizer.is_sparse
+    return trainer.evidence is not None and is_mkl and trainer.method.forgets
+
+
+def _leave_out_useless(trainer: OnlineTrainer) -> float:
+    """Leave out the groups that have not helped on new examples, if there is evidence; return their weight."""
+    evidence = trainer.evidence
+    if evidence is None or not evidence.open:
+        return 0.0
+    weight_of = trainer.kernel_weights(trainer.norms)
+    evidence.open = False
+    left_out = trainer.group_state.left_out[: trainer.n_penalized]
+    left_out |= ~evidence.useful()
+    trainer.go_on(trainer.round, trainer.presented)
+    return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
+
+
+def _restart(trainer: OnlineTrainer) -> None:
+    """Set parameters to zero, and restart rates and averages; groups that are left out stay so."""
+    trainer.group_state.restart()
+    trainer.method.prepare(trainer.group_state)
+    for bank in trainer.banks:
+        bank.restart()
+    trainer.schedule.restart()
+    trainer.began = trainer.round
+    trainer.go_on(trainer.round, 0.0)
+
 
 def check_finite(trainer: OnlineTrainer) -> None:
-    """Raise a DivergenceError if a model or its average is not finite.
-
-    Parameters
-    ----------
-    trainer : OnlineTrainer
-    """
+    """Raise a DivergenceError if a model or its average is not finite."""
     state = trainer.group_state
     if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
         raise DivergenceError(

@@ -9,7 +9,7 @@ import omkl
 from omkl.exceptions import InputError
 from omkl.kernels import Average
 from omkl.online import _jit_hedge as jit
-from omkl.online.group_selection import Evidence
+from omkl.online.evidence import Evidence
 
 USEFUL = "gaussian:on=0:3"
 JUNK = [f"gaussian:on={low}:{low + 4}" for low in range(3, 23, 4)]

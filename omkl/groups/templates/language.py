@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from omkl.exceptions import InputError
 from omkl.groups.templates.named_sets import KINSHIP, NAMED_SETS, VARIANTS, of_lexicon
@@ -181,30 +181,12 @@ class Template:
 
 
 def is_field(name: str) -> bool:
-    """Check if a name is a built-in field, or a column that a parser predicts.
-
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    bool
-    """
+    """Check if a name is a built-in field, or a column that a parser predicts."""
     return _FIELD.fullmatch(name) is not None or name in _FOUND_OUT or sees_trees(name)
 
 
 def sees_trees(field: str) -> bool:
-    """Check if a field is of words in the tree of a first parser.
-
-    Parameters
-    ----------
-    field : str
-
-    Returns
-    -------
-    bool
-    """
+    """Check if a field is of words in the tree of a first parser."""
     return own_field(field) != field or field in (*TREE_FIELDS, KINSHIP)
 
 
@@ -235,6 +217,12 @@ def _checked(field: str, where: str, lexicons: Collection[str]) -> str:
     )
 
 
+class Lexicon(Protocol):
+    """Values of words by a table."""
+
+    def values_of(self, words: Sequence[str]) -> Sequence[str]: ...
+
+
 class TemplateSet(Sequence):
     """An ordered set of templates with different names.
 
@@ -251,7 +239,9 @@ class TemplateSet(Sequence):
     h.upos m.upos distance
     """
 
-    def __init__(self, templates: Iterable[Template | str], lexicons: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, templates: Iterable[Template | str], lexicons: Mapping[str, Lexicon | None] | None = None
+    ) -> None:
         #: Lexicons by name.
         self.lexicons: Mapping[str, Any] = lexicons or {}
         self._templates = [
@@ -264,7 +254,7 @@ class TemplateSet(Sequence):
                 raise InputError(f"The template {twice[0]!r} is there twice: drop one.")
 
     @classmethod
-    def read(cls, path: str | os.PathLike, lexicons: Mapping[str, Any] | None = None) -> "TemplateSet":
+    def read(cls, path: str | os.PathLike, lexicons: Mapping[str, Lexicon | None] | None = None) -> "TemplateSet":
         """Read the templates in a text file, one a line; errors name file and line.
 
         Parameters
@@ -286,7 +276,9 @@ class TemplateSet(Sequence):
 
     @classmethod
     def resolve(
-        cls, templates: "str | os.PathLike | Iterable[Template | str]", lexicons: Mapping[str, Any] | None = None
+        cls,
+        templates: "str | os.PathLike | Iterable[Template | str]",
+        lexicons: Mapping[str, Lexicon | None] | None = None,
     ) -> "TemplateSet":
         """Make a set from its name, the path of a file, or an iterable of templates.
 

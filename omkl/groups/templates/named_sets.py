@@ -67,17 +67,7 @@ def _rich() -> list[str]:
 
 
 def of_lexicon(name: str) -> list[str]:
-    """Templates of "auto" for a lexicon: its values with each other, tags, lemmas and forms.
-
-    Parameters
-    ----------
-    name : str
-        Name of the lexicon.
-
-    Returns
-    -------
-    list of str
-    """
+    """Templates of "auto" for the lexicon of a name: its values with each other, tags, lemmas and forms."""
     beside = ("upos", "lemma", "form xpos", f"{name} upos")
     pairs = [(name, name), *((name, view) for view in beside), *((view, name) for view in beside)]
     views = [*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")]

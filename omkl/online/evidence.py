@@ -1,25 +1,36 @@
-"""Selection of groups by a test on examples that the model has not learned from."""
+"""A test of every group on examples that the model has not learned from."""
 
 import math
 from collections.abc import Sequence, Sized
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
-from omkl.groups.base import initial_potentials
-from omkl.losses.structured import CRF
+from omkl.groups.base import Bank, initial_potentials
+from omkl.groups.group_state import GroupState
+from omkl.losses.structured import CRF, StructuredLoss
+from omkl.online.methods import Method
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
-#: Weight of the groups left out after the first epoch above which the others are trained anew.
-NEGLIGIBLE = 0.1
 #: Every example is looked at up to this many; from then on half as many whenever the number of examples has doubled.
 ALL_UP_TO = 1024
 #: How many useless groups pass the test on average, if all are useless.
 PASSING = 0.5
 #: Positions over which the mean potentials of a group are taken.
 MEMORY = 100
+
+
+class Learner(Protocol):
+    """The parts of a trainer that evidence is taken from."""
+
+    banks: list[Bank]
+    penalized_banks: list[Bank]
+    structure: Structure
+    loss: StructuredLoss
+    method: Method
+    group_state: GroupState
 
 
 class Evidence:
@@ -62,7 +73,7 @@ class Evidence:
         self._totals, self._positions = np.zeros((n_groups + 1, 0)), 0.0
         self._met = 0
 
-    def look_at(self, trainer: Any, x: Sized, y: Output, weight: float) -> None:
+    def look_at(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
         """Take in an example of this weight before the trainer learns from it, if it is new and one of the sample."""
         if not self.open or len(self.sums) == 1:
             return
@@ -161,70 +172,3 @@ class Evidence:
         )
         self.n_examples, met, self._positions = state["counts"].tolist()
         self._met, self.open = int(met), bool(state["open"])
-
-
-def begin_epoch(trainer: Any, new: bool, once: bool, concludes: bool) -> None:
-    """Prepare an epoch.
-
-    Parameters
-    ----------
-    trainer : OnlineTrainer
-    new : bool
-        Whether the examples are new. If they come again, the groups that have not helped while they were new are left
-        out, and the others are trained anew if those had more than a tenth of the weight.
-    once : bool
-        Whether examples come only once: then Hedge learns the weights of MKL.
-    concludes : bool
-        Whether training has an end. Without one, nothing is left out, and nothing is tested.
-    """
-    if not concludes and trainer.evidence is not None:
-        trainer.evidence.open = False
-    if new and once and trainer.round == 0 and _can_hedge(trainer):
-        trainer.hedge()
-    if not new and _leave_out_useless(trainer) > NEGLIGIBLE:
-        _restart(trainer)
-    trainer.method.meet(new, trainer.group_state)
-
-
-def end_training(trainer: Any) -> None:
-    """End training: leave out what has not helped, even if no example has come again."""
-    if trainer.evidence is None:
-        return
-    _leave_out_useless(trainer)
-    trainer.method.meet(trainer.method.learning, trainer.group_state)
-
-
-def left_out_groups(trainer: Any) -> list[str]:
-    """Return the names of the groups that are left out, in the user's order."""
-    left_out = {name for name, left in zip(trainer.group_names, trainer.group_state.left_out) if left}
-    return [name for name in trainer.order if name in left_out]
-
-
-def _can_hedge(trainer: Any) -> bool:
-    regularizer = trainer.regularizer
-    is_mkl = regularizer is not None and regularizer.weight_set == "simplex" and regularizer.is_sparse
-    return trainer.evidence is not None and is_mkl and trainer.method.forgets
-
-
-def _leave_out_useless(trainer: Any) -> float:
-    """Leave out the groups that have not helped on new examples, if there is evidence; return their weight."""
-    evidence = trainer.evidence
-    if evidence is None or not evidence.open:
-        return 0.0
-    weight_of = trainer.kernel_weights(trainer.norms)
-    evidence.open = False
-    left_out = trainer.group_state.left_out[: trainer.n_penalized]
-    left_out |= ~evidence.useful()
-    trainer.go_on(trainer.round, trainer.presented)
-    return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
-
-
-def _restart(trainer: Any) -> None:
-    """Set parameters to zero, and restart rates and averages; groups that are left out stay so."""
-    trainer.group_state.restart()
-    trainer.method.prepare(trainer.group_state)
-    for bank in trainer.banks:
-        bank.restart()
-    trainer.schedule.restart()
-    trainer.began = trainer.round
-    trainer.go_on(trainer.round, 0.0)

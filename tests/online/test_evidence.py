@@ -8,7 +8,7 @@ import omkl
 from omkl.groups.base import Bank
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.losses import CRF
-from omkl.online.group_selection import MEMORY, Evidence
+from omkl.online.evidence import MEMORY, Evidence
 
 USEFUL = "gaussian:on=0:3"
 JUNK = [f"gaussian:on={low}:{low + 4}" for low in range(3, 43, 4)]
