@@ -182,7 +182,9 @@ class Annotator(SavedEstimator):
         """Check the parameters; returns an untrained labeler and an untrained parser."""
         check_parameters(self, self._constraints)
         check_n_jobs(self.n_jobs)
-        self._check_parts(PARTS if self.parts == "auto" else self.parts)
+        named = not isinstance(self.parts, str) and 0 < len(self.parts) and set(self.parts) <= set(PARTS)
+        if self.parts != "auto" and not named:
+            raise InputError(f"`parts` must be 'auto' or a list of some of {', '.join(PARTS)}, got {self.parts!r}.")
         for name, kind in SETTINGS.items():
             given = self.get_params(deep=False)[name]
             if given is not None and not isinstance(given, kind):
@@ -191,12 +193,6 @@ class Annotator(SavedEstimator):
         if labeler.kernels is not None:
             raise InputError("The tagger of an annotator reads words: leave its kernels out.")
         return labeler, DependencyParser(**PARSING) if self.parser is None else clone(self.parser)
-
-    def _check_parts(self, parts: Any) -> None:
-        is_list = isinstance(parts, Iterable) and not isinstance(parts, str)
-        if not is_list or not list(parts) or not set(parts) <= set(PARTS):
-            accepted = f"'auto' or a list of some of {', '.join(PARTS)}"
-            raise InputError(f"`parts` must be {accepted}, got {self.parts!r}.")
 
     def _parts_in(self, treebank: Treebank, asked: tuple[str, ...]) -> tuple[str, ...]:
         """The parts to learn from a treebank, in their order."""

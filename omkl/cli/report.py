@@ -38,10 +38,9 @@ def report(options: Options) -> None:
     mistakes with their reasons. Pictures need omkl[plot].
     """
     model, kind = load_model(options)
-    files = {"model": options.model} | ({} if options.data is None else {"data": options.data})
     with naming(options.data or options.model) if kind == "rows" else nullcontext():
         X, y = (None, None) if options.data is None else _read(model, kind, options)
-        page = reports.make_report(model, X, y, title=options.title, files=files, n_worst=options.worst)
+        page = reports.make_report(model, X, y, title=options.title, n_worst=options.worst)
     if options.output == "-":
         print(page, end="")
     else:

@@ -14,22 +14,7 @@ from omkl.cli.console import Record, attachment_lines, bar_chart
 from omkl.cli.evaluate import annotation_scores
 from omkl.cli.files import calibrate, destination
 from omkl.cli.options import Options, option
-from omkl.cli.training import (
-    CHECKPOINTS,
-    DEV,
-    OUTPUT,
-    TRAIN,
-    Interruption,
-    choose_strength,
-    fit_options,
-    last_lines,
-    save_trained,
-    shuffled,
-    strength,
-    training_facts,
-    training_options,
-    training_parameters,
-)
+from omkl.cli.training import CHECKPOINTS, DEV, OUTPUT, TRAIN, Training, strength, training_options
 from omkl.exceptions import DataFileError
 
 #: Groups of each part that are listed.
@@ -110,56 +95,47 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
     """,
     *(training_options(epochs=10, C=10.0), TREES, opt.ON_ERROR, opt.METRICS),
 )
-def parser(options: Options) -> None:
+def train_parser(options: Options) -> None:
     """Train a dependency parser on the treebank TRAIN.
 
     Templates are a name of a set, a file with a template a line, or "auto": those of "rich" that suit the treebank. A
     lexicon has a line word<TAB>value for each word. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
     """
+    training = Training(options)
     reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
-    n_sentences, n_words, trees = (_stream if options.stream else _whole)(options, {**reading, "trees": "partial"})
+    parser = _untrained_parser(options, **training.parameters())
+    trees: data.Treebank | data.Stream
+    if options.stream:
+        stream = data.stream_conllu(options.train, trees="partial", **reading)
+        sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
+        if not sizes:
+            raise DataFileError(f"{options.train} holds no sentence.")
+        trees, (n_sentences, n_words) = training.shuffled(stream), map(sum, zip(*sizes))
+        parser.set_params(n_examples=n_sentences)
+    else:
+        trees = data.read_treebank(options.train, trees="partial", **reading)
+        n_sentences, n_words = len(trees), trees.n_words
     dev = data.read_treebank(options.dev, trees=True, **reading) if options.dev else None
     options.say(f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB.")
-    interruption = Interruption()
-    parameters = training_parameters(options, interruption)
-    model = _untrained_parser(options, n_examples=n_sentences if options.stream else None, **parameters)
-    lines, chosen = choose_strength(model, trees, None, None if dev is None else (dev, None), options)
-    with fit_options(options) as settings:
-        model.fit(trees, validation=dev if options.early_stopping else None, **settings)
-    uncalibrated = [] if dev is None else calibrate(model, options.dev, dev)
-    save_trained(model, options)
-    weights = model.template_weights_
-    metrics = {**chosen, "sentences": n_sentences, "words": n_words, "templates": len(weights)}
-    metrics |= {"features": model.n_features(), "collision_rate": model.collision_rate()}
-    metrics |= {**training_facts(model, interruption), "template_weights": weights}
+    validation = dev if options.early_stopping else None
+    lines, metrics = training.fit(parser, trees, None, () if dev is None else (dev,), validation=validation)
+    uncalibrated = [] if dev is None else calibrate(parser, options.dev, dev)
+    training.save(parser)
+    weights = parser.template_weights_
+    metrics |= {"sentences": n_sentences, "words": n_words, "templates": len(weights), "template_weights": weights}
+    metrics |= {"features": parser.n_features(), "collision_rate": parser.collision_rate()}
     lines += [
-        f"Trained for {model.n_iter_} epochs in {model.fit_seconds_:.1f} s: {metrics['features'] / 1e6:.2f} million "
+        f"Trained for {parser.n_iter_} epochs in {parser.fit_seconds_:.1f} s: {metrics['features'] / 1e6:.2f} million "
         f"weights in {sum(weight > 0 for weight in weights.values())} of {len(weights)} templates, "
         f"{metrics['collision_rate']:.0%} of the features share one."
     ]
-    best = {name: weights[name] for name in model.ranking()[:10]}
+    best = {name: weights[name] for name in parser.ranking()[:10]}
     if len(set(best.values())) > 1:  # a ridge weighs all templates alike
         lines += bar_chart(best)
     if dev is not None:
-        metrics["dev"] = {"all": model.evaluate(dev), "without_punctuation": model.evaluate(dev, ignore="form")}
+        metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}
         lines += [*attachment_lines(metrics["dev"], options.dev), *uncalibrated]
-    options.report([*lines, *last_lines(model, interruption, options)], metrics)
-
-
-def _whole(options: Options, reading: Record) -> tuple[int, int, data.Treebank]:
-    """Number of sentences and words, and the treebank."""
-    treebank = data.read_treebank(options.train, **reading)
-    return len(treebank), treebank.n_words, treebank
-
-
-def _stream(options: Options, reading: Record) -> tuple[int, int, data.Stream]:
-    """Number of sentences and words, counted in a pass over the file, and a stream."""
-    stream = data.stream_conllu(options.train, **reading)
-    sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
-    n_sentences, n_words = map(sum, zip(*sizes)) if sizes else (0, 0)
-    if not n_sentences:
-        raise DataFileError(f"{options.train} holds no sentence.")
-    return n_sentences, n_words, shuffled(stream, options)
+    training.report(parser, lines, metrics)
 
 
 @opt.command(
@@ -181,7 +157,7 @@ def _stream(options: Options, reading: Record) -> tuple[int, int, data.Stream]:
     ),
     *(strength(epochs=10, C=10.0), TREES, opt.SEED, opt.ON_ERROR, opt.JOBS, CHECKPOINTS, opt.METRICS),
 )
-def annotator(options: Options) -> None:
+def train_annotator(options: Options) -> None:
     """Train a tagger, a lemmatizer and a parser on the treebank TRAIN, as one model.
 
     From words it makes the tags, features, lemmas and trees that the treebank has. The parser learns from sentences

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from omkl.cli.console import table
 from omkl.cli.files import destination
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
-from omkl.data.blocks import n_rows
+from omkl.data.blocks import Block, n_rows
 from omkl.exceptions import DataWarning, InputError
 from omkl.online.callbacks import RecordLog
 
@@ -84,57 +84,6 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1
     )
 
 
-#: Options that are parameters of online estimators.
-PARAMETERS = (
-    *("loss", "regularizer", "weighting", "epochs", "C", "method", "eta0", "average"),
-    *("random_state", "early_stopping"),
-)
-
-
-def training_parameters(options: Options, interruption: Interruption) -> dict[str, Any]:
-    """Parameters of an online estimator, as the options say."""
-    if options.predict_only and options.budget:
-        raise InputError("--predict-only does not go with --budget, whose models need what training needs.")
-    if options.precision and not options.predict_only:
-        raise InputError("--precision goes with --predict-only.")
-    parameters = options.values(*PARAMETERS)
-    if options.C == "auto":
-        if options.stream:
-            raise InputError("--C auto trains several times on data in memory: leave --stream out, or give C.")
-        del parameters["C"]
-    log = [] if options.log is None else [RecordLog(destination(options.log))]
-    return {**parameters, "callbacks": [interruption, *log], "n_jobs": options.jobs, "verbose": not options.quiet}
-
-
-@contextmanager
-def fit_options(options: Options) -> Iterator[dict[str, Any]]:
-    """Options of ``fit`` on checkpoints and shards; workers end with the context."""
-    found = options.values("checkpoint", "checkpoint_every", "resume", "shards")
-    opened: AbstractContextManager = nullcontext()
-    if options.scheduler is not None:
-        from omkl.distributed import running_client
-
-        refuse("does not go with --scheduler", "workers")
-        opened = running_client(options.scheduler)
-    elif options.workers is not None:
-        from omkl.distributed import local_client
-
-        opened = local_client(options.workers)
-    with opened as client:
-        yield found if client is None else {"client": client, **found}
-
-
-def shuffled(stream: data.Stream, options: Options) -> data.Stream:
-    """A stream in a fresh order every epoch, the same in a run that is resumed."""
-    return stream.shuffled(random_state=options.random_state or 0)
-
-
-def save_trained(model: OnlineEstimator, options: Options) -> None:
-    """Save a trained model as the options say."""
-    settings = {"dtype": options.precision} if options.precision else {}
-    model.save(destination(options.output), training=not options.predict_only, **settings)
-
-
 class Interruption:
     """Callback: the first Ctrl-C ends training after the example at hand, and a second one the program.
 
@@ -174,64 +123,114 @@ class Interruption:
     on_block = on_epoch = on_round
 
 
-def training_facts(model: OnlineEstimator, interruption: Interruption) -> dict[str, Any]:
-    """Metrics of the training of a model."""
-    return {
-        "epochs": model.n_iter_,
-        "seconds": model.fit_seconds_,
-        "memory": model.memory_usage(),
-        "kernel_weights": model.kernel_weights_,
-        "interrupted": interruption.happened,
-        "history": model.history_,
-    }
+class Training:
+    """Training of an online estimator as the options of a command say."""
+
+    def __init__(self, options: Options) -> None:
+        if options.predict_only and options.budget:
+            raise InputError("--predict-only does not go with --budget, whose models need what training needs.")
+        if options.precision and not options.predict_only:
+            raise InputError("--precision goes with --predict-only.")
+        if options.C == "auto" and options.stream:
+            raise InputError("--C auto trains several times on data in memory: leave --stream out, or give C.")
+        self.options, self.interruption = options, Interruption()
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the estimator."""
+        options = self.options
+        names = ("loss", "regularizer", "weighting", "epochs", "method", "eta0", "average", "random_state")
+        parameters = options.values(*names, "early_stopping", *([] if options.C == "auto" else ["C"]))
+        log = [] if options.log is None else [RecordLog(destination(options.log))]
+        callbacks = [self.interruption, *log]
+        return {**parameters, "callbacks": callbacks, "n_jobs": options.jobs, "verbose": not options.quiet}
+
+    def shuffled(self, stream: data.Stream) -> data.Stream:
+        """A stream in a fresh order every epoch, the same in a run that is resumed."""
+        return stream.shuffled(random_state=self.options.random_state or 0)
+
+    def fit(
+        self, model: OnlineEstimator, X: Any, y: Any, dev: tuple, **declared: Any
+    ) -> tuple[list[str], dict[str, Any]]:
+        """Choose C if it is to be chosen, and train; returns lines and metrics about the choice.
+
+        ``dev`` are the arguments of ``score`` on the data of ``--dev``, empty without. Workers end with the training.
+        """
+        options, opened = self.options, nullcontext()
+        lines: list[str] = []
+        metrics: dict[str, Any] = {}
+        if options.C == "auto":
+            lines, metrics = self._choose_strength(model, X.X if isinstance(X, Block) else X, y, dev)
+        if options.scheduler is not None:
+            from omkl.distributed import running_client
+
+            refuse("does not go with --scheduler", "workers")
+            opened = running_client(options.scheduler)
+        elif options.workers is not None:
+            from omkl.distributed import local_client
+
+            opened = local_client(options.workers)
+        with opened as client:
+            if client is not None:
+                declared["client"] = client
+            model.fit(X, y, **declared, **options.values("checkpoint", "checkpoint_every", "resume", "shards"))
+        return lines, metrics
+
+    def _choose_strength(self, model: OnlineEstimator, X: Any, y: Any, dev: tuple) -> tuple[list[str], dict[str, Any]]:
+        """Set ``C`` to the best of five values, on ``dev`` or by cross-validation."""
+        from sklearn.base import clone
+
+        candidates = [model.C * factor for factor in FACTORS]
+        models = [clone(model).set_params(C=C, callbacks=None, verbose=False) for C in candidates]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # training on all data warns as well
+            if dev:
+                scores = [float(own.fit(X, y).score(*dev)) for own in models]
+            else:
+                scores = _cross_validated(models, X, y, self.options.random_state or 0)
+        best = candidates[int(np.argmax(scores))]
+        model.set_params(C=best)
+        where = "the data of --dev" if dev else f"{N_FOLDS}-fold cross-validation"
+        rows = [(f"{C:g}", f"{score:.4f}") for C, score in zip(candidates, scores)]
+        lines = [f"C = {best:g} is best on {where}:", *table(rows, ("C", "score"))]
+        if best in (candidates[0], candidates[-1]):
+            lines.append("No value beyond it was tried: give others as --C.")
+        return lines, {"C": best, "C_scores": [{"C": C, "score": score} for C, score in zip(candidates, scores)]}
+
+    def save(self, model: OnlineEstimator) -> None:
+        """Save the trained model."""
+        settings = {"dtype": self.options.precision} if self.options.precision else {}
+        model.save(destination(self.options.output), training=not self.options.predict_only, **settings)
+
+    def report(self, model: OnlineEstimator, lines: list[str], metrics: dict[str, Any]) -> None:
+        """Print lines about the training and the file, and write metrics."""
+        options, interrupted = self.options, self.interruption.happened
+        if interrupted:
+            again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
+            where = f"Interrupted in epoch {model.n_iter_}: the model so far is saved."
+            lines.append(f"{where}{again if options.checkpoint else ''}")
+        facts = {
+            "epochs": model.n_iter_,
+            "seconds": model.fit_seconds_,
+            "memory": model.memory_usage(),
+            "kernel_weights": model.kernel_weights_,
+            "interrupted": interrupted,
+            "history": model.history_,
+        }
+        options.report([*lines, f"Saved to {options.output}."], {**metrics, **facts})
 
 
-def last_lines(model: OnlineEstimator, interruption: Interruption, options: Options) -> list[str]:
-    """Lines about an interruption, if there was one, and the file with the model."""
-    saved = f"Saved to {options.output}."
-    if not interruption.happened:
-        return [saved]
-    again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
-    line = f"Interrupted in epoch {model.n_iter_}: the model so far is saved.{again if options.checkpoint else ''}"
-    return [line, saved]
-
-
-def choose_strength(
-    model: OnlineEstimator, X: Any, y: Any, dev: tuple | None, options: Options
-) -> tuple[list[str], dict[str, Any]]:
-    """Set ``C`` of an untrained model to the best of five values, if ``--C auto`` asks for it.
-
-    Models are compared on ``dev``, a pair (X, y) or None, and without it by cross-validation. Returns a table of scores
-    as lines, and metrics.
-    """
-    if options.C != "auto":
-        return [], {}
-    from sklearn.base import clone
-
-    candidates = [model.C * factor for factor in FACTORS]
-    models = [clone(model).set_params(C=C, callbacks=None, verbose=False) for C in candidates]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # training on all data warns as well
-        scores = (
-            _cross_validated(models, X, y, options) if dev is None else [own.fit(X, y).score(*dev) for own in models]
-        )
-    best = candidates[int(np.argmax(scores))]
-    model.set_params(C=best)
-    where = "the data of --dev" if dev is not None else f"{N_FOLDS}-fold cross-validation"
-    rows = [(f"{C:g}", f"{score:.4f}") for C, score in zip(candidates, scores)]
-    lines = [f"C = {best:g} is best on {where}:", *table(rows, ("C", "score"))]
-    if best in (candidates[0], candidates[-1]):
-        lines.append("No value beyond it was tried: give others as --C.")
-    return lines, {"C": best, "C_scores": [{"C": C, "score": float(score)} for C, score in zip(candidates, scores)]}
-
-
-def _cross_validated(models: list[OnlineEstimator], X: Any, y: Any, options: Options) -> list[float]:
+def _cross_validated(models: list[OnlineEstimator], X: Any, y: Any, seed: int) -> list[float]:
     """Mean scores over folds, which are stratified for classifiers."""
     from sklearn.base import is_classifier
     from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
     if n_rows(X) < N_FOLDS:
         raise InputError(f"--C auto compares models on {N_FOLDS} parts of the data, of {n_rows(X)} examples: give C.")
-    kind = StratifiedKFold if is_classifier(models[0]) else KFold
-    folds = kind(N_FOLDS, shuffle=True, random_state=options.random_state or 0)
-    return [cross_val_score(model, X, y, cv=folds, error_score="raise").mean() for model in models]
+    folds = (StratifiedKFold if is_classifier(models[0]) else KFold)(N_FOLDS, shuffle=True, random_state=seed)
+    return [float(cross_val_score(model, X, y, cv=folds, error_score="raise").mean()) for model in models]
+
+
+def progress_of(model: OnlineEstimator, example: str) -> str:
+    """Epochs, seconds and last loss of a training, as text."""
+    loss = f"last loss {model.history_[-1]['loss']:.4g} {example}"
+    return f"{model.n_iter_} epochs in {model.fit_seconds_:.1f} s, {loss}"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from inspect import signature
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import is_classifier
 
 import omkl
-from omkl._files import PathLike
 from omkl._messages import shown
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.validation import column_names_of
@@ -103,15 +100,16 @@ def _coefficients(model: SparseLinear) -> str:
     return html.heading("Coefficients") + html.paragraph(count) + table(["column", "output", "coefficient"], rows)
 
 
-def training_parts(model: Model | omkl.Annotator, files: Mapping[str, PathLike]) -> list[str]:
-    """Show history, settings, versions and checksums."""
+def training_parts(model: Model | omkl.Annotator) -> list[str]:
+    """Show history, settings and versions."""
     models = model.models() if isinstance(model, omkl.Annotator) else {"": model}
     parts = []
     for name, own in models.items():
         if own.history_ and " of " not in name:
             parts += [html.heading(f"Training of {name}")] * bool(name) + _history(own.history_)
     parts = parts or [html.paragraph("The model file holds no history of the training.", soft=True)]
-    return [*parts, html.heading("Settings"), _settings(model), *_provenance(files)]
+    versions = table(["program", "version"], [[name, version(name)] for name in PACKAGES])
+    return [*parts, html.heading("Settings"), _settings(model), html.heading("Versions"), versions]
 
 
 def _history(records: Sequence[dict[str, Any]]) -> list[str]:
@@ -134,19 +132,6 @@ def _settings(model: Model | omkl.Annotator) -> str:
     own = [(name, value) for name, value in parameters.items() if value != shown(usual[name].default, 300)]
     changed = table(header, own) if own else html.paragraph("All parameters have their default values.")
     return changed + details("All parameters", table(header, parameters.items()))
-
-
-def _provenance(files: Mapping[str, PathLike]) -> list[str]:
-    """List versions of programs, and checksums of files."""
-    versions = table(["program", "version"], [[name, version(name)] for name in PACKAGES])
-    rows = []
-    for what, path in files.items():
-        if (data := Path(path)).is_file():
-            with data.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            rows.append([what, data.name, data.stat().st_size, digest])
-    checksums = [html.heading("Files"), table(["file", "name", "bytes", "SHA-256"], rows)] if rows else []
-    return [html.heading("Versions"), versions, *checksums]
 
 
 def size_of(model: Model | omkl.Annotator) -> dict[str, str]:

@@ -1,11 +1,9 @@
 """The report on a model: one HTML page."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import omkl
 from omkl._components import check_number
-from omkl._files import PathLike
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.persistence import check_is_fitted
@@ -19,19 +17,6 @@ from omkl.reports.quality_rows import row_quality
 from omkl.reports.quality_sequences import sequence_quality
 from omkl.reports.quality_trees import annotation_quality, tree_quality
 
-#: Purposes of models by their classes.
-PURPOSES = {
-    "DependencyParser": "finds the dependency tree of a sentence",
-    "Annotator": "tags the words of a sentence and finds its dependency tree",
-    "SequenceLabeler": "gives every token of a sequence a label",
-    "OnlineMKLClassifier": "gives a row one of several classes, by a combination of kernels learned online",
-    "OnlineMKLRegressor": "predicts a number for a row, by a combination of kernels learned online",
-    "MKLClassifier": "gives a row one of several classes, by a combination of kernels with a certificate",
-    "MKLRegressor": "predicts a number for a row, by a combination of kernels with a certificate",
-    "GroupLasso": "predicts a number for a row from the columns or groups of columns that it has selected",
-    "SparseLogisticRegression": "gives a row a class by the columns or groups of columns that it has selected",
-    "StructuredPredictor": "predicts outputs with a structure of its own",
-}
 #: Examples to measure groups on; product of sentences and templates of parsers, and fewest sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 
@@ -42,14 +27,13 @@ def make_report(
     y: Any = None,
     *,
     title: str | None = None,
-    files: Mapping[str, PathLike] | None = None,
     n_worst: int = 10,
 ) -> str:
     """A page about a fitted model, and about how good it is on data, as one HTML file that needs nothing else.
 
     It shows the weights of groups and the strongest features; with data also scores by label, relation or range and by
-    length, calibration, and the worst mistakes with their reasons; and the history, settings, versions and checksums
-    of the training. A click on a column's name sorts a table. The same model and data give the same bytes.
+    length, calibration, and the worst mistakes with their reasons; and the history and settings of the training, and
+    versions. A click on a column's name sorts a table. The same model and data give the same bytes.
 
     Parameters
     ----------
@@ -60,8 +44,6 @@ def make_report(
         trees alone, as :func:`omkl.data.read_treebank` returns it. Not for a :class:`~omkl.StructuredPredictor`.
     title : str, optional
         The heading; the class of the model by default.
-    files : dict of str to path, optional
-        Files to note with their checksums, by what they are, such as ``{"model": "model.npz"}``.
     n_worst : int >= 0
         Number of the worst mistakes to show.
 
@@ -91,17 +73,15 @@ def make_report(
     if y is not None and (X is None or isinstance(X, Treebank)):
         raise InputError("y are the outputs of X, and a treebank has its own: give X beside y, or leave y out.")
     quality = Quality({}) if X is None else _quality(model, X, y, n_worst)
-    kind = type(model).__name__
-    about = f"This is a model of the class {kind} of omkl: it {PURPOSES.get(kind.removesuffix('CV'), 'predicts')}."
     how = html.paragraph("The examples with the most or the surest mistakes. Wrong predictions are struck out.")
     return ENVIRONMENT.get_template("page.html").render(
-        title=title or kind,
-        lead=[html.paragraph(about), html.tiles({**quality.tiles, **size_of(model)})],
+        title=title or type(model).__name__,
+        lead=[html.tiles({**quality.tiles, **size_of(model)})],
         sections={
             "What it learned": learned_parts(model, None if X is None else _measured(model, X, y)),
             "How good it is": quality.parts,
             "What it gets most wrong": [how, *quality.worst] if quality.worst else [],
-            "How it was trained": training_parts(model, files or {}),
+            "How it was trained": training_parts(model),
         },
         foot=_foot(),
     )

@@ -64,39 +64,6 @@ def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
 
 
 @compiled
-def viterbi_many(unary, pairwise, triples, offsets, costs, labels):
-    """Write the best labels of each sequence ``offsets[s] : offsets[s + 1]``, see :func:`viterbi`."""
-    for s in range(offsets.shape[0] - 1):
-        low, high = offsets[s], offsets[s + 1]
-        if high > low:
-            viterbi(unary[low:high], pairwise, triples, costs, labels[low:high], 0.0, labels[low:high])
-
-
-@compiled
-def score_labels(unary, pairwise, triples, labels):
-    """Return the score of a labelling."""
-    total = 0.0
-    for t in range(labels.shape[0]):
-        total += unary[t, labels[t]]
-        if t > 0:
-            total += pairwise[0, labels[t - 1], labels[t]]
-        if t > 1:
-            total += triples[labels[t - 2], labels[t - 1], labels[t]]
-    return total
-
-
-@compiled
-def add_indicator(unary, pairwise, triples, labels, amount):
-    """Add ``amount`` to every part of the labelling."""
-    for t in range(labels.shape[0]):
-        unary[t, labels[t]] += amount
-        if t > 0:
-            pairwise[0, labels[t - 1], labels[t]] += amount
-        if t > 1:
-            triples[labels[t - 2], labels[t - 1], labels[t]] += amount
-
-
-@compiled
 def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 

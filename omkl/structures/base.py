@@ -21,6 +21,8 @@ class Structure(Component):
     ``cost_potentials``, if its score and its cost are sums over the parts of an output. All that the hinge and the
     perceptron need follows. The CRF loss needs ``marginals`` as well, learning from partial outputs ``is_partial`` and
     ``agreeing``. The trainer, the groups and the losses then work with it as they are.
+
+    ``potentials`` score the parts of an output, and ``gold`` is the right output, -1 where it is not known.
     """
 
     # a method may have the name of a parameter, such as cost: structures compare as objects
@@ -44,7 +46,6 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
         """
         raise self.undefined("decode")
 
@@ -87,7 +88,6 @@ class Structure(Component):
         Parameters
         ----------
         gold : Output
-            The right output.
         """
         raise self.undefined("cost_potentials")
 
@@ -97,7 +97,6 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
 
         Raises
         ------
@@ -112,9 +111,7 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
         gold : Output
-            The right output.
         cost_weight : float >= 0
             Factor of the cost.
         """
@@ -126,9 +123,7 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
         gold : Output
-            The right output.
         cost_weight : float >= 0
             Factor of the cost.
         """
@@ -140,11 +135,7 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
-        predicted : Output
-            The output to compare with ``gold``.
-        gold : Output
-            The right output.
+        predicted, gold : Output
         """
         gradient = _combined(self.indicator(predicted), self.indicator(gold), -1.0)
         return _product(potentials, gradient), gradient
@@ -155,7 +146,6 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
         output : Output
         """
         for array, own in zip(potentials, self.indicator(output)):
@@ -167,7 +157,6 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
         output : Output
         """
         return _product(potentials, self.indicator(output))
@@ -177,10 +166,7 @@ class Structure(Component):
 
         Parameters
         ----------
-        gold : Output
-            The right output.
-        predicted : Output
-            The output to compare with ``gold``.
+        gold, predicted : Output
         """
         return _product(self.cost_potentials(gold), self.indicator(predicted))
 
@@ -190,7 +176,6 @@ class Structure(Component):
         Parameters
         ----------
         gold : Output
-            The right output, -1 where it is not known.
         """
         return False
 
@@ -200,7 +185,6 @@ class Structure(Component):
         Parameters
         ----------
         gold : Output
-            The right output, -1 where it is not known.
         """
         return np.size(gold)
 
@@ -210,9 +194,7 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
         gold : Output
-            The right output, -1 where it is not known.
         """
         raise self.undefined("agreeing")
 
@@ -222,9 +204,7 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Scores of the parts of an output.
         gold : Output
-            The right output, -1 where it is not known.
         """
         raise self.undefined("known_marginals")
 

@@ -1,5 +1,6 @@
 """Chains of first and second order: sequence labeling."""
 
+import itertools
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -128,9 +129,12 @@ class Chain(Structure):
         return labels
 
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
-        own = self._within_allowed(self._checked(potentials), offsets)
-        labels = np.empty(len(own.unary), np.int64)
-        self._programs.viterbi_many(*own, offsets, self.costs, labels)
+        given = self._checked(potentials)
+        if self.order == 2:
+            parts = (self.part(given, low, high) for low, high in itertools.pairwise(offsets.tolist()))
+            return np.concatenate([np.zeros(0, np.int64), *(self.decode(own) for own in parts if len(own.unary))])
+        labels = np.empty(len(given.unary), np.int64)
+        jit.viterbi_many(*self._within_allowed(given, offsets), offsets, self.costs, labels)
         return labels
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
@@ -195,10 +199,9 @@ class Chain(Structure):
     def difference(self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
         own = self._checked(potentials)
         gradient = type(own)(*(np.zeros(array.shape) for array in own))
-        self._programs.add_indicator(*gradient, predicted, 1.0)
-        self._programs.add_indicator(*gradient, gold, -1.0)
-        gap = self._programs.score_labels(*own, predicted) - self._programs.score_labels(*own, gold)
-        return gap, _shaped_like(potentials, gradient)
+        _add_indicator(gradient, predicted, 1.0)
+        _add_indicator(gradient, gold, -1.0)
+        return _score(own, predicted) - _score(own, gold), gradient
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
         given = self._checked(potentials)
@@ -214,7 +217,7 @@ class Chain(Structure):
             raise InputError("No labelling is allowed: the constraints contradict each other.")
         if len(own.pairwise) != len(given.pairwise):
             expected = expected._replace(pairwise=given.pairwise)
-        return log_partition, _shaped_like(potentials, expected)
+        return log_partition, expected
 
     def _within_allowed(self, potentials: Any, offsets: np.ndarray | None = None) -> Any:
         """Forbid transitions that are not allowed, in one sequence or in those at ``offsets``."""
@@ -243,16 +246,16 @@ class Chain(Structure):
         return ChainPotentials(*arrays) if self.order == 1 else TrigramPotentials(*arrays)
 
     def subtract_indicator(self, potentials: AnyPotentials, output: np.ndarray) -> None:
-        self._programs.add_indicator(*self._checked(potentials), output, -1.0)
+        _add_indicator(self._checked(potentials), output, -1.0)
 
     def indicator(self, output: ArrayLike) -> Any:
         labels = np.asarray(output, dtype=np.int64)
         counts = self.zeros(len(labels))
-        self._programs.add_indicator(*counts, labels, 1.0)
+        _add_indicator(counts, labels, 1.0)
         return counts
 
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
-        return self._programs.score_labels(*self._checked(potentials), np.asarray(output, dtype=np.int64))
+        return _score(self._checked(potentials), np.asarray(output, dtype=np.int64))
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
@@ -264,6 +267,16 @@ def _ends(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return offsets[:-1][some], offsets[1:][some] - 1
 
 
-def _shaped_like(potentials: AnyPotentials, result: Any) -> Any:
-    """Return the result with two-dimensional transitions if the potentials have such."""
-    return result if np.ndim(potentials[1]) == 3 else result._replace(pairwise=result.pairwise[0])
+def _score(potentials: ChainPotentials | TrigramPotentials, labels: np.ndarray) -> float:
+    """Return the score of a labelling."""
+    unary, pairwise, *triples = potentials
+    score = jit.score_labels(unary, pairwise, labels)
+    return score + float(triples[0][labels[:-2], labels[1:-1], labels[2:]].sum()) if triples else score
+
+
+def _add_indicator(potentials: ChainPotentials | TrigramPotentials, labels: np.ndarray, amount: float) -> None:
+    """Add an amount to every part of a labelling."""
+    unary, pairwise, *triples = potentials
+    jit.add_indicator(unary, pairwise, labels, amount)
+    if triples:
+        np.add.at(triples[0], (labels[:-2], labels[1:-1], labels[2:]), amount)
