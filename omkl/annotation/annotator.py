@@ -1,7 +1,7 @@
 """Annotator: from words to tags, morphology, lemmas and trees, all learned from one treebank."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,7 +154,7 @@ class Annotator(SavedEstimator):
         configuration = self._saved_parameters()
         if checkpoint is not None:
             configuration |= _nested_parameters("tagger", labeler) | _nested_parameters("parser", parser)
-        seed = _seed_of(self.random_state)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         options: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         run = Run(type(self).__name__, configuration, seed, False, **options)
         trainings = TrainingSequence(labeler, check_callbacks(self.callbacks), run, seed, checkpoint_every)
@@ -182,7 +182,7 @@ class Annotator(SavedEstimator):
         """Check the parameters; returns an untrained labeler and an untrained parser."""
         check_parameters(self, self._constraints)
         check_n_jobs(self.n_jobs)
-        named = not isinstance(self.parts, str) and 0 < len(self.parts) and set(self.parts) <= set(PARTS)
+        named = not isinstance(self.parts, str) and len(self.parts) > 0 and set(self.parts) <= set(PARTS)
         if self.parts != "auto" and not named:
             raise InputError(f"`parts` must be 'auto' or a list of some of {', '.join(PARTS)}, got {self.parts!r}.")
         for name, kind in SETTINGS.items():
@@ -196,8 +196,6 @@ class Annotator(SavedEstimator):
 
     def _parts_in(self, treebank: Treebank, asked: tuple[str, ...]) -> tuple[str, ...]:
         """The parts to learn from a treebank, in their order."""
-        if not len(treebank):
-            raise InputError("There is no sentence: give at least one.")
         there = [name for name in COLUMNS if treebank.codes(name).any()] + ["trees"] * bool((treebank.heads >= 0).any())
         if not there:
             raise InputError("The training data has no column to learn: give an annotated treebank.")
@@ -386,13 +384,6 @@ class Annotator(SavedEstimator):
             self.parser = clone(self.parser_)
         if manifest["tagger"] is not None:
             self.tagger_ = Tagger.restored(manifest["tagger"], unpacker.arrays, models)
-
-
-def _seed_of(random_state: Any) -> int:
-    try:
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    except ValueError:
-        raise InputError(f"random_state must be None, an integer or a RandomState, got {random_state!r}.") from None
 
 
 def _nested_parameters(name: str, model: SavedEstimator) -> dict[str, Any]:

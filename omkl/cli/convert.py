@@ -41,13 +41,11 @@ def convert(options: Options) -> None:
     """
     options.format = options.format or _guess(options.input)
     kind = "trees" if options.format in LAYOUTS else data.find_format(options.input, options.format).holds
-    if kind not in FORMATS:
-        raise InputError(f"{options.input} holds {kind}: convert is for sequences and trees.")
     end = stem(options.output).rpartition(".")[2].lower()
     to = options.to or SUFFIXES.get(end, end)
-    if to not in FORMATS[kind]:
-        known = ", ".join(FORMATS[kind])
-        raise InputError(f"{options.input} holds {kind}, which are written as {known}: say which with --to.")
+    if to not in FORMATS.get(kind, ()):
+        known = "; ".join(f"{what} are written as {', '.join(names)}" for what, names in FORMATS.items())
+        raise InputError(f"{options.input} holds {kind}, and {known}: say which with --to.")
     counts = (_convert_trees if kind == "trees" else _convert_sequences)(options, to)
     done = " and ".join(f"{n} {what}" for what, n in counts.items())
     options.report([f"Wrote {done} as {to}: {options.output}"], {**counts, "output": options.output})

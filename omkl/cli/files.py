@@ -62,7 +62,7 @@ def destination(path: str) -> str:
     return "/dev/stdout" if path == "-" else path
 
 
-def calibrate(model: Model, path: str, *dev: Any) -> list[str]:
+def calibrate(model: Model, path: str, *dev: object) -> list[str]:
     """Calibrate probabilities on the data of ``--dev``; returns a line that says why they are not."""
     try:
         model.calibrate(*dev)

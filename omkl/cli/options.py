@@ -20,7 +20,7 @@ from click.core import ParameterSource
 from click.shell_completion import shell_complete
 
 from omkl._files import check_output, is_same_file
-from omkl.cli.console import write_json
+from omkl.cli.console import Record, write_json
 from omkl.exceptions import InputError
 
 #: Settings of all commands.
@@ -70,7 +70,7 @@ class Options(SimpleNamespace):
         if not self.quiet:
             print(*map(click.get_current_context().obj.shown, lines), sep="\n")
 
-    def report(self, lines: Sequence[str], metrics: dict[str, Any]) -> None:
+    def report(self, lines: Sequence[str], metrics: Record) -> None:
         """Print lines, and write metrics where ``--json`` says."""
         self.say(*lines)
         write_json(self.json, metrics)

@@ -76,10 +76,8 @@ def labeler(options: Options) -> None:
     if options.stream:
         stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
         labels, n_sequences, n_tokens = _survey(stream)
-        if not labels:
-            raise DataFileError(f"{options.train} holds no labels.")
         model.set_params(n_examples=n_sequences)
-        X, y, declared = training.shuffled(stream), None, {"classes": labels}
+        X, y, declared = training.shuffled(stream), None, {"classes": labels or None}
     else:
         X, y = labelled_sequences(options.train, options)
         n_sequences, n_tokens, declared = len(X), sum(map(len, X)), {}

@@ -15,7 +15,6 @@ from omkl.cli.evaluate import annotation_scores
 from omkl.cli.files import calibrate, destination
 from omkl.cli.options import Options, option
 from omkl.cli.training import CHECKPOINTS, DEV, OUTPUT, TRAIN, Training, strength, training_options
-from omkl.exceptions import DataFileError
 
 #: Groups of each part that are listed.
 MOST_GROUPS = 5
@@ -108,10 +107,8 @@ def train_parser(options: Options) -> None:
     if options.stream:
         stream = data.stream_conllu(options.train, trees="partial", **reading)
         sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
-        if not sizes:
-            raise DataFileError(f"{options.train} holds no sentence.")
-        trees, (n_sentences, n_words) = training.shuffled(stream), map(sum, zip(*sizes))
-        parser.set_params(n_examples=n_sentences)
+        trees, (n_sentences, n_words) = training.shuffled(stream), map(sum, zip((0, 0), *sizes))
+        parser.set_params(n_examples=n_sentences or None)
     else:
         trees = data.read_treebank(options.train, trees="partial", **reading)
         n_sentences, n_words = len(trees), trees.n_words

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omkl.cli.console import table
+from omkl.cli.console import Record, table
 from omkl.cli.files import destination
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
 from omkl.data.blocks import Block, n_rows
@@ -77,7 +77,7 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1
         *(SEED, JOBS, CHECKPOINTS),
         option("--log", type=WRITE, metavar="FILE", help="Write a line of JSON for every epoch while training."),
         option("--predict-only", is_flag=True, help="Save only what predicts: a much smaller file, not to go on from."),
-        option("--precision", type=CHOICE(["float32", "float16"]), help="With --predict-only: round the weights."),
+        option("--precision", type=CHOICE(["float32", "float16"]), help="Round the weights, and imply --predict-only."),
         option("--workers", type=int, metavar="N", help="Train in shards on N processes here (needs omkl[dask])."),
         option("--scheduler", metavar="URL", help="Train in shards on the workers of this Dask scheduler."),
         option("--shards", type=int, metavar="K", help="Number of shards; by default one a worker."),
@@ -127,10 +127,9 @@ class Training:
     """Training of an online estimator as the options of a command say."""
 
     def __init__(self, options: Options) -> None:
+        options.predict_only |= options.precision is not None
         if options.predict_only and options.budget:
             raise InputError("--predict-only does not go with --budget, whose models need what training needs.")
-        if options.precision and not options.predict_only:
-            raise InputError("--precision goes with --predict-only.")
         if options.C == "auto" and options.stream:
             raise InputError("--C auto trains several times on data in memory: leave --stream out, or give C.")
         self.options, self.interruption = options, Interruption()
@@ -201,7 +200,7 @@ class Training:
         settings = {"dtype": self.options.precision} if self.options.precision else {}
         model.save(destination(self.options.output), training=not self.options.predict_only, **settings)
 
-    def report(self, model: OnlineEstimator, lines: list[str], metrics: dict[str, Any]) -> None:
+    def report(self, model: OnlineEstimator, lines: list[str], metrics: Record) -> None:
         """Print lines about the training and the file, and write metrics."""
         options, interrupted = self.options, self.interruption.happened
         if interrupted:
@@ -219,7 +218,7 @@ class Training:
         options.report([*lines, f"Saved to {options.output}."], {**metrics, **facts})
 
 
-def _cross_validated(models: list[OnlineEstimator], X: Any, y: Any, seed: int) -> list[float]:
+def _cross_validated(models: list[OnlineEstimator], X: Sequence, y: Sequence | None, seed: int) -> list[float]:
     """Mean scores over folds, which are stratified for classifiers."""
     from sklearn.base import is_classifier
     from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score

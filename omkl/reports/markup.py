@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jinja2 import Environment, PackageLoader
@@ -11,6 +11,11 @@ from markupsafe import Markup
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.reports import plots
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Values by name, as training and evaluation record them.
+Record: TypeAlias = dict[str, Any]
 #: Rows of a table at most.
 ROWS = 200
 #: Shown in place of a missing number.
@@ -60,7 +65,7 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.1%}"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]], limit: int = ROWS) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], limit: int = ROWS) -> str:
     """Make a table that a click on a column's name sorts; empty without rows.
 
     Values are strings, numbers, ``Markup``, :class:`Cell` or None.
@@ -83,12 +88,12 @@ def _cell(value: Any, is_number: bool) -> tuple[object, str | None]:
     return shown, "" if key is None else f"{float(key):.10g}"
 
 
-def shares(records: Iterable[dict[str, Any]], names: Sequence[str], of: Sequence[str]) -> list[list[Any]]:
+def shares(records: Iterable[Record], names: Sequence[str], of: Sequence[str]) -> list[list[Any]]:
     """Return rows of a table: entries of records, those in ``of`` as percents."""
     return [[Cell(percent(r[name]), r[name]) if name in of else r[name] for name in names] for r in records]
 
 
-def score_table(records: Sequence[dict[str, Any]], name: str) -> str:
+def score_table(records: Sequence[Record], name: str) -> str:
     """Make a table of counts, precision, recall and F1 of each label, relation or length."""
     counts, scores = ("gold", "predicted", "correct"), ("precision", "recall", "f1")
     rows = shares([{**r, name: str(r[name])} for r in records], (name, *counts, *scores), scores)
@@ -100,7 +105,7 @@ def details(summary: str, *parts: str) -> str:
     return html.details(summary, *parts) if any(parts) else ""
 
 
-def drawn(function: Callable[..., Any], *arguments: object, caption: str = "", paper: bool = False) -> str:
+def drawn(function: Callable[..., "Axes"], *arguments: object, caption: str = "", paper: bool = False) -> str:
     """Draw by a function of :mod:`omkl.reports`; empty without matplotlib, or where there is nothing to draw."""
     try:
         plots.canvas.figure_for(1.0, 1.0)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from inspect import signature
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -18,7 +18,7 @@ from omkl.estimators.validation import column_names_of
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
 from omkl.reports import plots
-from omkl.reports.markup import Cell, details, drawn, html, number, percent, shares, table
+from omkl.reports.markup import Cell, Record, details, drawn, html, number, percent, shares, table
 
 Model: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear
 
@@ -30,7 +30,7 @@ MOST = 40
 PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
-def learned_parts(model: Model | omkl.Annotator, measured: list[dict[str, Any]] | None) -> list[str]:
+def learned_parts(model: Model | omkl.Annotator, measured: list[Record] | None) -> list[str]:
     """Show weights of groups, and the strongest features; ``measured`` is the ``group_report`` on data, or None."""
     if isinstance(model, omkl.Annotator):
         return [part for name, own in model.models().items() for part in _of_part(name, own)]
@@ -61,7 +61,7 @@ def _weight_table(weights: Mapping[str, float]) -> str:
     return table(["group", "weight"], [[group, Cell(percent(weight), weight)] for group, weight in ranked])
 
 
-def _group_table(records: Sequence[dict[str, Any]]) -> str:
+def _group_table(records: Sequence[Record]) -> str:
     names = ["group", "weight", "norm", "bytes_share"]
     if "loss_increase" in records[0]:
         names += ["loss_without", "loss_increase", "standard_error"]
@@ -112,7 +112,7 @@ def training_parts(model: Model | omkl.Annotator) -> list[str]:
     return [*parts, html.heading("Settings"), _settings(model), html.heading("Versions"), versions]
 
 
-def _history(records: Sequence[dict[str, Any]]) -> list[str]:
+def _history(records: Sequence[Record]) -> list[str]:
     """Draw curves of the training, and list its records."""
     if "epoch" in records[0]:
         parts = [

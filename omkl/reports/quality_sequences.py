@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,7 @@ def _confidence(labeler: omkl.SequenceLabeler, X: Sequence, predicted: Sequence[
     return np.concatenate([own[np.arange(len(labels)), [column[label] for label in labels]] for own, labels in pairs])
 
 
-def _example(labeler: omkl.SequenceLabeler, index: int, x: Any, gold: list, predicted: list) -> str:
+def _example(labeler: omkl.SequenceLabeler, index: int, x: Sequence, gold: list, predicted: list) -> str:
     """Show a sequence with mistakes: its images, or its tokens with their labels."""
     n_wrong = sum(own != other for own, other in zip(gold, predicted))
     shown = ""
@@ -62,7 +61,7 @@ def _example(labeler: omkl.SequenceLabeler, index: int, x: Any, gold: list, pred
     return html.example(f"Sequence {index + 1}: {n_wrong} of {len(gold)} wrong", shown, more, reasons(why))
 
 
-def _name_of(i: int, token: Any) -> str:
+def _name_of(i: int, token: str | dict | Sequence) -> str:
     """Return the word of a token: itself, its first entry that is a string, or its number."""
     entries = [token] if isinstance(token, str) else token.values() if isinstance(token, dict) else token
     name = next((entry for entry in entries if isinstance(entry, str)), str(i + 1))

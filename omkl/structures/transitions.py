@@ -118,8 +118,6 @@ def _of_mapping(spec: Mapping[Any, Iterable[Any]], labels: Sequence[Any]) -> All
         np.ones((len(labels), len(labels)), dtype=bool), *np.ones((2, len(labels)), dtype=bool)
     )
     for label, followers in spec.items():
-        if isinstance(followers, str) or not isinstance(followers, Iterable):
-            raise InputError(f"What may follow {label!r} is a list of labels, not {followers!r:.60}.")
         followers = list(followers)
         unknown = [other for other in [*([] if label is None else [label]), *followers] if other not in index]
         if unknown:

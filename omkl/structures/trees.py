@@ -354,12 +354,10 @@ def as_scores(potentials: AnyPotentials) -> np.ndarray:
 def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
     """Return an int64 array of n heads in 0 .. n, or -1 if they may be ``partial``."""
     heads = np.asarray(output)
-    if heads.dtype != np.int64 or heads.ndim != 1:
-        if heads.ndim != 1 or heads.dtype.kind not in "iu":
-            raise InputError(f"A tree over {n} tokens is a vector of {n} integer heads, not {output!r}.")
-        heads = heads.astype(np.int64)
-    if not jit.are_heads(heads, n, -1 if partial else 0):
-        raise InputError(f"A tree over {n} tokens is {n} heads in 0 .. {n}, none its own head, not {heads.tolist()}.")
+    are_whole = heads.ndim == 1 and heads.dtype.kind in "iu"
+    heads = heads.astype(np.int64, copy=False)
+    if not are_whole or not jit.are_heads(heads, n, -1 if partial else 0):
+        raise InputError(f"A tree over {n} tokens is {n} heads in 0 .. {n}, none its own head, not {output!r:.80}.")
     return heads
 
 

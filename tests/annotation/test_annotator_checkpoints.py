@@ -4,7 +4,7 @@ import pytest
 
 import omkl
 from omkl.data import synthetic_treebank
-from omkl.exceptions import CheckpointWarning, InputError
+from omkl.exceptions import CheckpointWarning
 from omkl.parsing.sentences import strings_of
 
 from ..passes import Kill, Killed
@@ -69,24 +69,3 @@ def test_resumed_runs_keep_their_seed(treebank, tmp_path):
     first, second = ({model.random_state for model in own} for own in models)
     assert len(first) == 1
     assert first == second
-
-
-def test_other_data_settings_and_directories_are_refused(treebank, tmp_path):
-    options = {"checkpoint": tmp_path / "run", "resume": True}
-    with pytest.raises(Killed):
-        untrained(Kill(40)).fit(treebank, **options)
-    others = {
-        "has folds = 2, but this run has 3": untrained(folds=3),
-        "has tagger__C = 1.0, but this run has 2.0": untrained(tagger=omkl.SequenceLabeler(epochs=2, C=2.0)),
-        "has parser__memory = 1, but this run has 140.0": untrained(parser=omkl.DependencyParser("small", epochs=2)),
-        "has random_state = 0, but this run has 1": untrained(random_state=1),
-    }
-    for message, other in others.items():
-        with pytest.raises(InputError, match=message):
-            other.fit(treebank, **options)
-    with pytest.raises(InputError, match="has content of the data = "):
-        untrained().fit(treebank.with_strings("lemmas", ["other"] * treebank.n_words), **options)
-    with pytest.raises(InputError, match="holds checkpoints of an earlier run"):
-        untrained().fit(treebank, checkpoint=tmp_path / "run")
-    with pytest.raises(InputError, match="need a directory"):
-        untrained().fit(treebank, resume=True)

@@ -116,7 +116,7 @@ def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
 @pytest.mark.parametrize(
     ("content", "output", "message"),
     [
-        (COLUMNS, "o.svm", "which are written as crfsuite, columns, jsonl"),
+        (COLUMNS, "o.svm", "sequences are written as crfsuite, columns, jsonl"),
         (COLUMNS, "o", "say which with --to"),
         ("a b c\nd e\n", "o.jsonl", "line 2: 2 columns, where there should be 3"),
         ("a\n", "o.jsonl", "1 columns, where there should be 2"),

@@ -1,8 +1,5 @@
 """Trees under constraints, in order, of minimum risk, and the probabilities of their arcs and relations."""
 
-import warnings
-from copy import copy
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +7,7 @@ import pytest
 
 import omkl
 from omkl.data import Sentence, Stream, synthetic_treebank
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import InputError
 from omkl.structures import NonProjectiveTree
 
 GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
@@ -111,30 +108,6 @@ def test_held_out_sentences_calibrate_and_files_keep_it(grammar, tmp_path):
         assert np.array_equal(own.relations, loaded.relations)
     model.set_params(early_stopping=False).partial_fit(grammar[1])
     assert model.temperature_ is None
-
-
-def test_words_of_known_heads_calibrate_where_others_have_none(models, grammar):
-    model, held_out = copy(models["hinge"]), grammar[1]
-    known = np.arange(held_out.n_words) % 3 == 0
-    known[held_out.offsets[:-1]] = True
-    partial = replace(held_out, heads=np.where(known, held_out.heads, -1).astype(np.int32), text=None)
-    with pytest.warns(DataWarning, match="have no head"):
-        model.calibrate(partial)
-    assert model.temperature_ != models["hinge"].temperature_
-
-    def log_probability():
-        found = model.predict_marginals(held_out)
-        columns = [held_out.column("heads", i) for i in range(len(held_out))]
-        right = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(found, columns)]
-        return np.log(np.concatenate(right)[known]).sum()
-
-    best, temperature = log_probability(), model.temperature_
-    for other in (0.9, 1.1):
-        model.temperature_ = other * temperature
-        assert log_probability() < best
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        assert parser(early_stopping=True, epochs=1).fit(partial).temperature_ > 0
 
 
 @pytest.mark.parametrize("name", ["crf", "hinge"])

@@ -178,7 +178,6 @@ def test_a_dict_says_what_may_follow_and_begin():
         ("BIO", "label 'a' is none of BIO"),
         ({"x": ["a"]}, "names 'x'"),
         ({"a": ["x"]}, "names 'x'"),
-        ({"a": "b"}, "list of labels"),
         (np.eye(2), r"\(3, 3\) matrix"),
         (2 * np.eye(3), "True and False"),
         ([[1], [2, 3]], "must be"),

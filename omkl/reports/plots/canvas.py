@@ -58,7 +58,7 @@ def legend(ax: Axes) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
 
 
-def shortened(names: Iterable[Any], width: int = NAME) -> list[str]:
+def shortened(names: Iterable[object], width: int = NAME) -> list[str]:
     """Cut long names in the middle, and replace letters that no font has.
 
     >>> shortened(["a short one", "gaussian kernel on the pixels"], 12)

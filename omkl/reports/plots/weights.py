@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -59,8 +59,8 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
     ['pixels', 'profiles', 'noise']
     """
     weights, label = weights_of(source)
-    values = np.array(list(weights.values()), dtype=np.float64)
-    if not len(values) or not np.isfinite(values).all():
+    values = np.array(list(weights.values()))
+    if not len(values) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         raise InputError("Weights must be finite numbers, at least one.")
     order = np.argsort(-values, kind="stable")[:n]
     errors = _errors(source)
@@ -83,10 +83,7 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
 def weights_of(source: Source) -> tuple[dict[str, float], str]:
     """Return a number for each group, and what it is."""
     if isinstance(source, Mapping):
-        try:
-            return {str(name): float(value) for name, value in source.items()}, "weight"
-        except (TypeError, ValueError):
-            raise InputError("Weights must be a number for each name.") from None
+        return {str(name): value for name, value in source.items()}, "weight"
     if isinstance(source, Sequence) and source and isinstance(source[0], Mapping) and "group" in source[0]:
         if "loss_increase" in source[0]:
             return {r["group"]: r["loss_increase"] for r in source}, "increase of the loss without it"
@@ -162,7 +159,7 @@ def plot_group_weights(
 
 
 def plot_path(
-    path: Sequence[Mapping[str, Any]],
+    path: Records,
     *,
     ax: Axes | None = None,
     n: int = 10,
