@@ -6,7 +6,7 @@ from omkl.batch.group_lasso.matrices import Design, as_design
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 from omkl.batch.group_lasso.several_outputs import stacked_problem
 from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
-from omkl.batch.mkl.problem import Expansion, Problem, each_output, shared_problem, smallest_c
+from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_c
 from omkl.batch.mkl.spicy import OneStep, Spicy
 from omkl.batch.problem import BaseProblem, Certificate, certify
 from omkl.batch.proximal_gradient import IST, IterativeSoftThresholding, SpaRSA
@@ -43,7 +43,6 @@ __all__ = [
     "WeightConstrained",
     "as_design",
     "certify",
-    "each_output",
     "helpful_kernels",
     "regularization_path",
     "sampled",

@@ -11,6 +11,7 @@ conjugate has a kink at 0 (epsilon-insensitive), :math:`\rho_i = x^+_i - x^-_i` 
 each with a smooth function.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -37,17 +38,9 @@ FIRST_RIDGE, MOST_RIDGES = 1e-14, 15
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
-    """Return the lower Cholesky factor of a matrix, plus as much of a ridge as rounding makes necessary.
+    """Return the lower Cholesky factor of a symmetric matrix (n, n), which is changed.
 
-    Parameters
-    ----------
-    matrix : array of shape (n, n)
-        Symmetric and positive semidefinite. It is changed.
-
-    Raises
-    ------
-    omkl.exceptions.DivergenceError
-        If the matrix is far from positive semidefinite.
+    As much of a ridge is added as rounding makes necessary; a DivergenceError is raised if that is much.
     """
     if not matrix.size:
         return matrix
@@ -137,18 +130,7 @@ class Hessian(Protocol):
     def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float | np.ndarray]:
         r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
 
-        Parameters
-        ----------
-        diagonal : array of shape (N,)
-            Positive.
-        right : array of shape (N,)
-        equality : bool
-
-        Returns
-        -------
-        x : array of shape (N,)
-        b : float, or array of shape (N,) of several outputs
-            0 without the equality.
+        All arrays are (N,). The multiplier b, an array for several outputs, is 0 without the equality.
         """
 
 
@@ -219,13 +201,13 @@ class BarrierSearch:
     def proximal_step(self) -> None:
         """Move the centre of the proximal term to the current model; methods without such a term do nothing."""
 
+    @abstractmethod
     def dual_norms(self) -> np.ndarray:
         """Return the norms of the dual point in the groups of the working set."""
-        raise NotImplementedError
 
+    @abstractmethod
     def model_norms(self) -> np.ndarray:
         """Return the norms of the model at the dual point."""
-        raise NotImplementedError
 
     def minimize(self, target: float, max_steps: int) -> bool:
         """Take Newton steps to an absolute duality gap within the working set; return whether it is met."""
@@ -269,23 +251,10 @@ class BarrierSearch:
 
 
 def newton_step(term: Term, dual_loss: DualLoss, point: Interior, barrier: float, equality: bool) -> float:
-    """Take one step with line search: ``term`` and ``point`` move.
+    """Take one step with line search: ``term`` and ``point`` move. Return its length, 0 if none helps.
 
-    Parameters
-    ----------
-    term : Term
-    dual_loss : DualLoss
-    point : Interior
-        It must fulfil the equality constraint already; a step keeps it.
-    barrier : float >= 0
-        Weight of the logarithmic barrier.
-    equality : bool
-        Whether the step keeps the sum of the dual point, and finds the intercept.
-
-    Returns
-    -------
-    float
-        The length of the step: 0 where none helps.
+    The point must fulfil the equality constraint already, if there is one: a step keeps it, and finds its multiplier,
+    the intercept. ``barrier`` is the weight of the logarithmic barrier.
     """
     low, high = dual_loss.slacks(point.x)
     gradient = dual_loss.gradient(point.x) - barrier / low + barrier / high + dual_loss.signs * term.gradient()

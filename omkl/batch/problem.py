@@ -223,12 +223,7 @@ class Certificate:
 
 
 def relative_gap(primal: float, dual: float) -> float:
-    """Return ``(primal - dual) / max(|primal|, tiny)``.
-
-    Parameters
-    ----------
-    primal, dual : float
-    """
+    """Return ``(primal - dual) / max(|primal|, tiny)``."""
     return (primal - dual) / max(abs(primal), float(np.finfo(np.float64).tiny))
 
 

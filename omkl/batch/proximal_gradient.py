@@ -50,13 +50,7 @@ class Iterate:
     norms: np.ndarray
 
     def beyond(self, previous: "Iterate", share: float) -> "Iterate":
-        """Extrapolate the line from the previous model through this one.
-
-        Parameters
-        ----------
-        previous : Iterate
-        share : float
-        """
+        """Extrapolate the line from the previous model through this one by a share of their distance."""
         coefficients = self.coefficients + share * (self.coefficients - previous.coefficients)
         return Iterate(coefficients, self.images + share * (self.images - previous.images), np.empty(0))
 
@@ -245,13 +239,12 @@ def _rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 def _check(problem: Problem | DesignProblem) -> None:
     """Refuse a problem without a gradient or without a proximity operator."""
-    if problem.loss.has_kink:
+    regularizer, is_design = problem.regularizer, isinstance(problem, DesignProblem)
+    if problem.loss.has_kink or not regularizer.exact or (regularizer.on_coordinates and not is_design):
         raise InputError(
-            f"{problem.loss!r} has a kink, and gradient steps need a second derivative: choose 'spicy' or 'dal'."
+            "Proximal gradient methods need a loss with a second derivative, and a regularizer of group norms with an "
+            f"exact prox; got {problem.loss!r} and {regularizer!r}."
         )
-    is_design = isinstance(problem, DesignProblem)
-    if (problem.regularizer.on_coordinates and not is_design) or not problem.regularizer.exact:
-        raise InputError(f"The regularizer must be one of group norms with an exact prox, got {problem.regularizer!r}.")
     if isinstance(problem, DesignProblem) and (
         problem.n_outputs > 1 or problem.unpenalized is not None or problem.groups.mixed is not None
     ):

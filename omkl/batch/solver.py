@@ -1,6 +1,7 @@
 """Base of batch solvers, their solutions, the record of a search, and regularization paths."""
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeGuard
@@ -8,7 +9,7 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl._components import Component
+from omkl._components import Component, check_number
 from omkl.batch.problem import BaseProblem, Certificate, relative_gap
 from omkl.exceptions import InputError
 
@@ -134,23 +135,17 @@ class BaseSolver(Component):
             If the method cannot solve problems with this loss or this regularizer.
         """
         tol = self.default_tol if tol is None else tol
-        if not tol > 0:
-            raise InputError(f"tol must be > 0, got {tol!r}.")
+        check_number("tol", tol, above=0)
         self.check(problem)
         most = self.default_max_iter if max_iter is None else max_iter
         return self._search(problem, GapMonitor(tol, most + 1, on_iteration), start)
 
     def check(self, problem: Any) -> None:
-        """Refuse problems that the method cannot solve.
+        """Raise an InputError for a problem that the method cannot solve."""
 
-        Parameters
-        ----------
-        problem : Problem or DesignProblem
-        """
-
+    @abstractmethod
     def _search(self, problem: Any, monitor: GapMonitor, start: Any) -> Solution:
         """Solve; the start is the first record."""
-        raise NotImplementedError
 
 
 class Solver(BaseSolver):
@@ -234,27 +229,12 @@ def regularization_path(
 
 
 def is_number_of_values(values: Any) -> TypeGuard[int]:
-    """Return whether this is the number of values of a path, rather than the values.
-
-    Parameters
-    ----------
-    values : object
-    """
+    """Return whether this is the number of values of a path, rather than the values."""
     return isinstance(values, (int, np.integer)) and bool(values >= 1)
 
 
 def ordered(values: ArrayLike) -> np.ndarray:
-    """Return values of C or alpha in increasing order.
-
-    Parameters
-    ----------
-    values : array of floats > 0
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If they are not finite and > 0.
-    """
+    """Return values of C or alpha in increasing order; raise an InputError unless they are finite and > 0."""
     try:
         increasing = np.sort(np.asarray(values, dtype=np.float64).ravel())
     except (ValueError, TypeError, OverflowError):

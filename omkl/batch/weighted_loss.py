@@ -206,13 +206,7 @@ class Unpenalized:
 def minimize(loss: WeightedLoss, outputs: np.ndarray, direction: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Return the best values (m,) of what is not regularized, by Newton steps with a line search.
 
-    Parameters
-    ----------
-    loss : WeightedLoss
-    outputs : array of shape (m,)
-        Predictions of the rest of the model.
-    direction : callable
-        The Newton step at a dual point.
+    ``outputs`` (m,) are the predictions of the rest of the model, and ``direction(rho)`` is the Newton step.
     """
     values, value = np.zeros(len(outputs)), loss.value(outputs)
     for _ in range(MOST_STEPS):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import _ovr_decision_function
 
 from omkl._components import resolve
 from omkl._progress import progress_bar
@@ -86,8 +85,6 @@ class ClassDecoder:
     multilabel : bool
     constant : dict of int to bool
         Labels without a problem, as all training samples have them, or none.
-    pairs : bool
-        Whether there is a problem for each pair of classes, instead of one for each class.
     multinomial : bool
         Whether probabilities are the softmax of the scores.
     """
@@ -95,7 +92,6 @@ class ClassDecoder:
     classes: np.ndarray
     multilabel: bool = False
     constant: dict[int, bool] = field(default_factory=dict)
-    pairs: bool = False
     multinomial: bool = False
 
     @property
@@ -111,9 +107,7 @@ class ClassDecoder:
                 scores[:, k] = -NEVER if has else NEVER
             scores[:, self.varying] = outputs
             return scores
-        if len(self.classes) == 2:
-            return outputs[:, 0]
-        return _ovr_decision_function(outputs > 0, outputs, len(self.classes)) if self.pairs else outputs
+        return outputs[:, 0] if len(self.classes) == 2 else outputs
 
     def decode(self, outputs: np.ndarray) -> np.ndarray:
         """Best class of each sample, (n,), or its labels, (n, L)."""
@@ -197,9 +191,8 @@ def is_probabilistic(estimator: Any) -> bool:
     """
     if estimator._has_probabilities():
         return True
-    given = f"loss={estimator.loss!r}" + (', multiclass="ovo"' if estimator.multiclass == "ovo" else "")
     raise AttributeError(
-        f'{type(estimator).__name__} has probabilities with loss="logistic", not with {given}; '
+        f'{type(estimator).__name__} has probabilities with loss="logistic", not with loss={estimator.loss!r}; '
         "CalibratedClassifierCV of scikit-learn learns some for any loss."
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -322,9 +321,6 @@ def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: Any, against: An
     weights = np.zeros(len(outputs))
     if K == 2:
         weights[0] = chosen - other
-    elif decoder.pairs and chosen != other:
-        pair = list(combinations(range(K), 2)).index((min(chosen, other), max(chosen, other)))
-        weights[pair] = np.sign(chosen - other)
     elif chosen != other:
         weights[[chosen, other]] = 1.0, -1.0
     return Contrast(weights, classes[chosen], classes[other], f"{members[chosen]!r} rather than {members[other]!r}")

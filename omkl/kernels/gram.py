@@ -1,7 +1,7 @@
 """Gram matrices that users have, and checks of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,10 @@ ROUNDING = 1e-5
 LARGEST = 1e15
 #: Samples on which functions are checked.
 MOST_CHECKED = 1000
+
+
+#: What a user may hold Gram matrices in; None stands for a matrix that no model needs.
+MatricesLike: TypeAlias = "ArrayLike | sparse.sparray | Sequence | Mapping[str, Any] | GramMatrices"
 
 
 class GramMatrices:
@@ -54,7 +58,7 @@ class GramMatrices:
     names: list[str]
     matrices: Any
 
-    def __init__(self, matrices: Any) -> None:
+    def __init__(self, matrices: MatricesLike) -> None:
         if isinstance(matrices, GramMatrices):
             matrices = dict(zip(matrices.names, matrices.matrices))
         if isinstance(matrices, Mapping):

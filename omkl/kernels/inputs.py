@@ -78,32 +78,27 @@ def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = No
     """
     if on is None:
         return None
-    if isinstance(on, slice):
-        found = list(range(n_columns)[on])
-    else:
-        items = on if isinstance(on, (tuple, list)) else (on,)
-        found = [column for item in items for column in _positions(item, n_columns, names, kernel)]
-    if not found:
-        raise InputError(
-            f"The kernel '{kernel}' selects columns {format_on(on)}, which are none: inputs have {n_columns}."
-        )
+    known, found = [] if names is None else list(names), []
+    for item in on if isinstance(on, (tuple, list)) else (on,):
+        positions = _positions(item, n_columns, known)
+        if not positions:
+            told = f"there is {', '.join(map(repr, known[:5]))}" if known else "they have no names"
+            raise InputError(
+                f"The kernel '{kernel}' selects the column {format_on(item)}, which is none of the {n_columns} "
+                f"columns; {told}."
+            )
+        found += positions
     low, high = found[0], found[-1] + 1
     return slice(low, high) if found == list(range(low, high)) else tuple(found)
 
 
-def _positions(item: int | str, n_columns: int, names: Sequence[str] | None, kernel: object) -> list[int]:
-    """Return the positions of a column, or of those whose names fit a pattern."""
-    known = [] if names is None else list(names)
+def _positions(item: int | str | slice, n_columns: int, names: list[str]) -> list[int]:
+    """Return the positions of a column, of a range, or of the columns whose names fit a pattern."""
+    if isinstance(item, slice):
+        return list(range(n_columns)[item])
     if isinstance(item, str):
-        positions = [known.index(name) for name in ([item] if item in known else fnmatch.filter(known, item))]
-    else:
-        positions = [item % n_columns] if -n_columns <= item < n_columns else []
-    if not positions:
-        told = f"there is {', '.join(map(repr, known[:5]))}" if known else "they have no names"
-        raise InputError(
-            f"The kernel '{kernel}' is on the column {item!r}, which is none of the {n_columns} columns; {told}."
-        )
-    return positions
+        return [names.index(name) for name in ([item] if item in names else fnmatch.filter(names, item))]
+    return [item % n_columns] if -n_columns <= item < n_columns else []
 
 
 def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
-from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products
 from omkl.kernels.base import Kernel
 from omkl.kernels.inputs import Vectors, count_columns, row_blocks, take_columns
@@ -33,10 +32,7 @@ class FactoredStack(KernelStack):
 
     def __init__(self, factors: Sequence[np.ndarray], dtype: DTypeLike = np.float64) -> None:
         factors = [np.asarray(factor) for factor in factors]
-        shapes = {factor.shape[0] if factor.ndim == 2 else -1 for factor in factors}
-        if len(shapes) != 1 or -1 in shapes:
-            raise InputError(f"Factors must be matrices with one row a sample, all of the same samples, not {shapes}.")
-        self._allocate([factor.shape[1] for factor in factors], shapes.pop(), dtype)
+        self._allocate([factor.shape[1] for factor in factors], len(factors[0]), dtype)
         for factor, start, stop in zip(factors, self.starts, self.starts[1:]):
             self.rows[start:stop] = factor.T
 

@@ -197,21 +197,11 @@ class KernelCache:
         return len(self._recent) * self.stack.length * self.stack.rows.itemsize
 
     def fits(self, which: Which) -> TypeGuard[Sequence[int] | np.ndarray]:
-        """Return True if all these kernels can be kept at once; None stands for more than that.
-
-        Parameters
-        ----------
-        which : int array of shape (k,), or None
-        """
+        """Return True if all these kernels can be kept at once; None stands for more than that."""
         return which is not None and len(which) <= self._recent.capacity
 
     def indices(self, which: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the indices of these kernels in ``stack``, (k,), once the missing ones are made.
-
-        Parameters
-        ----------
-        which : int array of shape (k,)
-        """
+        """Return the indices of these kernels in ``stack``, (k,), once the missing ones are made."""
 
         def fill(missing: list[int], rows: list[int]) -> None:
             self.stack.rows[rows] = self._make(np.array(missing))
@@ -263,15 +253,7 @@ class LazyStack(PartedStack):
 
 
 def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> np.ndarray:
-    """Return packed kernels (M, N (N + 1) / 2), fitted to data.
-
-    Parameters
-    ----------
-    kernels : iterable of Kernel
-        Their columns are by position.
-    X : array or CSR matrix of shape (N, d)
-    dtype : {numpy.float32, numpy.float64}
-    """
+    """Return kernels with columns by position on data (N, d), fitted to them and packed: (M, N (N + 1) / 2)."""
     kernels = list(kernels)
     X = X if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
     n, d = X.shape

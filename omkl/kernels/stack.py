@@ -310,14 +310,7 @@ class MixedStack(PartedStack):
 
 
 def require_bytes(needed: float, what: str) -> None:
-    """Raise an InputError unless memory is free for what is named.
-
-    Parameters
-    ----------
-    needed : float
-        Number of bytes.
-    what : str
-    """
+    """Raise an InputError unless that many bytes are free for what is named."""
     free = free_bytes()
     if needed > free:
         raise InputError(

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy import sparse
-from sklearn.base import (
-    ClassNamePrefixFeaturesOutMixin,
-    RegressorMixin,
-    TransformerMixin,
-    clone,
-)
+from numpy.typing import ArrayLike, DTypeLike
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, column_or_1d
 
-from omkl._components import check_n_jobs, resolve
-from omkl._threads import in_threads
-from omkl.batch.mkl.problem import Expansion
 from omkl.batch.solver import Solution, Solver
-from omkl.data.frames import are_few_rows, plain_targets
 from omkl.estimators.batch import (
     CONSTRAINTS,
     ClassDecoder,
@@ -31,42 +20,52 @@ from omkl.estimators.batch import (
     resolve_loss,
 )
 from omkl.estimators.cross_validation import without_splitters
-from omkl.estimators.explanations import Explanation
+from omkl.estimators.explanations import Explanation, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.targets import has_columns
-from omkl.estimators.validation import (
-    Constraint,
-    Number,
-    OneOf,
-    check_parameters,
-    check_sample_weight,
-    checked_arrays,
-    column_names_of,
-    forget_columns,
-)
-from omkl.exceptions import InputError
-from omkl.losses import Logistic
-from omkl.mkl.explain import explain_kernels
-from omkl.mkl.gram_storage import LARGEST_C, StoredKernels, precision
-from omkl.mkl.kernel_sources import (
-    ArrayKernels,
-    GivenMatrices,
-    combined_values,
-    compares_sparse,
-    default_kernels,
-    unpack_source,
-)
-from omkl.mkl.paths import StabilitySelection, kernel_path, stable_kernels
-from omkl.mkl.tasks import Encoded, Settings, encode_targets, largest_gap, split_outputs, warn_of_fit, warn_of_selection
+from omkl.estimators.validation import COLUMNS, Constraint, Number, OneOf, column_names_of
+from omkl.features.encoder import KernelSpecs
+from omkl.kernels.gram import GramMatrices
+from omkl.kernels.inputs import Vectors
+from omkl.kernels.stack import KernelStack
+from omkl.losses import Logistic, PointwiseLoss
+from omkl.mkl.gram_storage import precision
+from omkl.mkl.kernel_sources import KernelInputs, KernelSource, combined_values, compares_sparse, is_precomputed
+from omkl.mkl.model import KernelModel
+from omkl.mkl.reading import read_inputs, read_samples, read_settings
+from omkl.mkl.stability import StabilitySelection, stable_kernels
+from omkl.mkl.targets import largest_gap, warn_of_fit, warn_of_path, warn_of_selection
+from omkl.mkl.training import LARGEST_C, TrainingSet
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
 
+if TYPE_CHECKING:
+    from omkl.distributed.stack import Client
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator):
     """Base class of batch estimators that learn a combination of kernels.
 
-    Subclasses store the parameters, and are classifiers or regressors.
+    Its fields are the parameters that they share, described at :class:`MKLClassifier`. Subclasses are dataclasses with
+    more fields, and classifiers or regressors.
     """
+
+    kernels: KernelSpecs | None = field(default=None, kw_only=False)
+    loss: str | PointwiseLoss
+    regularizer: str | Regularizer | None = None
+    solver: str | Solver = "spicy"
+    tol: float = 1e-2
+    max_iter: int | None = None
+    fit_intercept: bool = True
+    dtype: DTypeLike = "auto"
+    approximate: bool | str = "auto"
+    weighting: str = "norms"
+    n_jobs: int | None = None
+    verbose: bool = False
+    # parameters of some subclasses
+    C: float = field(default=1.0, init=False)
+    class_weight: str | dict | None = field(default=None, init=False)
+    multiclass: str = field(default="auto", init=False)
 
     _constraints: ClassVar[dict[str, Constraint]] = {
         **CONSTRAINTS,
@@ -74,52 +73,31 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         "dtype": OneOf(("auto", "float32", "float64", np.float32, np.float64)),
         "approximate": OneOf(("auto", True, False)),
         "weighting": OneOf(("norms", "out-of-sample")),
-        "multiclass": OneOf(("auto", "shared", "ovr", "ovo")),
+        "multiclass": OneOf(("auto", "shared", "ovr")),
     }
     _plain_attributes = (
-        "n_features_in_",
-        "classes_",
-        "multilabel_",
-        "constant_labels_",
-        "kernel_weights_",
-        "unscaled_kernel_weights_",
-        "kernel_representations_",
-        "left_out_",
-        "dual_gap_",
-        "n_iter_",
-        "history_",
-        "C_",
-        "Cs_",
-        "scores_",
-        "cv_results_",
+        *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_"),
+        *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "dual_gap_", "n_iter_", "history_"),
+        *("C_", "Cs_", "scores_", "cv_results_"),
     )
     _progress = "iteration"
 
-    kernels: Any
-    loss: Any
-    regularizer: Any
-    C: float
-    solver: Any
-    tol: float
-    max_iter: int | None
-    fit_intercept: bool
-    class_weight: Any
-    multiclass: str
-    dtype: Any
-    approximate: bool | str
-    weighting: str
-    n_jobs: int | None
-    verbose: bool
-    classes_: np.ndarray
-    multilabel_: bool
-    constant_labels_: dict[int, bool]
-    history_: list[dict[str, Any]]
-    kernel_weights_: dict[str, float]
-    n_features_in_: int
+    classes_: np.ndarray = field(init=False)
+    multilabel_: bool = field(init=False)
+    constant_labels_: dict[int, bool] = field(init=False)
+    kernel_weights_: dict[str, float] = field(init=False)
+    n_features_in_: int = field(init=False)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, client: Any = None) -> Self:
+    def fit(
+        self,
+        X: KernelInputs,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        client: Client | None = None,
+    ) -> Self:
         """Learn the kernel weights and the model.
 
         Parameters
@@ -147,107 +125,61 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         omkl.exceptions.DistributionError
             If the cluster cannot be reached, has no workers, or loses them again and again.
         """
-        settings = self._settings()
-        source, y, weights = self._read(X, y, sample_weight)
-        encoded = encode_targets(y, weights, settings)
-        if client is not None and encoded.tasks[0].rows is not None:
-            raise InputError('multiclass="ovo" needs the kernels on one machine: leave out the client.')
-        self._solve(source, self._stored(source, settings, client), encoded, float(self.C))
+        source, training = self._prepare(X, y, sample_weight, client)
+        self._solve(source, training, float(self.C))
         return self
 
-    def _settings(self) -> Settings:
-        """Check the parameters, and return those of the problems as objects."""
-        check_parameters(self, self._constraints)
-        check_n_jobs(self.n_jobs)
-        loss, solver = resolve_loss(self), resolve(Solver, self.solver, "solver")
-        if vars(self).get("multiclass") == "shared" and not solver.several_outputs:
-            raise InputError(f'multiclass="shared" needs the solver "spicy" or "one-step", got {self.solver!r}.')
-        spec = self.regularizer
-        if spec is None:
-            by_norms = self.weighting == "norms" or solver.natural_regularizer != "mkl"
-            spec = solver.natural_regularizer if by_norms else "elastic-net"
-        regularizer = resolve(Regularizer, spec, "regularizer")
-        own = {name: vars(self)[name] for name in ("multiclass", "class_weight") if name in vars(self)}
-        return Settings(loss, regularizer, solver, bool(self.fit_intercept), self.tol, self.max_iter, **own)
+    def _prepare(
+        self, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None, client: Client | None
+    ) -> tuple[KernelSource, TrainingSet]:
+        """Check parameters and data; return the source of Gram matrices, and the samples of weight > 0."""
+        settings = read_settings(self)
+        source, y, weights = read_samples(self, self.kernels, X, y, sample_weight)
+        dtype = precision(self.dtype, len(source.names), source.n_samples, settings.tol)
+        settings = settings._replace(regularizer=settings.regularizer.bind(source.names))
 
-    @property
-    def _precomputed(self) -> bool:
-        return isinstance(self.kernels, str) and self.kernels == "precomputed"
+        def store() -> KernelStack:
+            return source.stack(dtype, self.approximate, client)
 
-    def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Source of Gram matrices, targets and weights, of the samples whose weight is not 0."""
-        several = has_columns(y)
-        if self._precomputed:
-            y = plain_targets(y)
-            y = check_array(y, accept_sparse="csr", dtype=None) if several else column_or_1d(y, warn=True)
-            forget_columns(self)
-        else:
-            X, y = checked_arrays(
-                self,
-                X,
-                y,
-                accept_sparse="csr",
-                dtype=np.float64,
-                order="C",
-                y_numeric=isinstance(self, RegressorMixin),
-                multi_output=several,
-            )
-        y = y.toarray() if sparse.issparse(y) else y
-        weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
-        kept = None if weights.all() else np.flatnonzero(weights)
-        source: Any
-        if self._precomputed:
-            source = GivenMatrices(X, len(y), kept)
-        else:
-            X, names = X if kept is None else X[kept], column_names_of(self)
-            source = ArrayKernels(default_kernels(X, names) if self.kernels is None else self.kernels, X, names)
-        return source, y[weights > 0], weights[weights > 0]
+        return source, TrainingSet(store, y, weights, settings, warns=True)
 
-    def _stored(self, source: ArrayKernels | GivenMatrices, settings: Settings, client: Any) -> StoredKernels:
-        """Store the kernels on the training samples."""
-        own = precision(self.dtype, len(source.names), source.n_samples, settings.tol)
-        bound = settings._replace(regularizer=settings.regularizer.bind(source.names))
-        stack = source.stack(own, self.approximate, client)
-        return StoredKernels(stack, bound, selects=self.weighting == "out-of-sample")
-
-    def _solve(self, source: ArrayKernels | GivenMatrices, kernels: StoredKernels, encoded: Encoded, C: float) -> None:
+    def _solve(self, source: KernelSource, training: TrainingSet, C: float) -> None:
         """Select kernels, solve all problems, and set the learned attributes."""
-        kernels = kernels.selected(encoded)
-        solutions = kernels.solve(encoded, C, self.verbose)
-        self._learn(source, kernels, encoded, solutions)
-        warn_of_selection(kernels.kept)
-        warn_of_fit(encoded, solutions, kernels.settings.tol, C)
+        training.select()
+        solutions = training.solve(C, self.verbose)
+        self._learn(source, training, solutions)
+        warn_of_selection(training.kept)
+        warn_of_fit(training.encoded, solutions, training.settings.tol, C)
 
-    def _learn(self, source: Any, kernels: StoredKernels, encoded: Encoded, solutions: list[Solution]) -> None:
+    def _learn(self, source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> None:
         """Set the learned attributes from the solutions of all problems."""
-        if encoded.decoder is not None:
-            self.classes_, self.multilabel_ = encoded.decoder.classes, encoded.decoder.multilabel
-            self.constant_labels_ = encoded.decoder.constant
-        tasks, solutions = split_outputs(encoded.tasks, solutions)
-        regularizer, names, kept = kernels.settings.regularizer, source.names, kernels.kept
-        self._source, self._rows = source, [rows for rows, _ in tasks]
-        self._models = [solution.model for solution in solutions]
-        self._weights = [source.weights(m, self._coefficients(m)) for m in self._active]
-        self.dual_variables_ = [solution.certificate.rho for solution in solutions]
-        histories = [solution.history for solution in solutions if solution.history]
+        decoder, regularizer, kept = training.encoded.decoder, training.settings.regularizer, training.kept
+        if decoder is not None:
+            self.classes_, self.multilabel_ = decoder.classes, decoder.multilabel
+            self.constant_labels_ = decoder.constant
+        self._model = KernelModel.of(source, [solution.model for solution in solutions])
+        points = [solution.certificate.rho.reshape(-1, source.n_samples) for solution in solutions]
+        self.dual_variables_ = list(np.concatenate(points))
+        several = len(solutions) > 1
         self.history_ = [
-            {"problem": p, **record} if len(histories) > 1 else record
-            for p, history in enumerate(histories)
-            for record in history
+            {"problem": p, **record} if several else record
+            for p, solution in enumerate(solutions)
+            for record in solution.history
         ]
         norms = [solution.certificate.norms for solution in solutions]
         weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
-        self.kernel_weights_ = dict(zip(names, weights.tolist()))
+        self.kernel_weights_ = dict(zip(source.names, weights.tolist()))
         unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
-        self.unscaled_kernel_weights_ = dict(zip(names, unscaled.tolist()))
+        self.unscaled_kernel_weights_ = dict(zip(source.names, unscaled.tolist()))
         self.kernel_representations_ = source.representations
-        self.left_out_ = [] if kept is None or not kept.any() else [names[m] for m in np.flatnonzero(~kept)]
+        left_out = np.zeros(len(norms[0]), dtype=bool) if kept is None or not kept.any() else ~kept
+        self.left_out_ = [name for name, own in zip(source.names, left_out) if own]
         self.dual_gap_ = largest_gap(solutions)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: KernelInputs) -> np.ndarray:
         """Predict classes, labels or numbers.
 
         Parameters
@@ -259,11 +191,11 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         -------
         array of shape (n,), or (n, K) of K labels or outputs
         """
-        outputs = self._outputs(X)
+        outputs = self._outputs(X)  # raises before anything is fitted
         return self._decoder().decode(outputs)
 
     @available_if(is_a_classifier)
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: KernelInputs) -> np.ndarray:
         """Scores of the classes.
 
         Parameters
@@ -279,7 +211,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         return self._decoder().scores(outputs)
 
     @available_if(is_probabilistic)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: KernelInputs) -> np.ndarray:
         """Probabilities by the logistic loss; of more than two classes they are scaled to sum to one.
 
         Parameters
@@ -295,50 +227,25 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         return self._decoder().probabilities(outputs)
 
     def _has_probabilities(self) -> bool:
-        pairs = self._rows[0] is not None if self.__sklearn_is_fitted__() else self.multiclass == "ovo"
-        return not pairs and isinstance(resolve_loss(self), Logistic)
+        return isinstance(resolve_loss(self), Logistic)
 
-    def _decoder(self) -> Any:
+    def _decoder(self) -> ClassDecoder | NumberDecoder:
         if not is_a_classifier(self):
             return NumberDecoder()
-        return ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_, self._rows[0] is not None)
+        return ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_)
 
-    def _outputs(self, X: Any) -> np.ndarray:
-        """Outputs (n, P) of all problems; only active kernels are computed."""
-        X = self._checked(X)
-        outputs = np.tile(self.intercept_, (self._source.n_rows(X), 1))
+    def _outputs(self, X: KernelInputs) -> np.ndarray:
+        """Outputs (n, P) of all problems."""
+        checked = self._checked(X)
+        return self._model.outputs(checked, self.n_jobs)
 
-        def add(own: tuple[slice, Iterable[np.ndarray]]) -> None:
-            block, parts = own
-            for part, weights in zip(parts, self._weights):
-                outputs[block] += part @ weights
-
-        in_threads(add, self._source.blocks(X, self._active), self.n_jobs)
-        return outputs
-
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: KernelInputs) -> Vectors | GramMatrices:
         """Check inputs of a prediction: an array, or Gram matrices."""
         if not self.__sklearn_is_fitted__():  # scikit-learn's check takes as long as the prediction of a row
             check_is_fitted(self)
-        if not isinstance(self._source, ArrayKernels):
-            return self._source.of_prediction(X)
-        if are_few_rows(X, vars(self)):
-            X = np.ascontiguousarray(X, dtype=np.float64)
-        else:
-            X = checked_arrays(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
-        # between sparse and dense rows kernels have no values
-        if sparse.issparse(self._source.X) != sparse.issparse(X):
-            X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
-        return X
+        return read_inputs(self, self._model.source, X)
 
-    # ---- the learned kernel -------------------------------------------------------------------------------------
-
-    @property
-    def _n_features_out(self) -> int:
-        check_is_fitted(self)
-        return self._source.n_samples
-
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: KernelInputs) -> np.ndarray:
         """The combined Gram matrix: the sum of all kernels times their ``kernel_weights_``.
 
         It is a precomputed kernel for other estimators, as in
@@ -354,8 +261,41 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         array of shape (n, N)
             Values between the samples and the N training samples of weight > 0.
         """
-        X = self._checked(X)
-        return combined_values(self._source, X, np.array(list(self.kernel_weights_.values())))
+        checked = self._checked(X)
+        return combined_values(self._model.source, checked, np.array(list(self.kernel_weights_.values())))
+
+    def explain(
+        self, x: KernelInputs, *, label: object = None, against: object = None, target: int = 0, n: int = 20
+    ) -> Explanation:
+        """Explain the prediction of one sample by what kernels and support vectors add to it.
+
+        Of a classifier the parts add up to the margin, the difference of the scores of two classes. Parts of a kernel
+        are its support vectors, or if it is stored as a factor, its explicit features.
+
+        Parameters
+        ----------
+        x : array of shape (d,), or what :meth:`predict` takes with one sample
+        label, against : class, optional
+            The class to explain, the predicted one by default, and the one to compare it with, by default the best of
+            the others. Not for a regressor, nor for labels in columns.
+        target : int
+            Number of the output of a regressor, or of the label, from 0.
+        n : int > 0
+            Number of the strongest parts to list. Support vectors are numbered from 0 as the training samples of
+            weight > 0.
+
+        Returns
+        -------
+        omkl.Explanation
+            ``intercept`` among the groups is the constant.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the sample does not fit the model, or a class is none of its classes.
+        """
+        X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
+        return self._model.explain(self._decoder(), X, (label, against, target), n, column_names_of(self))
 
     # ---- paths --------------------------------------------------------------------------------------------------
 
@@ -365,12 +305,12 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
 
     def path(
         self,
-        X: Any,
+        X: KernelInputs,
         y: ArrayLike,
         C: int | ArrayLike = 20,
         sample_weight: ArrayLike | None = None,
         *,
-        client: Any = None,
+        client: Client | None = None,
     ) -> list[dict[str, Any]]:
         """Solve for a sequence of C, each from the solution of the one before.
 
@@ -389,11 +329,33 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
             kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``, ``seconds``, and ``model``: an estimator as
             :meth:`fit` would return it at this C.
         """
-        return kernel_path(clone(self), X, y, C, sample_weight, client)
+        estimator = clone(self)
+        source, training = estimator._prepare(X, y, sample_weight, client)
+        training.select()
+        warn_of_selection(training.kept)
+        records = []
+        for points in training.path(training.path_values(C)):
+            model = estimator._at(points[0].value)
+            model.__dict__.update({name: own for name, own in estimator.__dict__.items() if name in COLUMNS})
+            model._learn(source, training, [point.solution for point in points])
+            records.append(
+                {
+                    "C": points[0].value,
+                    "kernel_weights": np.array(list(model.kernel_weights_.values())),
+                    "active": model.n_active_,
+                    "dual_gap": model.dual_gap_,
+                    "objective": sum(point.solution.certificate.primal for point in points),
+                    "n_iter": model.n_iter_,
+                    "seconds": sum(point.seconds for point in points),
+                    "model": model,
+                }
+            )
+        warn_of_path([abs(record["dual_gap"]) for record in records], self.tol)
+        return records
 
     def stability_selection(
         self,
-        X: Any,
+        X: KernelInputs,
         y: ArrayLike,
         C: int | ArrayLike = 20,
         sample_weight: ArrayLike | None = None,
@@ -402,8 +364,8 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         threshold: float = 0.9,
         max_false: float | None = 1.0,
         n_jobs: int | None = None,
-        random_state: Any = None,
-        client: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        client: Client | None = None,
     ) -> StabilitySelection:
         """Select the kernels that are active on most random halves of the data.
 
@@ -436,93 +398,43 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         omkl.exceptions.InputError
             If a parameter is not as described, or the regularizer leaves no kernel out.
         """
-        data = (X, y, sample_weight)
-        return stable_kernels(clone(self), data, C, n_pairs, threshold, max_false, n_jobs, random_state, client)
-
-    # ---- explanations -------------------------------------------------------------------------------------------
-
-    def explain(self, x: Any, *, label: Any = None, against: Any = None, target: int = 0, n: int = 20) -> Explanation:
-        """Explain the prediction of one sample by what kernels and support vectors add to it.
-
-        Of a classifier the parts add up to the margin, the difference of the scores of two classes. Parts of a kernel
-        are its support vectors, or if it is stored as a factor, its explicit features.
-
-        Parameters
-        ----------
-        x : array of shape (d,), or what :meth:`predict` takes with one sample
-        label, against : class, optional
-            The class to explain, the predicted one by default, and the one to compare it with, by default the best of
-            the others. With ``multiclass="ovo"`` the margin is that of the model of these two. Not for a regressor, nor
-            for labels in columns.
-        target : int
-            Number of the output of a regressor, or of the label, from 0.
-        n : int > 0
-            Number of the strongest parts to list. Support vectors are numbered from 0 as the training samples of
-            weight > 0.
-
-        Returns
-        -------
-        omkl.Explanation
-            ``intercept`` among the groups is the constant.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If the sample does not fit the model, or a class is none of its classes.
-        """
-        return explain_kernels(self, x, label, against, target, n)
+        source, training = clone(self)._prepare(X, y, sample_weight, client)
+        return stable_kernels(training, source.names, C, n_pairs, threshold, max_false, n_jobs, random_state)
 
     # ---- learned attributes -------------------------------------------------------------------------------------
 
-    def _coefficients(self, m: int) -> np.ndarray:
-        """Dual coefficients of one kernel in all models: (N, P)."""
-        dense = np.zeros((self._source.n_samples, len(self._models)))
-        for p, (model, rows) in enumerate(zip(self._models, self._rows)):
-            index = np.searchsorted(model.active, m)
-            if index < len(model.active) and model.active[index] == m:
-                dense[slice(None) if rows is None else rows, p] = model.coefficients[index]
-        return dense
-
     @property
-    def _active(self) -> np.ndarray:
-        """Kernels that are active in any of the models."""
-        return np.unique(np.concatenate([model.active for model in self._models]))
+    def _n_features_out(self) -> int:
+        check_is_fitted(self)
+        return self._model.source.n_samples
 
     @property
     def n_active_(self) -> int:
         """Number of active kernels, which prediction needs."""
-        return len(self._active)
+        return len(self._model.active)
 
     @property
     def dual_coef_(self) -> np.ndarray:
         r"""The :math:`\alpha_m` of the representer theorem: (M, N); (P, M, N) for P problems."""
         check_is_fitted(self)
-        dense = np.zeros((len(self._models), len(self._source.names), self._source.n_samples))
-        for m in self._active:
-            dense[:, m] = self._coefficients(m).T
+        dense = self._model.dense_coefficients()
         return dense[0] if len(dense) == 1 else dense
 
     @property
     def intercept_(self) -> np.ndarray:
         """The constant of each problem, (P,)."""
-        if not self.__sklearn_is_fitted__():
-            check_is_fitted(self)
-        return np.array([model.intercept for model in self._models])
+        check_is_fitted(self)
+        return self._model.intercepts
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "_models" in vars(self)
+        return "_model" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._precomputed
+        tags.input_tags.pairwise = is_precomputed(self.kernels)
         tags.input_tags.sparse = self.kernels is None or compares_sparse(self.kernels)
-        tags.target_tags.multi_output = isinstance(self, RegressorMixin) or self._takes_labels
+        tags.target_tags.multi_output = self.class_weight is None
         return tags
-
-    @property
-    def _takes_labels(self) -> bool:
-        """Return whether a classifier with these parameters learns labels in columns."""
-        return self.class_weight is None and self.multiclass != "ovo"
 
     # ---- model files --------------------------------------------------------------------------------------------
 
@@ -530,22 +442,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         return without_splitters(super()._saved_parameters())
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
-        models = [{**vars(model), "rows": rows} for model, rows in zip(self._models, self._rows)]
-        return {
-            "source": self._source.pack(packer, self._active),
-            "weights": [
-                packer.pack(weights, "weights of features") if m in self._source.ranks else None
-                for m, weights in zip(self._active, self._weights)
-            ],
-            "models": [packer.pack(model, "a model of the estimator") for model in models],
-        }
+        return self._model.pack(packer)
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
-        self._source = unpack_source(manifest["source"], unpacker)
-        models = [unpacker.unpack(packed) for packed in manifest["models"]]
-        self._rows = [model.pop("rows") for model in models]
-        self._models = [Expansion(**model) for model in models]
-        self._weights = [
-            self._coefficients(m) if packed is None else unpacker.unpack(packed)
-            for m, packed in zip(self._active, manifest["weights"])
-        ]
+        self._model = KernelModel.unpack(manifest, unpacker)

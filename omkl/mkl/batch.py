@@ -1,16 +1,15 @@
 """MKLClassifier and MKLRegressor: batch multiple kernel learning with a certificate, as scikit-learn estimators."""
 
-from typing import Any
+from dataclasses import dataclass
 
-from numpy.typing import DTypeLike
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
 
-from omkl.batch.solver import Solver
 from omkl.losses import PointwiseLoss
 from omkl.mkl.base import BatchMKL
-from omkl.regularizers import Regularizer
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MKLClassifier(ClassifierMixin, BatchMKL):
     r"""Classifier that learns a combination of kernels, certified by a duality gap.
 
@@ -40,12 +39,11 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         Maximum number of outer iterations.
     fit_intercept : bool
         Learn a constant b, which is not regularized.
-    multiclass : {"auto", "shared", "ovr", "ovo"}
+    multiclass : {"auto", "shared", "ovr"}
         Strategy for more than two classes. "shared" learns a function for each against the rest, in one problem with
         one weight a kernel: :math:`\|f_m\|` above is the root of the sum of the classes' squared norms. "ovr" learns
-        the same functions one after the other, each with kernel weights of its own, and "ovo" one for each pair.
-        Labels in columns have a function each, "shared" or "ovr". "auto" is "shared" if the solver supports it, as
-        "spicy" and "one-step" do, else "ovr".
+        the same functions one after the other, each with kernel weights of its own. Labels in columns have a function
+        each as well. "auto" is "shared" if the solver supports it, as "spicy" and "one-step" do, else "ovr".
     class_weight : None, "balanced" or dict
         Weights of the classes' losses, as in scikit-learn: "balanced" gives every class the same sum of weights.
     dtype : {"auto", "float32", "float64"}
@@ -86,7 +84,7 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         Relative duality gap, the largest of all problems; computed from the model over all kernels.
     n_iter_ : int
         Outer iterations, the largest number of all problems.
-    dual_coef_ : array of shape (M, N), or (P, M, N) for P > 1 classes or pairs of them
+    dual_coef_ : array of shape (M, N), or (P, M, N) for P > 1 classes
     intercept_ : array of shape (P,)
     left_out_ : list of str
         Kernels that ``weighting="out-of-sample"`` has left out; their weight is 0.
@@ -112,47 +110,18 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     True
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        loss: str | PointwiseLoss = "logistic",
-        regularizer: str | Regularizer | None = None,
-        C: float = 1.0,
-        solver: str | Solver = "spicy",
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        fit_intercept: bool = True,
-        class_weight: str | dict | None = None,
-        multiclass: str = "auto",
-        dtype: DTypeLike = "auto",
-        approximate: bool | str = "auto",
-        weighting: str = "norms",
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.loss = loss
-        self.regularizer = regularizer
-        self.C = C
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.multiclass = multiclass
-        self.dtype = dtype
-        self.approximate = approximate
-        self.weighting = weighting
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    loss: str | PointwiseLoss = "logistic"
+    C: float = 1.0
+    class_weight: str | dict | None = None
+    multiclass: str = "auto"
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self._takes_labels
+        tags.classifier_tags.multi_label = self.class_weight is None
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MKLRegressor(RegressorMixin, BatchMKL):
     """Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
 
@@ -179,33 +148,5 @@ dual_variables_, history_
     True
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        loss: str | PointwiseLoss = "squared",
-        regularizer: str | Regularizer | None = None,
-        C: float = 1.0,
-        solver: str | Solver = "spicy",
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        fit_intercept: bool = True,
-        dtype: DTypeLike = "auto",
-        approximate: bool | str = "auto",
-        weighting: str = "norms",
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.loss = loss
-        self.regularizer = regularizer
-        self.C = C
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.dtype = dtype
-        self.approximate = approximate
-        self.weighting = weighting
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    loss: str | PointwiseLoss = "squared"
+    C: float = 1.0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import Tags
 
-from omkl.batch.solver import Solver
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import NumberDecoder
 from omkl.estimators.cross_validation import HeldOut, PathSearch
@@ -17,16 +20,25 @@ from omkl.estimators.targets import has_columns
 from omkl.losses import Logistic, PointwiseLoss
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.batch import MKLClassifier, MKLRegressor
-from omkl.mkl.gram_storage import StoredKernels
-from omkl.mkl.tasks import Encoded, encode_targets, largest_gap, split_outputs
-from omkl.regularizers import Regularizer
+from omkl.mkl.kernel_sources import KernelInputs
+from omkl.mkl.targets import largest_gap
+from omkl.mkl.training import TrainingSet
+
+if TYPE_CHECKING:
+    from omkl.distributed.stack import Client
 
 #: Parameters that the estimator of a single C does not have; its ``n_jobs`` is for predictions.
 SEARCH = ("Cs", "cv", "scoring", "n_jobs")
 
 
 def fit_with_search(
-    self: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
+    self: Any,
+    X: KernelInputs,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    client: Client | None = None,
 ) -> Any:
     """Choose C, and learn the kernel weights and the model from all samples.
 
@@ -51,26 +63,24 @@ def fit_with_search(
     omkl.exceptions.DistributionError
         As for a single C.
     """
-    settings = self._settings()
-    source, kept_y, weights = self._read(X, y, sample_weight)
-    encoded = encode_targets(kept_y, weights, settings)
-    given = np.asarray(y.todense() if sparse.issparse(y) else plain_targets(y))
+    source, training = self._prepare(X, y, sample_weight, client)
+    given: Any = plain_targets(y)
+    given = given.toarray() if sparse.issparse(given) else np.asarray(given)
     search = PathSearch(self, "C", given if has_columns(given) else given.ravel(), sample_weight, groups)
-    kernels = self._stored(source, settings, client)
-    Cs, n_threads = kernels.path_values(encoded, self.Cs), kernels.n_threads(self.n_jobs)
+    Cs, n_threads = training.path_values(self.Cs), training.n_threads(self.n_jobs)
 
     def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
-        part = encode_targets(kept_y[train], weights[train], settings, warns=False)
-        return _path_of_fold(kernels, part, Cs, train, test, n_threads)
+        return _held_out_path(training, Cs, train, test, n_threads)
 
-    probabilistic = isinstance(settings.loss, Logistic) and not (encoded.decoder and encoded.decoder.pairs)
-    scored = None if sample_weight is None else weights
-    C = search.choose(Cs, held_out, kept_y, scored, probabilistic, n_threads)
-    self._solve(source, kernels, encoded, C)
+    weights = None if sample_weight is None else training.weights
+    probabilistic = isinstance(training.settings.loss, Logistic)
+    C = search.choose(Cs, held_out, training.y, weights, probabilistic, n_threads)
+    self._solve(source, training, C)
     search.warn()
     return self
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MKLClassifierCV(ClassifierMixin, BatchMKL):
     """Classifier with a learned combination of kernels whose C is chosen by cross-validation.
 
@@ -117,56 +127,25 @@ weighting, verbose
     (True, (3, 3))
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        Cs: int | ArrayLike = 10,
-        cv: Any = None,
-        scoring: Any = None,
-        n_jobs: int | None = None,
-        loss: str | PointwiseLoss = "logistic",
-        regularizer: str | Regularizer | None = None,
-        solver: str | Solver = "spicy",
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        fit_intercept: bool = True,
-        class_weight: str | dict | None = None,
-        multiclass: str = "auto",
-        dtype: DTypeLike = "auto",
-        approximate: bool | str = "auto",
-        weighting: str = "norms",
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.Cs = Cs
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.loss = loss
-        self.regularizer = regularizer
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.multiclass = multiclass
-        self.dtype = dtype
-        self.approximate = approximate
-        self.weighting = weighting
-        self.verbose = verbose
+    Cs: int | ArrayLike = 10
+    cv: int | BaseCrossValidator | Iterable | None = None
+    scoring: str | Callable | None = None
+    loss: str | PointwiseLoss = "logistic"
+    class_weight: str | dict | None = None
+    multiclass: str = "auto"
 
     fit = fit_with_search
 
-    def _at(self, C: float) -> MKLClassifier:
-        return clone(MKLClassifier(**_single_parameters(self), C=C))
+    def _at(self, C: float) -> BatchMKL:
+        return _single(MKLClassifier, self, C)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self._takes_labels
+        tags.classifier_tags.multi_label = self.class_weight is None
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MKLRegressorCV(RegressorMixin, BatchMKL):
     """Regression with a learned combination of kernels whose C is chosen by cross-validation.
 
@@ -194,77 +173,34 @@ verbose
     True
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        Cs: int | ArrayLike = 10,
-        cv: Any = None,
-        scoring: Any = None,
-        n_jobs: int | None = None,
-        loss: str | PointwiseLoss = "squared",
-        regularizer: str | Regularizer | None = None,
-        solver: str | Solver = "spicy",
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        fit_intercept: bool = True,
-        dtype: DTypeLike = "auto",
-        approximate: bool | str = "auto",
-        weighting: str = "norms",
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.Cs = Cs
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.loss = loss
-        self.regularizer = regularizer
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.dtype = dtype
-        self.approximate = approximate
-        self.weighting = weighting
-        self.verbose = verbose
+    Cs: int | ArrayLike = 10
+    cv: int | BaseCrossValidator | Iterable | None = None
+    scoring: str | Callable | None = None
+    loss: str | PointwiseLoss = "squared"
 
     fit = fit_with_search
 
-    def _at(self, C: float) -> MKLRegressor:
-        return clone(MKLRegressor(**_single_parameters(self), C=C))
+    def _at(self, C: float) -> BatchMKL:
+        return _single(MKLRegressor, self, C)
 
 
-def _single_parameters(estimator: BatchMKL) -> dict[str, Any]:
-    return {name: value for name, value in estimator.get_params(deep=False).items() if name not in SEARCH}
+def _single(single: type[BatchMKL], search: BatchMKL, C: float) -> BatchMKL:
+    """Return an estimator of a single C with the same parameters."""
+    parameters = {name: own for name, own in search.get_params(deep=False).items() if name not in SEARCH}
+    return clone(single(**parameters, C=C))
 
 
-def _path_of_fold(
-    kernels: StoredKernels, encoded: Encoded, Cs: np.ndarray, train: np.ndarray, test: np.ndarray, n_copies: int
+def _held_out_path(
+    training: TrainingSet, Cs: np.ndarray, train: np.ndarray, test: np.ndarray, n_copies: int
 ) -> HeldOut:
-    """Solve a path on the training samples of a fold.
-
-    Parameters
-    ----------
-    kernels : StoredKernels
-        On all samples.
-    encoded : Encoded
-        Problems of the training samples.
-    Cs : array of shape (n_Cs,)
-    train, test : int arrays
-    n_copies : int
-        Number of folds that are held at once.
-    """
+    """Solve a path on the training samples of a fold, of which ``n_copies`` are held at once."""
+    fold = training.on(train, n_copies)
+    fold.select()
     outputs, active, gaps = [], [], []
-    for points in zip(*kernels.on(train, n_copies).selected(encoded).paths(encoded, Cs)):
+    for points in fold.path(Cs):
         solutions = [point.solution for point in points]
-        each = zip(*split_outputs(encoded.tasks, solutions))
-        columns = [
-            kernels.outputs(solution.model, train if task.rows is None else train[task.rows])[test]
-            for task, solution in each
-        ]
-        outputs.append(np.column_stack(columns))
+        columns = [training.outputs(solution.model, train)[:, test] for solution in solutions]
+        outputs.append(np.concatenate(columns).T)
         active.append(len(np.unique(np.concatenate([solution.model.active for solution in solutions]))))
         gaps.append(abs(largest_gap(solutions)))
-    decoder = NumberDecoder() if encoded.decoder is None else encoded.decoder
-    return HeldOut(np.array(outputs), np.array(active), np.array(gaps), decoder)
+    return HeldOut(np.array(outputs), np.array(active), np.array(gaps), fold.encoded.decoder or NumberDecoder())

@@ -1,21 +1,31 @@
 """Sources of the Gram matrices of batch estimators: kernels on the rows of an array, or precomputed matrices."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.features.views import warn_of_units
-from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, cross_matrices
-from omkl.kernels.gram import check_kernels
+from omkl.kernels.functions import Gaussian
+from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernels
 from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, squared_distances, take_columns
+from omkl.kernels.packed import PackedStack
 from omkl.kernels.stack import KernelStack
 from omkl.mkl.gram_storage import represent
 from omkl.persistence import Packer, Unpacker
+
+if TYPE_CHECKING:
+    from omkl.distributed.stack import Client
+
+#: Inputs of batch estimators: vectors as rows, or Gram matrices.
+KernelInputs: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | MatricesLike
 
 
 class ArrayKernels:
@@ -29,6 +39,16 @@ class ArrayKernels:
         Training inputs; kernels learn from them what they need.
     columns : sequence of str, optional
         Names of the columns.
+
+    Attributes
+    ----------
+    names : list of str
+    kernels : list of Kernel
+        Fitted; some may be approximations once they are stored.
+    ranks : dict of int to int
+        Number of features of the kernels that are stored as factors.
+    representations : dict of str to str
+        How each kernel is stored.
     """
 
     def __init__(self, specs: KernelSpecs, X: Vectors, columns: Sequence[str] | None = None) -> None:
@@ -37,54 +57,53 @@ class ArrayKernels:
             raise InputError("kernels must hold at least one kernel.")
         self.names = [name for name, _ in named]
         placed = [kernel.placed(X.shape[1], columns) for _, kernel in named]
-        if sparse.issparse(X):
-            _refuse_dense(self.names, placed)
+        dense = [name for name, kernel in named if not kernel.compares_sparse]
+        if sparse.issparse(X) and dense:
+            raise InputError(
+                f"The kernel {dense[0]!r} needs a dense array: on sparse input there are linear, polynomial and "
+                "Gaussian kernels, and Fourier features."
+            )
         self.kernels = [kernel.fit(X) for kernel in placed]
         check_kernels(self.names, self.kernels, X)
         # a copy in C order: predictions do not depend on the memory layout of the inputs
         self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
         self.n_samples: int = X.shape[0]
+        self.ranks: dict[int, int] = {}
+        self.representations: dict[str, str] = {}
 
-    def stack(self, dtype: np.dtype, approximate: bool | str, client: Any = None) -> KernelStack:
-        """Store the kernels on the training samples; predictions use them as they are stored.
-
-        Parameters
-        ----------
-        dtype : numpy.dtype
-        approximate : {"auto", True, False}
-        client : dask.distributed.Client, optional
-            Holds them on its workers.
-        """
+    def stack(self, dtype: np.dtype, approximate: bool | str, client: Client | None = None) -> KernelStack:
+        """Store the kernels on the training samples, on the workers of a client if there is one."""
         if client is not None:
-            from omkl.distributed import DistributedStack
+            from omkl.distributed.stack import DistributedStack
 
-            self.ranks, self.representations = {}, dict.fromkeys(self.names, "dense, on workers")
+            self.representations = dict.fromkeys(self.names, "dense, on workers")
             return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
-        held = represent(self.names, self.kernels, self.X, dtype, approximate)
-        self.kernels, self.ranks = held.kernels, held.ranks
-        self.representations = {
-            name: f"factor of rank {held.ranks[m]}" if m in held.ranks else held.others
-            for m, name in enumerate(self.names)
+        self.kernels, self.ranks, stack, others = represent(self.names, self.kernels, self.X, dtype, approximate)
+        self.representations = dict.fromkeys(self.names, others) | {
+            self.names[m]: f"factor of rank {rank}" for m, rank in self.ranks.items()
         }
-        return held.stack
+        return stack
 
     def n_rows(self, X: Vectors) -> int:
         """Number of samples to predict."""
         return X.shape[0]
 
-    def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[tuple[slice, Iterator[np.ndarray]]]:
+    def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[tuple[slice, Iterator[Vectors]]]:
         """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel the factor of :meth:`weights`.
 
         That is its values against the training samples, (n, N), or its features (n, r) if it is stored as a factor.
         """
-        others = [m for m in active if m not in self.ranks]
         width = max((self.ranks.get(m, self.n_samples) for m in active), default=1)
         for block in row_blocks(X.shape[0], width, np.float64):
-            yield block, self._parts(X[block], active, others)
+            yield block, self._parts(X[block], active)
 
-    def _parts(self, X: Vectors, active: np.ndarray, others: list[int]) -> Iterator[np.ndarray]:
-        """The parts of one block; threads compute those of several at once."""
-        between = self._between(X, self.X, others)
+    def _parts(self, X: Vectors, active: np.ndarray) -> Iterator[Vectors]:
+        """Yield the parts of one block."""
+        chosen = [self.kernels[m] for m in active if m not in self.ranks]
+        # kernels on the same columns share an object, so that cross_matrices computes distances once
+        views = {str(kernel.on): (_columns(X, kernel), _columns(self.X, kernel)) for kernel in chosen}
+        left, right = ([views[str(kernel.on)][side] for kernel in chosen] for side in (0, 1))
+        between = cross_matrices(chosen, left, right)
         for m in active:
             yield self._features(X, m) if m in self.ranks else next(between)
 
@@ -95,22 +114,25 @@ class ArrayKernels:
         blocks = row_blocks(self.n_samples, self.ranks[m], np.float64)
         return sum(self._features(self.X[block], m).T @ coefficients[block] for block in blocks)
 
-    def training_features(self, m: int) -> np.ndarray:
+    def training_features(self, m: int) -> Vectors:
         """Features of the training samples, (N, r), of a kernel that is stored as a factor."""
         if self.X is None:
             raise InputError("The model was loaded from a file, which holds no training inputs: fit it again.")
         return self._features(self.X, m)
 
-    def _features(self, X: Vectors, m: int) -> np.ndarray:
+    def _features(self, X: Vectors, m: int) -> Vectors:
         return self.kernels[m].features(_columns(X, self.kernels[m]))
 
     def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
         """JSON values for a model file; arrays go to the packer. Kernels stored as factors need no training inputs."""
+        parts: Any = self.X
+        if sparse.issparse(self.X):
+            parts = (self.X.data, self.X.indices, self.X.indptr, self.X.shape)
         return {
             "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in zip(self.names, self.kernels)},
             "ranks": list(self.ranks.items()),
             "n_samples": self.n_samples,
-            "X": None if self.ranks.keys() >= set(active) else _packed(self.X, packer),
+            "X": None if self.ranks.keys() >= set(active) else packer.pack(parts, "the training inputs"),
         }
 
     @classmethod
@@ -125,15 +147,6 @@ class ArrayKernels:
             source.X = sparse.csr_array(tuple(csr), shape=shape)
         source.ranks, source.n_samples = dict(packed["ranks"]), packed["n_samples"]
         return source
-
-    def _between(self, X: Vectors, Y: Vectors, active: list[int]) -> Iterator[np.ndarray]:
-        """Values of some kernels between two arrays."""
-        chosen = [self.kernels[k] for k in active]
-        # kernels on the same columns share an object, so that cross_matrices computes distances once
-        views = {str(kernel.on): kernel for kernel in chosen}
-        views = {on: (_columns(X, kernel), _columns(Y, kernel)) for on, kernel in views.items()}
-        pairs = [views[str(kernel.on)] for kernel in chosen]
-        return cross_matrices(chosen, [left for left, _ in pairs], [right for _, right in pairs])
 
 
 class GivenMatrices:
@@ -150,9 +163,9 @@ class GivenMatrices:
     """
 
     #: No matrix is stored as a factor.
-    ranks: ClassVar[dict] = {}
+    ranks: ClassVar[dict[int, int]] = {}
 
-    def __init__(self, grams: Any, n_given: int, kept: np.ndarray | None = None) -> None:
+    def __init__(self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None) -> None:
         grams = GramMatrices(grams)
         if grams.shape[:2] != (n_given, n_given) or any(matrix is None for matrix in grams.matrices):
             raise InputError(
@@ -164,21 +177,15 @@ class GivenMatrices:
         self.n_samples = n_given if kept is None else len(kept)
         self.representations = dict.fromkeys(self.names, "dense")
 
-    def stack(self, dtype: np.dtype, approximate: bool | str, client: Any = None) -> KernelStack:
-        """Store the matrices, checked and packed; parameters as for :meth:`ArrayKernels.stack`.
-
-        Parameters
-        ----------
-        dtype, approximate, client
-            ``approximate`` is not used.
-        """
+    def stack(self, dtype: np.dtype, approximate: bool | str, client: Client | None = None) -> KernelStack:
+        """Store the matrices, checked and packed; they are not approximated."""
         if client is not None:
-            from omkl.distributed import DistributedStack
+            from omkl.distributed.stack import DistributedStack
 
             return DistributedStack.from_grams(self.matrices, client, dtype)
         return PackedStack.from_grams(self.matrices, dtype)
 
-    def of_prediction(self, grams: Any) -> GramMatrices:
+    def of_prediction(self, grams: MatricesLike) -> GramMatrices:
         """Matrices of test against training samples, in the order of the kernels; found by name if they have names."""
         if isinstance(grams, GramMatrices) and grams.names != GramMatrices(grams.matrices).names:
             grams = dict(zip(grams.names, grams.matrices))
@@ -199,13 +206,13 @@ class GivenMatrices:
         """Number of samples to predict."""
         return len(grams)
 
-    def blocks(self, grams: GramMatrices, active: np.ndarray) -> Iterator[tuple[slice, list[np.ndarray]]]:
+    def blocks(self, grams: GramMatrices, active: np.ndarray) -> Iterator[tuple[slice, Iterator[Vectors]]]:
         """Yield the whole matrices as one block; those of inactive kernels may be None."""
         missing = [self.names[m] for m in active if grams.matrices[m] is None]
         if missing:
             raise InputError(f"The kernel {missing[0]!r} is in the model: give its matrix.")
         columns = slice(None) if self.kept is None else self.kept
-        yield slice(None), [np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active]
+        yield slice(None), (np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active)
 
     def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
         """The dual coefficients (N, P) themselves."""
@@ -220,24 +227,28 @@ class GivenMatrices:
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """The inverse of :meth:`pack`, without matrices."""
         source = object.__new__(cls)
-        source.matrices, source.names = None, list(packed["names"])
-        source.n_samples, source.n_given = packed["n_samples"], packed["n_given"]
+        source.names, source.n_samples, source.n_given = list(packed["names"]), packed["n_samples"], packed["n_given"]
         source.kept = None if packed["kept"] is None else unpacker.unpack(packed["kept"])
         return source
 
 
-def combined_values(source: ArrayKernels | GivenMatrices, X: Any, weights: np.ndarray) -> np.ndarray:
+#: Where the Gram matrices of an estimator come from.
+KernelSource: TypeAlias = ArrayKernels | GivenMatrices
+
+
+def combined_values(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
     """The sum of all kernels times ``weights`` between the rows of X and the training samples: (n, N)."""
     active = np.flatnonzero(weights)
     total = np.zeros((source.n_rows(X), source.n_samples))
     for block, parts in source.blocks(X, active):
-        for m, part in zip(active, parts):
-            values = part @ source.training_features(int(m)).T if m in source.ranks else part
-            total[block] += weights[m] * values
+        for m, part in zip(active.tolist(), parts):
+            if isinstance(source, ArrayKernels) and m in source.ranks:
+                part = part @ source.training_features(m).T
+            total[block] += weights[m] * part
     return total
 
 
-def unpack_source(packed: dict[str, Any], unpacker: Unpacker) -> ArrayKernels | GivenMatrices:
+def unpack_source(packed: dict[str, Any], unpacker: Unpacker) -> KernelSource:
     """The source of a model file."""
     return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
 
@@ -247,31 +258,17 @@ def _columns(X: Vectors, kernel: Kernel) -> Vectors:
     return take_columns(X, kernel.columns(X.shape[1]))
 
 
-def _packed(X: Vectors, packer: Packer) -> Any:
-    """Training inputs for a model file: an array, or the arrays of a CSR matrix and its shape."""
-    csr: Any = X
-    parts = (csr.data, csr.indices, csr.indptr, csr.shape) if sparse.issparse(X) else X
-    return packer.pack(parts, "the training inputs")
+def is_precomputed(specs: KernelSpecs | None) -> bool:
+    """Check whether users give Gram matrices instead of vectors."""
+    return isinstance(specs, str) and specs == "precomputed"
 
 
 def compares_sparse(specs: KernelSpecs) -> bool:
     """Check whether all kernels take sparse input."""
     try:
-        return not (isinstance(specs, str) and specs == "precomputed") and all(
-            kernel.compares_sparse for _, kernel in named_kernels(specs)
-        )
+        return not is_precomputed(specs) and all(kernel.compares_sparse for _, kernel in named_kernels(specs))
     except InputError:
         return False
-
-
-def _refuse_dense(names: list[str], kernels: list[Kernel]) -> None:
-    """Raise an InputError for the first kernel that takes no sparse input."""
-    for name, kernel in zip(names, kernels):
-        if not kernel.compares_sparse:
-            raise InputError(
-                f"The kernel {name!r} needs a dense array: on sparse input there are linear, polynomial and Gaussian "
-                "kernels, and Fourier features."
-            )
 
 
 def default_kernels(X: Vectors, names: Sequence[str] | None = None) -> dict[str, str | Kernel]:

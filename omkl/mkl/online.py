@@ -6,25 +6,25 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import Tags
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
 
-from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.batch import resolve_loss
 from omkl.estimators.calibration import needs_probabilities
 from omkl.estimators.explanations import Explanation, explain_class, explain_number, one_row
-from omkl.estimators.sources import TrainingBlock, blocks_of
+from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes, finite_targets
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
-from omkl.exceptions import InputError
-from omkl.features.encoder import takes_sparse
+from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.features.views import TokenData
 from omkl.losses import PointwiseLoss
-from omkl.mkl.rows import checked_rows, read_rows, row_potentials
+from omkl.mkl.rows import RowsLike, checked_rows, read_rows, row_potentials, score_rows
 from omkl.online.averaging import Predictor
 
 
@@ -79,19 +79,19 @@ callbacks, verbose, random_state
 
     _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS}
 
-    kernels: Any = field(default=None, kw_only=False)
-    class_weight: Any = None
-    cost: Any = None
+    kernels: KernelSpecs | None = field(default=None, kw_only=False)
+    class_weight: str | dict | None = None
+    cost: ArrayLike | None = None
     fit_intercept: bool = True
     budget: int | None = None
     cache_size: float = 4000
-    dtype: Any = "auto"
+    dtype: DTypeLike = "auto"
 
     classes_: np.ndarray = field(init=False)
 
     def fit(
         self,
-        X: Any,
+        X: RowsLike,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -129,7 +129,7 @@ callbacks, verbose, random_state
 
     def partial_fit(
         self,
-        X: Any,
+        X: RowsLike,
         y: ArrayLike | None = None,
         classes: ArrayLike | str | None = None,
         sample_weight: ArrayLike | None = None,
@@ -153,7 +153,7 @@ callbacks, verbose, random_state
         self._train_more(self._task(classes), TrainingBlock(X, y, sample_weight), _declared(classes))
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: RowsLike) -> np.ndarray:
         """Predict the best class of each row of X, (n,).
 
         Parameters
@@ -164,7 +164,7 @@ callbacks, verbose, random_state
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: RowsLike) -> np.ndarray:
         """Potentials of the classes.
 
         Parameters
@@ -181,7 +181,7 @@ callbacks, verbose, random_state
             return unary[:, 1] - unary[:, 0]
         return unary[:, 0] if unary.shape[1] == 1 < len(self.classes_) else unary
 
-    def explain(self, x: Any, *, label: object = None, against: object = None, n: int = 20) -> Explanation:
+    def explain(self, x: RowsLike, *, label: object = None, against: object = None, n: int = 20) -> Explanation:
         """Explain the class of a row, compared with the next best one.
 
         The score of a class is a sum over groups, and over their features and support vectors. The parts of the
@@ -208,7 +208,7 @@ callbacks, verbose, random_state
         return explain_class(self.model_, checked_rows(self, one_row(x), reset=False), label, against, n)
 
     @available_if(needs_probabilities)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Probability of each class, (n, K). Only for ``loss="crf"``.
 
         Parameters
@@ -219,21 +219,15 @@ callbacks, verbose, random_state
         scores = self.decision_function(X)
         return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
 
-    def score(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy in [0, 1]; a stream is read block by block.
+    def score(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy in [0, 1]; of a stream only targets and predictions are held.
 
         Parameters
         ----------
         X, y, sample_weight
             As for :meth:`fit`.
         """
-        right = total = 0.0
-        for block in blocks_of(X, y, sample_weight):
-            predicted = self.predict(block.X)
-            size = float(len(predicted) if block.sample_weight is None else np.sum(block.sample_weight))
-            right += size * accuracy_score(block.y, predicted, sample_weight=block.sample_weight)
-            total += size
-        return right / total
+        return score_rows(self, accuracy_score, X, y, sample_weight)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, checked_classes, None, block, first=False)
@@ -244,7 +238,7 @@ callbacks, verbose, random_state
     def _task(self, classes: ArrayLike | str | None) -> Task:
         return Task(self._codec(classes), partial(read_rows, self, checked_classes, self.class_weight))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
         return tags
@@ -307,18 +301,18 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 
     _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS}
 
-    kernels: Any = field(default=None, kw_only=False)
+    kernels: KernelSpecs | None = field(default=None, kw_only=False)
     loss: Any = "squared"
     fit_intercept: bool = True
     budget: int | None = None
     cache_size: float = 4000
-    dtype: Any = "auto"
+    dtype: DTypeLike = "auto"
 
     level_: float = field(init=False)
 
     def fit(
         self,
-        X: Any,
+        X: RowsLike,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -348,7 +342,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         self._train(self._task(), TrainingBlock(X, y, sample_weight), validation, run)
         return self
 
-    def partial_fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """One round of training for each example, in the given order.
 
         Kernels learn their widths, and the model the level of its targets, from the first call.
@@ -368,7 +362,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     def _task(self) -> Task:
         return Task(self._codec(), partial(read_rows, self, finite_targets, None), held_out_r2)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: RowsLike) -> np.ndarray:
         """Predict the target of each row of X, (n,).
 
         Parameters
@@ -378,7 +372,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         """
         return row_potentials(self, X)[:, 0] + self.level_
 
-    def explain(self, x: Any, *, n: int = 20) -> Explanation:
+    def explain(self, x: RowsLike, *, n: int = 20) -> Explanation:
         """Explain the prediction for a row.
 
         Parameters
@@ -399,7 +393,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         """
         return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
 
-    def score(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination R^2; of a stream only targets and predictions are held.
 
         Parameters
@@ -407,25 +401,16 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         X, y, sample_weight
             As for :meth:`fit`.
         """
-        found = [
-            (np.asarray(block.y, dtype=np.float64), self.predict(block.X), block.sample_weight)
-            for block in blocks_of(X, y, sample_weight)
-        ]
-        gold, predicted = (np.concatenate(parts) for parts in list(zip(*found))[:2])
-        return float(r2_score(gold, predicted, sample_weight=found[0][2]))
+        return score_rows(self, r2_score, X, y, sample_weight)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, finite_targets, None, block, first=False)
 
     def _codec(self) -> TokenCodec:
-        loss = resolve(PointwiseLoss, self.loss, "loss")
-        if loss.classifies:
-            raise InputError(f"{loss!r} is a loss of classification: choose one of regression.")
-        if loss.has_link:
-            raise InputError(f"{loss!r} has a link, which OnlineMKLRegressor does not know: GroupLasso does.")
+        resolve_loss(self)
         return TokenCodec(NumberOutputs(self.fit_intercept), self)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
         return tags

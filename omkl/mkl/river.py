@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from omkl.exceptions import InputError, MissingDependencyError
+from omkl.exceptions import MissingDependencyError
 from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 
 try:
     from river import base
 except ImportError:
     raise MissingDependencyError("RiverClassifier and RiverRegressor need river: pip install 'omkl[river]'.") from None
+
+
+#: A row of a stream.
+Row: TypeAlias = Mapping[Hashable, Any]
 
 
 class RiverClassifier(base.Classifier):
@@ -47,23 +52,23 @@ class RiverClassifier(base.Classifier):
     'rain'
     """
 
-    def __init__(self, estimator: OnlineMKLClassifier, classes: Sequence[Any] | None = None) -> None:
+    def __init__(self, estimator: OnlineMKLClassifier, classes: ArrayLike | None = None) -> None:
         self.estimator = estimator
         self.estimator_ = deepcopy(estimator)
         self.classes = classes
 
-    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
+    def learn_one(self, x: Row, y: Hashable, w: float = 1.0) -> None:
         """Learn from one example, with weight ``w >= 0``."""
         declared = None if _is_fitted(self.estimator_) else "growing" if self.classes is None else self.classes
         if w != 0.0:
             weight = None if w == 1.0 else w
             self.estimator_.partial_fit([_named(x)], [_plain(y)], declared, sample_weight=weight)
 
-    def predict_one(self, x: dict[Any, Any], **kwargs: Any) -> Any:
+    def predict_one(self, x: Row, **kwargs: object) -> Any:
         """Predict the label of a row; None before anything is learned."""
         return _plain(self.estimator_.predict([_named(x)])[0]) if _is_fitted(self.estimator_) else None
 
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Any, float]:
         """Predict the probability of each label that is known.
 
         Raises
@@ -115,12 +120,12 @@ class RiverRegressor(base.Regressor):
         self.estimator = estimator
         self.estimator_ = deepcopy(estimator)
 
-    def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
+    def learn_one(self, x: Row, y: float, w: float = 1.0) -> None:
         """Learn from one example, with weight ``w >= 0``."""
         if w != 0.0:
             self.estimator_.partial_fit([_named(x)], [y], sample_weight=None if w == 1.0 else w)
 
-    def predict_one(self, x: dict[Any, Any]) -> float:
+    def predict_one(self, x: Row) -> float:
         """Predict the target of a row; 0 before anything is learned."""
         return float(self.estimator_.predict([_named(x)])[0]) if _is_fitted(self.estimator_) else 0.0
 
@@ -130,17 +135,14 @@ class RiverRegressor(base.Regressor):
 
 
 def _is_fitted(estimator: OnlineMKLClassifier | OnlineMKLRegressor) -> bool:
-    return "model_" in vars(estimator)
+    return "model_" in estimator.__dict__
 
 
-def _named(x: dict[Any, Any]) -> dict[str, Any]:
+def _named(x: Row) -> dict[str, Any]:
     """A copy of a row with strings for names."""
-    named = {str(name): value for name, value in x.items()}
-    if len(named) < len(x):
-        raise InputError(f"Two entries of a row have the same name as text, among {', '.join(map(repr, x))}.")
-    return named
+    return {str(name): value for name, value in x.items()}
 
 
-def _plain(label: Any) -> Any:
+def _plain(label: object) -> Any:
     """A label as an object of Python."""
     return label.item() if isinstance(label, np.generic) else label

@@ -1,15 +1,17 @@
 """Rows with one output each: checked on their way in, and scored."""
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from omkl._threads import in_threads
-from omkl.data import Block
+from omkl.data import Block, Stream
 from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.data.frames import (
     are_few_rows,
@@ -20,7 +22,7 @@ from omkl.data.frames import (
     text_columns,
     times_as_days,
 )
-from omkl.estimators.sources import TrainingBlock, as_stream
+from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.validation import (
     check_largest,
     check_sample_weight,
@@ -34,13 +36,15 @@ from omkl.estimators.validation import (
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
 
+#: Rows from users.
+RowsLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Mapping[str, Any] | Stream | Block | Iterable
 #: Rows that are encoded and scored at a time, by each thread.
 AT_A_TIME = 4096
 
 
 def read_rows(
     estimator: Any,
-    check_targets: Callable[[Any], np.ndarray],
+    check_targets: Callable[[np.ndarray], np.ndarray],
     class_weight: str | dict | None,
     block: TrainingBlock,
     first: bool,
@@ -84,20 +88,14 @@ def read_rows(
     return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names)
 
 
-def row_potentials(estimator: Any, X: Any) -> np.ndarray:
-    """Potentials (n, K) of rows in the averaged model.
-
-    Parameters
-    ----------
-    estimator : OnlineMKLClassifier or OnlineMKLRegressor
-    X : array, data frame, list of dicts, stream, or Block
-    """
+def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
+    """Potentials (n, K) of rows in the averaged model of an online estimator."""
     model = estimator.model_
     stream = as_stream(X)
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
-    X = checked_rows(estimator, X, reset=False)
-    n = n_rows(X)
+    rows = checked_rows(estimator, X, reset=False)
+    n = n_rows(rows)
 
     def scored(part: FlatTokens) -> np.ndarray:
         encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))
@@ -105,27 +103,29 @@ def row_potentials(estimator: Any, X: Any) -> np.ndarray:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     if n <= AT_A_TIME:
-        return scored(X)
+        return scored(rows)
     model.predictor()  # made once, for all threads
-    parts = (X[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
+    parts = (rows[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
     return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
 
 
-def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: Any) -> Any:
+def score_rows(
+    estimator: Any,
+    metric: Callable[..., float],
+    X: RowsLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+) -> float:
+    """Score the predictions for rows; of a stream only targets and predictions are held."""
+    found = [(np.asarray(block.y), estimator.predict(block.X)) for block in blocks_of(X, y, sample_weight)]
+    gold, predicted = (np.concatenate(parts) for parts in zip(*found))
+    return float(metric(gold, predicted, sample_weight=sample_weight))
+
+
+def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: ArrayLike) -> Any:
     """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
 
-    Parameters
-    ----------
-    estimator : OnlineEstimator
-    X : array, sparse matrix, data frame, list of dicts or Block
-    reset : bool
-        Keep the names of columns, instead of comparing them.
-    *y : array, optional
-        Targets.
-
-    Returns
-    -------
-    X, or the pair of X and ``y`` where that is given
+    ``reset`` keeps the names of columns, instead of comparing them. Returns X, or X and ``y`` where that is given.
     """
     names = None
     if isinstance(X, Block):

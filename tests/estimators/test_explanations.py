@@ -226,7 +226,7 @@ def test_a_structure_of_ones_own():
 MAPPED = {"marks": "gaussian:features=20,map=nystrom,normalize=diagonal,on=0:2", "quad": "quadratic:explicit=True"}
 
 
-@pytest.mark.parametrize("multiclass", ["shared", "ovr", "ovo"])
+@pytest.mark.parametrize("multiclass", ["shared", "ovr"])
 @pytest.mark.parametrize(
     "kernels", [None, {"lin": "linear", "g": "gaussian"}, ["gaussian:features=30"], MAPPED], ids=str
 )
@@ -238,18 +238,11 @@ def test_certified_kernels(multiclass, kernels):
         assert why.output == predicted
         second = model.classes_[np.argsort(score)[-2]]
         assert why.against == second
-        assert_sums(why, None if multiclass == "ovo" else np.sort(score)[-1] - np.sort(score)[-2])
+        assert_sums(why, np.sort(score)[-1] - np.sort(score)[-2])
         for group in {record["group"] for record in why.features}:
             np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
         if kernels is MAPPED:
             assert {record["group"] for record in why.features} >= {"marks"}
-
-
-def test_one_against_one_is_the_model_of_the_pair():
-    model = omkl.MKLClassifier({"g": "gaussian"}, multiclass="ovo").fit(X3, Y3)
-    outputs = model._outputs(X3[:1])[0]  # low-mid, low-top, mid-top
-    assert_sums(model.explain(X3[0], label="top", against="low"), outputs[1])
-    assert_sums(model.explain(X3[0], label="low", against="top"), -outputs[1])
 
 
 def test_certified_kernels_of_two_classes_matrices_and_numbers(tmp_path):
@@ -333,7 +326,7 @@ def test_parts_of_kernels_are_named_by_columns(tmp_path):
         told = [r["feature"] for r in own.explain(frame.iloc[0], n=100).features]
         waves = sorted(name for name in told if name.startswith("waves"))
         assert set(told) - set(waves) <= {"lin[y]", "lin[w]", *quadratic}
-        assert [name[:18] for name in waves] == ["waves[frequency 0:", "waves[frequency 1:"]
+        assert waves == ["waves[frequency 0]", "waves[frequency 1]"]
     batch = omkl.MKLClassifier({"q": "quadratic:explicit=True"}).fit(frame, Y3)
     assert {"w^2", "w * x"} <= {r["feature"] for r in batch.explain(frame.iloc[0], n=100).features}
     rows = [{"a": x[0], "v": x[1:]} for x in X3]

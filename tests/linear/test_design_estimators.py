@@ -253,7 +253,7 @@ def test_explanations_are_of_inputs_as_they_are_read(diabetes):
         (GroupLasso(group_weights=[1.0, 2.0]), "10 finite numbers >= 0"),
         (GroupLasso(group_weights="size"), "sqrt-size"),
         (GroupLasso(loss="hinge"), "classification"),
-        (GroupLasso(loss="epsilon-insensitive", solver="ist"), "has a kink"),
+        (GroupLasso(loss="epsilon-insensitive", solver="ist"), "second derivative"),
         (GroupLasso(regularizer="l1", groups=[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]]), "leave out groups"),
         (GroupLasso(regularizer=omkl.regularizers.SparseGroup(0.5, [list(range(10))])), "penalizes single columns"),
         (GroupLasso(regularizer="mkl"), "'sparsa' takes others"),

@@ -54,7 +54,7 @@ def test_two_classes_are_scored_as_grid_search_scores_them(cancer, scoring, n_jo
     assert_array_equal(model.predict_proba(X), search.best_estimator_.predict_proba(X))
 
 
-@pytest.mark.parametrize("settings", [{}, {"multiclass": "ovo"}, {"class_weight": "balanced"}])
+@pytest.mark.parametrize("settings", [{}, {"multiclass": "ovr"}, {"class_weight": "balanced"}])
 @pytest.mark.parametrize("cv", [3, KFold(3)], ids=["stratified", "every fold lacks a class"])
 def test_several_classes_are_scored_as_grid_search_scores_them(settings, cv):
     """Iris is sorted by class: plain folds train on two of three, one against the other."""
@@ -101,7 +101,7 @@ def test_kernels_that_do_not_fit_into_memory_are_searched_alike(cancer, monkeypa
         lazy = MKLClassifierCV(KERNELS, **settings).fit(X, y)
     assert_allclose(lazy.scores_, plain.scores_, atol=1e-4)
     monkeypatch.undo()
-    monkeypatch.setattr("omkl.mkl.gram_storage.packed_bytes_fit", lambda *_: False)
+    monkeypatch.setattr("omkl.mkl.training.packed_bytes_fit", lambda *_: False)
     viewed = MKLClassifierCV(KERNELS, **settings).fit(X, y)
     assert_allclose(viewed.scores_, plain.scores_, atol=1e-4)
 
@@ -222,7 +222,7 @@ def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
     ],
 )
 def test_folds_and_scores_are_refused_before_anything_is_solved(cancer, estimator, settings, message, monkeypatch):
-    monkeypatch.setattr("omkl.mkl.base.StoredKernels", None)
+    monkeypatch.setattr("omkl.mkl.training.TrainingSet.problems", None)
     with pytest.raises(InputError, match=message):
         estimator(KERNELS, **settings).fit(*cancer)
 

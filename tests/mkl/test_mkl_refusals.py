@@ -43,7 +43,7 @@ def test_stopping_early_warns_and_tells_the_gap(cancer):
         ({"weighting": "loo"}, "weighting must be one of"),
         ({"approximate": "yes"}, "approximate must be"),
         ({"kernels": []}, "at least one kernel"),
-        ({"kernels": ["gaussian:on=7:7"]}, "selects columns"),
+        ({"kernels": ["gaussian:on=7:7"]}, "selects the column"),
         ({"kernels": ["gaussian", "gaussian"]}, "Two kernels"),
     ],
 )

@@ -42,7 +42,7 @@ def test_the_gap_is_that_of_the_joint_objective(measured):
     """Primal and dual of the problem of all outputs, from what the model holds and nothing else."""
     X, y = measured
     model = MKLRegressor(KERNELS, C=3.0, regularizer="block1", tol=1e-4).fit(X, y)
-    grams = [model._source.kernels[m](X) for m in range(3)]
+    grams = [model._model.source.kernels[m](X) for m in range(3)]
     norms = [np.sqrt(sum(a @ K @ a for a in model.dual_coef_[:, m])) for m, K in enumerate(grams)]
     primal = 1.5 * np.sum((y - model.predict(X)) ** 2) + sum(norms)
     rho = np.array(model.dual_variables_)
@@ -124,7 +124,6 @@ def test_paths_and_stability_selection_take_several_outputs(labelled, measured):
     ("settings", "make", "match"),
     [
         ({}, lambda y: y + 1, "labels that a sample has or not"),
-        ({"multiclass": "ovo"}, lambda y: y, "ovo"),
         ({"class_weight": "balanced"}, lambda y: y, "class_weight"),
         ({}, lambda y: np.ones_like(y), "same labels"),
     ],

@@ -12,7 +12,7 @@ from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from omkl.batch.mkl import out_of_sample as out_of_sample_module
 from omkl.cli import main
 from omkl.kernels import GramMatrices, LazyStack, as_kernel
-from omkl.mkl import gram_storage as stored_kernels
+from omkl.mkl import training
 
 N_USELESS = 12
 KERNELS = {f"k{i}": f"gaussian:sigma2=1,on={i}:{i + 1}" for i in range(2 + N_USELESS)}
@@ -43,7 +43,7 @@ def test_useless_kernels_are_left_out_and_listed(data, classes):
     for model in (
         out_of_sample(MKLRegressor, C=10.0).fit(X, y),
         out_of_sample(MKLClassifier, C=10.0).fit(X, classes),
-        out_of_sample(MKLClassifier, C=10.0, multiclass="ovo").fit(X, classes),
+        out_of_sample(MKLClassifier, C=10.0, multiclass="ovr").fit(X, classes),
     ):
         assert alive(model)[:2] == ["k0", "k1"]
         assert len(alive(model)) <= 3
@@ -82,13 +82,13 @@ def test_every_regularizer_and_solver_has_its_say_among_them(data, regularizer, 
 def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
     X, y = data
     seen = []
-    whole = stored_kernels.helpful_kernels
+    whole = training.helpful_kernels
 
     def spy(kernels, targets, weights):
         seen.append(targets.copy())
         return whole(kernels, targets, weights)
 
-    monkeypatch.setattr(stored_kernels, "helpful_kernels", spy)
+    monkeypatch.setattr(training, "helpful_kernels", spy)
     out_of_sample(MKLRegressorCV, Cs=[1.0, 10.0], cv=3).fit(X, y)
     assert [len(targets) for targets in seen] == [80, 80, 80, 120]
     for fold, targets in enumerate(seen[:3]):

@@ -95,8 +95,3 @@ def test_without_river_one_sentence_says_what_to_do():
     code = "import sys; sys.modules['river'] = None\nimport omkl.mkl.river"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "MissingDependencyError: RiverClassifier and RiverRegressor need river: pip install" in finished.stderr
-
-
-def test_two_keys_with_the_same_text_are_refused():
-    with pytest.raises(InputError, match="same name as text"):
-        MODELS["crf"]().learn_one({1: 2.0, "1": 3.0}, True)

@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from omkl.batch.problem import BaseProblem
-from omkl.batch.solver import Solution
 from omkl.batch.stacked_loss import StackedLoss
 from omkl.kernels import KernelStack
 from omkl.kernels.stack import ReplicatedStack
@@ -142,30 +141,3 @@ def shared_problem(
     weights = None if sample_weight is None else np.tile(sample_weight, n_parts)
     stack = ReplicatedStack(kernels, n_parts)
     return SharedProblem(stack, targets.T.ravel(), loss, regularizer, C, intercept, weights)
-
-
-def each_output(solution: Solution, n_parts: int) -> list[Solution]:
-    """Split the solution of a problem of several outputs; the first part has the history.
-
-    Norms, primal, dual and gap are those of all outputs together.
-
-    Parameters
-    ----------
-    solution : Solution
-    n_parts : int
-        Number of outputs.
-    """
-    model, certificate = solution.model, solution.certificate
-    coefficients = model.coefficients.reshape(len(model.active), n_parts, len(certificate.rho) // n_parts)
-    intercepts = np.broadcast_to(model.intercept, certificate.rho.shape).reshape(n_parts, -1)[:, 0]
-    own = zip(*(values.reshape(n_parts, -1) for values in (certificate.outputs, certificate.rho)))
-    return [
-        replace(
-            solution,
-            model=Expansion(model.active, coefficients[:, p], float(intercepts[p])),
-            certificate=replace(certificate, outputs=outputs, rho=rho),
-            history=[] if p else solution.history,
-            start=None,
-        )
-        for p, (outputs, rho) in enumerate(own)
-    ]

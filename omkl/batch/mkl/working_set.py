@@ -4,6 +4,7 @@ Kernels outside the working set are zero. One pass gives :math:`\|\rho\|_{K_m}` 
 and tells which kernels violate optimality.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
@@ -78,23 +79,16 @@ class Subproblem(BarrierSearch):
 
     @classmethod
     def begin(cls, problem: Problem, start: Start, certificate: Certificate, violating: np.ndarray) -> Self:
-        """Begin on the kernels of a model and some of those that violate optimality.
+        """Begin on the kernels of a model and some of those that violate optimality, given worst first.
 
-        Parameters
-        ----------
-        problem : Problem
-        start : Start
-        certificate : Certificate
-            Of the start; its dual point is the best multiple of the start's.
-        violating : int array
-            Kernels that violate optimality at the start, the worst first.
+        The dual point of the start's certificate is the best multiple of that of the start.
         """
         which = np.union1d(start.model.active, violating[: _most(problem, _first(problem))])
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
+    @abstractmethod
     def curve(self) -> Curve:
         """Return the function of the norms in the dual."""
-        raise NotImplementedError
 
     def warm_up(self, model: Expansion) -> None:
         """Begin at a model; nothing to do where the model is a function of the dual point."""
@@ -108,12 +102,7 @@ class Subproblem(BarrierSearch):
         return self.dual_loss.rho(self.point.x)
 
     def grow(self, violating: np.ndarray) -> None:
-        """Add kernels that violate optimality, given worst first; drop inactive ones.
-
-        Parameters
-        ----------
-        violating : int array
-        """
+        """Add kernels that violate optimality, given worst first; drop inactive ones."""
         kernels = self.problem.kernels
         few, active = max(_first(self.problem), len(self.which)), self.term.ratios > 0
         self.rounds += 1
@@ -126,13 +115,7 @@ class Subproblem(BarrierSearch):
         self.add(np.sort(violating[: _most(self.problem, few)]))
 
     def add(self, added: np.ndarray) -> None:
-        """Add kernels with coefficients of zero.
-
-        Parameters
-        ----------
-        added : int array
-            Increasing.
-        """
+        """Add kernels, given in increasing order, with coefficients of zero."""
         order = np.argsort(np.concatenate([self.which, added]), kind="stable")
 
         def joined(own: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -152,12 +135,7 @@ class Subproblem(BarrierSearch):
         )
 
     def solve(self, target: float) -> bool:
-        """Solve to an absolute duality gap within the working set; return whether it was reached.
-
-        Parameters
-        ----------
-        target : float
-        """
+        """Solve to an absolute duality gap within the working set; return whether it was reached."""
         self.reset_term()
         return self.minimize(target, MOST_STEPS)
 
@@ -196,16 +174,7 @@ def _most(problem: Problem, few: int) -> int:
 def solve_by_working_sets(
     problem: Problem, method: type[Subproblem], monitor: GapMonitor, start: Start | None
 ) -> Solution:
-    """Solve a problem by a method that works on few kernels.
-
-    Parameters
-    ----------
-    problem : Problem
-    method : type
-        A :class:`~omkl.batch.mkl.working_set.Subproblem`.
-    monitor : GapMonitor
-    start : Start or None
-    """
+    """Solve a problem by a method that works on few kernels, a class of subproblems."""
     if problem.regularizer.on_coordinates:
         raise InputError(
             f"The regularizer must be one of group norms, such as 'block1': {problem.regularizer!r} penalizes single "

@@ -5,18 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.optimize import linprog, minimize
 
+from omkl._components import check_number
 from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
-from omkl.exceptions import InputError
 from omkl.regularizers import L21Ball
 
 
 class CuttingPlanes:
-    r"""The model :math:`\max_j\, c_j + s_j^\top d \le J(d)`, with :math:`s_j = \nabla J(d_j)`.
-
-    Parameters
-    ----------
-    search : Search
-    """
+    r"""The model :math:`\max_j\, c_j + s_j^\top d \le J(d)`, with :math:`s_j = \nabla J(d_j)`."""
 
     def __init__(self, search: Search) -> None:
         self.search = search
@@ -24,26 +19,16 @@ class CuttingPlanes:
         self._multipliers = np.zeros(0)
 
     def add(self, point: Point) -> None:
-        """Add the plane that touches J at a point.
-
-        Parameters
-        ----------
-        point : Point
-        """
+        """Add the plane that touches J at a point."""
         self.points.append(point)
         self._slopes = np.array([cut.gradient for cut in self.points])
         self._constants = np.array([cut.value - cut.gradient @ cut.weights for cut in self.points])
 
     def minimize(self) -> tuple[np.ndarray, float] | None:
-        """Minimise the model over the simplex by a linear program.
+        """Minimise the model over the simplex by a linear program; return weights (M,) and value, None if it fails.
 
         The multipliers of its planes mix their dual points into one whose dual value is at least the minimum; the
         search notes it. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
-
-        Returns
-        -------
-        (array of shape (M,), float) or None
-            Weights and value; None where the program fails.
         """
         n_planes, n_kernels = self._slopes.shape
         # in units of the best value, as the program's tolerances are absolute
@@ -70,15 +55,10 @@ class CuttingPlanes:
         return weights / weights.sum(), unit * program.x[n_kernels]
 
     def project(self, weights: np.ndarray, level: float) -> np.ndarray:
-        """Return the closest point of the simplex where the model is at most ``level``.
+        """Return the closest point of the simplex to weights (M,) where the model is at most ``level``.
 
         The dual of this quadratic program is smooth in one multiplier ``>= 0`` a plane, and is solved by L-BFGS-B. The
         primal point is the projection of ``weights`` minus the weighted slopes onto the simplex.
-
-        Parameters
-        ----------
-        weights : array of shape (M,)
-        level : float
         """
         # centred slopes are better conditioned, and on the simplex the same
         means = self._slopes.mean(axis=1)
@@ -149,8 +129,7 @@ class LevelMKL(Wrapper):
     aliases = {"levelmkl": {}}
 
     def __init__(self, level: float = 0.9) -> None:
-        if not 0 < level < 1:
-            raise InputError(f"level must lie in (0, 1), got {level!r}.")
+        check_number("level", level, above=0, below=1)
         self.level = level
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:

@@ -47,11 +47,7 @@ class SimpleMKL(Wrapper):
 def reduced_gradient(point: Point, pivot: int) -> np.ndarray:
     """Return the direction of steepest descent that keeps the sum of the weights, and none negative.
 
-    Parameters
-    ----------
-    point : Point
-    pivot : int
-        Kernel whose weight balances the sum.
+    The weight of the kernel ``pivot`` balances the sum.
     """
     direction = point.gradient[pivot] - point.gradient
     direction[(point.weights == 0) & (direction < 0)] = 0.0
@@ -135,11 +131,6 @@ def hessian(problem: Problem, point: Point) -> np.ndarray:
     r"""Return second derivatives of J, (M, M), with dual variables at bounds or kinks of the conjugate fixed.
 
     The others follow from the derivative of :math:`l^{*\prime}(\rho) + K \rho + b = 0` in the weights.
-
-    Parameters
-    ----------
-    problem : Problem
-    point : Point
     """
     low, high = problem.weighted_loss.domain()
     rho, rounding = point.rho, 1e-9 * problem.loss_weights
@@ -158,16 +149,9 @@ def hessian(problem: Problem, point: Point) -> np.ndarray:
 
 
 def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -> np.ndarray:
-    """Minimise ``x' H x / 2 + g' x`` over the simplex, by libsvm's one-class SVM.
+    """Minimise ``x' H x / 2 + g' x`` over the simplex by libsvm's one-class SVM, to a tolerance of slopes.
 
     On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, which makes the linear term a part of the matrix.
-
-    Parameters
-    ----------
-    curvature : array of shape (M, M)
-    linear : array of shape (M,)
-    tol : float
-        In slopes.
     """
     n = len(linear)
     scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)

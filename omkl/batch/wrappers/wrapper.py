@@ -9,6 +9,7 @@ is convex in :math:`d`; its minimum over :math:`\mathcal D` is that of the probl
 """
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -33,14 +34,7 @@ MOST_PIVOTS = 1_000_000
 
 
 def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
-    """Return an SVM for the loss of a problem: libsvm, or kernel ridge regression.
-
-    Parameters
-    ----------
-    problem : Problem
-    tol : float
-        Relative duality gap of the whole search. The SVM is solved to a hundredth of it.
-    """
+    """Return libsvm or kernel ridge regression for a problem, to a hundredth of the relative duality gap ``tol``."""
     settings = {"kernel": "precomputed", "tol": max(0.01 * tol, 1e-10), "max_iter": MOST_PIVOTS}
     if isinstance(problem.loss, Squared):
         return _kernel_ridge
@@ -101,13 +95,7 @@ class Point:
 
 
 class Search:
-    """Evaluations of J, with the best model and the best dual point.
-
-    Parameters
-    ----------
-    problem : Problem
-    base_svm : callable
-    """
+    """Evaluations of J, with the best model and the best dual point."""
 
     def __init__(self, problem: Problem, base_svm: BaseSVM) -> None:
         self.problem, self.base_svm, self.n_evaluations = problem, base_svm, 0
@@ -116,12 +104,7 @@ class Search:
         self.rho: np.ndarray
 
     def evaluate(self, weights: np.ndarray) -> Point:
-        """Evaluate J: one call of the base SVM, one pass over the kernels with weights, and one over all.
-
-        Parameters
-        ----------
-        weights : array of shape (M,)
-        """
+        """Evaluate J: one call of the base SVM, one pass over the kernels with weights (M,), and one over all."""
         problem = self.problem
         which = None if np.all(weights > 0) else np.flatnonzero(weights)
         gram = problem.kernels.combine(weights if which is None else weights[which], which)
@@ -139,14 +122,7 @@ class Search:
         return point
 
     def offer(self, rho: np.ndarray, squares: np.ndarray) -> None:
-        r"""Note a dual feasible point.
-
-        Parameters
-        ----------
-        rho : array of shape (N,)
-        squares : array of shape (M,)
-            :math:`\|\rho\|_{K_m}^2`, or upper bounds.
-        """
+        r"""Note a dual feasible point (N,), with :math:`\|\rho\|_{K_m}^2`, (M,), or upper bounds of them."""
         dual = self.problem.dual(rho, np.sqrt(squares))
         if dual > self.dual:
             self.dual, self.rho = dual, rho
@@ -169,40 +145,21 @@ class Wrapper(Solver):
     #: Sets of kernel weights that the method can search, and the regularizers that have them.
     weight_sets: ClassVar[dict[str, str]] = {"simplex": "'mkl'"}
 
+    @abstractmethod
     def points(self, search: Search, point: Point) -> Iterator[Point]:
-        """Generate the points of the outer iterations after the first.
-
-        Parameters
-        ----------
-        search : Search
-        point : Point
-            Where the method starts.
-
-        Yields
-        ------
-        Point
-        """
-        raise NotImplementedError
+        """Generate the points of the outer iterations after the first."""
 
     def check(self, problem: Problem) -> None:
-        name = type(self).__name__
-        if problem.regularizer.weight_set not in self.weight_sets:
-            known = ", ".join(self.weight_sets.values())
-            raise InputError(f"The regularizer of {name} must be one of {known}, got {problem.regularizer!r}.")
-        if type(problem.loss) not in (Hinge, EpsilonInsensitive, Squared) or not problem.intercept:
+        fits = type(problem.loss) in (Hinge, EpsilonInsensitive, Squared) and problem.intercept
+        if not fits or problem.regularizer.weight_set not in self.weight_sets:
             raise InputError(
-                f"{name} needs the hinge, epsilon-insensitive or squared loss, and an intercept; got {problem.loss!r} "
-                f"and intercept={problem.intercept}."
+                f"{type(self).__name__} needs the hinge, epsilon-insensitive or squared loss, an intercept, and one of "
+                f"the regularizers {', '.join(self.weight_sets.values())}; got {problem.loss!r}, "
+                f"intercept={problem.intercept} and {problem.regularizer!r}."
             )
 
     def initial_weights(self, problem: Problem, start: np.ndarray | None) -> np.ndarray:
-        """Return the first weights: those of a similar problem, or of equal norms.
-
-        Parameters
-        ----------
-        problem : Problem
-        start : array of shape (M,) or None
-        """
+        """Return the first weights (M,): those of a similar problem, or of equal norms."""
         return problem.regularizer.kernel_weights(np.ones(problem.kernels.n_kernels)) if start is None else start
 
     def _search(self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None) -> Solution:

@@ -280,7 +280,7 @@ def test_bad_parameters_are_refused():
         DAL().solve(make_problem("squared"), tol=0.0)
     with pytest.raises(InputError, match="sum over groups"):
         DAL().solve(DesignProblem(as_design(np.eye(4)), np.arange(4.0), Squared(), SquaredL21(), 1.0))
-    with pytest.raises(InputError, match="has a kink"):
+    with pytest.raises(InputError, match="second derivative"):
         SpaRSA().solve(make_problem("hinge"))
     with pytest.raises(InputError, match="leaves all columns in the model"):
         make_problem("squared", "smooth").largest_alpha()

@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import cross_val_score
 
 from omkl import MKLClassifier, MKLClassifierCV
-from omkl.batch import OneStep, Problem, Spicy, certify, each_output, shared_problem
+from omkl.batch import OneStep, Problem, Spicy, certify, shared_problem
 from omkl.exceptions import InputError
 from omkl.kernels import as_kernel
 
@@ -62,10 +62,11 @@ def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
     stack = DenseStack((factors @ factors.transpose(0, 2, 1))[:1])
     settings = (problem.loss, problem.regularizer, 2.0, True, np.random.default_rng(1).uniform(0.5, 2.0, size=N))
     together = Spicy().solve(shared_problem(stack, targets, *settings), 1e-9)
-    for target, solution in zip(targets.T, each_output(together, P)):
+    outputs, intercepts = together.certificate.outputs.reshape(P, N), together.model.intercept.reshape(P, N)
+    for target, own, constant in zip(targets.T, outputs, intercepts):
         alone = Spicy().solve(Problem(stack, target, *settings), 1e-9)
-        assert_allclose(solution.certificate.outputs, alone.certificate.outputs, atol=1e-3)
-        assert solution.model.intercept == pytest.approx(alone.model.intercept, abs=1e-3)
+        assert_allclose(own, alone.certificate.outputs, atol=1e-3)
+        assert_allclose(constant, alone.model.intercept, atol=1e-3)
 
 
 @pytest.mark.parametrize("solver", ["spicy", "one-step"])

@@ -205,7 +205,7 @@ def test_simplex_methods_take_the_lasso_end_of_the_elastic_net_and_no_other():
 
 
 def test_the_level_lies_between_0_and_1():
-    with pytest.raises(InputError, match="level must lie"):
+    with pytest.raises(InputError, match="level must be"):
         LevelMKL(level=1.0)
 
 

@@ -1,0 +1,155 @@
+"""Learned combinations of kernels: their outputs, explanations and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from omkl._threads import in_threads
+from omkl.batch.mkl.problem import Expansion
+from omkl.estimators.batch import ClassDecoder, NumberDecoder
+from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column
+from omkl.exceptions import InputError
+from omkl.kernels.inputs import Vectors, take_columns
+from omkl.mkl.kernel_sources import ArrayKernels, KernelSource, unpack_source
+from omkl.online.group_contributions import Contributions, Piece
+from omkl.persistence import Packer, Unpacker
+
+
+class KernelModel:
+    """A model of P outputs by active kernels.
+
+    Parameters
+    ----------
+    source : ArrayKernels or GivenMatrices
+    active : int array of shape (k,)
+        Kernels that are not zero, in increasing order.
+    coefficients : array of shape (k, N, P)
+        Their dual coefficients.
+    intercepts : array of shape (P,)
+    """
+
+    def __init__(
+        self, source: KernelSource, active: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray
+    ) -> None:
+        self.source, self.active, self.coefficients, self.intercepts = source, active, coefficients, intercepts
+        self.weights = [source.weights(int(m), own) for m, own in zip(active, coefficients)]
+
+    @classmethod
+    def of(cls, source: KernelSource, expansions: Sequence[Expansion]) -> Self:
+        """Join the models of several problems; that of several outputs holds one after the other."""
+        n = source.n_samples
+        active = np.unique(np.concatenate([model.active for model in expansions]))
+        parts, intercepts = [], []
+        for model in expansions:
+            width = model.coefficients.shape[1]
+            part = np.zeros((len(active), width))
+            part[np.searchsorted(active, model.active)] = model.coefficients
+            parts.append(part.reshape(len(active), width // n, n))
+            intercepts.append(np.broadcast_to(model.intercept, width).reshape(-1, n)[:, 0])
+        coefficients = np.ascontiguousarray(np.concatenate(parts, axis=1).transpose(0, 2, 1))
+        return cls(source, active, coefficients, np.concatenate(intercepts))
+
+    def outputs(self, X: Any, n_jobs: int | None) -> np.ndarray:
+        """Return outputs (n, P) for checked inputs; only active kernels are computed."""
+        outputs = np.tile(self.intercepts, (self.source.n_rows(X), 1))
+
+        def add(own: tuple[slice, Iterable[Vectors]]) -> None:
+            block, parts = own
+            for part, weights in zip(parts, self.weights):
+                outputs[block] += part @ weights
+
+        in_threads(add, self.source.blocks(X, self.active), n_jobs)
+        return outputs
+
+    def dense_coefficients(self) -> np.ndarray:
+        """Return the dual coefficients of all kernels, (P, M, N)."""
+        _, n, n_outputs = self.coefficients.shape
+        dense = np.zeros((n_outputs, len(self.source.names), n))
+        dense[:, self.active] = self.coefficients.transpose(2, 0, 1)
+        return dense
+
+    def explain(
+        self,
+        decoder: ClassDecoder | NumberDecoder,
+        X: Any,
+        choice: tuple[object, object, int],
+        n: int,
+        columns: Sequence[str] | None,
+    ) -> Explanation:
+        """Explain a prediction by contributions of kernels.
+
+        Parameters
+        ----------
+        decoder : ClassDecoder or NumberDecoder
+        X : array of shape (1, d) or GramMatrices
+            The sample.
+        choice : (label, against, target)
+            As for :func:`~omkl.estimators.explanations.contrast`.
+        n : int
+            Number of the strongest parts to list.
+        columns : sequence of str or None
+            Names of the columns.
+        """
+        source = self.source
+        if source.n_rows(X) != 1:
+            raise InputError(f"explain takes one sample, but there are {source.n_rows(X)}: call it for each of them.")
+        [(_, parts)] = source.blocks(X, self.active)
+        rows = [(part.toarray() if sparse.issparse(part) else part)[0] for part in parts]
+        total = sum((row @ weights for row, weights in zip(rows, self.weights)), self.intercepts)
+        chosen = contrast(decoder, total, *choice)
+        groups, pieces = dict[str, float](), list[Piece]()
+        for m, row, weights in zip(self.active.tolist(), rows, self.weights):
+            name, kind, own = source.names[m], "support", weights @ chosen.weights
+            if isinstance(source, ArrayKernels) and m in source.ranks:
+                kind, kernel = "part", source.kernels[m]
+                added = kernel.parts(take_columns(X, kernel.columns(X.shape[1])), own)
+            else:
+                added = row * own
+            groups[name] = float(added.sum())
+            pieces += [Piece(kind, name, i, None, value) for i, value in enumerate(added.tolist())]
+        groups[CONSTANT] = float(self.intercepts @ chosen.weights)
+
+        def names_of(strongest: Sequence[Piece]) -> list[str]:
+            return [
+                f"support vector {own.key} of {own.group}"
+                if own.kind == "support"
+                else self._name_of_part(own.group, own.key, X.shape[1], columns)
+                for own in strongest
+            ]
+
+        return explanation(*chosen[1:], float(total @ chosen.weights), Contributions(groups, pieces), n, names_of)
+
+    def _name_of_part(self, group: str, i: int, width: int, names: Sequence[str] | None) -> str:
+        """Return the name of part i of a kernel's explicit features, on inputs with so many columns."""
+        kernel = self.source.kernels[self.source.names.index(group)]
+        chosen = take_columns(np.arange(width)[None], kernel.columns(width))[0]
+        return kernel.part_name(i, lambda j: name_of_column(names, int(chosen[j])), len(chosen))
+
+    def pack(self, packer: Packer) -> dict[str, Any]:
+        """Return JSON values for a model file; arrays go to the packer."""
+        arrays = {"active": self.active, "coefficients": self.coefficients, "intercepts": self.intercepts}
+        return {
+            "source": self.source.pack(packer, self.active),
+            **{name: packer.pack(value, name) for name, value in arrays.items()},
+            "weights": [
+                packer.pack(weights, "weights of features") if m in self.source.ranks else None
+                for m, weights in zip(self.active, self.weights)
+            ],
+        }
+
+    @classmethod
+    def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
+        """Return the model of a file."""
+        model = object.__new__(cls)
+        model.source = unpack_source(packed["source"], unpacker)
+        for name in ("active", "coefficients", "intercepts"):
+            setattr(model, name, unpacker.unpack(packed[name]))
+        model.weights = [
+            own if weights is None else unpacker.unpack(weights)
+            for own, weights in zip(model.coefficients, packed["weights"])
+        ]
+        return model

@@ -1,0 +1,133 @@
+"""Kernels and targets of training samples, the problems with them, and paths of C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike
+
+from omkl._components import check_n_jobs
+from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
+from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_c
+from omkl.batch.solver import PathPoint, Solution, is_number_of_values, ordered, regularization_path
+from omkl.estimators.batch import GapProgress
+from omkl.exceptions import InputError
+from omkl.kernels.packed import packed_bytes_fit
+from omkl.kernels.stack import KernelStack, MixedStack, RestrictedView
+from omkl.mkl.targets import Settings, encode_targets
+
+#: C is below: sums of weighted losses must not overflow.
+LARGEST_C = 1e100
+
+
+class TrainingSet:
+    """Training samples of one or several problems with the same kernels.
+
+    Parameters
+    ----------
+    store : callable
+        ``store()`` returns the kernels on the samples; it is called when they are first needed.
+    y : array of shape (N,) or (N, K)
+    weights : array of shape (N,)
+        Of the samples, > 0.
+    settings : Settings
+    warns : bool
+        Warn of constant targets.
+
+    Attributes
+    ----------
+    encoded : Encoded
+        Targets of the problems.
+    kept : bool array of shape (M,) or None
+        The kernels that :meth:`select` has kept.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], KernelStack],
+        y: np.ndarray,
+        weights: np.ndarray,
+        settings: Settings,
+        warns: bool = False,
+    ) -> None:
+        self._store, self.y, self.weights, self.settings = store, y, weights, settings
+        self.encoded = encode_targets(y, weights, settings, warns)
+        self.kept: np.ndarray | None = None
+
+    @cached_property
+    def stored(self) -> KernelStack:
+        """All kernels on the samples."""
+        return self._store()
+
+    @property
+    def stack(self) -> KernelStack:
+        """The kernels of the problems: those that are not kept are zero."""
+        selects = self.kept is not None and self.kept.any()
+        return MixedStack([self.stored], kept=self.kept) if selects else self.stored
+
+    def on(self, samples: np.ndarray, n_copies: int = 1) -> TrainingSet:
+        """Return some of the samples; kernels are copied if ``n_copies`` such sets fit into memory."""
+
+        def store() -> KernelStack:
+            fits = packed_bytes_fit(n_copies * self.stored.n_kernels, len(samples), np.float64)
+            return self.stored.restricted(samples) if fits else RestrictedView(self.stored, samples)
+
+        return TrainingSet(store, self.y[samples], self.weights[samples], self.settings)
+
+    def select(self) -> None:
+        """Keep the kernels that help out of sample if the settings ask for it; keep all if none helps."""
+        if self.settings.weighting != "norms":
+            targets, stack = self.encoded.columns, self.stored
+            samples, weights = sampled(targets, self.encoded.weights, stack.n_kernels)
+            if len(samples) < len(targets):
+                stack = self.on(samples).stored
+            self.kept = helpful_kernels(stack, targets[samples], weights)
+
+    def n_threads(self, n_jobs: int | None) -> int:
+        """Return the number of threads for ``n_jobs``; 1 if the stack does not support concurrent calls."""
+        check_n_jobs(n_jobs)
+        return effective_n_jobs(n_jobs) if self.stored.concurrent else 1
+
+    def problems(self, C: float = 1.0) -> list[Problem]:
+        """Return the problems; that of several outputs has kernel weights in common."""
+        own, stack, problems = self.settings, self.stack, []
+        for target in self.encoded.targets:
+            make = shared_problem if target.ndim == 2 else Problem
+            problems.append(make(stack, target, own.loss, own.regularizer, C, own.intercept, self.encoded.weights))
+        return problems
+
+    def solve(self, C: float, verbose: bool) -> list[Solution]:
+        """Solve the problems, with a progress bar for each if ``verbose``."""
+        own, solutions = self.settings, []
+        for problem in self.problems(C):
+            with GapProgress(verbose, "kernels") as progress:
+                solutions.append(own.solver.solve(problem, own.tol, own.max_iter, None, progress))
+        return solutions
+
+    def path(self, Cs: np.ndarray) -> Iterator[tuple[PathPoint, ...]]:
+        """Solve all problems for increasing values of C, each from the solution before."""
+        own = self.settings
+        paths = (regularization_path(own.solver, problem, Cs, own.tol, own.max_iter) for problem in self.problems())
+        return zip(*paths)
+
+    def path_values(self, C: int | ArrayLike) -> np.ndarray:
+        """Return increasing values of C; a number of them spans three decades above the C at which a kernel enters."""
+        if is_number_of_values(C):
+            first = min(map(smallest_c, self.problems()))
+            C = np.geomspace(1.0, 1e3, C) * (first if np.isfinite(first) else 1.0)
+        values = ordered(C)
+        if values[-1] >= LARGEST_C:
+            raise InputError(f"C must be below {LARGEST_C:g}, got {values[-1]:g}.")
+        return values
+
+    def outputs(self, model: Expansion, samples: np.ndarray) -> np.ndarray:
+        """Return outputs (P, N) for all samples of a model that was learned on some of them."""
+        n, (n_active, width) = len(samples), model.coefficients.shape
+        constants = np.broadcast_to(model.intercept, width).reshape(-1, n)[:, :1]
+        if not n_active:
+            return np.repeat(constants, self.stored.n_samples, axis=1)
+        vectors = RestrictedView(self.stored, samples).filled(model.coefficients.reshape(n_active, -1, n))
+        return constants + self.stored.block_products(vectors, model.active).sum(axis=0)
