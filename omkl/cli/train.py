@@ -7,7 +7,7 @@ import numpy as np
 import omkl
 from omkl import data
 from omkl.cli import options as opt
-from omkl.cli.console import bar_chart, entity_line
+from omkl.cli.console import Record, bar_chart, entity_line
 from omkl.cli.files import Columns, calibrate, labelled_sequences, naming, open_rows, outputs_of, row_scores
 from omkl.cli.options import Options, option
 from omkl.cli.training import BUDGET, KERNELS, Training, progress_of, training_options
@@ -82,12 +82,12 @@ def labeler(options: Options) -> None:
         X, y = labelled_sequences(options.train, options)
         n_sequences, n_tokens, declared = len(X), sum(map(len, X)), {}
     validation = dev if options.early_stopping else None
-    lines, metrics = training.fit(model, X, y, dev or (), validation=validation, **declared)
+    training.fit(model, X, y, validation=validation, **declared)
     uncalibrated = [] if dev is None or options.loss == "crf" else calibrate(model, options.dev, *dev)
     training.save(model)
-    metrics |= {"sequences": n_sequences, "tokens": n_tokens, "labels": len(model.classes_)}
+    metrics: Record = {"sequences": n_sequences, "tokens": n_tokens, "labels": len(model.classes_)}
     sizes = f"{n_sequences} sequences, {n_tokens} tokens, {len(model.classes_)} labels"
-    lines += [f"Trained on {sizes}: {progress_of(model, 'a sequence')}.", *bar_chart(model.kernel_weights_)]
+    lines = [f"Trained on {sizes}: {progress_of(model, 'a sequence')}.", *bar_chart(model.kernel_weights_)]
     if dev is not None:
         found = metrics["dev"] = model.evaluate(*dev)
         lines.append(f"Token accuracy on {options.dev}: {found['accuracy']:.2%}")
@@ -154,11 +154,10 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
             y, n_examples, declared = X.y, X.n_examples, {}
         dev = () if options.dev is None or first is None else _read_dev(first, options)
         validation = dev if dev and options.early_stopping else None
-        compared = (dev[0].X, dev[1]) if dev else ()
-        lines, metrics = training.fit(model, X, y, compared, validation=validation, **declared)
+        training.fit(model, X, y, validation=validation, **declared)
     training.save(model)
-    metrics["examples"] = n_examples
-    lines += [
+    metrics: Record = {"examples": n_examples}
+    lines = [
         f"Trained on {n_examples} examples: {progress_of(model, 'an example')}.",
         *bar_chart(model.kernel_weights_),
     ]

@@ -115,13 +115,18 @@ def train_parser(options: Options) -> None:
     dev = data.read_treebank(options.dev, trees=True, **reading) if options.dev else None
     options.say(f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB.")
     validation = dev if options.early_stopping else None
-    lines, metrics = training.fit(parser, trees, None, () if dev is None else (dev,), validation=validation)
+    training.fit(parser, trees, validation=validation)
     uncalibrated = [] if dev is None else calibrate(parser, options.dev, dev)
     training.save(parser)
     weights = parser.template_weights_
-    metrics |= {"sentences": n_sentences, "words": n_words, "templates": len(weights), "template_weights": weights}
+    metrics: Record = {
+        "sentences": n_sentences,
+        "words": n_words,
+        "templates": len(weights),
+        "template_weights": weights,
+    }
     metrics |= {"features": parser.n_features(), "collision_rate": parser.collision_rate()}
-    lines += [
+    lines = [
         f"Trained for {parser.n_iter_} epochs in {parser.fit_seconds_:.1f} s: {metrics['features'] / 1e6:.2f} million "
         f"weights in {sum(weight > 0 for weight in weights.values())} of {len(weights)} templates, "
         f"{metrics['collision_rate']:.0%} of the features share one."

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import signal
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from omkl.cli.console import Record, table
+from omkl.cli.console import Record
 from omkl.cli.files import destination
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
-from omkl.data.blocks import Block, n_rows
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import InputError
 from omkl.online.callbacks import RecordLog
 
 if TYPE_CHECKING:
@@ -23,8 +19,6 @@ if TYPE_CHECKING:
     from omkl.estimators.base import OnlineEstimator
     from omkl.online import OnlineTrainer, Step
 
-#: Multiples of an estimator's default C that ``--C auto`` tries, and parts of the data that it compares models on.
-FACTORS, N_FOLDS = (0.01, 0.1, 1.0, 10.0, 100.0), 3
 LOSSES = ("hinge", "crf", "softmax-margin", "perceptron")
 
 TRAIN = argument("train", type=READ)
@@ -45,13 +39,11 @@ KERNELS = option(
 BUDGET = option("--budget", type=int, metavar="B", help="At most B support vectors for kernels.")
 
 
-def strength(epochs: int, C: float, auto: bool = False) -> Callable:
-    """Declare ``--epochs`` and ``--C`` with these defaults; ``auto`` is whether C can be chosen."""
-    choice = " auto: best of five, on --dev or by cross-validation." if auto else ""
-    kind = AutoOr(float) if auto else float
+def strength(epochs: int, C: float) -> Callable:
+    """Declare ``--epochs`` and ``--C`` with these defaults."""
     return declare(
         option("--epochs", type=int, metavar="N", default=epochs, help="Passes over the data."),
-        option("--C", "C", type=kind, metavar="C", default=C, help=f"Weight of the losses, 1/(lambda m).{choice}"),
+        option("--C", "C", type=float, metavar="C", default=C, help="Weight of the losses, 1/(lambda m)."),
     )
 
 
@@ -68,7 +60,7 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1
             help="Weigh groups by their norms, or leave out those that do not help on examples not yet learned from; "
             "auto: where the regularizer selects groups.",
         ),
-        strength(epochs, C, auto=True),
+        strength(epochs, C),
         option("--method", type=CHOICE(["fobos", "rda"]), default="fobos", help="Online method."),
         option("--eta0", type=AutoOr(float), metavar="RATE", default="auto", help="Scale of the learning rate."),
         option("--average", metavar="A", default="quadratic", help="quadratic, uniform or last."),
@@ -123,6 +115,13 @@ class Interruption:
     on_block = on_epoch = on_round
 
 
+#: Options that are parameters of online estimators.
+PARAMETERS = (
+    *("loss", "regularizer", "weighting", "epochs", "C", "method", "eta0", "average"),
+    *("random_state", "early_stopping"),
+)
+
+
 class Training:
     """Training of an online estimator as the options of a command say."""
 
@@ -130,15 +129,12 @@ class Training:
         options.predict_only |= options.precision is not None
         if options.predict_only and options.budget:
             raise InputError("--predict-only does not go with --budget, whose models need what training needs.")
-        if options.C == "auto" and options.stream:
-            raise InputError("--C auto trains several times on data in memory: leave --stream out, or give C.")
         self.options, self.interruption = options, Interruption()
 
     def parameters(self) -> dict[str, Any]:
         """Parameters of the estimator."""
         options = self.options
-        names = ("loss", "regularizer", "weighting", "epochs", "method", "eta0", "average", "random_state")
-        parameters = options.values(*names, "early_stopping", *([] if options.C == "auto" else ["C"]))
+        parameters = options.values(*PARAMETERS)
         log = [] if options.log is None else [RecordLog(destination(options.log))]
         callbacks = [self.interruption, *log]
         return {**parameters, "callbacks": callbacks, "n_jobs": options.jobs, "verbose": not options.quiet}
@@ -147,18 +143,9 @@ class Training:
         """A stream in a fresh order every epoch, the same in a run that is resumed."""
         return stream.shuffled(random_state=self.options.random_state or 0)
 
-    def fit(
-        self, model: OnlineEstimator, X: Any, y: Any, dev: tuple, **declared: Any
-    ) -> tuple[list[str], dict[str, Any]]:
-        """Choose C if it is to be chosen, and train; returns lines and metrics about the choice.
-
-        ``dev`` are the arguments of ``score`` on the data of ``--dev``, empty without. Workers end with the training.
-        """
+    def fit(self, model: OnlineEstimator, X: Any, y: Any = None, **declared: Any) -> None:
+        """Train, on workers if they are asked for; these end with the training."""
         options, opened = self.options, nullcontext()
-        lines: list[str] = []
-        metrics: dict[str, Any] = {}
-        if options.C == "auto":
-            lines, metrics = self._choose_strength(model, X.X if isinstance(X, Block) else X, y, dev)
         if options.scheduler is not None:
             from omkl.distributed import running_client
 
@@ -172,28 +159,6 @@ class Training:
             if client is not None:
                 declared["client"] = client
             model.fit(X, y, **declared, **options.values("checkpoint", "checkpoint_every", "resume", "shards"))
-        return lines, metrics
-
-    def _choose_strength(self, model: OnlineEstimator, X: Any, y: Any, dev: tuple) -> tuple[list[str], dict[str, Any]]:
-        """Set ``C`` to the best of five values, on ``dev`` or by cross-validation."""
-        from sklearn.base import clone
-
-        candidates = [model.C * factor for factor in FACTORS]
-        models = [clone(model).set_params(C=C, callbacks=None, verbose=False) for C in candidates]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # training on all data warns as well
-            if dev:
-                scores = [float(own.fit(X, y).score(*dev)) for own in models]
-            else:
-                scores = _cross_validated(models, X, y, self.options.random_state or 0)
-        best = candidates[int(np.argmax(scores))]
-        model.set_params(C=best)
-        where = "the data of --dev" if dev else f"{N_FOLDS}-fold cross-validation"
-        rows = [(f"{C:g}", f"{score:.4f}") for C, score in zip(candidates, scores)]
-        lines = [f"C = {best:g} is best on {where}:", *table(rows, ("C", "score"))]
-        if best in (candidates[0], candidates[-1]):
-            lines.append("No value beyond it was tried: give others as --C.")
-        return lines, {"C": best, "C_scores": [{"C": C, "score": score} for C, score in zip(candidates, scores)]}
 
     def save(self, model: OnlineEstimator) -> None:
         """Save the trained model."""
@@ -216,17 +181,6 @@ class Training:
             "history": model.history_,
         }
         options.report([*lines, f"Saved to {options.output}."], {**metrics, **facts})
-
-
-def _cross_validated(models: list[OnlineEstimator], X: Sequence, y: Sequence | None, seed: int) -> list[float]:
-    """Mean scores over folds, which are stratified for classifiers."""
-    from sklearn.base import is_classifier
-    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
-
-    if n_rows(X) < N_FOLDS:
-        raise InputError(f"--C auto compares models on {N_FOLDS} parts of the data, of {n_rows(X)} examples: give C.")
-    folds = (StratifiedKFold if is_classifier(models[0]) else KFold)(N_FOLDS, shuffle=True, random_state=seed)
-    return [float(cross_val_score(model, X, y, cv=folds, error_score="raise").mean()) for model in models]
 
 
 def progress_of(model: OnlineEstimator, example: str) -> str:

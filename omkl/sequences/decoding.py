@@ -20,8 +20,8 @@ from omkl.sequences.reading import (
     Sequences,
     check_feasible,
     flatten,
-    forced_labels,
     labeled_sequences,
+    possible_labels,
 )
 from omkl.structures.chain import Chain, ChainPotentials
 
@@ -41,14 +41,14 @@ class Labeling(NamedTuple):
 
 
 def _encoded(model: OnlineModel, X: Sequences, labels: LabelSequences) -> Iterator[tuple[Tokens, np.ndarray | None]]:
-    """Encode sequences block by block, with the labels that tokens must have."""
+    """Encode sequences block by block, with the labels that tokens may have."""
     if labels is not None and as_stream(X) is not None:
         raise InputError("labels must be None for a stream.")
     encoder = model.codec.encoder
     for block in blocks_of(X):
         tokens, offsets = flatten(block.X, encoder.names)
-        forced = None if labels is None else forced_labels(labels, np.diff(offsets), model.codec.known)
-        yield encoder.encode(tokens, offsets), forced
+        possible = None if labels is None else possible_labels(labels, np.diff(offsets), model.codec.known)
+        yield encoder.encode(tokens, offsets), possible
 
 
 def predict_labels(
@@ -70,11 +70,11 @@ def sequence_potentials(model: OnlineModel, X: Sequences, labels: LabelSequences
     """Potentials of one sequence after the other; they forbid what contradicts known ``labels``."""
     predictor = model.predictor()
     structure = predictor.structure
-    for tokens, forced in _encoded(model, X, labels):
+    for tokens, possible in _encoded(model, X, labels):
         first = 0
         for block, potentials in predictor.blocks(tokens):
-            if forced is not None:
-                given = forced[first : first + block.n_tokens]
+            if possible is not None:
+                given = possible[first : first + block.n_tokens]
                 potentials = structure.agreeing(potentials, given)
                 check_feasible(structure, structure.decode_many(potentials, block.offsets), block.offsets, given)
             first += block.n_tokens
@@ -153,10 +153,10 @@ def explain_labels(
     structure, potentials = predictor.structure, predictor.potentials(span)
 
     def read(given: Collection) -> np.ndarray:
-        codes = forced_labels([given], np.diff(offsets), codec.known)
-        if codes.ndim > 1 or (codes < 0).any():
+        possible = possible_labels([given], np.diff(offsets), codec.known)
+        if not (possible.sum(axis=1) == 1).all():
             raise InputError("labels and against must hold one label for each token, not None or a set.")
-        return codes
+        return possible.argmax(axis=1)
 
     chosen = structure.decode(potentials) if labels is None else read(labels)
     check_feasible(structure, chosen, offsets)

@@ -69,14 +69,9 @@ def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list
     return flat
 
 
-def forced_labels(labels: LabelSequences, lengths: np.ndarray, known: Labels) -> np.ndarray:
-    """Read the labels that tokens must have: for each token None, a label, or a set of labels.
-
-    Returns the code of each label, -1 for any; or, where there are sets, the labels that each token may have, (N, K).
-    """
+def possible_labels(labels: LabelSequences, lengths: np.ndarray, known: Labels) -> np.ndarray:
+    """Read the labels that tokens may have, (N, K): for each token None for any, a label, or a set of labels."""
     flat = flat_labels(labels, lengths, "labels")
-    if not any(isinstance(label, set) for label in flat):
-        return known.encode(flat)
     possible = np.ones((len(flat), len(known)), dtype=bool)
     for row, label in zip(possible, flat):
         choices = label if isinstance(label, set) else {label}
@@ -140,8 +135,9 @@ class ChainOutputs:
             label, token = known.members[gold[at]], at - offsets[s]
             raise InputError(f"allowed_transitions forbids {label!r} at token {token} of sequence {s} of y.")
         if structure.is_partial(gold):
-            decoded = structure.decode_many(structure.agreeing(structure.zeros(len(gold)), gold), offsets)
-            check_feasible(structure, decoded, offsets, gold)
+            possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(known)))
+            decoded = structure.decode_many(structure.agreeing(structure.zeros(len(gold)), possible), offsets)
+            check_feasible(structure, decoded, offsets, possible)
 
     def banks(self, structure: Chain, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
         """Make banks of transitions and trigrams: regularized ones, and free ones.
@@ -157,18 +153,15 @@ class ChainOutputs:
 
 
 def check_feasible(
-    structure: Chain, codes: np.ndarray, offsets: np.ndarray, constraint: np.ndarray | None = None
+    structure: Chain, codes: np.ndarray, offsets: np.ndarray, possible: np.ndarray | None = None
 ) -> None:
     """Raise if the best labels break the constraints, which no labelling can then satisfy.
 
-    ``constraint`` holds the code of each label, -1 for any; or is (N, K), the labels that each token may have.
+    ``possible`` (N, K) are the labels that each token may have.
     """
     places = [] if structure.allowed is None else [structure.allowed.first_violation(codes, offsets)]
-    if constraint is not None:
-        if constraint.ndim == 2:
-            wrong = ~constraint[np.arange(len(codes)), codes]
-        else:
-            wrong = (constraint >= 0) & (constraint != codes)
+    if possible is not None:
+        wrong = ~possible[np.arange(len(codes)), codes]
         places.append(int(np.argmax(wrong)) if wrong.any() else None)
     broken = [place for place in places if place is not None]
     if broken:

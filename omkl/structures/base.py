@@ -217,17 +217,16 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
         costs = np.array(cost, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         costs = np.empty(0)
-    if costs.shape != (n_labels, n_labels) or not are_costs(costs) or np.any(np.diag(costs) != 0):
+    if (
+        costs.shape != (n_labels, n_labels)
+        or not (np.isfinite(costs) & (costs >= 0)).all()
+        or np.any(np.diag(costs) != 0)
+    ):
         raise InputError(
             f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row a gold label, with zeros "
             f"on its diagonal, not {cost!r:.100}."
         )
     return costs
-
-
-def are_costs(costs: np.ndarray) -> bool:
-    """Check that all costs are finite and not negative."""
-    return bool(np.all(np.isfinite(costs)) and np.all(costs >= 0))
 
 
 def _combined(first: Potentials, second: Potentials, weight: float) -> Potentials:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.structures import _jit_matrix_tree, _jit_projective, log_space
 from omkl.structures import _jit_tree as jit
-from omkl.structures.base import Structure, are_costs
+from omkl.structures.base import Structure
 
 
 class TreePotentials(NamedTuple):
@@ -32,34 +32,17 @@ class ArcFactored(Structure, ABC):
     """Dependency trees over n >= 1 tokens, scored arc by arc: the base of the tree structures.
 
     Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
-    ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. A gold head of -1 is not known: it costs
-    nothing, and any head agrees with it.
+    ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. Every wrong head costs 1. A gold head of
+    -1 is not known: it costs nothing, and any head agrees with it.
 
     Parameters
     ----------
     single_root : bool
         True: the root has exactly one child, as Universal Dependencies demand. False: any number.
-    cost : sequence of float, or callable, optional
-        Cost of wrong heads, a sum over tokens; 1 each by default. Element d of a sequence is the cost of a head d
-        tokens away from the right one, its last element that of all farther ones; the first is 0. A callable takes the
-        n gold heads and returns the costs of all arcs, (n + 1, n + 1), >= 0, and 0 for the right ones.
     """
 
-    def __init__(
-        self, single_root: bool = True, cost: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None
-    ) -> None:
+    def __init__(self, single_root: bool = True) -> None:
         self.single_root = bool(single_root)
-        self._arc_costs = cost if callable(cost) else None
-        self._costs_by_distance = None if cost is None or callable(cost) else np.array(cost, dtype=np.float64)
-        by_distance = self._costs_by_distance
-        if by_distance is not None and (
-            by_distance.ndim != 1 or len(by_distance) < 2 or by_distance[0] != 0 or not are_costs(by_distance)
-        ):
-            raise InputError(f"cost by distance must be 0 and then at least one finite number >= 0, not {cost!r}.")
-
-    def __repr__(self) -> str:
-        cost = self._arc_costs if self._costs_by_distance is None else self._costs_by_distance.tolist()
-        return f"{type(self).__name__}(single_root={self.single_root}{f', cost={cost!r}' if cost else ''})"
 
     def zeros(self, size: int) -> TreePotentials:
         return TreePotentials(np.zeros((size + 1, size + 1)))
@@ -186,41 +169,11 @@ class ArcFactored(Structure, ABC):
         """Do the same at any magnitude of the scores, given the heads of the best tree."""
 
     def cost_augmented(self, potentials: AnyPotentials, gold: ArrayLike, cost_weight: float = 1.0) -> TreePotentials:
-        scores = as_scores(potentials)
-        heads = as_heads(gold, len(scores) - 1, partial=True)
-        if not self._counts_wrong_heads:
-            return TreePotentials(scores + cost_weight * self.arc_costs(gold))
-        augmented = scores.copy()  # a lower score of the right arcs is the same as a higher one of all others
+        augmented = as_scores(potentials).copy()
+        heads = as_heads(gold, len(augmented) - 1, partial=True)
+        # a lower score of the right arcs is the same as a higher one of all others
         jit.add_indicator(augmented, heads, -float(cost_weight))
         return TreePotentials(augmented)
-
-    @property
-    def _counts_wrong_heads(self) -> bool:
-        return self._arc_costs is None and self._costs_by_distance is None
-
-    def arc_costs(self, gold: ArrayLike) -> np.ndarray:
-        """Return the cost of every arc, (n + 1, n + 1).
-
-        Parameters
-        ----------
-        gold : int array of shape (n,)
-            The right heads.
-        """
-        heads = np.asarray(gold)
-        n, known = len(heads), np.flatnonzero(heads >= 0)
-        if self._arc_costs is not None:
-            costs = np.array(self._arc_costs(heads), dtype=np.float64)
-            fit = costs.shape == (n + 1, n + 1) and are_costs(costs)
-            if not fit or np.any(costs[heads[known], known + 1] != 0):
-                raise InputError(
-                    f"cost must return ({n + 1}, {n + 1}) finite numbers >= 0 for {n} heads, 0 for each right arc."
-                )
-        else:
-            table = np.array([0.0, 1.0]) if self._costs_by_distance is None else self._costs_by_distance
-            costs = np.zeros((n + 1, n + 1))
-            distances = np.abs(np.arange(n + 1)[:, None] - heads)
-            costs[:, 1:] = np.where(heads < 0, 0.0, table[np.minimum(distances, len(table) - 1)])
-        return costs
 
     def difference(
         self, potentials: AnyPotentials, predicted: ArrayLike, gold: ArrayLike
@@ -250,9 +203,7 @@ class ArcFactored(Structure, ABC):
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         right = as_heads(gold, np.size(gold), partial=True)
         heads = as_heads(predicted, len(right))
-        if self._counts_wrong_heads:
-            return float(np.count_nonzero((right >= 0) & (right != heads)))
-        return float(jit.score(self.arc_costs(gold), heads))
+        return float(np.count_nonzero((right >= 0) & (right != heads)))
 
     def _refusal(self, scores: np.ndarray) -> InputError:
         """Return the error that says why there is no tree."""
@@ -279,8 +230,6 @@ class NonProjectiveTree(ArcFactored):
     ----------
     single_root : bool
         True: the root has exactly one child, as Universal Dependencies demand. False: any number.
-    cost : sequence of float, or callable, optional
-        Cost of wrong heads, 1 each by default; see :class:`ArcFactored`.
 
     Examples
     --------
@@ -316,8 +265,6 @@ class ProjectiveTree(ArcFactored):
     ----------
     single_root : bool
         True: the root has exactly one child, as Universal Dependencies demand. False: any number.
-    cost : sequence of float, or callable, optional
-        Cost of wrong heads, 1 each by default; see :class:`ArcFactored`.
 
     Examples
     --------

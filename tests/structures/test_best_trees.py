@@ -84,11 +84,3 @@ def test_losses_of_trees_known_in_part_are_over_the_trees_that_agree(
     if gradient is not None and not isinstance(loss, Perceptron):
         step = 1e-6  # a step against the gradient makes the loss smaller, unless it is flat
         assert loss.value_and_gradient(structure, scores - step * gradient.arcs, gold)[0] <= value + 1e-9
-
-
-def test_costs_by_distance_and_of_ones_own_leave_unknown_heads_alone():
-    gold = np.array([2, -1, 2])
-    by_distance, own = NonProjectiveTree(cost=[0.0, 1.0, 3.0]), NonProjectiveTree(cost=lambda heads: np.zeros((4, 4)))
-    assert not by_distance.arc_costs(gold)[:, 2].any()
-    assert by_distance.cost(gold, [0, 1, 1]) == 3.0 + 1.0
-    assert own.cost(gold, [0, 1, 1]) == 0.0

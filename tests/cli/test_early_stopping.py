@@ -1,11 +1,10 @@
-"""``--C auto`` and ``--early-stopping --dev`` choose what the same steps in Python choose."""
+"""``--early-stopping --dev`` keeps the best epoch on the file."""
 
 import json
 
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_iris
-from sklearn.model_selection import StratifiedKFold
 
 import omkl
 from omkl.cli import main
@@ -35,33 +34,6 @@ def train(kind, files, out, *options):
         main([*map(str, words), *more, "--quiet", *(option.format(dev=files / f"d.{end}") for option in options)]) == 0
     )
     return omkl.load(out), json.loads(report.read_text())
-
-
-@pytest.mark.parametrize("kind", ["labeler", "parser", "classifier", "regressor"])
-def test_the_best_of_five_on_the_dev_file_is_trained(kind, files, tmp_path):
-    model, metrics = train(kind, files, tmp_path / "m.npz", "--C", "auto", "--dev", "{dev}")
-    scores = {row["C"]: row["score"] for row in metrics["C_scores"]}
-    assert len(scores) == 5
-    assert model.C == metrics["C"] == max(scores, key=scores.get)
-    plain, _ = train(kind, files, tmp_path / "plain.npz", "--C", str(model.C))
-    if kind in ("parser", "labeler"):
-        dev = list(omkl.data.read_treebank(files / "d.conllu"))
-        found = plain.score(dev) if kind == "parser" else plain.score([s.forms for s in dev], [s.upos for s in dev])
-    else:
-        found = plain.score(*omkl.data.open_stream(files / "d.svm").read())
-    assert found == pytest.approx(scores[model.C])
-
-
-def test_without_a_dev_file_it_is_cross_validation(files, tmp_path):
-    model, metrics = train("classifier", files, tmp_path / "m.npz", "--C", "auto")
-    X, y = omkl.data.open_stream(files / "t.svm").read()
-    y, scores = y.astype(int), []
-    for rows, others in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
-        own = omkl.OnlineMKLClassifier(C=metrics["C"], epochs=2, random_state=0).fit(X[rows], y[rows])
-        scores.append(own.score(X[others], y[others]))
-    [row] = [row for row in metrics["C_scores"] if row["C"] == metrics["C"]]
-    assert row["score"] == pytest.approx(np.mean(scores))
-    assert metrics["C"] == model.C
 
 
 @pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["whole", "stream"])
