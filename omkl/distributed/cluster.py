@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from omkl._components import check_number
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
     omkl.exceptions.InputError
         If ``n_workers`` is less than one.
     """
-    if n_workers < 1:
-        raise InputError(f"`workers` must be an integer > 0, got {n_workers}.")
+    check_number("workers", n_workers, above=0, integer=True)
     _require_dask()
     import dask
     from distributed import Client, LocalCluster, Security

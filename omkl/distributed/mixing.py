@@ -21,18 +21,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from omkl._components import check_number
 from omkl._threads import in_threads
 from omkl.distributed.cluster import gathered, identity, submitted, workers_of
 from omkl.exceptions import InputError
-from omkl.groups.base import Bank, check_ability
+from omkl.groups.base import check_ability
 from omkl.online.rounds import Examples, Step, below
-from omkl.online.schedules import Schedule
-from omkl.online.trainer import OnlineTrainer
+from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.online.training_loop import Source, serial_pass
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ class ParameterMixing:
 
     def __init__(self, n_shards: int | None, client: Client | None = None, n_jobs: int | None = None) -> None:
         self._workers = [] if client is None else workers_of(client)
-        if n_shards is None:
-            n_shards = len(self._workers)
-        if not isinstance(n_shards, (int, np.integer)) or n_shards < 1:
-            raise InputError(f"`shards` must be an integer > 0, got {n_shards!r}.")
+        n_shards = len(self._workers) if n_shards is None else n_shards
+        check_number("shards", n_shards, above=0, integer=True)
         self.n_shards = int(n_shards)
         self.client = client
         self.n_jobs = n_jobs
@@ -116,8 +114,8 @@ class ParameterMixing:
             yield from serial_pass(trainer, examples, orders, done)
             return
         self._hold(examples)
-        task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
-        states = self._run(task, trainer.state(), orders(self._sizes))
+        trainer.forget_input()
+        states = self._run(trainer, orders(self._sizes))
         passed = time.perf_counter()
         losses, weights = np.array([state["loss_and_weight"] for state in states]).T
         if self.n_shards == 1:
@@ -142,22 +140,24 @@ class ParameterMixing:
             shards = [submitted(self.client, identity, shard, worker=own) for own, shard in held]
         self._shards = shards
 
-    def _run(self, task: Callable, state: State, orders: Sequence[np.ndarray]) -> list[State]:
-        """Run ``task(state, shard, order)`` for every shard."""
-        client = self.client
+    def _run(self, trainer: OnlineTrainer, orders: Sequence[np.ndarray]) -> list[State]:
+        """Make a pass over every shard."""
+        client, alone = self.client, self.n_shards == 1
         if client is None:
-            return in_threads(lambda part: task(state, *part), zip(self._shards, orders), self.n_jobs)
-        states = {own: submitted(client, identity, state, worker=own) for own in dict.fromkeys(self._workers)}
-        shards = zip(self._workers, self._shards, orders)
-        return gathered(client, [submitted(client, task, states[own], *part, worker=own) for own, *part in shards])
+            passes = zip(self._shards, orders)
+            return in_threads(lambda part: pass_over_shard(trainer, alone, *part), passes, self.n_jobs)
+        sent = {own: submitted(client, identity, trainer, worker=own) for own in dict.fromkeys(self._workers)}
+        parts = zip(self._workers, self._shards, orders)
+        asked = [submitted(client, pass_over_shard, sent[own], alone, *part, worker=own) for own, *part in parts]
+        return gathered(client, asked)
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
-        """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds.
+        """Raise an InputError if shards cannot train this model, or callbacks would have to see single rounds.
 
         Parameters
         ----------
         trainer : OnlineTrainer
-        source : ArraySource or the like
+        source : Source
         callbacks : sequence
         """
         for callback in callbacks:
@@ -173,52 +173,16 @@ class ParameterMixing:
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
 
 
-def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
-    """Return a small, picklable function that makes an untrained trainer like this one."""
-    banks = [bank.blueprint() for bank in trainer.banks]
-    n = len(trainer.penalized_banks)
-    return partial(
-        _built,
-        banks[:n],
-        banks[n:],
-        trainer.structure,
-        trainer.loss,
-        trainer.regularizer,
-        schedule=trainer.schedule.fresh(),
-        lambda_=trainer.lambda_,
-        method=trainer.method.name,
-        radius=trainer.radius,
-        average=trainer.average,
-        order=trainer.order,
-        weighting=trainer.weighting,
-    )
-
-
-def _built(
-    banks: list[Callable[[], Bank]],
-    unpenalized: list[Callable[[], Bank]],
-    *parts: Any,
-    schedule: Schedule,
-    **settings: Any,
-) -> OnlineTrainer:
-    own, others = [make() for make in banks], [make() for make in unpenalized]
-    # passes may run side by side: each needs its own schedule
-    return OnlineTrainer(own, *parts, schedule=schedule.fresh(), unpenalized=others, **settings)
-
-
-def pass_over_shard(
-    make_trainer: Callable[[], OnlineTrainer], alone: bool, state: State, shard: Examples, order: np.ndarray
-) -> State:
-    """Make one online pass over a shard, from a state of the trainer: a pure function. ``alone``: no other shards.
+def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order: np.ndarray) -> State:
+    """Make one online pass over a shard with a copy of the trainer: a pure function. ``alone``: no other shards.
 
     Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of the
     norms by proximal steps, and the sum of the steps).
     """
     started = time.perf_counter()
-    trainer = make_trainer()
-    trainer.load_state(state)
-    if alone:
-        trainer.recompute_every = len(order)
+    trainer = deepcopy(trainer)
+    trainer.recompute_every = len(order) if alone else RECOMPUTE_EVERY
+    trainer.shrinkage, trainer.group_state.total_shrinkage[:] = 0.0, 0.0
     loss = weight = 0.0
     for step in serial_pass(trainer, shard, lambda sizes: [order], 0):
         loss, weight = loss + step.loss, weight + step.weight

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -283,12 +282,15 @@ class PlainCodec:
 
 def _packable(bank: Any) -> dict[str, Any]:
     """The constructor call of an untrained bank, as values that a model file can hold."""
-    make = bank.blueprint() if "mix" in bank.abilities else None
-    name = getattr(getattr(make, "func", None), "__name__", None)
-    if not isinstance(make, partial) or name not in omkl.groups.__all__:
-        raise ModelFileError(f"The group {bank.names[0]!r} is a {type(bank).__name__}, which no model file can hold.")
-    values = [str(value) if isinstance(value, np.dtype) else value for value in make.args]
-    return {"bank": name, "args": values, "options": dict(make.keywords)}
+    name = type(bank).__name__
+    if "condense" not in bank.abilities or name not in omkl.groups.__all__:
+        raise ModelFileError(f"The group {bank.names[0]!r} is a {name}, which no model file can hold.")
+    arguments, options = bank.made_with
+
+    def plain(value: Any) -> Any:
+        return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
+
+    return {"bank": name, "args": list(map(plain, arguments)), "options": {k: plain(v) for k, v in options.items()}}
 
 
 def _bank(packed: dict[str, Any]) -> Any:

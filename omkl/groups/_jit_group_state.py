@@ -37,27 +37,14 @@ def measure(bases, square_norms, norms):
 
 
 @compiled
-def rescale(
-    before,
-    after,
-    radius,
-    forgets,
-    bases,
-    scales,
-    square_norms,
-    empty,
-    activated,
-    deactivated,
-    total_shrinkage,
-    low,
-    high,
-):
+def rescale(arrays, before, after, radius, forgets, low, high):
     """Proximal and projection step on the scales; returns which events the banks must apply, and the model's norm.
 
     ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. Where ``forgets`` (forward-
     backward splitting), a group that reaches zero becomes empty, one that leaves it is activated, and scales outside
     ``[low, high]`` are folded into ``v``.
     """
+    bases, scales, square_norms, empty, activated, deactivated, total_shrinkage = arrays
     p = scales.shape[0]
     n_penalized = after.shape[0]
     total = 0.0

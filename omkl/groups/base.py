@@ -1,7 +1,7 @@
 """The bank protocol: banks hold the parameters of groups."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -14,14 +14,14 @@ from omkl.structures.base import Potentials, Structure
 Input: TypeAlias = Any
 
 
-class GuidedInput:
+class GuidedInput(ABC):
     """An input with potentials, or constraints, of another model."""
 
     __slots__ = ()
 
+    @abstractmethod
     def apply_guide(self, potentials: Potentials) -> None:
         """Add to the initial potentials in place."""
-        raise NotImplementedError
 
 
 def initial_potentials(structure: Structure, x: Input) -> Potentials:
@@ -65,7 +65,7 @@ class Bank(ABC):
     methods. It declares in ``abilities`` which of the optional methods it has.
     """
 
-    #: Optional methods: "mix" (:meth:`mix` and :meth:`blueprint`), "grow" (:meth:`grow_outputs`), "coordinates"
+    #: Optional methods: "mix" (:meth:`mix`), "grow" (:meth:`grow_outputs`), "coordinates"
     #: (:meth:`coordinates` and :meth:`set_coordinates`), "condense" (:meth:`condensed`).
     abilities: ClassVar[frozenset[str]] = frozenset()
     names: list[str]
@@ -75,7 +75,15 @@ class Bank(ABC):
     group_state: GroupStateView
     #: Whether the bank was loaded from a file for prediction only.
     frozen = False
+    #: Arguments of the constructor, by position and by name.
+    made_with: tuple[tuple, dict[str, Any]]
     _sums: np.ndarray
+
+    def __new__(cls, *arguments: object, **options: object) -> "Bank":
+        """Note the arguments, with which model files make an untrained bank again."""
+        bank = super().__new__(cls)
+        bank.made_with = arguments, options
+        return bank
 
     @abstractmethod
     def add_potentials(self, x: Input, potentials: Potentials) -> None:
@@ -135,6 +143,9 @@ class Bank(ABC):
         """Return a bank of the same groups that scores any input, not only those of a training set."""
         return self
 
+    def forget_input(self) -> None:  # noqa: B027
+        """Forget what is kept of the latest input."""
+
     def restart(self) -> None:
         """Set all parameters to zero and forget the average."""
         for k in range(len(self.names)):
@@ -165,11 +176,7 @@ class Bank(ABC):
         """
         raise NotImplementedError
 
-    def blueprint(self) -> "Callable[[], Bank]":
-        """Return a small, picklable function that makes an untrained bank of the same shape. Ability "mix"."""
-        raise NotImplementedError
-
-    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
+    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:  # noqa: B027
         r"""Take the mixed parameters of shards that all started from the state of this bank. Ability "mix".
 
         The group state has set the scales to 1. The squared norms are recomputed.
@@ -181,9 +188,8 @@ class Bank(ABC):
         mixture : Mixture
             Weights of the shards for these groups.
         """
-        raise NotImplementedError
 
-    def grow_outputs(self, n_outputs: int) -> None:
+    def grow_outputs(self, n_outputs: int) -> None:  # noqa: B027
         """Add labels with weights of zero. Ability "grow".
 
         Parameters
@@ -191,20 +197,18 @@ class Bank(ABC):
         n_outputs : int
             The new number of labels.
         """
-        raise NotImplementedError
 
     def coordinates(self) -> np.ndarray:
         """Return the parameters that may be non-zero, before the proximal step, as a vector. Ability "coordinates"."""
         raise NotImplementedError
 
-    def set_coordinates(self, values: np.ndarray) -> None:
+    def set_coordinates(self, values: np.ndarray) -> None:  # noqa: B027
         """Replace the parameters of :meth:`coordinates` and recompute the norms. Ability "coordinates".
 
         Parameters
         ----------
         values : array
         """
-        raise NotImplementedError
 
     def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         """Inner products of each group's potentials, for ``v_k``, with a gradient, (p,).
@@ -227,6 +231,11 @@ class Bank(ABC):
                 totals[k] += own.unary.sum(axis=0)
         self.group_state.scales[:] = scales
         return products
+
+    def _check_fit(self, fits: bool) -> None:
+        """Raise an InputError unless the arrays of a state fit."""
+        if not fits:
+            raise InputError(f"The arrays of the group {self.names[0]!r} do not fit the model, or each other.")
 
     def _fold(self, k: int, factor: float) -> None:
         """Multiply ``v_k``, and let the weights of group k in the average start afresh."""

@@ -1,7 +1,6 @@
 """Kernel groups by explicit, dense feature maps: random Fourier features, Nyström; a model of a fixed size."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,7 +66,7 @@ class FeatureMapBank(TableBank):
         self.table = np.zeros((n_outputs, self._starts[-1]))
         self._sums = np.zeros((n_outputs if averaging else 0, self._starts[-1]))
         self._find_nonzero()
-        self._forget_features()
+        self.forget_input()
 
     @property
     def nbytes(self) -> int:
@@ -94,7 +93,7 @@ class FeatureMapBank(TableBank):
         average = self.group_state.averages[k]
         jit.scale_map(k, factor, self._starts, self.table, self._sums, self._touched, average)
 
-    def _forget_features(self) -> None:
+    def forget_input(self) -> None:
         self._tokens: Tokens | None = None
         self._low, self._window = 0, np.zeros((0, self._starts[-1]))
 
@@ -107,7 +106,7 @@ class FeatureMapBank(TableBank):
     def _compute_features(self, x: Span) -> None:
         whole = 8 * x.tokens.n_tokens * self.table.shape[1] <= max(self.memory, WINDOW_BYTES)
         low, high = (0, x.tokens.n_tokens) if whole else (x.low, x.high)
-        self._forget_features()  # before there are others
+        self.forget_input()  # before there are others
         window = np.empty((high - low, self._starts[-1]))
         for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):
             for rows in row_blocks(high - low, last - first, np.float64):
@@ -126,11 +125,6 @@ class FeatureMapBank(TableBank):
     def averaged(self) -> "FrozenFeatureMaps":
         return FrozenFeatureMaps(self.names, self.kernels, self.views, self.sizes, self.averaged_table())
 
-    def blueprint(self) -> "Callable[[], FeatureMapBank]":
-        return partial(
-            FeatureMapBank, self.names, self.kernels, self.views, self.sizes, len(self.table), self.averaging
-        )
-
     def _find_nonzero(self) -> None:
         self._touched = np.zeros((len(self.names), len(self.table)), dtype=np.bool_)
         for k, (first, last) in enumerate(zip(self._starts, self._starts[1:])):
@@ -138,7 +132,7 @@ class FeatureMapBank(TableBank):
 
     def release(self) -> "FeatureMapBank":
         """Return this bank without the features of its training set."""
-        self._forget_features()
+        self.forget_input()
         self.memory = WINDOW_BYTES
         return self
 
@@ -173,14 +167,7 @@ class FrozenFeatureMaps(FrozenGroups):
                 potentials.unary[rows] += block @ weights.T
 
     def products_of_parts(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, int, np.ndarray]]:
-        """Yield ``(group, token, values)``: the products of the parts of a kernel's features with the gradient, at each
-        token where there is one.
-
-        Parameters
-        ----------
-        x : Span
-        gradient : Potentials
-        """
+        """Yield ``(group, token, values)``: products of the parts of a kernel's features with the gradient there."""
         moving = np.flatnonzero(gradient.unary.any(axis=1)).tolist()
         for k, kernel, view, weights in self._groups:
             for token in moving:

@@ -23,21 +23,28 @@ class StepArrays(NamedTuple):
     square_gradients: np.ndarray
 
 
+class RescaledArrays(NamedTuple):
+    """Arrays of all groups that a proximal step reads or sets, as compiled loops take them."""
+
+    bases: np.ndarray
+    scales: np.ndarray
+    square_norms: np.ndarray
+    empty: np.ndarray
+    activated: np.ndarray
+    deactivated: np.ndarray
+    total_shrinkage: np.ndarray
+
+
 class Mixture(NamedTuple):
     r"""Weights of the parameters of S shards in their mix, for p groups.
 
     The mixed parameters are :math:`\sum_j p_{jk} v^{(j)}_k`, and the running sums of their average
     :math:`\sum_j (a_{jk} v^{(j)}_k + w_j u^{(j)}_k)`.
-
-    Attributes
-    ----------
-    weights : array of shape (S,)
-        Weights :math:`w` of the shards; they sum to one.
-    points, averages : arrays of shape (S, p)
-        Weights :math:`p` and :math:`a` of the shards' directions.
     """
 
+    #: Weights :math:`w` of the shards, (S,); they sum to one.
     weights: np.ndarray
+    #: Weights :math:`p` and :math:`a` of the shards' directions, (S, p).
     points: np.ndarray
     averages: np.ndarray
 
@@ -102,6 +109,15 @@ class GroupState:
         self.total_weight = 0.0
         self.pending_weight = 0.0
         self._before = np.zeros(p)
+        self._rescaled = RescaledArrays(
+            self.bases,
+            self.scales,
+            self.square_norms,
+            self.empty,
+            self.activated,
+            self.deactivated,
+            self.total_shrinkage,
+        )
         first = 0
         for bank in banks:
             bank.group_state = GroupStateView(self, first, first + len(bank.names))
@@ -154,6 +170,14 @@ class GroupState:
     def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[int, float]:
         """Give the groups these norms (penalised groups come first), within the ball.
 
+        Parameters
+        ----------
+        after : array of shape (number of penalised groups,)
+        radius : float
+            Radius of the ball.
+        forgets : bool
+            Whether groups at zero become empty.
+
         Returns
         -------
         events : int
@@ -161,22 +185,7 @@ class GroupState:
         norm : float
             Norm of all parameters together.
         """
-        low, high = SCALE_RANGE
-        return jit.rescale(
-            self._before,
-            after,
-            radius,
-            forgets,
-            self.bases,
-            self.scales,
-            self.square_norms,
-            self.empty,
-            self.activated,
-            self.deactivated,
-            self.total_shrinkage,
-            low,
-            high,
-        )
+        return jit.rescale(self._rescaled, self._before, after, radius, forgets, *SCALE_RANGE)
 
     def restart(self) -> None:
         """Every group at zero, and nothing in the average; groups that are left out stay so."""
@@ -197,15 +206,9 @@ class GroupState:
         Parameters
         ----------
         states : sequence of dict
-            See :meth:`state`.
         weights : array of shape (S,)
         scales : array of shape (S, p)
             Factors from each shard's ``v_k`` to what is mixed.
-
-        Returns
-        -------
-        Mixture
-            See :meth:`Bank.mix`.
         """
         totals, pending = np.array([state["weights"] for state in states]).T
         averages, own_scales = (np.array([state[name] for state in states]) for name in ("averages", "scales"))

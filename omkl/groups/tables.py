@@ -1,7 +1,7 @@
 """Groups of explicit weights in a table: features by label, transitions, trigrams and intercepts."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import partial
 from typing import ClassVar
@@ -101,8 +101,8 @@ class TableBank(Bank):
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         table, sums = state["table"], state["sums"]
-        if table.shape[1:] != self.table.shape[1:] or sums.shape not in (table.shape, (0, *table.shape[1:])):
-            raise InputError(f"The arrays of the group {self.names[0]!r} do not fit the model.")
+        rows = self.table.shape[1:]
+        self._check_fit(table.shape[1:] == rows and sums.shape in (table.shape, (0, *rows)))
         self.averaging = len(sums) > 0 or (len(table) == 0 and self.averaging)
         self.table, self._sums = np.array(table, self.table.dtype), np.array(sums, self.table.dtype)
         self._find_nonzero()
@@ -185,7 +185,12 @@ class ExplicitBank(TableBank):
         self._groups[first : self.n_features] = groups
 
     def features_of(self, x: Span) -> Features:
-        """Return the features of the tokens that ``x`` is a part of; raise an InputError if they have none."""
+        """Return the features of all tokens that an input is a part of; raise an InputError if they have none.
+
+        Parameters
+        ----------
+        x : Span
+        """
         if x.tokens.features is None:
             raise InputError(f"The tokens have no features, which the group {self.names[0]!r} reads.")
         return x.tokens.features
@@ -257,9 +262,6 @@ class ExplicitBank(TableBank):
         sums = self._sums[rows] if len(self._sums) else self._sums
         return self.group_state.average(self.table[rows], sums, partial(self._spread, rows=rows))
 
-    def blueprint(self) -> "Callable[[], ExplicitBank]":
-        return partial(ExplicitBank, self.names, [], self.n_outputs, self.averaging, self.table.dtype)
-
     def _find_nonzero(self) -> None:
         jit.link_rows(self.table, self.groups, self._links, self._heads)
 
@@ -269,8 +271,8 @@ class ExplicitBank(TableBank):
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         groups = state["groups"]
-        if len(state["table"]) != len(groups) or not np.all((groups >= 0) & (groups < len(self.names))):
-            raise InputError("The arrays of an explicit bank do not fit each other.")
+        in_range = groups.min(initial=0) >= 0 and groups.max(initial=-1) < len(self.names)
+        self._check_fit(len(state["table"]) == len(groups) and bool(in_range))
         self.n_features, self._groups = len(groups), np.array(groups, np.int32)
         self._links = np.full(len(groups), jit.UNTOUCHED, dtype=np.int32)
         super().load_state(state)
@@ -342,10 +344,6 @@ class TransitionBank(DenseBank):
         if scale != 0.0:
             jit.add_transitions(self.table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise)
 
-    def blueprint(self) -> Callable[[], DenseBank]:
-        positions, n_labels, _ = self.table.shape
-        return partial(TransitionBank, n_labels, positions, self.averaging, self.names[0])
-
     def _own(self, gradient: Potentials) -> np.ndarray:
         return gradient.pairwise
 
@@ -371,9 +369,6 @@ class TrigramBank(DenseBank):
         if scale != 0.0:
             potentials.triples[:] += scale * self.table
 
-    def blueprint(self) -> Callable[[], DenseBank]:
-        return partial(TrigramBank, len(self.table), self.averaging, self.names[0])
-
     def _own(self, gradient: Potentials) -> np.ndarray:
         return gradient.triples
 
@@ -395,9 +390,6 @@ class InterceptBank(DenseBank):
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_constants(self.table, self.group_state.scales[0], potentials.unary)
-
-    def blueprint(self) -> Callable[[], DenseBank]:
-        return partial(InterceptBank, self.table.shape[2], self.averaging, self.names[0])
 
     def _own(self, gradient: Potentials) -> np.ndarray:
         # a single row is its own sum

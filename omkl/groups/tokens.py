@@ -9,7 +9,12 @@ import numpy as np
 class Features(NamedTuple):
     """Sparse features of tokens as CSR: token ``i`` has ``ids[starts[i]:starts[i+1]]`` with these ``values``.
 
-    ``starts`` are int64, ``ids`` int32 and not negative, ``values`` float64.
+    Parameters
+    ----------
+    starts : int64 array
+    ids : int32 array
+        Not negative.
+    values : float64 array
     """
 
     starts: np.ndarray
@@ -57,10 +62,6 @@ class Tokens:
         Parameters
         ----------
         s : int
-
-        Returns
-        -------
-        Span
         """
         return Span(self, self.offsets.item(s), self.offsets.item(s + 1))
 
@@ -74,10 +75,6 @@ class Tokens:
         Parameters
         ----------
         sequences : int array
-
-        Returns
-        -------
-        Tokens
         """
         lengths = np.diff(self.offsets)[sequences]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -97,10 +94,6 @@ class Tokens:
         Parameters
         ----------
         first, last : int
-
-        Returns
-        -------
-        Tokens
         """
         low, high = int(self.offsets[first]), int(self.offsets[last])
         features = self.features
@@ -112,7 +105,13 @@ class Tokens:
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """The tokens ``low : high`` of ``tokens``."""
+    """The tokens ``low : high`` of ``tokens``.
+
+    Parameters
+    ----------
+    tokens : Tokens
+    low, high : int
+    """
 
     tokens: Tokens
     low: int

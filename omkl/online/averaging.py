@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import Component
+from omkl._components import Component, check_number
 from omkl._threads import in_threads
-from omkl.exceptions import InputError
 from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.groups.tokens import Tokens
@@ -41,7 +40,7 @@ class Average(Component):
         t : int
             From 1.
         """
-        raise NotImplementedError
+        raise self.undefined("weight")
 
 
 class UniformAverage(Average):
@@ -55,8 +54,7 @@ class UniformAverage(Average):
     aliases = {"uniform": {}}
 
     def __init__(self, start: int = 1) -> None:
-        if not 1 <= start < float("inf"):
-            raise InputError(f"`start` must be a round >= 1, got {start!r}.")
+        check_number("start", start, least=1)
         self.start = int(start)
 
     def weight(self, t: int) -> float:
@@ -74,8 +72,7 @@ class PolynomialAverage(Average):
     aliases = {"polynomial": {}, "quadratic": {"power": 2.0}}
 
     def __init__(self, power: float = 2.0) -> None:
-        if not 0 <= power <= MOST_POWER:
-            raise InputError(f"`power` must be a number >= 0 and <= {MOST_POWER:g}, got {power!r}.")
+        check_number("power", power, least=0, most=MOST_POWER)
         self.power = float(power)
 
     def weight(self, t: int) -> float:
@@ -97,8 +94,7 @@ class DecayedAverage(Average):
     aliases = {"decayed": {}}
 
     def __init__(self, half_life: float = 10_000.0) -> None:
-        if not 0 < half_life < float("inf"):
-            raise InputError(f"`half_life` must be a finite number of rounds > 0, got {half_life!r}.")
+        check_number("half_life", half_life, above=0)
         self.half_life = float(half_life)
 
     @property

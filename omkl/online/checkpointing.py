@@ -108,9 +108,7 @@ class Checkpoints:
 
     def _compare(self, name: str, facts: Values) -> None:
         """Compare facts of this run with those of the resumed one; name the first that differs."""
-        earlier = self._earlier.get(name)
-        if not isinstance(earlier, dict):
-            raise InputError(f"{self.directory} holds something else than checkpoints of this command.")
+        earlier = self._earlier.get(name) or {}
         for entry in {**earlier, **facts}:
             if earlier.get(entry) != facts.get(entry):
                 raise InputError(

@@ -293,14 +293,10 @@ def condensed_state(trainer: OnlineTrainer) -> dict[str, np.ndarray]:
 
 def _schedule(eta0: float | str, schedule: Schedule | str | None, automatic: Schedule) -> Schedule:
     """The learning rates that these parameters ask for."""
-    if isinstance(schedule, Schedule):
+    if isinstance(eta0, str) if schedule is None else isinstance(schedule, Schedule):
         if eta0 != "auto":
-            raise InputError(f"`eta0` must be left out for {schedule!r}, which has its own, got {eta0!r}.")
-        return schedule.fresh()
-    if isinstance(eta0, str):
-        if eta0 != "auto" or schedule is not None:
-            raise InputError(f'`eta0` must be a number > 0, or "auto" without a schedule, got {eta0!r}, {schedule!r}.')
-        return automatic
+            raise InputError(f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.')
+        return automatic if schedule is None else schedule.fresh()
     check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
     return type(resolve(Schedule, schedule or "sqrt", "schedule"))(float(eta0))
 

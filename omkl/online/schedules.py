@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from omkl._components import Component
-from omkl.exceptions import InputError
+from omkl._components import Component, check_number
 
 #: The distance of the iterates from the origin counts as at least this share of the first gradient step.
 LEAST_SHARE = 0.1
@@ -26,15 +25,14 @@ class Schedule(Component):
     adaptive: ClassVar[bool] = False
 
     def __init__(self, eta0: float = 1.0) -> None:
-        if not 0 < eta0 < math.inf:
-            raise InputError(f"`eta0` must be a finite number > 0, got {eta0!r}.")
+        check_number("eta0", eta0, above=0)
         self.eta0 = float(eta0)
 
     def __call__(self, t: int) -> float:
         raise self.undefined("__call__")
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        """Take in the gradient of a round.
+        """Take in the gradient of a round; return the rate of the very first step, and None later.
 
         Parameters
         ----------
@@ -42,11 +40,6 @@ class Schedule(Component):
             Weighted loss, and squared norm of the weighted gradient.
         weight : float
             Weight of the example.
-
-        Returns
-        -------
-        float or None
-            The rate of the very first step, and None later.
         """
         raise self.undefined("observe")
 
@@ -101,7 +94,12 @@ class Schedule(Component):
 
 
 class Constant(Schedule):
-    r""":math:`\eta_t = \eta_0`. Regret of order T for a fixed rate, and the choice for drifting streams."""
+    r""":math:`\eta_t = \eta_0`. Regret of order T for a fixed rate, and the choice for drifting streams.
+
+    Parameters
+    ----------
+    eta0 : float > 0
+    """
 
     aliases = {"constant": {}}
 
@@ -110,7 +108,12 @@ class Constant(Schedule):
 
 
 class InverseSqrt(Schedule):
-    r""":math:`\eta_t = \eta_0 / \sqrt t`: regret of order :math:`\sqrt T` (Martins et al. 2011, Prop. 5)."""
+    r""":math:`\eta_t = \eta_0 / \sqrt t`: regret of order :math:`\sqrt T` (Martins et al. 2011, Prop. 5).
+
+    Parameters
+    ----------
+    eta0 : float > 0
+    """
 
     aliases = {"sqrt": {}, "inverse-sqrt": {}}
 
@@ -122,6 +125,10 @@ class InverseTime(Schedule):
     r""":math:`\eta_t = \eta_0 / t`, that is :math:`1 / (\sigma t)` with :math:`\eta_0 = 1/\sigma`.
 
     Regret of order :math:`\log T` where loss and regularizer together are :math:`\sigma`-strongly convex.
+
+    Parameters
+    ----------
+    eta0 : float > 0
     """
 
     aliases = {"inverse-time": {}}
@@ -134,6 +141,10 @@ class LinearDecay(Schedule):
     r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`: down to zero with the last round T (Defazio et al. 2023).
 
     If T is not known, as in ``partial_fit``, the rate is constant.
+
+    Parameters
+    ----------
+    eta0 : float > 0
     """
 
     aliases = {"linear": {}}

@@ -361,6 +361,12 @@ class OnlineTrainer:
         self._predictor = None
         self.round, self.presented = int(rounds), float(presented)
 
+    def forget_input(self) -> None:
+        """Forget what banks keep of the latest input, and the averaged model."""
+        self._predictor = None
+        for bank in self.banks:
+            bank.forget_input()
+
     def release(self) -> None:
         """Turn kernel groups that are cached over a training set into expansions that score any input."""
         self._predictor = None

@@ -8,7 +8,7 @@ from distributed import Client, LocalCluster
 
 from omkl import DependencyParser
 from omkl.data import read_treebank
-from omkl.distributed.mixing import blueprint, mix, pass_over_shard
+from omkl.distributed.mixing import mix, pass_over_shard
 from omkl.online import values_of
 from omkl.parsing.sentences import ArcExamples
 
@@ -76,9 +76,9 @@ def test_mixing_beside_copying(benchmark, treebank):
     parser.fit(treebank[:2000])
     trainer, examples = parser.model_.trainer, ArcExamples.of(treebank[:2000], parser.templates_)
     state = {name: np.array(array) for name, array in trainer.state().items()}
-    make, order = blueprint(trainer), np.arange(1000)
+    order = np.arange(1000)
     shards = [examples.part(np.arange(j, 2000, 2)) for j in range(2)]
-    states = [pass_over_shard(make, False, state, shard, order) for shard in shards]
+    states = [pass_over_shard(trainer, False, shard, order) for shard in shards]
     weights = np.array([0.5, 0.5])
     mixing = cpu_seconds(lambda: mix(trainer, states, weights))
     benchmark.pedantic(lambda: mix(trainer, states, weights), rounds=3)

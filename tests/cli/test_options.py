@@ -187,7 +187,7 @@ def test_records_that_cannot_be_read_are_left_out_where_asked(tmp_path, capsys):
         ("predict MODEL ROWS --confidence", "--confidence needs probabilities"),
         ("train classifier ROWS -o x.npz --checkpoint-every 5s", "checkpoint=DIRECTORY"),
         ("train classifier ROWS -o x.npz --precision float16 --budget 9", "--predict-only does not go with --budget"),
-        ("train classifier ROWS -o x.npz --workers 0", "`workers` must be an integer > 0"),
+        ("train classifier ROWS -o x.npz --workers 0", "workers must be a whole number > 0"),
         ("train classifier ROWS -o x.npz --scheduler tcp://127.0.0.1:1", "cannot be reached"),
     ],
 )

@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from omkl.distributed import ParameterMixing, mixing
-from omkl.distributed.mixing import blueprint
 from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,
@@ -255,7 +254,7 @@ def test_dense_banks_are_mixed_alike():
     means, averages = [0.0, 0.0], [0.0, 0.0]
     for j in range(2):
         chosen = np.arange(j, len(data), 2)
-        alone = blueprint(trainer)()
+        alone = copy.deepcopy(trainer)
         fit(alone, data.part(chosen))
         for i, bank in enumerate(alone.banks):
             means[i] += len(chosen) / len(data) * alone.group_state.scales[i] * bank.table
@@ -410,7 +409,7 @@ def test_callbacks_that_need_every_round_are_refused(n_shards):
 
 def test_bad_input_is_refused():
     data = Sequences(explicit=True)
-    with pytest.raises(InputError, match="integer > 0"):
+    with pytest.raises(InputError, match="shards must be a whole number > 0"):
         ParameterMixing(0)
     with pytest.raises(InputError, match="11 examples do not make 12 shards"):
         fit(make_trainer(True, SETTINGS["mkl"], None), data, make_pass=ParameterMixing(12))

@@ -198,7 +198,7 @@ def test_bad_lines_of_lexicons_are_named(tmp_path, text, message):
         ("h.other:0", "there is no field 'other:0'"),
         ("h.upos:2", "there is no field 'upos:2'"),
         ("h.misc:", "there is no field 'misc:'"),
-        ("m.deprel", "'deprel' is predicted by the parser"),
+        ("m.deprel", "no field 'deprel' that is known before parsing"),
     ],
 )
 def test_atoms_that_look_at_nothing_are_refused(atom, message):

@@ -217,7 +217,7 @@ CYCLE = [Sentence(forms=["a", "b", "c"], heads=[2, 1, 0])]
         ({"memory": 0.001}, None, "allow more"),
         ({"dtype": "int8"}, None, "dtype must be"),
         ({"C": -1}, None, "C must be"),
-        ({"templates": "nothing507"}, None, "neither a file"),
+        ({"templates": "nothing507"}, None, "must be a file, one of"),
         ({"loss": "likelihood"}, None, "Unknown loss"),
         ({"templates": ["m.lemma"]}, [Sentence(forms=["a"], heads=[0])], "Every template needs a field"),
         ({}, [1, 2], "Sentence 1 must be"),

@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import DTypeLike
 
-from omkl.exceptions import InputError
 from omkl.groups.base import lengthened
 from omkl.groups.expansions import _jit_budget as jit
 from omkl.groups.expansions.kernel import KernelBank, support_of
@@ -122,8 +121,6 @@ class BudgetedExpansion(KernelBank):
         self.n_outputs = n_outputs
         self._forget_tokens()
 
-    # ---- a round ------------------------------------------------------------------------------------------------
-
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         self._take_up(x)
         super().add_potentials(x, potentials)
@@ -237,10 +234,7 @@ class BudgetedExpansion(KernelBank):
         jit.measure_parts(self.n_support, self._diagonals[k], self._coefficients[k], self._squares[k])
         self._own[k] *= factor
 
-    # ---- state --------------------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, np.ndarray]:
-        """Return all arrays; a bank that loads them continues with the same bits."""
         n = self.n_support
         return {
             "coefficients": self.coefficients,
@@ -255,22 +249,30 @@ class BudgetedExpansion(KernelBank):
         }
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Load the arrays of :meth:`state`, or of :meth:`condensed` for prediction alone."""
         supports = support_of(state)
-        n = self._check(state, supports)
+        p, n, n_outputs = state["coefficients"].shape
+        training = "ages" in state
+        self._check_fit(
+            n <= self.budget
+            and (p, n_outputs) == (len(self.names), self.n_outputs)
+            and state["sums"].shape == (p, n if self.averaging and training else 0, n_outputs)
+            and (set(supports) == set(self.views) or n == 0)
+            and all(len(vectors) == n for vectors in supports.values())
+            and (not training or np.array_equal(np.sort(state["order"]), np.arange(n)))
+        )
         if supports:
             self.dtype = next(iter(supports.values())).dtype
         if n > self._capacity:
             self._reserve(n)
         self.n_support = n
-        self.averaging = self.averaging and "ages" in state
+        self.averaging = self.averaging and training
         self.coefficients[:] = state["coefficients"]
         if self.averaging:
             self.sums[:] = state["sums"]
         self._buffers = {view: self._buffer_of(view, vectors.shape[1]) for view, vectors in supports.items()}
         for view, vectors in supports.items():
             self._buffers[view].load(np.ascontiguousarray(vectors))
-        if "ages" in state:
+        if training:
             self._diagonals[:, :n], self._jitters[:, :n] = state["diagonals"], state["jitters"]
             self._ages[:n], self._order[:n], self._n_factored = state["ages"], state["order"], n
             self._factors[:, :n, :n] = state["factors"]
@@ -278,19 +280,3 @@ class BudgetedExpansion(KernelBank):
         for k in range(len(self.names)):
             jit.measure_parts(n, self._diagonals[k], self._coefficients[k], self._squares[k])
         self._forget_tokens()
-
-    def _check(self, state: dict[str, np.ndarray], supports: dict[str, np.ndarray]) -> int:
-        """Check that the arrays of a state fit this bank; return the number of support vectors."""
-        p, n, n_outputs = state["coefficients"].shape
-        if n > self.budget:
-            raise InputError(f"The state holds {n} support vectors, more than the budget of {self.budget}.")
-        training = "ages" in state
-        if (
-            (p, n_outputs) != (len(self.names), self.n_outputs)
-            or state["sums"].shape != (p, n if self.averaging and training else 0, n_outputs)
-            or (set(supports) != set(self.views) and n > 0)
-            or any(len(vectors) != n for vectors in supports.values())
-            or (training and not np.array_equal(np.sort(state["order"]), np.arange(n)))
-        ):
-            raise InputError("The arrays of a kernel expansion on a budget do not fit the kernels or each other.")
-        return n

@@ -147,13 +147,7 @@ def dense_grams(
 ) -> np.ndarray:
     """Return a stack of Gram matrices, (p, N, N), contiguous in its last axis; threads take blocks of rows.
 
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-    inputs : sequence of arrays of shape (N, d)
-        One a kernel; kernels that are given the same array object share its inner products.
-    dtype : {numpy.float32, numpy.float64}
-    n_jobs : int or None
+    There is an input (N, d) for each kernel; those that are given the same array object share its inner products.
     """
     inputs = _in_precision(inputs, dtype)
     n = len(inputs[0])
@@ -172,12 +166,7 @@ def dense_grams(
 class GramRows:
     """Rows of Gram matrices that do not fit in memory together: computed on demand, the latest kept.
 
-    Parameters
-    ----------
-    kernels, inputs, dtype
-        As for :func:`dense_grams`.
-    budget : int
-        Bytes that the kept rows may take.
+    Arguments are those of :func:`dense_grams`; kept rows may take ``budget`` bytes.
     """
 
     def __init__(

@@ -1,13 +1,11 @@
 """Kernel groups as dual expansions over a growing support: streams, and prediction."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from omkl.exceptions import InputError
 from omkl.groups.base import Bank, FrozenGroups, lengthened
 from omkl.groups.expansions import _jit_kernel as jit
 from omkl.groups.group_state import Mixture
@@ -153,7 +151,6 @@ class KernelExpansion(KernelBank):
         Parameters
         ----------
         supports : dict of str to array of shape (S, d)
-            By view.
         coefficients, sums : arrays of shape (p, S, K)
             ``sums`` is (p, 0, K) where no average is kept.
         """
@@ -161,15 +158,15 @@ class KernelExpansion(KernelBank):
         self._coefficients = np.array(coefficients, dtype=np.float64)
         self._sums = np.array(sums, dtype=np.float64)
         self.n_support = self._coefficients.shape[1]
-        self._forget_potentials()
+        self.forget_input()
         #: Indices of the support vectors that the latest step has added.
         self._added: slice | None = None
         #: The support vectors, with what :class:`Pair` computes of them, until there are others.
         self._references: dict[str, Reference] | None = None
 
-    def _forget_potentials(self):
+    def forget_input(self) -> None:
         #: The latest input, and its potentials.
-        self._scored: tuple[Span | None, np.ndarray] = (None, np.zeros(0))
+        self._scored: tuple[Span, np.ndarray] | None = None
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
@@ -192,10 +189,10 @@ class KernelExpansion(KernelBank):
         more = ((0, 0), (0, 0), (0, n_outputs - self.n_outputs))
         self._coefficients, self._sums = np.pad(self._coefficients, more), np.pad(self._sums, more)
         self.n_outputs = n_outputs
-        self._forget_potentials()
+        self.forget_input()
 
     def _own_potentials(self, x: Span) -> np.ndarray:
-        if self._scored[0] is not x:
+        if self._scored is None or self._scored[0] is not x:
             own = np.zeros((len(self.names), len(x), self.n_outputs))
             out = [None if left else part for left, part in zip(self.group_state.left_out, own)]
             if self._references is None:
@@ -224,7 +221,7 @@ class KernelExpansion(KernelBank):
             self._coefficients[k, self._added] = -rates[k] * D
             if self.averaging:
                 self._sums[k, self._added] = averages[k] * rates[k] * D
-        self._forget_potentials()
+        self.forget_input()
 
     def _add_support(self, vectors: dict[str, np.ndarray]) -> slice:
         """Append support vectors with coefficients of zero; return their indices."""
@@ -244,12 +241,7 @@ class KernelExpansion(KernelBank):
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
-        self._forget_potentials()
-
-    def blueprint(self) -> "Callable[[], KernelExpansion]":
-        return partial(
-            KernelExpansion, self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
-        )
+        self.forget_input()
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         # mixed coefficients of the support that there was, then what each shard has added
@@ -278,8 +270,7 @@ class KernelExpansion(KernelBank):
         supports = support_of(state)
         p, n_support, n_outputs = state["coefficients"].shape
         fits = p == len(self.names) and n_outputs == self.n_outputs and state["sums"].shape[1] in (0, n_support)
-        if not fits or any(len(support) != n_support for support in supports.values()):
-            raise InputError("The arrays of a kernel expansion do not fit each other.")
+        self._check_fit(fits and all(len(support) == n_support for support in supports.values()))
         if supports:
             self.dtype = next(iter(supports.values())).dtype
         self.averaging = state["sums"].shape[1] > 0 or (n_support == 0 and self.averaging)
@@ -287,16 +278,7 @@ class KernelExpansion(KernelBank):
 
 
 class FrozenExpansion(FrozenGroups):
-    """Averaged kernel groups to predict with: support vectors and kernels without weight are left out.
-
-    Parameters
-    ----------
-    names, kernels, views, dtype
-        See :class:`KernelBank`.
-    supports : dict of str to array of shape (S, d)
-        Support vectors by view.
-    coefficients : array of shape (p, S, K)
-    """
+    """Averaged kernel groups to predict with: support vectors and kernels without weight are left out."""
 
     def __init__(
         self,
@@ -335,14 +317,7 @@ class FrozenExpansion(FrozenGroups):
         expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
 
     def products_of_supports(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the name of each kernel, and what each support vector adds to ``<theta_k, g_k>``: (S,).
-
-        Parameters
-        ----------
-        x : Span
-        gradient : Potentials
-            Gradient ``g`` in the potentials of ``x``.
-        """
+        """Yield the name of each kernel, and what each support vector adds to ``<theta_k, g_k>``: (S,)."""
         moving = np.flatnonzero(gradient.unary.any(axis=1))
         for k, kernel, view, A in zip(self._alive, self._kernels, self._views, self._coefficients):
             support = self._supports[view]
@@ -362,16 +337,7 @@ class FrozenExpansion(FrozenGroups):
 def square_norms(
     kernels: list[Kernel], views: list[str], supports: dict[str, np.ndarray], coefficients: np.ndarray
 ) -> np.ndarray:
-    """Return ``tr(A_k' K_k A_k)`` of each kernel, (p,), computed block by block of the support vectors.
-
-    Parameters
-    ----------
-    kernels : list of Kernel
-    views : list of str
-        The view that each kernel reads.
-    supports : dict of str to array of shape (S, d)
-    coefficients : array of shape (p, S, K)
-    """
+    """Return ``tr(A_k' K_k A_k)`` of each kernel, (p,), computed block by block of the support vectors."""
     squares, n_support = np.zeros(len(kernels)), coefficients.shape[1]
     if n_support == 0 or not kernels:
         return squares
@@ -391,15 +357,7 @@ def expand(
     coefficients: np.ndarray,
     out: Sequence[np.ndarray | None],
 ) -> None:
-    """Add ``K_k(x, support) A_k`` of each kernel to ``out[k]``, in blocks of tokens.
-
-    Parameters
-    ----------
-    kernels, views, supports, coefficients
-        As for :func:`square_norms`.
-    x : Span
-    out : sequence of arrays of shape (n, K), or None for kernels that are not computed
-    """
+    """Add ``K_k(x, support) A_k`` of each kernel to ``out[k]``, (n, K), unless it is None, in blocks of tokens."""
     n_support = coefficients.shape[1]
     used = [k for k, part in enumerate(out) if part is not None]
     if n_support == 0 or not used:

@@ -18,15 +18,8 @@ class SupportBuffer:
     the vectors at hand and all columns gives its values among them and with every vector held. ``1 / sqrt(k(x, x))``
     of normalised kernels is kept with each vector, so a new one costs O(capacity x dimension).
 
-    Parameters
-    ----------
-    kernels : list of Kernel
-        The fitted kernels that will be evaluated.
-    n_columns : int
-        Dimension d of the vectors.
-    capacity : int
-        Number of vectors B that there is room for.
-    dtype : float64 or float32
+    ``kernels`` are fitted ones that will be evaluated on vectors of dimension ``n_columns``; there is room for
+    ``capacity`` vectors.
     """
 
     def __init__(self, kernels: Sequence[Kernel], n_columns: int, capacity: int, dtype: DTypeLike) -> None:
@@ -46,13 +39,7 @@ class SupportBuffer:
             roots[columns] = inverse_root(kernel.raw_diagonal(X))
 
     def stage(self, X: np.ndarray, n_support: int) -> "BufferPair":
-        """Take vectors at hand, and pair them with themselves and the first support vectors, in this order.
-
-        Parameters
-        ----------
-        X : array of shape (m, d)
-        n_support : int
-        """
+        """Take vectors at hand, (m, d), and pair them with themselves and the first support vectors, in this order."""
         m = len(X)
         if m > self.first:
             self._pad(m - self.first, 0)
@@ -61,54 +48,25 @@ class SupportBuffer:
         return BufferPair(self, X, slice(self.first - m, self.first), slice(self.first - m, self.first + n_support))
 
     def pair(self, which: np.ndarray, n_support: int) -> "BufferPair":
-        """Pair some support vectors with the first ones.
-
-        Parameters
-        ----------
-        which : int array of shape (m,)
-            Indices of the support vectors.
-        n_support : int
-        """
+        """Pair the support vectors of some indices, (m,), with the first ones."""
         X = np.ascontiguousarray(self.columns[:, self.first + which].T)
         return BufferPair(self, X, self.first + which, slice(self.first, self.first + n_support))
 
     def keep(self, back: int, index: int) -> None:
-        """Copy a vector at hand to an index.
-
-        Parameters
-        ----------
-        back : int
-            1 for the last vector at hand, 2 for the one before it, and so on.
-        index : int
-        """
+        """Copy a vector at hand to an index; ``back`` is 1 for the last one, 2 for the one before it, and so on."""
         self.columns[:, self.first + index] = self.columns[:, self.first - back]
         self.roots[:, self.first + index] = self.roots[:, self.first - back]
 
     def vectors(self, n_support: int) -> np.ndarray:
-        """Return the first support vectors, (n_support, d).
-
-        Parameters
-        ----------
-        n_support : int
-        """
+        """Return the first support vectors, (n_support, d)."""
         return self.columns[:, self.first : self.first + n_support].T
 
     def load(self, X: np.ndarray) -> None:
-        """Replace the first support vectors.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        """
+        """Replace the first support vectors by the rows of an array, (n, d)."""
         self._write(slice(self.first, self.first + len(X)), X)
 
     def grow(self, capacity: int) -> None:
-        """Make room for more vectors.
-
-        Parameters
-        ----------
-        capacity : int
-        """
+        """Make room for more vectors."""
         self._pad(0, capacity - self.capacity)
 
     def _pad(self, before: int, after: int) -> None:

@@ -1,8 +1,7 @@
 """Groups of dependency arcs: feature templates, hashed on the fly."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from functools import partial
 from operator import itemgetter
 
 import numpy as np
@@ -295,8 +294,8 @@ class ArcTemplateBank(Bank):
             strongest.append((float(weights.flat[order[rank]]), sentence, modifier - root, between))
         return strongest
 
-    def blueprint(self) -> "Callable[[], ArcTemplateBank]":
-        return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes)
+    def forget_input(self) -> None:
+        self._layout.forget()
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         for k, block in enumerate(self._blocks):

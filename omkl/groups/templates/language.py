@@ -209,11 +209,10 @@ def _checked(field: str, where: str, lexicons: Collection[str]) -> str:
     value = _VALUE.fullmatch(own)
     if own in TREE_FIELDS or _FIELD.fullmatch(own) or (value and value[1] in lexicons):
         return field
-    if own in _FOUND_OUT:
-        raise InputError(f"{where}{field!r} is predicted by the parser, so templates cannot use it.")
     raise InputError(
-        f"{where}there is no field {field!r}: choose form, lower, lemma, upos, xpos, feats, misc, prefix1 to prefix9, "
-        "suffix1 to suffix9, a capitalised attribute of FEATS, misc:NAME, or the name of a lexicon."
+        f"{where}there is no field {field!r} that is known before parsing: choose form, lower, lemma, upos, xpos, "
+        "feats, misc, prefix1 to prefix9, suffix1 to suffix9, a capitalised attribute of FEATS, misc:NAME, or the name "
+        "of a lexicon."
     )
 
 
@@ -270,8 +269,6 @@ class TemplateSet(Sequence):
         templates = [
             Template.parse(line, f"{path}, line {number}: ", lexicons or ()) for number, line in stripped if line
         ]
-        if not templates:
-            raise InputError(f"{path} holds no template.")
         return cls(templates, lexicons)
 
     @classmethod
@@ -296,12 +293,11 @@ class TemplateSet(Sequence):
                 return cls([*NAMED_SETS[templates](), *own], lexicons)
             if os.path.exists(templates) and not os.path.isdir(templates):
                 return cls.read(templates, lexicons)
+        if isinstance(templates, (str, os.PathLike)) or not isinstance(templates, Iterable):
             raise InputError(
-                f"templates={str(templates)!r:.80} is neither a file nor one of {', '.join(NAMED_SETS)}: templates of "
-                "your own are a list of strings, one for each."
+                f"`templates` must be a file, one of {', '.join(NAMED_SETS)}, or a list of strings, got "
+                f"{str(templates)!r:.80}."
             )
-        if not isinstance(templates, Iterable):
-            raise InputError(f"templates must be a name, a file or a list of templates, not {templates!r}.")
         return cls(templates, lexicons)
 
     def __len__(self) -> int:

@@ -213,6 +213,10 @@ class TemplateLayout:
         self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
         self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
         self._bins = np.zeros((2, 0), dtype=np.uint64)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the latest sentence."""
         self._latest: tuple[ArcSentence, ArcKeys] | None = None
 
     def tables(self, sizes: ArrayLike) -> PairTables:
