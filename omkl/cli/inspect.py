@@ -70,14 +70,14 @@ def _metrics(model: Model, kind: str, options: Options) -> Record:
     metrics |= {name: parameters[name] for name in ("C", "alpha") if name in parameters}
     metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
     if isinstance(model, OnlineEstimator):
-        metrics |= {"epochs": model.n_iter_, "memory": model.memory_usage(), "left_out": model.left_out_}
+        metrics |= {"epochs": model.n_iter_, "memory": model.memory_usage()}
         metrics["group_report"] = _group_records(model, kind, options)
         metrics["top_features"] = model.top_features(options.top, options.group)
     else:
         opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "group")
         metrics |= {"iterations": model.n_iter_, "dual_gap": model.dual_gap_}
     if not isinstance(model, SparseLinear):
-        metrics["kernel_weights"] = model.kernel_weights_
+        metrics |= {"kernel_weights": model.kernel_weights_, "left_out": model.left_out_}
     return metrics
 
 

@@ -51,15 +51,6 @@ def test_the_error_of_fourier_features_falls_as_the_root_of_their_number(name, d
     assert -0.65 < slope < -0.4
 
 
-@pytest.mark.parametrize("name", ["gaussian:sigma2=2", "laplacian:sigma=3"])
-def test_fourier_features_have_no_bias(name, X):
-    """The mean over many seeds comes nearer to the kernel than any one of them, as the mean of independent draws."""
-    exact = as_kernel(name)(X)
-    drawn = np.array([as_kernel(f"{name},features=32,seed={seed}").fit(X)(X) for seed in range(400)])
-    one = np.sqrt(np.mean((drawn[0] - exact) ** 2))
-    assert np.sqrt(np.mean((drawn.mean(axis=0) - exact) ** 2)) < 2.0 * one / np.sqrt(len(drawn))
-
-
 def test_orthogonal_frequencies_beat_independent_ones(digits):
     class Independent(Gaussian):
         def frequencies(self, generator, shape):

@@ -175,44 +175,40 @@ def test_a_lazy_stack_keeps_within_its_budget():
     assert stack.nbytes > 0
 
 
-class TestRefusals:
-    def refuse(self, match, *grams):
-        with pytest.raises(InputError, match=match):
-            PackedStack.from_grams(grams)
+def spoiled(value):
+    gram = GRAMS[0].copy()
+    gram[3, 5] += value
+    return gram
 
-    def test_not_semidefinite(self):
-        bad = GRAMS[0] - 0.5 * np.eye(N)
-        self.refuse("Kernel 1 is not positive semidefinite", GRAMS[0], bad)
 
-    def test_not_symmetric(self):
-        bad = GRAMS[0].copy()
-        bad[3, 5] += 0.1
-        self.refuse("Kernel 0 is not symmetric", bad)
+@pytest.mark.parametrize(
+    ("grams", "message"),
+    [
+        ([GRAMS[0], GRAMS[0] - 0.5 * np.eye(N)], "Kernel 1 is not positive semidefinite"),
+        ([spoiled(0.1)], "Kernel 0 is not symmetric"),
+        ([GRAMS[0], GRAMS[0][:-1, :-1]], r"Kernel 1 has shape \(66, 66\)"),
+        ([GRAMS[0][:-1]], "Kernel 0 has shape"),
+        ([spoiled(np.nan)], "Kernel 0 has entries that are not finite"),
+        ([spoiled(-np.inf)], "Kernel 0 has entries that are not finite"),
+    ],
+)
+def test_matrices_that_are_no_kernels_are_named(grams, message):
+    with pytest.raises(InputError, match=message):
+        PackedStack.from_grams(grams)
 
-    def test_sizes(self):
-        self.refuse(r"Kernel 1 has shape \(66, 66\)", GRAMS[0], GRAMS[0][:-1, :-1])
-        self.refuse(r"Kernel 0 has shape", GRAMS[0][:-1])
 
-    @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-    def test_not_finite(self, value):
-        bad = GRAMS[0].copy()
-        bad[2, 1] = bad[1, 2] = value
-        self.refuse("Kernel 0 has entries that are not finite", bad)
+def test_kernels_that_do_not_fit_into_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(stack, "free_bytes", lambda: 2**10)
+    with pytest.raises(InputError, match=r"3000 packed kernels of 20000 samples need .* GiB, but"):
+        require_memory(3000, 20000, np.float32)
+    with pytest.raises(InputError, match=r"2 factors of 67 samples need .* GiB, but"):
+        FactoredStack.from_kernels([Linear(), Linear()], X)
 
-    def test_more_memory_than_there_is(self, monkeypatch):
-        monkeypatch.setattr(stack, "free_bytes", lambda: 2**30)
-        with pytest.raises(InputError, match=r"3000 packed kernels of 20000 samples need .* GiB, but 1.0 GiB"):
-            require_memory(3000, 20000, np.float32)
 
-    def test_more_factors_than_there_is_memory(self, monkeypatch):
-        monkeypatch.setattr(stack, "free_bytes", lambda: 2**10)
-        with pytest.raises(InputError, match=r"2 factors of 67 samples need .* GiB, but"):
-            FactoredStack.from_kernels([Linear(), Linear()], X)
-
-    def test_columns_that_are_not_there(self):
-        for on in ("view", (7,), slice(5, 9)):
-            with pytest.raises(InputError):
-                packed_kernels([Gaussian(sigma2=1.0, on=on)], X, np.float32)
+@pytest.mark.parametrize("on", ["view", (7,), slice(5, 9)])
+def test_columns_that_are_not_there_are_refused(on):
+    with pytest.raises(InputError):
+        packed_kernels([Gaussian(sigma2=1.0, on=on)], X, np.float32)
 
 
 def test_single_precision_rounding_passes_as_semidefinite():

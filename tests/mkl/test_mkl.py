@@ -7,7 +7,7 @@ from scipy.special import xlogy
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import cross_val_score
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import omkl
@@ -41,30 +41,6 @@ def test_one_kernel_is_a_support_vector_machine(cancer, solver):
     )
     assert_allclose(model.fit(X, y).decision_function(X), svm.decision_function(X), atol=5e-3)
     assert model.dual_gap_ <= 1e-6
-
-
-def test_uniform_regression_is_support_vector_regression(cancer):
-    X, _ = cancer
-    y = np.sin(X[:, 0])
-    svm = SVR(C=2.0, gamma=1 / 20, epsilon=0.05, tol=1e-8).fit(X, y)
-    model = MKLRegressor(
-        [Gaussian(10.0)],
-        loss="epsilon-insensitive:epsilon=0.05",
-        regularizer="uniform",
-        C=2.0,
-        tol=1e-7,
-        dtype="float64",
-    )
-    assert_allclose(model.fit(X, y).predict(X), svm.predict(X), atol=5e-3)
-
-
-def test_prediction_is_the_expansion(cancer):
-    X, y = cancer
-    model = MKLClassifier(KERNELS, C=2.0, dtype="float64").fit(X, y)
-    expected = model.intercept_[0] + sum(K @ a for K, a in zip(grams_of(X, X), model.dual_coef_))
-    assert_allclose(model.decision_function(X), expected, atol=1e-10)
-    assert model.dual_coef_.shape == (4, 120)
-    assert model.n_active_ == np.count_nonzero(np.abs(model.dual_coef_).sum(axis=1))
 
 
 def test_block_norm_is_sparse_and_uniform_is_not(cancer):

@@ -41,28 +41,6 @@ def test_matrices_are_the_same_whatever_holds_them(cancer, held):
         assert_allclose(MKLClassifier("precomputed").fit(own, y).decision_function(own), expected, rtol=1e-9)
 
 
-def with_entry(gram, value):
-    gram = gram.copy()
-    gram[0, 1] = value
-    return gram
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda K: K[:-1, :-1], "matrices .* of one shape"),
-        (lambda K: with_entry(K, 7.0), "Kernel 1 is not symmetric"),
-        (lambda K: with_entry(K, np.nan), "Kernel 1 has entries that are not finite"),
-        (lambda K: K - np.eye(len(K)), "Kernel 1 is not positive semidefinite"),
-    ],
-)
-def test_matrices_that_are_no_kernels_are_named(cancer, spoil, message):
-    X, y = cancer
-    good = grams_of(X, X)[1]
-    with pytest.raises(InputError, match=message):
-        MKLClassifier("precomputed").fit([good, spoil(good), good], y)
-
-
 @pytest.mark.parametrize("form", ["stack", "array"])
 def test_cross_validation_cuts_precomputed_kernels(cancer, form):
     X, y = cancer
@@ -70,15 +48,6 @@ def test_cross_validation_cuts_precomputed_kernels(cancer, form):
     given = GramMatrices(grams) if form == "stack" else np.stack(list(grams.values()), axis=-1)
     scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), given, y, cv=3)
     assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3))
-
-
-def test_matrices_may_have_names(cancer):
-    X, y = cancer
-    grams = {"narrow": Gaussian(5.0)(X, X), "wide": Gaussian(30.0)(X, X)}
-    model = MKLClassifier("precomputed").fit(grams, y)
-    assert list(model.kernel_weights_) == ["narrow", "wide"]
-    backwards = dict(reversed([(name, gram[:7]) for name, gram in grams.items()]))
-    assert_allclose(model.decision_function(backwards), model.decision_function(list(grams.values()))[:7], atol=1e-12)
 
 
 def test_the_learned_kernel_serves_other_estimators(cancer):

@@ -109,14 +109,6 @@ def test_robust_losses_ignore_outliers(rng):
     assert max(errors.values()) < 0.2
 
 
-def test_mkl_finds_the_columns_that_matter(rng):
-    X = rng.normal(size=(300, 12))
-    y = np.sin(2 * X[:, 0]) + X[:, 1]
-    kernels = {f"columns {i}-{i + 1}": f"gaussian:on={i}:{i + 2}" for i in range(0, 12, 2)}
-    model = omkl.OnlineMKLRegressor(kernels, random_state=0).fit(X, y)
-    assert model.kernel_weights_["columns 0-1"] > 0.6
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_stream_is_the_same_however_it_is_cut_into_calls(diabetes, loss):
     X, y = diabetes

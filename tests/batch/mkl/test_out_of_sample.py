@@ -54,18 +54,13 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
                 expected[k, i] = Y[i] - mean
                 continue
             # centred by the others, which takes the place of their constant
-            own = centred_by(K, weights * rest)
+            own = centred(K, weights * rest)
             ridge_model = KernelRidge(kernel="precomputed", alpha=ridge)
             ridge_model.fit(own[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=roots[rest] ** 2)
             expected[k, i] = Y[i] - mean - ridge_model.predict(own[i : i + 1, rest])[0]
     losses = (np.square(roots[:, None] * expected)).sum(axis=(1, 2))
     np.testing.assert_allclose(model.loss, losses.min(), rtol=1e-8)
     np.testing.assert_allclose(model.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8)
-
-
-def centred_by(K, weights):
-    mean = weights / weights.sum()
-    return K - (K @ mean)[:, None] - K @ mean + mean @ K @ mean
 
 
 def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypatch):
@@ -79,7 +74,7 @@ def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypa
     z = (roots * (y - weights @ y / weights.sum()))[:, None]
     model = out_of_sample._RidgeModel(out_of_sample._standardized(DenseStack(K[None]), 0, roots), z, roots)
     scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n
-    own = centred_by(K, np.where(np.isin(np.arange(n), fold), 0.0, weights))
+    own = centred(K, np.where(np.isin(np.arange(n), fold), 0.0, weights))
     mean = weights[rest] @ y[rest] / weights[rest].sum()
     ridge_model = KernelRidge(kernel="precomputed", alpha=0.3 * scale)
     ridge_model.fit(own[np.ix_(rest, rest)], y[rest] - mean, sample_weight=roots[rest] ** 2)

@@ -11,7 +11,6 @@ from sklearn.model_selection import cross_val_score
 from omkl import MKLClassifier, MKLClassifierCV
 from omkl.batch import OneStep, Problem, Spicy, certify, shared_problem
 from omkl.exceptions import InputError
-from omkl.kernels import as_kernel
 
 from ...stacks import DenseStack
 from ..generic import LOSSES, REGULARIZERS, M, N
@@ -67,30 +66,6 @@ def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
         alone = Spicy().solve(Problem(stack, target, *settings), 1e-9)
         assert_allclose(own, alone.certificate.outputs, atol=1e-3)
         assert_allclose(constant, alone.model.intercept, atol=1e-3)
-
-
-@pytest.mark.parametrize("solver", ["spicy", "one-step"])
-def test_the_gap_of_a_classifier_is_that_of_its_public_attributes(solver):
-    X, y = load_iris(return_X_y=True)
-    kernels = {"linear": "linear", "wide": "gaussian:sigma2=3", "narrow": "gaussian:sigma2=0.1"}
-    model = MKLClassifier(kernels, C=5.0, regularizer="elastic-net", loss="hinge", solver=solver, tol=1e-4).fit(X, y)
-    grams = np.array([as_kernel(kernel).fit(X)(X, X) for kernel in kernels.values()])
-    targets = np.where(y[None] == np.arange(3)[:, None], 1.0, -1.0)
-    products = np.einsum("mij,pmj->pmi", grams, model.dual_coef_)
-    norms = np.sqrt(np.einsum("pmi,pmi->m", products, model.dual_coef_))
-    outputs = products.sum(axis=1) + model.intercept_[:, None]
-    mu = 0.5
-    primal = 5.0 * np.maximum(0.0, 1.0 - targets * outputs).sum() + (1 - mu) * norms.sum() + 0.5 * mu * norms @ norms
-    rho = np.array(model.dual_variables_)
-    assert_allclose(rho.sum(axis=1), 0.0, atol=1e-9)
-    assert (targets * rho).min() >= 0.0
-    assert (targets * rho).max() <= 5.0
-    dual_norms = np.sqrt(np.einsum("pi,mij,pj->m", rho, grams, rho))
-    dual = (targets * rho).sum() - (np.maximum(0.0, dual_norms - (1 - mu)) ** 2).sum() / (2 * mu)
-    assert (primal - dual) / primal == pytest.approx(model.dual_gap_, abs=1e-7)
-    assert 0.0 <= model.dual_gap_ <= 1e-4
-    assert_allclose(model.decision_function(X), outputs.T, atol=1e-8)
-    assert model.score(X, y) > 0.95
 
 
 def test_classes_together_are_searched_as_grid_search_searches_them_and_solved_along_paths():

@@ -1,4 +1,4 @@
-"""SpicyMKL: optima against a generic convex solver, honest gaps, and input at the edges."""
+"""SpicyMKL and the one-step method: optima against a generic convex solver, honest gaps, and input at the edges."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from sklearn.preprocessing import scale
 from omkl.batch import OneStep, Problem, Spicy, certify
 from omkl.kernels import Gaussian, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Squared, SquaredHinge
-from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, ScalarPenalty, SquaredL21
 
 from ...stacks import DenseStack
 from ..generic import generic_optimum, small_problem
@@ -24,14 +24,32 @@ def many_kernels(n_kernels=400, n_samples=40, seed=0, rank=8):
     return DenseStack(factors @ factors.transpose(0, 2, 1)), y
 
 
+SOLVERS = {"spicy": Spicy(), "one-step": OneStep()}
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("C", [0.5, 3.0, 20.0])
-def test_reaches_the_optimum(loss, regularizer, intercept, C):
+@pytest.mark.parametrize("C", [0.5, 20.0])
+def test_reaches_the_optimum(solver, loss, regularizer, intercept, C):
     problem, factors = small_problem(loss, regularizer, C=C, intercept=intercept)
-    optimum = generic_optimum(problem, factors, loss, regularizer)
-    solution = Spicy().solve(problem, tol=1e-7)
+    if solver == "one-step" and not problem.regularizer.smooth_conjugate:
+        return
+    solution = SOLVERS[solver].solve(problem, tol=1e-7)
     assert solution.converged
+    optimum = generic_optimum(problem, factors, loss, regularizer)
     assert solution.certificate.primal == pytest.approx(optimum, rel=1e-6, abs=1e-7)
+    if intercept:
+        assert abs(solution.certificate.rho.sum()) < 1e-9
+
+
+@pytest.mark.parametrize("regularizer", ["elastic net", "block q-norm", "uniform", "squared block 1-norm"])
+@pytest.mark.parametrize("C", [100.0, 1e4])
+def test_the_logistic_optimum_where_losses_weigh_much(regularizer, C):
+    problem, factors = small_problem("logistic", regularizer, C=C)
+    solution = Spicy().solve(problem, tol=1e-6)
+    assert solution.converged
+    optimum = generic_optimum(problem, factors, "logistic", regularizer)
+    assert solution.certificate.primal == pytest.approx(optimum, rel=1e-4)
 
 
 def test_the_certificate_is_that_of_the_returned_model(loss, regularizer):
@@ -90,21 +108,18 @@ def test_a_warm_start_ends_where_a_cold_one_does(loss):
     assert again.n_iter == 0
 
 
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), SquaredHinge(), Squared()], ids=repr)
 class TestEdges:
-    def solve(self, grams, y, loss, C=10.0, regularizer=None):
-        problem = Problem(DenseStack(np.asarray(grams, dtype=np.float64)), y, loss, regularizer or L21(), C)
-        solution = Spicy().solve(problem, tol=1e-5)
+    def solve(self, grams, y, loss, C=10.0):
+        solution = Spicy().solve(Problem(DenseStack(np.asarray(grams)), y, loss, L21(), C), tol=1e-5)
         assert solution.converged
         return solution
 
-    each_loss = pytest.mark.parametrize("loss", [Logistic(), Hinge(), SquaredHinge(), Squared()])
-
-    @each_loss
-    def test_a_tiny_C(self, loss):
+    def test_a_large_C_and_one_sample_of_a_class(self, loss):
         kernels, y = many_kernels(10)
         assert self.solve(kernels.grams, y, loss, C=1e5).certificate.primal < 1e5
+        self.solve(kernels.grams, np.where(np.arange(len(y)) == 0, 1.0, -1.0), loss)
 
-    @each_loss
     def test_kernels_of_rank_one_zero_kernels_and_twins(self, loss):
         rng = np.random.default_rng(0)
         columns = rng.normal(size=(3, 30))
@@ -115,12 +130,6 @@ class TestEdges:
         assert twins.certificate.primal == pytest.approx(alone.certificate.primal, rel=2e-5)
         assert twins.certificate.norms[-1] == 0.0
 
-    @each_loss
-    def test_one_sample_of_a_class(self, loss):
-        kernels, y = many_kernels(10)
-        self.solve(kernels.grams, np.where(np.arange(len(y)) == 0, 1.0, -1.0), loss)
-
-    @each_loss
     def test_the_same_bits_twice(self, loss):
         kernels, y = many_kernels(100)
         first, second = (self.solve(kernels.grams, y, loss, C=20.0) for _ in range(2))
@@ -158,16 +167,6 @@ def test_the_logistic_loss_at_moderate_strengths(regularizer, C):
         assert solution.certificate.primal == pytest.approx(one_step.primal, rel=1e-4)
 
 
-@pytest.mark.parametrize("regularizer", ["elastic net", "block q-norm", "uniform", "squared block 1-norm"])
-@pytest.mark.parametrize("C", [100.0, 1e4])
-def test_the_logistic_optimum_where_losses_weigh_much(regularizer, C):
-    problem, factors = small_problem("logistic", regularizer, C=C)
-    optimum = generic_optimum(problem, factors, "logistic", regularizer)
-    solution = Spicy().solve(problem, tol=1e-6)
-    assert solution.converged
-    assert solution.certificate.primal == pytest.approx(optimum, rel=1e-4)
-
-
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "squared", "epsilon-insensitive"])
 def test_weights_multiply_losses(loss):
     """A weight of 2 is a sample that is there twice."""
@@ -179,3 +178,55 @@ def test_weights_multiply_losses(loss):
     repeated = Spicy().solve(replace(problem, kernels=twice, y=np.repeat(problem.y, counts)), tol=1e-8).certificate
     assert weighted.primal == pytest.approx(repeated.primal, rel=1e-7)
     np.testing.assert_allclose(weighted.norms, repeated.norms, atol=2e-3)
+
+
+@pytest.mark.parametrize("C", [0.5, 3.0])
+def test_the_squared_norm_is_the_same_problem_at_another_C(C):
+    """Block 1-norm and weight-constrained MKL: their C are mapped by the sum of norms."""
+    kernels, y = many_kernels(12)
+    solution = Spicy().solve(Problem(kernels, y, Hinge(), L21(), 10 * C), tol=1e-8)
+    total = solution.certificate.norms.sum()
+    assert total > 0
+    squared = Problem(kernels, y, Hinge(), SquaredL21(), 10 * C * total)
+    assert certify(squared, solution.model, total * solution.certificate.rho).gap < 1e-5
+    directly = Spicy().solve(squared, tol=1e-8)
+    assert directly.converged
+    np.testing.assert_allclose(directly.certificate.norms, solution.certificate.norms, atol=1e-3 * total)
+
+
+# ---- the one-step method ----------------------------------------------------------------------------------------
+
+#: The elastic net as a user might write it.
+OWN = ScalarPenalty(lambda b: b + b**2 / 2, lambda b: 1 + b)
+
+
+@pytest.mark.parametrize(
+    "regularizer", [ElasticNet(0.05), 3.0 * ElasticNet(0.9), LqNorm(1.1), LqNorm(3.0), Ridge(), OWN]
+)
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_one_step_agrees_with_spicy_on_many_kernels(loss, regularizer):
+    kernels, y = many_kernels(150, rank=6)
+    problem = Problem(kernels, y, loss, regularizer, 20.0)
+    one, many = (solver.solve(problem, tol=1e-7) for solver in (OneStep(), Spicy()))
+    assert one.converged
+    assert many.converged
+    assert one.certificate.primal == pytest.approx(many.certificate.primal, rel=1e-6)
+
+
+@pytest.mark.parametrize("regularizer", [ElasticNet(0.5), LqNorm(1.5)])
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_a_sample_of_the_kernels_first_leads_to_the_same_optimum(loss, regularizer, monkeypatch):
+    kernels, y = many_kernels(150, rank=6)
+    problem = Problem(kernels, y, loss, regularizer, 20.0)
+    directly = OneStep().solve(problem, tol=1e-8)
+    monkeypatch.setattr("omkl.batch.mkl.spicy.MANY", 100)
+    monkeypatch.setattr("omkl.batch.mkl.spicy.SAMPLE", 20)
+    sampled = OneStep().solve(problem, tol=1e-8)
+    assert sampled.history[1]["working_set"] == 20
+    assert sampled.history[1]["dual"] >= sampled.history[0]["dual"] >= 0.0
+    assert sampled.certificate.primal == pytest.approx(directly.certificate.primal, rel=1e-7)
+    np.testing.assert_allclose(sampled.certificate.norms, directly.certificate.norms, atol=1e-3)
+    # a search that ends with the sample has a model of it, whose certificate holds
+    stopped = OneStep().solve(problem, tol=1e-8, max_iter=1)
+    assert len(stopped.model.active) <= 20
+    assert stopped.certificate.dual <= directly.certificate.primal <= stopped.certificate.primal
