@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,10 @@ RULES: dict[str, dict[str, str]] = {
     "without_PUNCT": {"ignore": "upos"},
     "without_punctuation_characters": {"ignore": "form"},
 }
-#: Names of scores: of columns that a parser does not predict, and of trees.
-COLUMN_SCORES = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "ufeats", "AllTags": "alltags", "Lemmas": "lemmas"}
-TREE_SCORES = {name: name.lower() for name in ("UAS", "LAS", "CLAS", "MLAS", "BLEX")}
-TREE_SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
-#: The part of an annotator that predicts a column.
-PART_OF = {**COLUMN_SCORES, "UFeats": "feats", "AllTags": "upos"}
+#: The part of an annotator that predicts a column, by the name of its score, and all scores.
+PART_OF = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "AllTags": "upos", "Lemmas": "lemmas"}
+SCORES = {name: name.lower() for name in (*PART_OF, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
+SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
 #: Labels in the table that is printed, and commonest confusions of labels.
 MOST_LABELS, MOST_CONFUSIONS = 30, 8
 
@@ -54,15 +52,18 @@ def evaluate(options: Options) -> None:
     shared task of trees. Where MODEL is a gold treebank, GOLD is the annotation of its words by any other program.
     """
     if _is_treebank(options.model):
-        lines, metrics = _evaluate_treebanks(options)
+        opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs")
+        reading: Record = {"trees": "given", "on_error": options.on_error, "keep_text": False}
+        gold, predicted = (data.read_treebank(path, **reading) for path in (options.model, options.gold))
+        lines, metrics = tree_scores(gold, predicted, options.gold, (*PART_OF.values(), "trees"))
     else:
         model, kind = load_model(options)
         if kind == "trees":
             gold = read_gold(options.gold, model, options)
-            metrics = {name: model.evaluate(gold, **rule) for name, rule in RULES.items()}
-            lines = _tree_lines(metrics, options.gold, TREE_SCORES)
+            lines, metrics = tree_scores(gold, model.parse(gold), options.gold, ["trees"])
         elif kind == "annotations":
-            lines, metrics = annotation_scores(model, read_gold(options.gold, model, options), options.gold)
+            gold = read_gold(options.gold, model, options)
+            lines, metrics = tree_scores(gold, model.annotate(gold), options.gold, model.parts_)
         else:
             lines, metrics = (_evaluate_labeler if kind == "sequences" else _evaluate_rows)(model, options)
     options.report(lines, metrics)
@@ -76,34 +77,20 @@ def _is_treebank(path: str) -> bool:
         return not file.read(2).startswith(b"PK")  # a model is an archive
 
 
-def _evaluate_treebanks(options: Options) -> tuple[list[str], Record]:
-    """Scores of a treebank beside a gold one with the same words."""
-    opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs")
-    reading: Record = {"trees": "given", "on_error": options.on_error, "keep_text": False}
-    gold, predicted = (data.read_treebank(path, **reading) for path in (options.model, options.gold))
+def tree_scores(
+    gold: data.Treebank, predicted: data.Treebank, path: str, parts: Collection[str]
+) -> tuple[list[str], Record]:
+    """Scores of the predicted parts of sentences, and tables by relation and by length."""
     metrics = {name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
-    return _tree_lines(metrics, options.gold, {**COLUMN_SCORES, **TREE_SCORES}), metrics
-
-
-def annotation_scores(annotator: omkl.Annotator, gold: data.Treebank, path: str) -> tuple[list[str], Record]:
-    """Scores of an annotator on the words of gold sentences."""
-    predicted = annotator.annotate(gold)
-    metrics = {name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
-    scores = {**COLUMN_SCORES, **TREE_SCORES}
-    known = {name: key for name, key in scores.items() if PART_OF.get(name, "trees") in annotator.parts_}
-    return _tree_lines(metrics, path, known), metrics
-
-
-def _tree_lines(metrics: Record, path: str, scores: dict[str, str]) -> list[str]:
-    """Scores, and tables by relation and by length."""
     found = metrics["all"]
     lines = [] if found["uas"] is None else attachment_lines(metrics, path)
-    known = [(name, f"{found[key]:.2%}") for name, key in scores.items() if found[key] is not None]
+    keys = {name: key for name, key in SCORES.items() if PART_OF.get(name, "trees") in parts}
+    known = [(name, f"{found[key]:.2%}") for name, key in keys.items() if found[key] is not None]
     lines += ["", *table(known, ("all words", "score"))]
     for name in ("relation", "length"):
         if found[f"{name}s"]:
             lines += ["", *score_table(found[f"{name}s"], name)]
-    return lines
+    return lines, metrics
 
 
 def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[list[str], Record]:

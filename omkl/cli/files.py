@@ -117,6 +117,15 @@ def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options:
     return data.read_treebank(path, on_error=options.on_error, keep_text=False, **trees)
 
 
+def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple[Any, list | None]:
+    """Labelled data: sequences and their labels; or a treebank or a stream of rows, and None."""
+    if kind == "sequences":
+        return labelled_sequences(path, options, model)
+    return open_rows(path, options, Columns.of_model(model)) if kind == "rows" else read_gold(
+        path, model, options
+    ), None
+
+
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 

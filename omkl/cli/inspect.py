@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 import omkl
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
-from omkl.cli.files import Columns, labelled_sequences, load_model, naming, of_class, open_rows, read_gold
+from omkl.cli.files import labelled_data, load_model, naming, of_class
 from omkl.cli.options import Options, option
 from omkl.estimators.base import OnlineEstimator
 from omkl.linear.base import SparseLinear
@@ -94,12 +94,8 @@ def _group_records(model: OnlineEstimator, kind: str, options: Options) -> list[
     """A record for each group of a model; with ``options.data`` also of how much each helps there."""
     if options.data is None:
         return model.group_report_
-    if kind == "trees":
-        return model.group_report(read_gold(options.data, model, options))
-    if kind == "sequences":
-        return model.group_report(*labelled_sequences(options.data, options, model))
     with naming(options.data):
-        return model.group_report(open_rows(options.data, options, Columns.of_model(model)))
+        return model.group_report(*labelled_data(options.data, model, kind, options))
 
 
 def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str]:

@@ -250,16 +250,10 @@ CHOICE, COUNT, POSITIVE = click.Choice, click.IntRange(min=0), click.IntRange(mi
 READ, WRITE = InputFile(readable=False, allow_dash=True), OutputFile(readable=False, allow_dash=True)
 MODEL = argument("model", type=READ)
 FORMAT = option("--format", metavar="NAME", help="Format of the data; by default guessed from the file's name.")
-ON_ERROR = option(
-    "--on-error", type=CHOICE(["raise", "skip"]), default="raise", help="Stop at a bad record, or leave it out."
-)
+ON_ERROR = option("--on-error", type=CHOICE(["raise", "skip"]), default="raise", help="Stop at or skip bad records.")
 #: Options of tables.
 TABLE = (
-    option(
-        "--target",
-        metavar="WHERE",
-        help="Outputs: name or place of a column (csv, parquet; the last one by default), an array's name (npz).",
-    ),
+    option("--target", metavar="WHERE", help="Outputs: a column, by default the last, or an array of npz."),
     option("--no-header", is_flag=True, help="csv: the first line is a row, not names of columns."),
     option("--delimiter", metavar="C", help="csv: divides cells, as ';'; by default a comma, in .tsv files a tab."),
     option("--categorical", metavar="NAMES", help="csv: columns that are text, as zip codes, separated by commas."),

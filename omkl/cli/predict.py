@@ -45,9 +45,7 @@ Best: TypeAlias = list[tuple[data.Treebank, float]]
     """,
     *(opt.MODEL, opt.argument("input", type=opt.READ)),
     option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="May end in .gz or .xz: compressed."),
-    option(
-        "--to", type=opt.CHOICE(["conllu", "jsonl", "text"]), help="Form of the output; by default that of its name."
-    ),
+    option("--to", type=opt.CHOICE(["conllu", "jsonl", "text"]), help="Form; by default that of the output's name."),
     option("--nbest", type=opt.POSITIVE, metavar="N", help="Write the N best of each, best first, with their scores."),
     option("--confidence", is_flag=True, help="Write probabilities of labels, arcs and relations as well."),
     *(opt.FORMAT, *opt.TABLE, opt.JOBS, opt.METRICS),

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
-
 from omkl import reports
 from omkl._files import replacing
 from omkl.cli import options as opt
-from omkl.cli.files import Columns, labelled_sequences, load_model, naming, open_rows, read_gold
+from omkl.cli.files import labelled_data, load_model, naming
 from omkl.cli.options import Options, option
 from omkl.data.blocks import n_rows
-
-if TYPE_CHECKING:
-    from omkl.reports.model import Model
 
 
 @opt.command(
@@ -38,8 +32,12 @@ def report(options: Options) -> None:
     mistakes with their reasons. Pictures need omkl[plot].
     """
     model, kind = load_model(options)
-    with naming(options.data or options.model) if kind == "rows" else nullcontext():
-        X, y = (None, None) if options.data is None else _read(model, kind, options)
+    X = y = None
+    with naming(options.data or options.model):
+        if options.data is not None:
+            X, y = labelled_data(options.data, model, kind, options)
+            if kind == "rows":
+                X, y = X.read()
         page = reports.make_report(model, X, y, title=options.title, n_worst=options.worst)
     if options.output == "-":
         print(page, end="")
@@ -50,12 +48,3 @@ def report(options: Options) -> None:
     on = "" if n is None else f" on {n} {'sentences' if kind in ('trees', 'annotations') else kind}"
     metrics = {"class": name, "examples": n, "output": options.output, "bytes": len(page.encode())}
     options.report([f"Report on {name}{on}: {options.output}"], metrics)
-
-
-def _read(model: Model, kind: str, options: Options) -> tuple[Any, Any]:
-    """The data, and their outputs."""
-    if kind == "sequences":
-        return labelled_sequences(options.data, options, model)
-    if kind == "rows":
-        return open_rows(options.data, options, Columns.of_model(model)).read()
-    return read_gold(options.data, model, options), None

@@ -35,6 +35,9 @@ def train() -> None:
     """Train a model on a file, and save it. Ctrl-C ends training, and saves what is learned."""
 
 
+TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
+
+
 @opt.command(
     "labeler",
     """
@@ -44,12 +47,7 @@ def train() -> None:
     omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
     """,
     *(opt.FORMAT, opt.ON_ERROR, KERNELS, BUDGET),
-    option(
-        "--transitions",
-        type=opt.CHOICE(["free", "regularized", "none"]),
-        default="free",
-        help="Scores of neighbouring labels: not regularized, one more group, or none.",
-    ),
+    option("--transitions", type=TRANSITIONS, default="free", help="Scores of neighbours: free, a group, or none."),
     option("--allowed-transitions", metavar="SCHEME", help="Predict chunks that this scheme allows, as BIO or BIOES."),
     option("--order", type=int, default=1, metavar="N", help="1, or 2 to score trigrams of labels as well."),
     training_options(epochs=20),

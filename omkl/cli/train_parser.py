@@ -11,7 +11,7 @@ import omkl
 from omkl import data
 from omkl.cli import options as opt
 from omkl.cli.console import Record, attachment_lines, bar_chart
-from omkl.cli.evaluate import annotation_scores
+from omkl.cli.evaluate import tree_scores
 from omkl.cli.files import calibrate, destination
 from omkl.cli.options import Options, option
 from omkl.cli.training import CHECKPOINTS, DEV, OUTPUT, TRAIN, Training, strength, training_options
@@ -29,20 +29,8 @@ def _lexicons(context: click.Context, parameter: click.Parameter, values: tuple[
 
 
 TREES = opt.declare(
-    option(
-        "--templates",
-        type=opt.READ,
-        default="auto",
-        metavar="SET",
-        help="rich, martins507, mcdonald2005, small, or a file.",
-    ),
-    option(
-        "--lexicon",
-        multiple=True,
-        callback=_lexicons,
-        metavar="NAME=FILE",
-        help="Values of words, for h.NAME in templates.",
-    ),
+    option("--templates", type=opt.READ, default="auto", metavar="SET", help="rich, martins507, small ... or a file."),
+    option("--lexicon", multiple=True, callback=_lexicons, metavar="NAME=FILE", help="Values of words, for h.NAME."),
     option("--stacked", is_flag=True, help="A second parser corrects the first: better trees, three times as slow."),
     option(
         "--likely",
@@ -51,12 +39,7 @@ TREES = opt.declare(
         help="Look only at arcs that a small first parser finds likely, among them this share of the right ones: 0.99 "
         "is faster, and what an annotator without --keep does; 0 is all arcs.",
     ),
-    option(
-        "--keep",
-        type=opt.AutoOr(int),
-        metavar="N",
-        help="Train anew on the N best templates; auto: on as few as held-out sentences allow.",
-    ),
+    option("--keep", type=opt.AutoOr(int), metavar="N", help="Train anew on the N best templates, or as few as do."),
     option("--projective", is_flag=True, help="Only projective trees."),
     option("--multi-root", is_flag=True, help="The root may have several children."),
     option("--unlabeled", is_flag=True, help="Learn no relations."),
@@ -150,13 +133,7 @@ def train_parser(options: Options) -> None:
     """,
     *(TRAIN, OUTPUT, DEV),
     option("--parts", multiple=True, metavar="PART...", help="Only these of upos, xpos, feats, lemmas and trees."),
-    option(
-        "--tagging-folds",
-        type=int,
-        default=4,
-        metavar="N",
-        help="Folds of the treebank, each tagged by a model of the others.",
-    ),
+    option("--tagging-folds", type=int, default=4, metavar="N", help="Folds, each tagged by a model of the others."),
     *(strength(epochs=10, C=10.0), TREES, opt.SEED, opt.ON_ERROR, opt.JOBS, CHECKPOINTS, opt.METRICS),
 )
 def train_annotator(options: Options) -> None:
@@ -194,6 +171,6 @@ def train_annotator(options: Options) -> None:
         ranked = sorted(weights[name].items(), key=lambda item: -item[1])[:MOST_GROUPS]
         lines += ["", f"The heaviest groups of {name}", *bar_chart(dict(ranked))]
     if gold is not None:
-        found, metrics["dev"] = annotation_scores(model, gold, options.dev)
+        found, metrics["dev"] = tree_scores(gold, model.annotate(gold), options.dev, model.parts_)
         lines += ["", *found, *uncalibrated]
     options.report([*lines, f"Saved to {options.output}."], metrics)

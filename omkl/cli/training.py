@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omkl.estimators.base import OnlineEstimator
     from omkl.online import OnlineTrainer, Step
 
+WEIGHTING = CHOICE(["auto", "out-of-sample", "norms"])
 LOSSES = ("hinge", "crf", "softmax-margin", "perceptron")
 
 TRAIN = argument("train", type=READ)
@@ -53,13 +54,7 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1
         *(TRAIN, OUTPUT, DEV),
         option("--loss", metavar="L", default=losses[0], help=f"{', '.join(losses)}."),
         option("--regularizer", metavar="R", default="mkl", help="mkl, l2, group-lasso, elastic-net, lq:q=1.5, ..."),
-        option(
-            "--weighting",
-            type=CHOICE(["auto", "out-of-sample", "norms"]),
-            default="auto",
-            help="Weigh groups by their norms, or leave out those that do not help on examples not yet learned from; "
-            "auto: where the regularizer selects groups.",
-        ),
+        option("--weighting", type=WEIGHTING, default="auto", help="Select groups by norms or on new examples."),
         strength(epochs, C),
         option("--method", type=CHOICE(["fobos", "rda"]), default="fobos", help="Online method."),
         option("--eta0", type=AutoOr(float), metavar="RATE", default="auto", help="Scale of the learning rate."),

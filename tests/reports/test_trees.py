@@ -1,6 +1,7 @@
 """A drawn sentence: every word, arc and relation is there, and nothing lies on something else."""
 
 import re
+from dataclasses import replace
 from itertools import combinations
 from xml.etree import ElementTree
 
@@ -16,9 +17,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @st.composite
-def sentences(draw):
-    """Any trees, projective or not, of words of any characters."""
-    n = draw(st.integers(1, 8))
+def sentences(draw, n=None):
+    """Any trees, projective or not, of n words of any characters."""
+    n = n or draw(st.integers(1, 8))
     order, heads = draw(st.permutations(range(1, n + 1))), [0] * n
     for k, word in enumerate(order[1:]):
         heads[word - 1] = draw(st.sampled_from(order[: k + 1]))
@@ -33,17 +34,22 @@ def box(text, size):
     return float(text.get("x")) - half, float(text.get("x")) + half, y, y - 0.75 * size
 
 
+def check_labels(drawn):
+    """Labels of arcs are within the picture, and do not overlap."""
+    boxes = [box(t, 11) for t in drawn.iter(SVG + "text") if t.get("class") == "relation"]
+    width, height = float(drawn.get("width")), float(drawn.get("height"))
+    assert all(left >= 0 and right <= width and top >= 0 and bottom <= height for left, right, bottom, top in boxes)
+    for one, other in combinations(boxes, 2):
+        assert one[1] < other[0] or other[1] < one[0] or one[2] < other[3] or other[2] < one[3]
+
+
 @given(sentence=sentences())
 def test_everything_is_drawn_and_nothing_overlaps(sentence):
     drawn = ElementTree.fromstring(draw_tree(sentence))
     texts = {kind: [t for t in drawn.iter(SVG + "text") if t.get("class") == kind] for kind in ("form", "relation")}
     assert len(texts["form"]) == len(sentence)
     assert sorted(t.text for t in texts["relation"]) == sorted(label for label in sentence.deprels if label != "_")
-    boxes = [box(t, 11) for t in texts["relation"]]
-    width, height = float(drawn.get("width")), float(drawn.get("height"))
-    assert all(left >= 0 and right <= width and top >= 0 and bottom <= height for left, right, bottom, top in boxes)
-    for one, other in combinations(boxes, 2):
-        assert one[1] < other[0] or other[1] < one[0] or one[2] < other[3] or other[2] < one[3]
+    check_labels(drawn)
 
 
 @given(sentence=sentences())
@@ -64,22 +70,16 @@ def test_arcs_join_heads_and_words_at_heights_of_their_own(sentence):
 
 @st.composite
 def parses(draw):
-    """Return a sentence, and another tree for its words."""
+    """A sentence, and another tree for its words."""
     gold = draw(sentences())
-    n = len(gold)
-    order, heads = draw(st.permutations(range(1, n + 1))), [0] * n
-    for k, word in enumerate(order[1:]):
-        heads[word - 1] = draw(st.sampled_from(order[: k + 1]))
-    deprels = draw(st.lists(st.sampled_from(["det", "nsubj:pass", "_"]), min_size=n, max_size=n))
-    return gold, Sentence(forms=gold.forms, heads=heads, deprels=deprels)
+    return gold, replace(draw(sentences(len(gold))), forms=gold.forms)
 
 
 @given(both=parses())
 def test_gold_arcs_are_above_the_words_and_predicted_ones_below(both):
     gold, predicted = both
     drawn = ElementTree.fromstring(draw_tree(gold, predicted))
-    forms = [t for t in drawn.iter(SVG + "text") if t.get("class") == "form"]
-    words = float(forms[0].get("y"))
+    words = next(float(t.get("y")) for t in drawn.iter(SVG + "text") if t.get("class") == "form")
     arcs = list(drawn.iter(SVG + "path"))
     heights = [float(re.match(r"M[\d.]+,([\d.]+)", path.get("d"))[1]) for path in arcs if "H" in path.get("d")]
     assert sum(y < words for y in heights) == sum(head > 0 for head in gold.heads)
@@ -87,11 +87,7 @@ def test_gold_arcs_are_above_the_words_and_predicted_ones_below(both):
     wrong = [g for g in drawn.iter(SVG + "g") if g.get("class") == "wrong"]
     differ = [a != b or c != d for a, b, c, d in zip(gold.heads, predicted.heads, gold.deprels, predicted.deprels)]
     assert len(wrong) == sum(differ)
-    boxes = [box(t, 11) for t in drawn.iter(SVG + "text") if t.get("class") == "relation"]
-    width, height = float(drawn.get("width")), float(drawn.get("height"))
-    assert all(left >= 0 and right <= width and top >= 0 and bottom <= height for left, right, bottom, top in boxes)
-    for one, other in combinations(boxes, 2):
-        assert one[1] < other[0] or other[1] < one[0] or one[2] < other[3] or other[2] < one[3]
+    check_labels(drawn)
 
 
 def test_another_sentence_is_refused():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
-from sklearn.base import clone
 
 from omkl import (
     GroupLasso,
@@ -12,7 +11,6 @@ from omkl import (
     MKLRegressor,
     OnlineMKLClassifier,
     OnlineMKLRegressor,
-    SequenceLabeler,
     SparseLogisticRegression,
 )
 from omkl.kernels import Gaussian, Linear, Polynomial
@@ -182,45 +180,3 @@ def test_online_machines_are_invariant_to_order(method, loss):
         # of an odd number of targets, whose median is one of them
         odd, turned = make(KERNELS).fit(X[1:], y[1:]), make(KERNELS).fit(X[1:], -y[1:])
         assert_allclose(answers(turned, X), -answers(odd, X), atol=1e-8)
-
-
-@pytest.mark.parametrize(("average", "method"), [("quadratic", "fobos"), ("last", "fobos"), ("uniform", "rda")])
-def test_fit_in_the_given_order_is_a_loop_over_partial_fit(average, method):
-    """One example a call, some, or all, where schedule and lambda do not look ahead. Each call computes norms anew,
-    which rounds them in another way."""
-    rng = np.random.default_rng(2)
-    X, y = binary(rng)
-    tokens = [[{"word": f"w{k % 3}", "size": float(x[0])} for k, x in enumerate(X[i : i + 4])] for i in range(0, 40, 4)]
-    tags = [y[i : i + 4].tolist() for i in range(0, 40, 4)]
-    cases = [
-        (OnlineMKLClassifier, KERNELS, X, y),
-        (OnlineMKLClassifier, ["gaussian:features=20,sigma2=4", "linear"], X, y),
-        (SequenceLabeler, None, tokens, tags),
-        (OnlineMKLRegressor, KERNELS, X, np.sin(X[:, 0])),
-    ]
-    for kind, kernels, inputs, labels in cases:
-        model = kind(
-            kernels,
-            method=method,
-            average=average,
-            eta0=0.5,
-            n_examples=len(labels),
-            epochs=2,
-            shuffle=False,
-            weighting="norms",
-            random_state=0,
-        )
-        classes = {"classes": ["no", "yes"]}
-        if kind is OnlineMKLRegressor:
-            model.set_params(fit_intercept=False)  # a constant begins with what the first call has
-            classes = {}
-        whole = clone(model).fit(inputs, labels)
-        for size in (1, 3, len(labels)):
-            looped = clone(model)
-            for _ in range(2):
-                for low in range(0, len(labels), size):
-                    looped.partial_fit(inputs[low : low + size], labels[low : low + size], **classes)
-            for name, weight in whole.kernel_weights_.items():
-                assert_allclose(looped.kernel_weights_[name], weight, rtol=1e-9)
-            for found, expected in zip(answers(looped, inputs), answers(whole, inputs)):
-                assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
