@@ -112,19 +112,19 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
     """
     if isinstance(spec, base):
         return spec
-    if not isinstance(spec, str):
-        raise InputError(f"{what} must be a {base.__name__} or a string, not {spec!r}.")
-    name, _, settings = spec.partition(":")
+    text = spec if isinstance(spec, str) else ""
+    name, _, settings = text.partition(":")
     members = _members(base)
     if name.strip() not in members:
-        raise InputError(f"Unknown {what} {spec!r}: choose one of {', '.join(sorted(members))}.")
+        names = ", ".join(sorted(members))
+        raise InputError(f"Unknown {what} {spec!r}: choose one of {names}, or make a {base.__name__}.")
     cls = members[name.strip()]
-    given = {**cls.aliases[name.strip()], **_parse_settings(settings, spec, what)}
-    _check_parameters(cls, given, spec, what)
+    given = {**cls.aliases[name.strip()], **_parse_settings(settings, text, what)}
     try:
         return cls(**given)
     except TypeError as error:
-        raise InputError(f"A setting of the {what} {spec!r} has the wrong type: {error}.") from None
+        known = ", ".join(parameters_of(cls))
+        raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}({known}): {error}.") from None
 
 
 def named(base: type, alias: str) -> Any:
@@ -136,18 +136,6 @@ def _members(base: type) -> dict[str, Any]:
     """Return the classes of a family by their aliases."""
     members: list[type] = family(base)
     return {alias: cls for cls in members for alias in vars(cls).get("aliases", {})}
-
-
-def _check_parameters(cls: type, given: Collection[str], spec: str, what: str) -> None:
-    """Raise where a constructor does not know one of these arguments, or needs another one."""
-    known = parameters_of(cls)
-    for name in given:
-        if name not in known:
-            others = f", only {', '.join(known)}" if known else ""
-            raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: it has no parameter {name}{others}.")
-    missing = [f"{name}=..." for name, own in known.items() if own.default is own.empty and name not in given]
-    if missing:
-        raise InputError(f"The {what} {spec!r} needs parameters: pass {cls.__name__}({', '.join(missing)}).")
 
 
 _PARAMETERS: WeakKeyDictionary[type, Mapping[str, Parameter]] = WeakKeyDictionary()
@@ -215,14 +203,13 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def check_flags(estimator: Any) -> None:
+def check_flags(estimator: object) -> None:
     """Raise unless parameters that are booleans by default are booleans or integers, and strings are no arrays."""
     for name, parameter in parameters_of(type(estimator)).items():
         value = getattr(estimator, name, None)
-        if isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int)):
-            raise InputError(f"{name} must be True or False, not {value!r}.")
-        if isinstance(parameter.default, str) and isinstance(value, np.ndarray):
-            raise InputError(f"{name} must be a single value such as {parameter.default!r}, not an array.")
+        is_no_flag = isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int))
+        if is_no_flag or (isinstance(parameter.default, str) and isinstance(value, np.ndarray)):
+            raise InputError(f"{name} must be a single value such as {parameter.default!r}, got {value!r:.100}.")
 
 
 def check_number(
@@ -246,7 +233,7 @@ def check_number(
     raise InputError(f"{name} must be {kind}{bounds}, not {value!r:.100}.")
 
 
-def check_n_jobs(n_jobs: Any) -> None:
+def check_n_jobs(n_jobs: object) -> None:
     """Raise unless ``n_jobs`` is a whole number other than 0, or None."""
-    if n_jobs is not None and (not isinstance(n_jobs, (int, np.integer)) or isinstance(n_jobs, bool) or n_jobs == 0):
-        raise InputError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r:.50}.")
+    if n_jobs is not None:
+        check_number("n_jobs", n_jobs, integer=True, least=-math.inf if n_jobs != 0 else 1)

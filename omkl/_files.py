@@ -62,20 +62,23 @@ def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
 def check_output(path: PathLike) -> None:
     """Raise OutputFileError if it is clear that a file cannot be written."""
     name = os.fspath(path)
-    if "\0" in name:
-        raise _refusal(path, "no file has such a name")
-    target = os.path.realpath(name)
+    target = "" if "\0" in name else os.path.realpath(name)
     parent = os.path.dirname(target)
     with _naming(path, target), suppress(FileNotFoundError):
-        os.stat(target)  # fails for names that are too long, and for circular links
+        os.stat(target or ".")  # fails for names that are too long, and for circular links
     exists = os.path.exists(target)
     changed = [target] * exists + [parent] * (not exists or not _is_special(path))
-    if not name or name.endswith(os.sep) or os.path.isdir(target):
-        raise _refusal(path, "it is a directory")
-    if not os.path.isdir(parent):
-        raise _refusal(path, f"there is no directory {os.path.dirname(name) or parent}")
-    if not all(os.access(place, os.W_OK) for place in changed):
-        raise _refusal(path, "writing there is not permitted")
+    if not target:
+        reason = "no file has such a name"
+    elif not name or name.endswith(os.sep) or os.path.isdir(target):
+        reason = "it is a directory"
+    elif not os.path.isdir(parent):
+        reason = f"there is no directory {os.path.dirname(name) or parent}"
+    elif not all(os.access(place, os.W_OK) for place in changed):
+        reason = "writing there is not permitted"
+    else:
+        return
+    raise _refusal(path, reason)
 
 
 def is_same_file(path: PathLike, other: PathLike) -> bool:
@@ -111,7 +114,7 @@ def _refusal(path: PathLike, reason: str, errno: int | None = None) -> OutputFil
 
 
 def write_archive(
-    path: PathLike, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray], compress: bool = False
+    path: PathLike, manifest: Mapping[str, object], arrays: Mapping[str, np.ndarray], compress: bool = False
 ) -> None:
     """Write an archive of arrays and JSON values, compressed or not; equal contents give equal bytes."""
     kind = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
@@ -136,21 +139,22 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read(MANIFEST))
+            members = [info for info in archive.infolist() if info.filename != MANIFEST]
             if manifest["format"] != FORMAT:
                 remedy = "upgrade omkl" if manifest["format"] > FORMAT else "train the model again"
-                raise ModelFileError(f"{path} has format {manifest['format']}, not {FORMAT}: {remedy}.")
-            members = [info for info in archive.infolist() if info.filename != MANIFEST]
-            if len(members) != manifest["n_arrays"]:  # a damaged directory hides entries
-                raise ModelFileError(f"{path} is damaged: it has {len(members)} of {manifest['n_arrays']} arrays.")
-            return manifest, {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in members}
-    except ModelFileError:
-        raise
+                flaw = f"{path} has format {manifest['format']}, not {FORMAT}: {remedy}."
+            elif len(members) != manifest["n_arrays"]:  # a damaged directory hides entries
+                flaw = f"{path} is damaged: it has {len(members)} of {manifest['n_arrays']} arrays."
+            else:
+                return manifest, {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in members}
     except FileNotFoundError:
-        raise ModelFileError(f"There is no model file {path}.") from None
-    except PermissionError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror}.") from None
+        flaw = f"There is no model file {path}."
     except Exception as error:  # of any class, as the bytes may be anything
-        raise ModelFileError(f"{path} is not an omkl model file, or is damaged ({error!s:.200}).") from None
+        is_locked = isinstance(error, PermissionError)
+        flaw = (
+            f"{path} {'cannot be read' if is_locked else 'is not an omkl model file, or is damaged'}: {error!s:.200}."
+        )
+    raise ModelFileError(flaw)
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
@@ -158,7 +162,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(info) as member:
         shape, _, dtype = npy.read_array_header_1_0(member) if npy.read_magic(member) == (1, 0) else ((), 0, object)
     if dtype is object or dtype.itemsize * math.prod(shape) > info.file_size or math.prod(filter(None, shape)) > 2**32:
-        raise ModelFileError(f"The array {info.filename!r} of the model file is damaged.")
+        raise ValueError(f"the array {info.filename!r} does not hold what it says")
     with archive.open(info) as member:
         array = npy.read_array(member, allow_pickle=False)
         member.read(1)  # compares the checksum

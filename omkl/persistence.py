@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from omkl._components import Component, family
 from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 
+#: JSON values of a model file by name.
+Manifest: TypeAlias = dict[str, Any]
 #: Subpackages whose public components a file may name. A user's component is found among the subclasses of Component;
 #: nothing else is loaded by name.
 SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
@@ -55,7 +57,7 @@ class Packer:
 class Unpacker:
     """Inverse of :class:`Packer`; ``parts`` are the user's classes and functions, which a file cannot hold."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], parts: dict[str, Any]) -> None:
+    def __init__(self, arrays: dict[str, np.ndarray], parts: Mapping[str, object]) -> None:
         self.arrays = arrays
         self.parts = parts
 
@@ -77,14 +79,14 @@ class Unpacker:
         makers: dict[str, Callable] = {"list": list, "tuple": tuple, "objects": object_array}
         return makers[kind]([self.unpack(item) for item in content])
 
-    def _unpack_component(self, value: dict[str, Any]) -> Component:
+    def _unpack_component(self, value: Manifest) -> Component:
         subpackage, _, name = value["part"].partition(".")
         cls = (subpackage in SUBPACKAGES and component_of(subpackage, name)) or self._users_class(name)
         component = cls(**{key: self.unpack(item) for key, item in value["parameters"].items()})
-        for key, item in value["learned"].items():
-            if key.startswith("_") or not key.endswith("_"):
-                raise ModelFileError(f"No component learns {key!r}.")
-            setattr(component, key, self.unpack(item))
+        learned = {key: self.unpack(item) for key, item in value["learned"].items()}
+        if unknown := [key for key in learned if key.startswith("_") or not key.endswith("_")]:
+            raise ModelFileError(f"No component learns {unknown[0]!r}.")
+        component.__dict__.update(learned)
         return component
 
     def _users_class(self, name: str) -> Callable:
@@ -97,14 +99,13 @@ class Unpacker:
     def _users_own(self, name: str) -> Any:
         if name not in self.parts:
             raise ModelFileError(
-                f"The model uses {name!r}, no component of omkl: define it, or pass it, as in "
-                f"load(path, parts={{{name!r}: ...}})."
+                f"The model uses {name!r}, no component of omkl: pass it, load(path, parts={{{name!r}: ...}})."
             )
         return self.parts[name]
 
 
 def object_array(items: list) -> np.ndarray:
-    """Return a list as a one-dimensional array of objects, whatever they are."""
+    """Return a list as a one-dimensional array of objects."""
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array
@@ -152,12 +153,12 @@ def check_state(arrays: Mapping[str, np.ndarray], where: str) -> None:
     for name, array in arrays.items():
         if "/" not in name:
             continue
-        if array.dtype.kind not in "biuf":
-            raise ModelFileError(f"{where} has no numbers in {name!r}, but {array.dtype}.")
         with np.errstate(all="ignore"):  # a sum that is finite tells without another array
-            finite = array.dtype.kind != "f" or np.isfinite(array.sum()) or np.isfinite(array).all()
-        if not finite:
-            raise ModelFileError(f"{where} has numbers in {name!r} that are not finite: training has diverged.")
+            is_finite = array.dtype.kind in "biu" or (
+                array.dtype.kind == "f" and (np.isfinite(array.sum()) or np.isfinite(array).all())
+            )
+        if not is_finite:
+            raise ModelFileError(f"{where} holds something not finite in {name!r}: training may have diverged.")
 
 
 def rounded(

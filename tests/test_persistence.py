@@ -80,17 +80,6 @@ def test_a_loaded_model_predicts_and_trains_bit_for_bit(name, rng, tmp_path):
     assert repr(loaded.get_params()) == repr(saved.get_params())
 
 
-def test_classifiers_too(tmp_path):
-    X, y = load_iris(return_X_y=True)
-    for target in (y, y == 1, np.array(["abc"[i] for i in y])):
-        saved = omkl.OnlineMKLClassifier(random_state=0, epochs=3).fit(X, target)
-        saved.save(tmp_path / "model.npz")
-        loaded = omkl.load(tmp_path / "model.npz")
-        assert_array_equal(saved.decision_function(X), loaded.decision_function(X))
-        assert_array_equal(saved.predict(X), loaded.predict(X))
-        assert loaded.n_features_in_ == 4
-
-
 @pytest.mark.parametrize(
     "model",
     [

@@ -6,9 +6,9 @@ import numpy as np
 
 from omkl._messages import listed
 from omkl.data.blocks import Block
-from omkl.data.files import FileName, PathLike, check_no_pipe, find_files, is_url
+from omkl.data.files import FileName, PathLike, check_no_pipe, find_files, is_url, unreadable
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
-from omkl.exceptions import DamagedFileError, DataFileError
+from omkl.exceptions import DataFileError
 
 
 def stream_npz(
@@ -46,33 +46,34 @@ def stream_npz(
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         check_no_pipe(path)
-        if is_url(path):
-            raise DataFileError(f"{path} is a URL: download the file, and give its path.")
         arrays, known = _loaded(path, (X, y))
-        for name in (X, y):
-            if name not in arrays and (name == X or name != "y"):
-                raise DataFileError(f"{path} has no array {name!r}; its arrays are {listed(known)}.")
         found = list(arrays.values())
-        for array in found:
-            if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufSU" or not array.ndim:
-                raise DataFileError(f"{path} must hold arrays of numbers or strings in rows.")
-        if len(set(map(len, found))) > 1:
-            raise DataFileError(f"{path}: {X!r} has {len(found[0])} rows, but {y!r} has {len(found[1])}.")
-        if len(found[0]) and not all(array.nbytes for array in found):
-            raise DataFileError(f"{path}: there are {len(found[0])} rows with nothing in them.")
+        missing = [name for name in (X, y) if name not in arrays and (name == X or name != "y")]
+        if flaw := f"an array {missing[0]!r}" if missing else _flaw(found):
+            raise DataFileError(f"{path} must hold {flaw}; its arrays are {listed(known)}.")
         yield Block(arrays[X], arrays.get(y))
 
     return stream_files(find_files(path), read, block_size=block_size, on_error=on_error)
 
 
+def _flaw(arrays: Sequence[np.ndarray]) -> str:
+    """Describe what the inputs and the outputs of examples lack; empty if they lack nothing."""
+    if not all(isinstance(own, np.ndarray) and own.dtype.kind in "biufSU" and own.ndim for own in arrays):
+        return "arrays of numbers or strings in rows"
+    lengths = list(map(len, arrays))
+    if len(set(lengths)) > 1:
+        return f"as many rows of inputs as of outputs, not {lengths[0]} and {lengths[1]}"
+    return "" if not lengths[0] or all(own.nbytes for own in arrays) else f"something in its {lengths[0]} rows"
+
+
 def _loaded(path: FileName, names: tuple[str, str]) -> tuple[dict[str, np.ndarray], list[str]]:
     """The arrays with some names that are in an archive, and the names of all."""
+    if is_url(path):
+        raise DataFileError(f"{path} is a URL: download the file, and give its path.")
     try:
         with np.load(path, allow_pickle=False) as archive:
             for info in archive.zip.infolist():
                 archive.zip.open(info).close()  # compares the names in the directory with those beside the data
             return {name: archive[name] for name in names if name in archive.files}, archive.files
-    except PermissionError as error:
-        raise DataFileError(f"{path} cannot be read: {error.strerror}.") from None
-    except Exception:  # of any class, as the bytes may be anything
-        raise DamagedFileError(f"{path} is damaged, cut short, or not an archive of NumPy.") from None
+    except Exception as error:  # of any class, as the bytes may be anything
+        raise unreadable(path, error, "archive of NumPy") from None

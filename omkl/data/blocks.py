@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Number
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl._messages import listed, shown
@@ -19,6 +20,10 @@ class Rows(ABC):
     @abstractmethod
     def concatenate(cls, parts: Sequence[Any]) -> Self:
         """Join inputs of this kind."""
+
+
+#: Inputs or outputs of several examples.
+AnyRows: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Sequence | Rows
 
 
 class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
@@ -38,7 +43,7 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
 
     feature_names: Sequence[str] | None = None
 
-    def __new__(cls, X: Any, y: Any = None, feature_names: Sequence[str] | None = None) -> Self:
+    def __new__(cls, X: AnyRows, y: AnyRows | None = None, feature_names: Sequence[str] | None = None) -> Self:
         block = tuple.__new__(cls, (X, y))  # faster than the constructor of the named tuple
         if feature_names is not None:
             block.feature_names = feature_names
@@ -49,16 +54,12 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
         """Number of examples."""
         return n_rows(self.X)
 
-    def with_outputs(self, y: Any) -> "Block":
+    def with_outputs(self, y: AnyRows | None) -> "Block":
         """Return the same inputs with other outputs.
 
         Parameters
         ----------
         y : array of shape (n, ...), list of n outputs, or None
-
-        Returns
-        -------
-        Block
         """
         return Block(self.X, y, self.feature_names)
 
@@ -136,24 +137,22 @@ def join(blocks: Sequence[Block]) -> Block:
     """Join blocks, whose inputs must be of one kind; raises InputError if they do not fit together."""
     if len(blocks) == 1:
         return blocks[0]
-    if any(block.y is None for block in blocks) != all(block.y is None for block in blocks):
-        raise InputError("Some blocks of the stream have outputs y, and others have none.")
-    y = None if blocks[0].y is None else _join([block.y for block in blocks])
+    y = None if all(block.y is None for block in blocks) else _join([block.y for block in blocks])
     names = next((block.feature_names for block in blocks if block.feature_names is not None), None)
     return Block(_join([block.aligned(names, "A block of the stream").X for block in blocks]), y, names)
 
 
 def _join(parts: Sequence[Any]) -> Any:
     first = parts[0]
-    if isinstance(first, Rows):
-        return type(first).concatenate(parts)
     try:
+        if isinstance(first, Rows):
+            return type(first).concatenate(parts)
         if sparse.issparse(first):
             return sparse.vstack(parts, format="csr")
         if isinstance(first, np.ndarray):
             return np.concatenate(parts)
         return [row for part in parts for row in part]
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"Blocks of the stream do not fit together: {error}.") from None
 
 
@@ -176,11 +175,11 @@ def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
 
 def _of_examples(X: list, y: list) -> Block:
     n_missing = sum(target is None for target in y)
-    if n_missing not in (0, len(y)):
-        raise InputError(f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none.")
     inputs = _stacked(X)
-    if n_missing:
+    if n_missing == len(y):
         return Block(inputs)
+    if n_missing:
+        raise InputError(f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none.")
     if isinstance(y[0], (Number, str, np.generic)):
         return Block(inputs, np.array(y))
     return Block(inputs, y if inputs is X else _stacked(y))  # labels of sequences stay lists

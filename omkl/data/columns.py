@@ -72,19 +72,17 @@ class Columns:
         named: bool = True,
         as_dicts: bool = False,
     ) -> None:
-        known = listed(schema.names)
+        known = schema.names
         if isinstance(target, int):
-            if not -len(schema.names) <= target < len(schema.names):
-                raise InputError(f"{where} has no column {target} for the target; its columns are {known}.")
-            target = schema.names[target]
-        self.names = [name for name in schema.names if name != target] if columns is None else list(columns)
-        self.target, self._named = target, named
-        for name in self.all_names:
-            if schema.names.count(name) != 1:
-                has = "no column" if name not in schema.names else "several columns"
-                raise InputError(f"{where} has {has} {name!r:.200}; its columns are {known}.")
-        if not self.names or target in self.names:
-            raise InputError(f"{where} must have an input column besides the target; its columns are {known}.")
+            target = known[target] if -len(known) <= target < len(known) else str(target)
+        self.target = target
+        self.names = [name for name in known if name != self.target] if columns is None else list(columns)
+        self._named = named
+        flaw = _count_flaw(self.all_names, known)
+        if not self.names or self.target in self.names:
+            flaw = "no input column besides the target"
+        if flaw:
+            raise InputError(f"{where} has {flaw}; its columns are {listed(known)}.")
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
         self.makes_dicts = as_dicts or any(self.kinds[name] == "string" for name in self.names)
         #: Length of the lists in each column of vectors.
@@ -109,10 +107,8 @@ class Columns:
 
     def check_names(self, names: Sequence[str], where: object) -> None:
         """Raise DataFileError unless another table has the same columns."""
-        for name in self.all_names:
-            if names.count(name) != 1:
-                has = "no column" if name not in names else "several columns"
-                raise DataFileError(f"{where} has {has} {name!r:.200}: all tables need the columns of the first.")
+        if flaw := _count_flaw(self.all_names, names):
+            raise DataFileError(f"{where} has {flaw}: all tables need the columns of the first.")
 
     def check(self, schema: pyarrow.Schema, where: object) -> None:
         """Raise DataFileError unless another table has the same columns, with values of the same kinds."""
@@ -229,6 +225,12 @@ class Columns:
         vectors = np.zeros((len(lengths), width), values.dtype)
         vectors[fits] = values[np.repeat(fits, np.maximum(lengths, 0))].reshape(np.count_nonzero(fits), width)
         return vectors
+
+
+def _count_flaw(wanted: Sequence[str], names: Sequence[str]) -> str:
+    """Name a wanted column that is missing, or there several times; empty if there is none."""
+    wrong = [name for name in wanted if names.count(name) != 1]
+    return f"{'several columns' if wrong[0] in names else 'no column'} {wrong[0]!r:.200}" if wrong else ""
 
 
 def days(column: pyarrow.Array) -> pyarrow.DoubleArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from omkl._messages import shown
 from omkl.data.blocks import Block
 from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.files import FileName, PathLike, after_last_line, chunks, find_files, is_pipe, pieces, stem
-from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, first_readable, stream_files
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def stream_csv(
         delimiter = "\t" if stem(paths[0]).endswith(".tsv") else ","
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
         raise InputError(f"`delimiter` must be one ASCII character, and no quotation mark or line end: {delimiter!r}.")
-    first = first_readable(paths, lambda path: _CSVFile(path, delimiter, header), on_error)
+    first = _CSVFile(paths[0], delimiter, header)
     schema = first.guess(categorical, target)
     plan = Columns(schema, target, columns, first.path, named=header)
     types = {name: schema.field(name).type for name in plan.all_names}
@@ -111,23 +112,21 @@ class _CSVFile:
         self._pieces = pieces(chunks(path), PIECE, _after_last_row)
         text = next(self._pieces, b"").lstrip(b"\r\n")
         line, end, rest = text.partition(b"\n")
-        try:
+        cells: list[str] = []
+        with suppress(UnicodeDecodeError, csv.Error):
             cells = next(csv.reader([line.decode()], delimiter=delimiter, strict=True), [])
-        except (UnicodeDecodeError, csv.Error):
-            raise DataFileError(f"{path}, row 1: expected UTF-8 text with {delimiter!r} between cells.") from None
         others = [other for other in ";\t,|" if len(cells) == 1 and other in cells[0]]
         if others or not cells:
-            advice = f"give delimiter={others[0]!r} if that separates cells" if others else "the file is empty"
-            raise DataFileError(f"{path} has {len(cells)} columns: {advice}.")
+            advice = f": give delimiter={others[0]!r} if that separates cells" if others else ", or no text in UTF-8"
+            raise DataFileError(f"{path}, row 1: there are {len(cells)} cells between {delimiter!r}{advice}.")
         self.names = cells if header else [f"f{i}" for i in range(len(cells))]
         self._start = rest if header else line + end + rest
 
     def guess(self, categorical: Sequence[str], target: str | int | None) -> pyarrow.Schema:
         """The types of the columns by the first rows."""
         pyarrow, n = import_pyarrow(), len(self.names)
-        for name in categorical:
-            if name not in self.names:
-                raise InputError(f"{self.path} has no column {name!r:.200}.")
+        if unknown := [name for name in categorical if name not in self.names]:
+            raise InputError(f"{self.path} has no column {unknown[0]!r:.200} for categorical=.")
         places = list(map(str, range(n)))  # names may not be unique
         table, _ = self._parsed(self._start, places, dict.fromkeys(places, pyarrow.string()), 2)
         types = [

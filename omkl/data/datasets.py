@@ -4,6 +4,7 @@ Dates are made of scikit-learn's digits; ``data_scripts`` fetches the others.
 """
 
 import datetime
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import Bunch
 
+from omkl._components import check_number
 from omkl.data.files import PathLike, data_home, text_lines
 from omkl.exceptions import DataFileError, InputError
 
@@ -140,17 +142,12 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     is_name = str(name_or_path).isidentifier()
     path = _find(f"uci/{name_or_path}.csv.gz", "fetch_uci.py") if is_name else name_or_path
     header, *rows = [line for _, line in text_lines(path)] or [""]
-    n_columns = len(header.split(","))
-    if n_columns < 2 or not header.endswith(",y"):
-        raise DataFileError(f"{path}, line 1: expected a header, names of features and then y.")
-    try:
+    n_columns, table = len(header.split(",")), np.empty(0)
+    with suppress(ValueError):
         table = np.array([row.split(",") for row in rows], dtype=float)
-    except ValueError:
-        table = np.empty(0)
-    if table.shape[1:] != (n_columns,) or not np.isfinite(table).all() or not np.isin(table[:, -1], (-1, 1)).all():
-        raise DataFileError(
-            f"{path} is damaged: each line after the first must hold {n_columns} numbers, -1 or 1 last."
-        )
+    is_table = header.endswith(",y") and table.shape[1:] == (n_columns,) and bool(np.isfinite(table).all())
+    if not is_table or not np.isin(table[:, -1], (-1, 1)).all():
+        raise DataFileError(f"{path} must have names of columns in line 1, y last, and in all others as many numbers.")
     return table[:, :-1].copy(), table[:, -1].astype(int)
 
 
@@ -177,8 +174,8 @@ def handwritten_dates(
     """
     from sklearn.datasets import load_digits
 
-    if n_train < 1 or n_test < 1:
-        raise InputError(f"There must be at least one date to train and one to test on, not {n_train} and {n_test}.")
+    check_number("n_train", n_train, least=1, integer=True)
+    check_number("n_test", n_test, least=1, integer=True)
     rng = np.random.default_rng(random_state)
     digits = load_digits()
     images = digits.data / 16.0

@@ -89,19 +89,21 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[FileName]:
     names. URLs (``"s3://bucket/sales/*.parquet"``) are strings, and are read by fsspec. Raises DataFileError if there
     is no file.
     """
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    if not paths or not all(map(os.fspath, paths)):  # Path("") is the present directory
-        raise DataFileError("There is no file to read: the list of paths, or a path, is empty.")
     files: list[FileName] = []
-    for path in paths:
-        found: list[Any] = _remote_files(path) if isinstance(path, str) and is_url(path) else _local_files(Path(path))
+    for one in [path] if isinstance(path, (str, os.PathLike)) else list(path) or [""]:
+        found: list[Any] = _remote_files(one) if isinstance(one, str) and is_url(one) else _local_files(one)
         if not found:
-            raise DataFileError(f"There is no file {path}.")
+            raise DataFileError(
+                f"There is no file {os.fspath(one) or 'to read: a path, or the list of paths, is empty'}."
+            )
         files += found
     return files
 
 
-def _local_files(path: Path) -> list[Path]:
+def _local_files(name: PathLike) -> list[Path]:
+    path = Path(name)
+    if not os.fspath(name):  # Path("") is the present directory
+        return []
     if path.is_dir():
         return sorted(file for file in path.rglob("*") if _is_listed(file.relative_to(path).parts) and file.is_file())
     return [path] if path.exists() else [Path(match) for match in sorted(glob.glob(str(path))) if os.path.isfile(match)]
@@ -148,7 +150,9 @@ def _system_of(url: str) -> tuple[AbstractFileSystem, str]:
 
 
 def _reason(error: Exception) -> str:
-    """First line of a message of another library."""
+    """First line of a message of another library, or of the system."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return (str(error).split("\n")[0][:200] or type(error).__name__).rstrip(".")
 
 
@@ -173,20 +177,28 @@ def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
             yield source
     except OmklError:
         raise
-    except FileNotFoundError:
-        raise DataFileError(f"There is no file {path}.") from None
-    except EOFError:
-        raise TruncatedFileError(f"{path} is cut short or damaged.") from None
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise DataFileError(f"{path} cannot be read: {error.strerror}.") from None
-        if isinstance(error, (zlib.error, lzma.LZMAError, gzip.BadGzipFile)) or (
-            isinstance(error, OSError) and not is_url(path)  # of bz2
-        ):
-            raise DamagedFileError(f"{path} is cut short or damaged.") from None
-        if not is_url(path):
-            raise
-        raise DataFileError(f"{path} cannot be read: {_reason(error)}.") from None
+        raise _failure(path, error) from None
+
+
+def _failure(path: PathLike, error: Exception) -> Exception:
+    """The error to raise where a file cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return DataFileError(f"There is no file {path}.")
+    if isinstance(error, EOFError):
+        return TruncatedFileError(f"{path} is cut short or damaged.")
+    if isinstance(error, (zlib.error, lzma.LZMAError, gzip.BadGzipFile)):
+        return DamagedFileError(f"{path} is cut short or damaged.")
+    if is_url(path) or (isinstance(error, OSError) and error.errno is not None):
+        return DataFileError(f"{path} cannot be read: {_reason(error)}.")
+    return DamagedFileError(f"{path} is cut short or damaged.") if isinstance(error, OSError) else error  # of bz2
+
+
+def unreadable(path: PathLike, error: Exception, kind: str) -> DataFileError:
+    """The error to raise where another library cannot read a file as one of a kind."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return DataFileError(f"{path} cannot be read: {_reason(error)}.")
+    return DamagedFileError(f"{path} is damaged, or no {kind}: {_reason(error)}.")
 
 
 @contextmanager
@@ -198,11 +210,6 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
     path : path-like
         Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; the same bytes give the same file. ``"-"`` is standard
         output.
-
-    Raises
-    ------
-    omkl.exceptions.OutputFileError
-        If it cannot be written.
     """
     if path == "-":
         yield sys.stdout.buffer

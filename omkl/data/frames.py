@@ -105,7 +105,7 @@ def times_as_days(X: Any) -> Any:
     return X.assign(**found)
 
 
-def are_few_rows(X: Any, learned: Mapping[str, Any]) -> bool:
+def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
     """Tell whether X is a small array that scikit-learn would accept: its checks take longer than a prediction.
 
     ``learned`` are the attributes of an estimator.
@@ -121,15 +121,13 @@ def is_column(y: Any, n: int) -> bool:
     is_plain = type(y) is np.ndarray and y.shape == (n,)
     return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
 
-    return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
-
 
 def are_few_classes(y: np.ndarray) -> bool:
     """Tell whether y holds integers or strings, and too few to look like numbers."""
     return y.dtype.kind in "biuU" and len(y) <= FEW_CLASSES
 
 
-def check_unmasked(values: Any, name: str) -> None:
+def check_unmasked(values: object, name: str) -> None:
     """Raise InputError if entries of a masked array are masked."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"{name} is a masked array with entries that are masked: fill them, or leave them out.")
@@ -143,13 +141,13 @@ def plain_targets(y: Any) -> Any:
     check_unmasked(y, "y")
     if is_frame(y):
         return np.column_stack([plain_targets(y[name]) for name in y.columns])
-    if hasattr(y, "isna") and (missing := np.flatnonzero(y.isna())).size:
-        raise InputError(f"y is missing in row {missing[0]}.")
     dtype = getattr(y, "dtype", None)
     if dtype is None:
         return y
-    if _is_time(dtype):
-        raise InputError("y holds dates or durations: give strings as classes, or numbers of days as targets.")
+    missing = np.flatnonzero(y.isna()) if hasattr(y, "isna") else np.empty(0)
+    if missing.size or _is_time(dtype):
+        found = f"nothing in row {missing[0]}" if missing.size else f"dates or durations, {dtype}"
+        raise InputError(f"y must hold classes or numbers in every row, got {found}.")
     own = getattr(dtype, "numpy_dtype", None)  # of a nullable column
     if isinstance(own, np.dtype) and own.kind in "biuf":
         return y.to_numpy(dtype=own)

@@ -5,19 +5,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from omkl._messages import shown
 from omkl.data.files import PathLike, output_file
 from omkl.data.sequences import parse_json
-from omkl.exceptions import DataFileError, InputError
+from omkl.exceptions import InputError
 
 #: Types of numbers in a token.
 NUMBERS = (Real, np.bool_)
+#: A word, a dict, or a list of attributes or numbers.
+Token: TypeAlias = str | Mapping[str, object] | Sequence
 
 
-def write_sequences(path: PathLike, sequences: Iterable[tuple[Any, Any]], format: str) -> tuple[int, int]:
+def write_sequences(
+    path: PathLike, sequences: Iterable[tuple[Sequence[Token], Sequence | None]], format: str
+) -> tuple[int, int]:
     """Write labelled sequences.
 
     Parameters
@@ -48,113 +53,102 @@ def write_sequences(path: PathLike, sequences: Iterable[tuple[Any, Any]], format
         for x, y in sequences:
             try:
                 text = WRITERS[format](x, y).encode()
-            except (InputError, UnicodeEncodeError) as error:
-                reason = error if isinstance(error, InputError) else "it holds half of a surrogate pair."
-                raise InputError(f"Sequence {n_sequences + 1} cannot be written as {format}: {reason}") from None
+            except (ValueError, TypeError, AttributeError) as error:  # also of JSON, and of UTF-8
+                raise InputError(f"Sequence {n_sequences + 1} cannot be written as {format}: {error}") from None
             file.write(text)
             n_sequences, n_tokens = n_sequences + 1, n_tokens + len(x)
     return n_sequences, n_tokens
 
 
-def _as_crfsuite(x: Sequence[Any], y: Sequence[Any] | None) -> str:
-    lines = ("\t".join([_label(label), *_attributes(token)]) for token, label in zip(x, _known(y)))
+def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
+    lines = ["\t".join([_label(label), *_attributes(token)]) for token, label in zip(x, _labels(x, y))]
     return "\n".join([*lines, "", ""])
 
 
-def _attributes(token: Any) -> Iterator[str]:
+def _attributes(token: Token) -> Iterator[str]:
     """Attributes of a token, with their weights unless they are 1."""
-    if isinstance(token, str):
-        raise InputError("tokens are words, which have no attributes: make some with omkl.features.token_features.")
-    if not isinstance(token, Mapping):
-        if not all(isinstance(attribute, str) for attribute in token):
-            raise InputError("tokens are vectors: JSON lines hold them.")
+    if isinstance(token, Mapping):
+        for key, value in token.items():
+            for name, weight in _weights(str(key), value).items():
+                attribute = _escaped(str(key) if name is None else f"{key}={name}")
+                yield attribute if weight == 1 else f"{attribute}:{float(weight)!r}".removesuffix(".0")
+    elif not isinstance(token, str) and all(isinstance(attribute, str) for attribute in token):
         yield from map(_escaped, token)
-        return
-    for key, value in token.items():
-        if "=" in str(key):
-            raise InputError(f"the entry {key!r:.80} of a token has an = in its name, which ends names in this format.")
-        for name, weight in _weights(key, value).items():
-            attribute = _escaped(str(key) if name is None else f"{key}={name}")
-            yield attribute if weight == 1 else f"{attribute}:{float(weight)!r}".removesuffix(".0")
+    else:
+        raise InputError(f"tokens must be dicts or lists of attributes, got {shown(token)}.")
 
 
-def _weights(key: Any, value: Any) -> Mapping[str | None, float]:
+def _weights(key: str, value: object) -> Mapping[Any, Any]:
     """Weights of the values of one entry of a token; the key None stands for a number without a value."""
     if value is None or value is False:
         return {}
-    if isinstance(value, (set, frozenset, np.ndarray)):
-        value = _plain(value)
-    values = [value] if isinstance(value, str) else value
-    if isinstance(values, (list, tuple)) and all(isinstance(part, str) for part in values):
-        return Counter(values)
-    weights = value if isinstance(value, Mapping) else {None: value}
-    if all(isinstance(weight, NUMBERS) and isfinite(weight) for weight in weights.values()):
-        return weights
-    raise InputError(f"the entry {key!r:.80} of a token is {value!r:.40}, neither strings nor finite numbers.")
+    values = _plain(value) if isinstance(value, (set, frozenset, np.ndarray)) else value
+    values = [values] if isinstance(values, str) else values
+    if "=" not in key:
+        if isinstance(values, (list, tuple)) and all(isinstance(part, str) for part in values):
+            return Counter(values)
+        weights = values if isinstance(values, Mapping) else {None: values}
+        if all(isinstance(weight, NUMBERS) and isfinite(weight) for weight in weights.values()):
+            return weights
+    raise InputError(f"an entry must have a name without = and hold strings or finite numbers, got {key!r}: {value!r}.")
 
 
 def _escaped(name: str) -> str:
-    return _clean(name).replace("\\", "\\\\").replace(":", "\\:")
+    return _cell(name).replace("\\", "\\\\").replace(":", "\\:")
 
 
-def _clean(cell: str) -> str:
-    if "\t" in cell or "\n" in cell or "\r" in cell:
-        raise InputError(f"{cell!r:.80} contains a tab or the end of a line.")
+def _cell(cell: str) -> str:
+    if not cell or "\t" in cell or "\n" in cell or "\r" in cell:
+        raise InputError(f"a label or attribute must be a text without tabs and line ends, got {cell!r:.80}.")
     return cell
 
 
-def _label(label: Any) -> str:
-    text = "" if label is None else _clean(label if isinstance(label, str) else _json(label))
-    if not text:
-        raise InputError("a label is missing or empty.")
-    return text
+def _labels(x: Sequence[Token], y: Sequence | None) -> Sequence:
+    return [None] * len(x) if y is None else y
 
 
-def _known(y: Sequence[Any] | None) -> Sequence[Any]:
-    if y is None:
-        raise InputError("it has no labels: JSON lines may lack them.")
-    return y
+def _label(label: object) -> str:
+    return _cell("" if label is None else label if isinstance(label, str) else _json(label))
 
 
-def _as_columns(x: Sequence[Any], y: Sequence[Any] | None) -> str:
+def _as_columns(x: Sequence[Token], y: Sequence | None) -> str:
     tokens = [_simple(token) if isinstance(token, Mapping) else {"": token} for token in x]
-    lines = []
-    for token, label in zip(tokens, _known(y)):
-        cells = [*token.values(), _label(label)]
-        if token.keys() != tokens[0].keys() or not all(isinstance(cell, str) for cell in cells):
-            raise InputError("tokens in columns are words, or dicts with the same keys and one string in each.")
-        for cell in cells:
-            if not cell or any(map(str.isspace, cell)):
-                raise InputError(f"{cell!r:.80} is empty or has a space in it, which is between columns.")
-        lines.append("\t".join(cells))
-    if any(line.startswith("-DOCSTART-") for line in lines):
-        raise InputError("a line that begins with -DOCSTART- is not a token, but the start of a document.")
-    return "\n".join([*lines, "", ""])
+    rows = [[*token.values(), _label(label)] for token, label in zip(tokens, _labels(x, y))]
+    for token, cells in zip(tokens, rows):
+        is_row = token.keys() == tokens[0].keys() and all(isinstance(cell, str) for cell in cells)
+        if not is_row or str(cells[0]).startswith("-DOCSTART-") or not all(map(_is_word, cells)):
+            raise InputError(
+                "tokens must be words, or dicts with the same keys and a string without spaces in each, and not "
+                f"-DOCSTART-, got {shown(token)}."
+            )
+    return "\n".join(["\t".join(map(str, cells)) for cells in rows] + ["", ""])
 
 
-def _as_json(x: Sequence[Any], y: Sequence[Any] | None) -> str:
+def _is_word(cell: object) -> bool:
+    return bool(cell) and not any(map(str.isspace, str(cell)))
+
+
+def _as_json(x: Sequence[Token], y: Sequence | None) -> str:
     tokens = [_simple(token) if isinstance(token, Mapping) else token for token in x]
     line = _json({"x": tokens} if y is None else {"x": tokens, "y": list(y)})
-    try:
-        parse_json(line.encode())  # check that it can be read
-    except DataFileError as error:
-        raise InputError(str(error)) from None
+    parse_json(line.encode())  # check that it can be read
     return line + "\n"
 
 
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"it holds something that JSON has not: {error}.") from None
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """An array as a list, and a set as a list of strings."""
-    return [str(part) for part in sorted(value)] if isinstance(value, (set, frozenset)) else value.tolist()
+    if isinstance(value, (set, frozenset)):
+        return [str(part) for part in sorted(value)]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    raise InputError(f"JSON does not hold {shown(value)}.")
 
 
-def _simple(token: Mapping[str, Any]) -> dict[str, Any]:
+def _simple(token: Mapping[str, object]) -> dict[str, object]:
     """A token with a string or a number in place of a dict that means the same."""
     simple = dict(token)
     for key, value in token.items():
@@ -163,11 +157,13 @@ def _simple(token: Mapping[str, Any]) -> dict[str, Any]:
             if not others and (name is None or weight == 1):
                 simple[key] = weight if name is None else name
             elif None in value:
-                raise InputError(f"the entry {key!r:.80} of a token is a number and strings, for which write crfsuite.")
+                raise InputError(
+                    f"an entry must be a number or strings but in crfsuite, got {key!r:.80}, which is both."
+                )
     return simple
 
 
-WRITERS: dict[str, Callable[[Sequence[Any], Sequence[Any] | None], str]] = {
+WRITERS: dict[str, Callable[[Sequence[Token], Sequence | None], str]] = {
     "crfsuite": _as_crfsuite,
     "columns": _as_columns,
     "jsonl": _as_json,

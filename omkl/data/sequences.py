@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
@@ -34,6 +33,7 @@ PLAIN, NUMBERS = {str, bool, int, float, type(None)}, {bool, int, float}
 
 #: Tokens, and labels, or None if the file has none.
 Labelled: TypeAlias = tuple[list, list | None]
+LabelledToken: TypeAlias = tuple[dict[str, Any], str | None]
 
 
 def guess_format(path: PathLike, otherwise: str | None = None) -> str:
@@ -142,9 +142,9 @@ def stream_sequences(
         elif format == "jsonl":
             sequences = _read_jsonl(path, skipped)
         elif format == "columns":
-            sequences = _read_paragraphs(path, skipped, partial(_columns, n_cells=[], labelled=labelled), _cells_of)
+            sequences = _read_paragraphs(path, skipped, _in_columns(labelled), _cells_of)
         else:
-            sequences = _read_paragraphs(path, skipped, _attributes, bytes.strip)
+            sequences = _read_paragraphs(path, skipped, _in_attributes, bytes.strip)
         while block := list(islice(sequences, block_size)):
             X, y = map(list, zip(*block))
             yield Block(X, None if y[0] is None else y)
@@ -168,59 +168,54 @@ def _cells_of(line: bytes) -> bytes:
 def _read_paragraphs(
     path: FileName,
     skipped: Skipped,
-    parse: Callable[[Iterator[tuple[str, str]]], Labelled],
+    parse: Callable[[str], LabelledToken],
     content: Callable[[bytes], bytes],
 ) -> Iterator[Labelled]:
-    """Parse runs of lines that have content; ``parse`` gets the text of each line, and its name."""
-    paragraph: list[tuple[int, bytes]] = []
+    """Parse runs of lines that have content, each a token."""
+    tokens, labels, reason = [], [], ""
     for number, line in enumerate(chain(lines(path), [b""]), 1):
-        if content(line):
-            paragraph.append((number, line))
-        elif paragraph:
+        if content(line) and not reason:
             try:
-                yield parse(_decoded(paragraph, path))
+                token, label = parse(line.decode())
+                tokens.append(token)
+                labels.append(label)
+            except UnicodeDecodeError:
+                reason = f"{path}, line {number}: not UTF-8 text."
             except DataFileError as error:
-                skipped.refuse(str(error))
-            paragraph = []
+                reason = f"{path}, line {number}: {error}"
+        elif not content(line):
+            if reason:
+                skipped.refuse(reason)
+            elif tokens:
+                yield tokens, None if labels[0] is None else labels
+            tokens, labels, reason = [], [], ""
 
 
-def _decoded(paragraph: list[tuple[int, bytes]], path: FileName) -> Iterator[tuple[str, str]]:
-    for number, line in paragraph:
-        where = f"{path}, line {number}"
-        try:
-            yield line.decode(), where
-        except UnicodeDecodeError:
-            raise DataFileError(f"{where}: not UTF-8 text.") from None
+def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
+    """A function from a line to a token, a dict of its cells, and its label; all lines have equally many cells."""
+    n_cells = 0
+
+    def parse(line: str) -> LabelledToken:
+        nonlocal n_cells
+        cells = [cell for cell in re.split("[ \t]", line) if cell]  # words may have other spaces in them
+        n_cells = n_cells or max(len(cells), 1 + labelled)
+        if len(cells) != n_cells:
+            raise DataFileError(f"{len(cells)} columns, where there should be {n_cells}.")
+        label = cells.pop() if labelled else None
+        return {f"c{j}": cell for j, cell in enumerate(cells)}, label
+
+    return parse
 
 
-def _columns(paragraph: Iterator[tuple[str, str]], n_cells: list[int], labelled: bool) -> Labelled:
-    """Tokens as dicts of their cells, and labels; ``n_cells`` keeps the number of cells in the first line."""
-    tokens, labels = [], []
-    for line, where in paragraph:
-        # words may have other spaces in them
-        cells = [cell for cell in re.split("[ \t]", line) if cell]
-        n_cells[:] = n_cells or [max(len(cells), 1 + labelled)]
-        if len(cells) != n_cells[0]:
-            raise DataFileError(f"{where}: {len(cells)} columns, where there should be {n_cells[0]}.")
-        if labelled:
-            labels.append(cells.pop())
-        tokens.append({f"c{j}": cell for j, cell in enumerate(cells)})
-    return tokens, labels if labelled else None
+def _in_attributes(line: str) -> LabelledToken:
+    """A token, a dict of the weights of its attributes, and its label."""
+    label, *attributes = line.split("\t")
+    if not label.strip():
+        raise DataFileError("a token needs a label before its first tab.")
+    return _token(attributes), label
 
 
-def _attributes(paragraph: Iterator[tuple[str, str]]) -> Labelled:
-    """Tokens as dicts, and labels."""
-    tokens, labels = [], []
-    for line, where in paragraph:
-        label, *attributes = line.split("\t")
-        if not label.strip():
-            raise DataFileError(f"{where}: a token needs a label before its first tab.")
-        labels.append(label)
-        tokens.append(_token(attributes, where))
-    return tokens, labels
-
-
-def _token(attributes: Sequence[str], where: str) -> dict[str, Any]:
+def _token(attributes: Sequence[str]) -> dict[str, Any]:
     """``template=value`` and ``name:number`` attributes as a dict of a token; ``\\:`` stands for a colon.
 
     Several values of one template become one entry, a dict of their weights; the key None stands for the template
@@ -236,7 +231,7 @@ def _token(attributes: Sequence[str], where: str) -> dict[str, Any]:
         except ValueError:
             amount = float("nan")
         if not isfinite(amount) or "_" in number:
-            raise DataFileError(f"{where}: {number!r:.80} is not a number; write a colon in a name as '\\:'.")
+            raise DataFileError(f"{number!r:.80} is not a number; write a colon in a name as '\\:'.")
         template, equals, value = name.replace("\0", ":").replace("\1", "\\").partition("=")
         values = token.setdefault(template, {})
         own = value if equals else None
@@ -268,18 +263,20 @@ def parse_json(line: bytes) -> tuple[list, list | None, str]:
         record = _loaded(line)
         x, y = record["x"], record.get("y")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DataFileError('expected {"x": [...], "y": [...]}.') from None
-    if not isinstance(x, list) or not x:
-        raise DataFileError(f'"x" must be a list of at least one token, got {shown(x)}.')
-    kind = _kind(x)
+        x, y = None, None
+    kind = _kind(x) if isinstance(x, list) and x else ""
+    if not isinstance(x, list) or not kind:
+        raise DataFileError(
+            'expected {"x": [...], "y": [...]}, whose tokens are all words, dicts of strings, numbers, lists of either '
+            f"and dicts of numbers, lists of attributes, or lists of as many numbers, got {shown(x)}."
+        )
     if y is None:
         return x, None, kind
-    if not isinstance(y, list) or len(y) != len(x):
-        raise DataFileError(f'"y" must be a list of {len(x)} labels, as there are tokens, got {shown(y)}.')
-    labels = [tuple(label) if isinstance(label, list) else label for label in y]
-    for label in labels:
-        if not set(map(type, label if isinstance(label, tuple) else [label])) <= PLAIN:
-            raise DataFileError(f"a label must be a string, a number, or a list of them, got {shown(label)}.")
+    labels = [tuple(label) if isinstance(label, list) else label for label in (y if isinstance(y, list) else [])]
+    parts = chain.from_iterable(label if isinstance(label, tuple) else [label] for label in labels)
+    if len(labels) != len(x) or not set(map(type, parts)) <= PLAIN:
+        accepted = f"{len(x)} labels, as there are tokens: strings, numbers, or lists of them"
+        raise DataFileError(f'"y" must be a list of {accepted}, got {shown(y)}.')
     return x, labels, kind
 
 
@@ -299,7 +296,7 @@ def _finite(text: str) -> float:
 
 
 def _kind(x: list) -> str:
-    """The kind of all tokens."""
+    """The kind of all tokens; empty if they are of several, or of none that there is."""
     types = set(map(type, x))
     if types == {str}:
         return "words"
@@ -311,15 +308,12 @@ def _kind(x: list) -> str:
             return "lists of attributes"
         if held <= NUMBERS and len(widths) == 1:
             return f"lists of {widths.pop()} numbers"
-    raise DataFileError(
-        'the tokens in "x" must be words, dicts, lists of attributes, or lists of as many numbers; entries of dicts '
-        "strings, numbers, lists of either, or dicts of numbers."
-    )
+    return ""
 
 
-def _is_entry(value: Any) -> bool:
+def _is_entry(value: object) -> bool:
     """Tell whether a token in a dict may have this value."""
-    if type(value) is dict:
+    if isinstance(value, dict):
         return set(map(type, value.values())) <= NUMBERS
-    types = set(map(type, value)) if type(value) is list else set()
-    return type(value) in PLAIN or (type(value) is list and (types <= NUMBERS or types <= {str}))
+    types = set(map(type, value)) if isinstance(value, list) else {type(None)}
+    return type(value) in PLAIN or types <= NUMBERS or types <= {str}

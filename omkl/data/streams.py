@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
+from omkl._components import check_number
 from omkl._messages import shown
-from omkl.data.blocks import Block, as_rows, grouped, is_frame, join, n_rows, take
-from omkl.data.files import FileName, is_pipe
+from omkl.data.blocks import AnyRows, Block, as_rows, grouped, is_frame, join, n_rows, take
+from omkl.data.files import is_pipe
 from omkl.data.frames import column_names, read_frame
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
 
 Source = TypeVar("Source")
-Opened = TypeVar("Opened")
 
 #: Examples in a block.
 BLOCK_SIZE = 1000
@@ -27,12 +27,7 @@ N_REASONS = 10
 
 @dataclass
 class Skipped:
-    """Counter of skipped records, with the reasons of the first; with ``on_error="raise"`` none may be skipped.
-
-    Parameters
-    ----------
-    on_error : {"raise", "skip"}
-    """
+    """Counter of skipped records, with the reasons of the first; with ``on_error="raise"`` none may be skipped."""
 
     on_error: str = "skip"
     count: int = 0
@@ -99,8 +94,7 @@ class Stream:
         once: str | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        if block_size < 1:
-            raise InputError(f"`block_size` must be at least 1, got {block_size}.")
+        check_number("block_size", block_size, least=1, integer=True)
         self._passes, self._is_spent = passes, False
         self.block_size = block_size
         self.once = once
@@ -172,8 +166,7 @@ class Stream:
         >>> [list(block.X) for epoch in (0, 1, 0) for block in stream.blocks(epoch)]
         [['f', 'd', 'a', 'b', 'c', 'e'], ['e', 'd', 'c', 'a', 'b', 'f'], ['f', 'd', 'a', 'b', 'c', 'e']]
         """
-        if buffer < 2:
-            raise InputError(f"A buffer to shuffle in holds at least 2 examples, not {buffer}.")
+        check_number("buffer", buffer, least=2, integer=True)
         if isinstance(random_state, np.random.Generator):
             random_state = int(random_state.integers(1 << 63))
         entropy = np.random.SeedSequence(random_state).entropy
@@ -205,7 +198,7 @@ class Stream:
         return Stream(passes, self.block_size, self._skipped, self.once)
 
     @classmethod
-    def from_arrays(cls, X: Any, y: Any = None, block_size: int = BLOCK_SIZE) -> "Stream":
+    def from_arrays(cls, X: AnyRows, y: AnyRows | None = None, block_size: int = BLOCK_SIZE) -> "Stream":
         """A stream over what is in memory, or mapped into it from a file; blocks of arrays are views.
 
         Parameters
@@ -222,14 +215,14 @@ class Stream:
         """
         names = column_names(X)
         X, y = as_rows(read_frame(X)), None if y is None else as_rows(y)
-        if y is not None and n_rows(X) != n_rows(y):
-            raise InputError(f"X has {n_rows(X)} examples, but y has {n_rows(y)}.")
-        if n_rows(X) and isinstance(X, np.ndarray) and 0 in X.shape[1:]:
-            raise InputError(f"X has {n_rows(X)} examples with nothing in them: its shape is {X.shape}.")
-        whole = Block(X, y, names)
+        whole, n = Block(X, y, names), n_rows(X)
+        is_empty = n > 0 and isinstance(X, np.ndarray) and 0 in X.shape[1:]
+        if is_empty or (y is not None and n != n_rows(y)):
+            found = f"the shape {X.shape}" if is_empty else f"{n} of X and {n_rows(y)} of y"
+            raise InputError(f"X and y must have equally many examples with something in them, got {found}.")
 
         def passes(epoch: int) -> Iterator[Block]:
-            return (take(whole, slice(i, i + block_size)) for i in range(0, n_rows(X), block_size))
+            return (take(whole, slice(i, i + block_size)) for i in range(0, n, block_size))
 
         return cls(passes, block_size, feature_names=names)
 
@@ -329,25 +322,8 @@ def stream_files(
 ) -> Stream:
     """Stream files, one after the other, with the columns of all in the order of the first.
 
-    Parameters
-    ----------
-    sources : list
-        Files, or other sources whose names are their strings.
-    read : callable
-        ``read(source, skipped)`` yields the blocks of a source, of any size, and gives messages about wrong records to
-        ``skipped.refuse``.
-    block_size : int
-    on_error : {"raise", "skip"}
-    noun : str
-        Name of an example in messages.
-    feature_names : sequence of str, optional
-        Names of columns, if they are known before the first block.
-    once : str, optional
-        Name of a source that can be read only once, as a pipe.
-
-    Returns
-    -------
-    Stream
+    ``read(source, skipped)`` yields the blocks of a source, of any size, and gives messages about wrong records to
+    ``skipped.refuse``. ``noun`` names an example in messages, ``once`` a source that can be read only once.
     """
     skipped = Skipped(on_error)
     pipes = (f"{source}, which is a pipe" for source in sources if isinstance(source, Path) and is_pipe(source))
@@ -356,17 +332,6 @@ def stream_files(
         return regrouped(_blocks(sources, read, skipped, noun, feature_names), block_size)
 
     return Stream(passes, block_size, skipped, once or next(pipes, None), feature_names)
-
-
-def first_readable(paths: Sequence[FileName], open: Callable[[FileName], Opened], on_error: str) -> Opened:
-    """Open the first file; if damaged files are skipped, the first that can be read."""
-    for path in paths[:-1]:
-        try:
-            return open(path)
-        except DamagedFileError:
-            if on_error == "raise":
-                raise
-    return open(paths[-1])
 
 
 def _blocks(

@@ -8,11 +8,12 @@ from math import isfinite
 import numpy as np
 from scipy import sparse
 
+from omkl._components import check_number
 from omkl.data import _jit_svmlight as jit
 from omkl.data.blocks import Block
 from omkl.data.files import FileName, PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
-from omkl.exceptions import DamagedFileError, DataFileError, InputError
+from omkl.exceptions import DamagedFileError, DataFileError
 
 #: Bytes of text that are parsed at a time.
 PIECE = 1 << 20
@@ -61,8 +62,8 @@ def stream_svmlight(
         At once if a file is missing; while it is read, at the first line that is no example, or if a file is damaged.
         The message names file and line.
     """
-    if n_features is not None and not 1 <= n_features <= MOST_FEATURES:
-        raise InputError(f"`n_features` must be from 1 to {MOST_FEATURES}, got {n_features}.")
+    if n_features is not None:
+        check_number("n_features", n_features, least=1, most=MOST_FEATURES, integer=True)
     paths = find_files(path)
     if n_features is None:
         for file in paths:
@@ -144,31 +145,32 @@ def _parsed(text: bytes, first_index: int, n_features: int, path: FileName, n_be
 def _example(line: bytes, first_index: int, n_features: int) -> tuple[float, list[int], list[float]]:
     """Label, columns and values of a line; raises DataFileError with the reason if it is not an example."""
     label, *pairs = line.partition(b"#")[0].split() or [b""]
-    if not NUMBER.fullmatch(label):
-        raise DataFileError(f"{_shown(label)} is not a label: an example begins with a number.")
-    columns, numbers = [-1], [_finite(label, label)]
+    if not _is_finite(label):
+        raise DataFileError(f"{_shown(label)} is not a label: an example begins with a finite number.")
+    columns, numbers = list[int](), list[float]()
     for pair in pairs:
         if pair.startswith(b"qid:"):
             continue
         index, _, number = pair.partition(b":")
-        if not index.isdigit() or not NUMBER.fullmatch(number):
-            raise DataFileError(f"{_shown(pair)} is not index:value with two numbers.")
-        column = int(index[:20]) - first_index
-        if column < 0:
-            raise DataFileError(f"the index of {_shown(pair)} is 0, but indices count from 1: set zero_based=True.")
-        if column >= n_features:
-            raise DataFileError(f"the index of {_shown(pair)} is beyond n_features={n_features}.")
-        if column <= columns[-1]:
-            raise DataFileError(f"the index of {_shown(pair)} is not larger than the one before.")
-        columns.append(column)
-        numbers.append(_finite(number, pair))
-    return numbers[0], columns[1:], numbers[1:]
+        column = int(index[:20]) - first_index if index.isdigit() else -1
+        if not index.isdigit() or not _is_finite(number):
+            flaw = "is not index:value with two finite numbers"
+        elif column < 0:
+            flaw = "has the index 0, but indices count from 1: set zero_based=True"
+        elif column >= n_features:
+            flaw = f"has an index beyond n_features={n_features}"
+        elif columns and column <= columns[-1]:
+            flaw = "has an index not larger than the one before"
+        else:
+            columns.append(column)
+            numbers.append(float(number))
+            continue
+        raise DataFileError(f"{_shown(pair)} {flaw}.")
+    return float(label), columns, numbers
 
 
-def _finite(number: bytes, token: bytes) -> float:
-    if not isfinite(value := float(number)):
-        raise DataFileError(f"{_shown(token)} is too large for a float.")
-    return value
+def _is_finite(number: bytes) -> bool:
+    return bool(NUMBER.fullmatch(number)) and isfinite(float(number))
 
 
 def _shown(token: bytes) -> str:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
 from omkl.data.columns import Columns, import_pyarrow
-from omkl.data.files import FileName, PathLike, check_no_pipe, file_system, find_files, open_bytes
+from omkl.data.files import FileName, PathLike, check_no_pipe, file_system, find_files, open_bytes, unreadable
 from omkl.data.frames import as_table
-from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, first_readable, stream_files
-from omkl.exceptions import DamagedFileError, DataFileError, InputError
+from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
+from omkl.exceptions import InputError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -71,7 +71,7 @@ def stream_parquet(
     for file in paths:
         check_no_pipe(file)
     top = path if isinstance(path, (str, Path)) and Path(path).is_dir() else None
-    dataset = first_readable(paths, lambda first: _dataset(paths, first, top), on_error)
+    dataset = _dataset(paths, top)
     plan = Columns(dataset.schema, target, columns, paths[0])
     fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
     partitions = dataset.partitioning.schema if dataset.partitioning else []
@@ -99,16 +99,16 @@ def stream_parquet(
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
 
 
-def _dataset(paths: Sequence[FileName], first: FileName, top: PathLike | None) -> pyarrow.dataset.Dataset:
+def _dataset(paths: Sequence[FileName], top: PathLike | None) -> pyarrow.dataset.Dataset:
     """A dataset of Arrow over files; the types of columns are those of the first one."""
     pyarrow = import_pyarrow()
-    with open_bytes(first) as file:
+    with open_bytes(paths[0]) as file:
         is_parquet = file.read(4) == b"PAR1"
     dataset = pyarrow.dataset
     options = dataset.ParquetFragmentScanOptions(pre_buffer=False, page_checksum_verification=True)
     parquet = dataset.ParquetFileFormat(default_fragment_scan_options=options)
-    system, keys = file_system([first, *(path for path in paths if path != first)])
-    with _naming_damage(first):
+    system, keys = file_system(paths)
+    with _naming_damage(paths[0]):
         return dataset.dataset(
             keys,
             format=parquet if is_parquet else dataset.IpcFileFormat(),
@@ -126,10 +126,7 @@ def _naming_damage(path: FileName) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
-        reason = str(error).split("\n")[0][:200].rstrip(".") or type(error).__name__
-        raise DamagedFileError(f"{path} is damaged, or no Parquet or Arrow file: {reason}.") from None
+        raise unreadable(path, error, "Parquet or Arrow file") from None
 
 
 def stream_frames(

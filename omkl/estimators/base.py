@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.estimators.persistence import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of
-from omkl.estimators.training import Run, RunOptions, Task, held_out_part
+from omkl.estimators.training import RandomState, Run, RunOptions, Task, held_out_part
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups.expansions.kernel import KernelBank
@@ -24,11 +25,14 @@ from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
 from omkl.online.group_contributions import group_report
 from omkl.online.hooks import check_callbacks
-from omkl.online.model import OnlineModel, OnlineSettings
+from omkl.online.model import Codec, OnlineModel, OnlineSettings
 from omkl.online.rounds import TrainingProgress, thinned
 from omkl.online.schedules import DistanceOverGradients, Schedule
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
-from omkl.persistence import Packer, Unpacker
+from omkl.persistence import Manifest, Packer, Unpacker
+
+#: A record of ``history_``.
+Record: TypeAlias = dict[str, Any]
 
 
 class _Plan(NamedTuple):
@@ -36,13 +40,13 @@ class _Plan(NamedTuple):
 
     source: ArraySource | StreamSource
     stopping: EarlyStopping | None
-    conclude: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+    conclude: Callable[[list[Record]], list[Record]]
     companions: Sequence = ()
     meters: Sequence = ()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineEstimator(SavedEstimator):
+class OnlineEstimator(SavedEstimator, ABC):
     """An estimator that trains an :class:`~omkl.online.model.OnlineModel`, its ``model_``.
 
     Its fields are the parameters that online estimators share, described at :class:`~omkl.SequenceLabeler`. Subclasses
@@ -68,7 +72,7 @@ class OnlineEstimator(SavedEstimator):
     n_jobs: int | None = None
     callbacks: Any = None
     verbose: bool = False
-    random_state: Any = None
+    random_state: RandomState = None
 
     #: Valid values of parameters; those that a subclass does not have are left out.
     _constraints: ClassVar[dict[str, Constraint]] = {
@@ -92,16 +96,16 @@ class OnlineEstimator(SavedEstimator):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def _codec(self) -> Any:
-        """A codec that has not learned anything; see :class:`~omkl.online.model.Codec`."""
-        raise NotImplementedError
+    @abstractmethod
+    def _codec(self) -> Codec:
+        """A codec that has not learned anything."""
 
+    @abstractmethod
     def _read_known(self, block: TrainingBlock) -> Any:
         """Check data that the model is measured on, and return them as its codec takes them."""
-        raise NotImplementedError
 
     @staticmethod
-    def _automatic_schedule(estimator: Any) -> Schedule:
+    def _automatic_schedule(estimator: OnlineEstimator) -> Schedule:
         """The learning rates of ``eta0="auto"``."""
         return DistanceOverGradients()
 
@@ -112,13 +116,13 @@ class OnlineEstimator(SavedEstimator):
         check_n_jobs(self.n_jobs)
         return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
 
-    def _new_model(self, codec: Any) -> OnlineModel:
+    def _new_model(self, codec: Codec) -> OnlineModel:
         """A model without data; it keeps the parameters that it is made of, which files hold."""
         model = OnlineModel(codec, self._settings())
         model.parameters = self.get_params(deep=False)
         return model
 
-    def _train(self, task: Task, data: TrainingBlock, validation: Any, options: RunOptions) -> Sequence | None:
+    def _train(self, task: Task, data: TrainingBlock, validation: object, options: RunOptions) -> Sequence | None:
         """Train a new model on arrays or a stream, and make it the estimator's own.
 
         ``validation`` is a pair (X, y) for early stopping; by default it holds out a part of the training data.
@@ -126,10 +130,11 @@ class OnlineEstimator(SavedEstimator):
         """
         started, stream, epochs = time.perf_counter(), as_stream(*data), self.epochs
         model = self._new_model(task.codec)
-        is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
-        if validation is not None and not (self.early_stopping and is_pair):
+        given = None
+        if isinstance(validation, (tuple, list)) and len(validation) == 2 and self.early_stopping:
+            given = TrainingBlock(*validation)
+        elif validation is not None:
             raise InputError("validation must be a pair (X, y), with early_stopping=True.")
-        given = None if validation is None else TrainingBlock(*validation)
         parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
         shards = self._shards(options.get("client"), options.get("shards"))
         checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
@@ -179,7 +184,7 @@ class OnlineEstimator(SavedEstimator):
         model.start(given=(training, run.n_shards > 0))
         model.set_objective(training, training.total_weight)
 
-        def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        def conclude(history: list[Record]) -> list[Record]:
             model.trainer.release()
             if task.finish is not None:
                 task.finish(model, examples, chosen, run, len(history))
@@ -191,10 +196,12 @@ class OnlineEstimator(SavedEstimator):
         self, task: Task, model: OnlineModel, stream: Stream, run: Run, given: TrainingBlock | None
     ) -> _Plan:
         """Start the model with the first block of a stream, or from a checkpoint."""
-        if self.early_stopping and given is None:
-            raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream.")
-        if stream.once and self.epochs > 1:
-            raise InputError(f"epochs must be 1 with an iterator, which can be read only once, got {self.epochs}.")
+        lacks_validation = self.early_stopping and given is None
+        if lacks_validation or (stream.once and self.epochs > 1):
+            needed = "early_stopping needs validation=(X, y) (--dev FILE) with a stream."
+            raise InputError(
+                needed if lacks_validation else f"epochs must be 1 to read {stream.once}, got {self.epochs}."
+            )
         source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpoints is not None)
         if run.checkpoints is not None:
             # its blocks are compared one by one as they are read
@@ -207,25 +214,24 @@ class OnlineEstimator(SavedEstimator):
             source.open()
         meter = ProgressiveValidation()
 
-        def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        def conclude(history: list[Record]) -> list[Record]:
             meter.close(model.trainer, len(history))
             return meter.records
 
         companions = [] if task.companions is None else task.companions(model, run.make_pass)
         return _Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
-    def _train_more(self, task: Task, data: TrainingBlock, classes: Any = None) -> None:
+    def _train_more(self, task: Task, data: TrainingBlock, classes: Sequence | str | None = None) -> None:
         """One pass over a stream, or over examples in their order, from where training has come.
 
         An error in the middle leaves what was learned before it. A model keeps the parameters that it started with.
         ``classes`` are labels that the user declares.
         """
-        if self.early_stopping:
-            raise InputError("early_stopping must be False for partial_fit, which holds nothing out.")
         stream, started = as_stream(*data), "model_" in self.__dict__
         model = self.model_ if started else self._new_model(task.codec)
-        if started and model.predicts_only:
-            raise InputError("The model was saved with training=False, and cannot be trained further: call fit.")
+        if self.early_stopping or model.predicts_only:
+            needed = "early_stopping=False" if self.early_stopping else "a model that was not saved with training=False"
+            raise InputError(f"partial_fit needs {needed}; fit trains anew.")
         if started and classes is not None:
             model.codec.check_declared(classes)
         if any(self.__dict__[name] is not value for name, value in model.parameters.items()):
@@ -329,7 +335,7 @@ class OnlineEstimator(SavedEstimator):
         """The part of :meth:`group_report` that needs no data: norm, weight and bytes of each group."""
         return group_report(self.model_.trainer)
 
-    def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
+    def group_report(self, X: object, y: object = None) -> list[dict[str, Any]]:
         """Cost of each group, and how much it helps on data that the model has not learned from.
 
         The loss without a group is that of the model with the group's parameters set to zero.
@@ -370,7 +376,7 @@ class OnlineEstimator(SavedEstimator):
 
     # ---- model files --------------------------------------------------------------------------------------------
 
-    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> dict[str, Any]:
+    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:
         fitted = copy(self)
         fitted.__dict__.update(self.model_.parameters)
         return super(OnlineEstimator, fitted)._manifest(packer, training, history)
@@ -388,5 +394,5 @@ class OnlineEstimator(SavedEstimator):
     def _predicts_only(self) -> bool:
         return self.model_.predicts_only
 
-    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         self._adopt(self._new_model(self._codec()).unpack(manifest, unpacker.arrays, unpacker))

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 
 from omkl._components import resolve
+from omkl._messages import shown
 from omkl._progress import progress_bar
 from omkl.estimators.targets import checked_classes, label_array
 from omkl.estimators.validation import Constraint, Number
 from omkl.exceptions import InputError
 from omkl.losses.base import PointwiseLoss
+
+
+class BatchEstimator(Protocol):
+    """The parameters and methods of batch estimators that functions here need."""
+
+    loss: PointwiseLoss | str
+
+    def _has_probabilities(self) -> bool: ...
+
 
 #: The score of a class that the training part of a fold lacks; no other score is as low.
 NEVER = -1e300
@@ -28,39 +39,31 @@ CONSTRAINTS: dict[str, Constraint] = {
 }
 
 
-def resolve_loss(estimator: Any, links: bool = False) -> PointwiseLoss:
+def resolve_loss(estimator: BatchEstimator, links: bool = False) -> PointwiseLoss:
     """The loss of a batch classifier or regressor, which must fit it; ``links`` accepts losses with a link."""
-    loss = resolve(PointwiseLoss, estimator.loss, "loss")
-    if loss.classifies != is_a_classifier(estimator):
+    loss, name = resolve(PointwiseLoss, estimator.loss, "loss"), type(estimator).__name__
+    if loss.classifies != is_a_classifier(estimator) or (loss.has_link and not links):
         kind = "classification" if loss.classifies else "regression"
-        raise InputError(f"{loss!r} is a loss of {kind}, which {type(estimator).__name__} does not do: choose another.")
-    if loss.has_link and not links:
-        raise InputError(f"{loss!r} has a link, which {type(estimator).__name__} does not know: GroupLasso does.")
+        raise InputError(f"{name} takes no loss of {kind}{' with a link' * loss.has_link}, got {loss!r}.")
     return loss
 
 
-def is_a_classifier(estimator: BaseEstimator) -> bool:
+def is_a_classifier(estimator: object) -> bool:
     """Return whether an estimator has scores of classes; for ``available_if``."""
     return isinstance(estimator, ClassifierMixin)
 
 
 class GapProgress:
-    """A progress bar of the duality gap; called with every record of a solver's history.
+    """A progress bar of the duality gap, shown if ``verbose``; called with every record of a solver's history.
 
-    Parameters
-    ----------
-    verbose : bool
-        Show it, if the search takes longer than a second; where standard error is no terminal, a line every half
-        minute.
-    active : str
-        Name of the active parts of the model.
+    ``active`` is the name of the active parts of the model.
     """
 
     def __init__(self, verbose: bool, active: str) -> None:
         self.active = active
         self.bar = progress_bar(verbose, unit=" iterations")
 
-    def __call__(self, record: dict[str, Any]) -> None:
+    def __call__(self, record: Mapping[str, float]) -> None:
         self.bar.update()
         self.bar.set_postfix({"gap": f"{record['gap']:.2g}", self.active: record["active"]})
 
@@ -140,13 +143,7 @@ class NumberDecoder:
 
 
 def encode_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted classes (K,), and the index of each target among them, (N,).
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If there is one class only, or y holds numbers of a regression.
-    """
+    """Sorted classes (K,), at least two, and the index of each target among them, (N,)."""
     classes, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
     # strings of data frames are objects, which model files do not hold
     classes = label_array(classes.tolist()) if classes.dtype.hasobject else classes
@@ -163,12 +160,10 @@ def one_vs_rest(codes: np.ndarray, n_classes: int) -> np.ndarray:
 
 def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassDecoder]:
     """Targets -1 and +1 (N, P) of the labels that samples differ in, from indicators (N, L) of 0 and 1."""
-    if not np.isin(y, (0, 1)).all():
-        raise InputError(f"y has {y.shape[1]} columns, which must hold 0 and 1, for labels that a sample has or not.")
-    y = y.astype(bool)
+    is_binary, y = np.isin(y, (0, 1)).all(), y != 0
     varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
-    if not len(varying):
-        raise InputError("y must have a column with both 0 and 1: all samples have the same labels.")
+    if not is_binary or not len(varying):
+        raise InputError(f"y has {y.shape[1]} columns, which must hold 0 and 1, for labels that a sample has or not.")
     constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
     if constant and warns:
         first = ", ".join(map(str, list(constant)[:5]))
@@ -181,14 +176,8 @@ def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassD
     return np.where(y[:, varying], 1.0, -1.0), ClassDecoder(np.arange(y.shape[1]), True, constant)
 
 
-def is_probabilistic(estimator: Any) -> bool:
-    """Return whether the scores of a batch classifier are log-odds; for ``available_if``.
-
-    Raises
-    ------
-    AttributeError
-        If they are not; the message names the parameters that make them so.
-    """
+def is_probabilistic(estimator: BatchEstimator) -> bool:
+    """Return True where scores of a batch classifier are log-odds, else raise AttributeError; for ``available_if``."""
     if estimator._has_probabilities():
         return True
     raise AttributeError(
@@ -211,50 +200,34 @@ class ColumnNames(NamedTuple):
         Names of the groups in their order; None if they are lists.
     """
 
-    groups: Any
+    groups: list[list[int]] | np.ndarray | None
     names: list | None
 
     def texts(self, n_groups: int) -> list[str]:
-        """Names of the groups for explanations and pictures.
-
-        Parameters
-        ----------
-        n_groups : int
-        """
+        """Names of the groups for explanations and pictures."""
         kind = "column" if self.groups is None else "group"
         names = range(n_groups) if self.names is None else self.names
         return [name if isinstance(name, str) else f"{kind} {name}" for name in names]
 
 
-def read_groups(groups: Any, columns: Sequence[str] | None) -> ColumnNames:
-    """Read groups of columns, which may be given by name.
+def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) -> ColumnNames:
+    """Read groups of columns: None, an array of labels, lists of positions or names, or a dict of such lists.
 
-    Parameters
-    ----------
-    groups : None, array of labels, list of lists of int or str, or dict of such lists
-    columns : sequence of str or None
-        Names of the columns.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If a group of a dict is no list, or there is no column of a name.
+    ``columns`` are the names of all columns, or None.
     """
     if groups is None:
         return ColumnNames(None, None if columns is None else list(map(str, columns)))
-    names = list(groups) if isinstance(groups, dict) else None
-    groups = list(groups.values()) if isinstance(groups, dict) else groups
-    if names is None and not (isinstance(groups, (list, tuple)) and any(map(_has_members, groups))):
-        labels = np.asarray(groups)
+    if not isinstance(groups, dict) and not (isinstance(groups, (list, tuple)) and any(map(_has_members, groups))):
+        labels, distinct = np.asarray(groups), None
         with suppress(TypeError):  # labels that cannot be sorted are refused with the columns
-            names = np.unique(labels).tolist()
-        return ColumnNames(labels, names)
-    if single := [group for group in groups if not _has_members(group)]:
-        raise InputError(f"groups must hold lists of columns, got {single[0]!r}.")
+            distinct = np.unique(labels).tolist()
+        return ColumnNames(labels, distinct)
+    names, members = (list(groups), groups.values()) if isinstance(groups, dict) else (None, groups)
     place = {name: j for j, name in enumerate(() if columns is None else columns)}
-    if unknown := [name for group in groups for name in group if isinstance(name, str) and name not in place]:
-        raise InputError(f"groups must name columns of X, got {unknown[0]!r}.")
-    return ColumnNames([[place[c] if isinstance(c, str) else c for c in group] for group in groups], names)
+    unfit = [own for own in members if not _has_members(own) or any(isinstance(c, str) and c not in place for c in own)]
+    if unfit:
+        raise InputError(f"groups must hold lists of columns of X, by number or name, got {shown(unfit[0])}.")
+    return ColumnNames([[place[c] if isinstance(c, str) else c for c in own] for own in members], names)
 
 
 def _has_members(group: object) -> bool:

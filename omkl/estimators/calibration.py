@@ -1,12 +1,13 @@
 """Calibration: probabilities from potentials divided by a temperature that fits held-out data."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
+from omkl.estimators.base import OnlineEstimator
 from omkl.structures.base import Potentials, Structure
 
 P = TypeVar("P", bound=Potentials)
@@ -26,29 +27,14 @@ def _fit_temperature(log_loss: Callable[[float], float]) -> float:
 
 
 def at_temperature(potentials: P, temperature: float) -> P:
-    """Return potentials divided by a temperature.
-
-    Parameters
-    ----------
-    potentials : named tuple of arrays
-    temperature : float > 0
-    """
+    """Return potentials, a named tuple of arrays, divided by a temperature."""
     return type(potentials)(*(array / temperature for array in potentials))
 
 
 def structure_temperature(structure: Structure, examples: Iterable[tuple[P, np.ndarray]]) -> float | None:
     """Return the temperature at which the labels, or heads, of held-out examples are likeliest, one by one.
 
-    Parameters
-    ----------
-    structure : Structure
-        It has ``n_known(gold)`` and ``known_marginals(potentials, gold)``.
-    examples : iterable of (Potentials, gold)
-
-    Returns
-    -------
-    float or None
-        None where nothing is known.
+    Examples are pairs of potentials and gold outputs. Returns None where nothing is known.
     """
     held_out = [(potentials, gold) for potentials, gold in examples if structure.n_known(gold)]
 
@@ -64,18 +50,9 @@ def structure_temperature(structure: Structure, examples: Iterable[tuple[P, np.n
 
 
 def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
-    """The temperature of the smallest log loss of relations.
+    """The temperature of the smallest log loss of relations; None where no relation is known.
 
-    Parameters
-    ----------
-    scores : array of shape (number of words, number of relations)
-    right : int array of shape (number of words,)
-        Codes of the right relations, 0 for one that is not known.
-
-    Returns
-    -------
-    float or None
-        None where no relation is known.
+    Scores are (number of words, number of relations). ``right`` has the code of each right relation, 0 if unknown.
     """
     known = np.flatnonzero((right > 0) & (scores[np.arange(len(right)), right] > -np.inf))
 
@@ -89,19 +66,10 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 # ---- models that have probabilities -----------------------------------------------------------------------------
 
 
-def needs_probabilities(estimator: Any, remedy: str = "") -> bool:
-    """Return True where potentials are log-probabilities; for ``available_if``.
+def needs_probabilities(estimator: OnlineEstimator, remedy: str = "") -> bool:
+    """Return True where potentials are log-probabilities, else raise AttributeError; for ``available_if``.
 
-    Parameters
-    ----------
-    estimator : OnlineEstimator
-    remedy : str
-        What else gives probabilities, for the error.
-
-    Raises
-    ------
-    AttributeError
-        If they are none.
+    ``remedy`` says what else gives probabilities.
     """
     model = estimator.__dict__.get("model_")
     if (estimator._settings() if model is None else model.settings).probabilistic:
@@ -110,16 +78,14 @@ def needs_probabilities(estimator: Any, remedy: str = "") -> bool:
     raise AttributeError(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
-def has_marginals(estimator: Any, error: type[Exception] = AttributeError) -> bool:
-    """Return True where the loss has probabilities or the model is calibrated, else raise an error.
+def has_marginals(estimator: OnlineEstimator, error: type[Exception] = AttributeError) -> bool:
+    """Return True where the loss has probabilities or a labeler or parser is calibrated, else raise an error.
 
-    Parameters
-    ----------
-    estimator : SequenceLabeler or DependencyParser
-    error : type
-        AttributeError for ``available_if``.
+    ``available_if`` needs an AttributeError.
     """
     try:
-        return estimator.temperature_ is not None or needs_probabilities(estimator, " or after calibrate()")
+        return estimator.__dict__.get("temperature_") is not None or needs_probabilities(
+            estimator, " or after calibrate()"
+        )
     except AttributeError as missing:
         raise error(str(missing)) from None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import BaseCrossValidator, check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
@@ -43,6 +44,15 @@ class HeldOut(NamedTuple):
     decoder: ClassDecoder | NumberDecoder
 
 
+class Searching(Protocol):
+    """The parameters and learned attributes of estimators that search."""
+
+    cv: int | BaseCrossValidator | Iterable | None
+    scoring: str | Callable | None
+    tol: float
+    scores_: np.ndarray
+
+
 class PathSearch:
     """Choice of a parameter by the scores of held-out folds.
 
@@ -53,18 +63,12 @@ class PathSearch:
     name : {"C", "alpha"}
     y : array of shape (N,), or (N, K)
         Targets that the splitter stratifies by.
-    sample_weight : array of shape (N,), optional
-    groups : array of shape (N,), optional
+    sample_weight, groups : array of shape (N,), optional
         Samples of one group stay in one fold.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If ``cv`` does not cut the samples into folds or leaves one empty, or ``scoring`` is no score.
     """
 
     def __init__(
-        self, estimator: Any, name: str, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
+        self, estimator: Searching, name: str, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
     ) -> None:
         self.estimator, self.name, self.scorer = estimator, name, _scorer(estimator)
         self.folds = _folds(estimator, y, sample_weight, groups)
@@ -112,10 +116,12 @@ class PathSearch:
         return self._set_best(values, scores, [found for _, found in results])
 
     def _set_best(self, values: np.ndarray, scores: np.ndarray, paths: Sequence[HeldOut]) -> float:
-        estimator, name = self.estimator, self.name
+        name = self.name
         defined = np.isfinite(scores).all(axis=1)
         if not defined.any():
-            raise InputError(f"scoring={estimator.scoring!r} is undefined in every fold: choose another score, or cv.")
+            raise InputError(
+                f"scoring={self.estimator.scoring!r} is undefined in every fold: choose another score, or cv."
+            )
         means, spread = scores[defined].mean(axis=0), scores[defined].std(axis=0)
         best = float(values[np.argmax(means)])
         self.gaps = np.array([path.gaps for path in paths])
@@ -126,7 +132,9 @@ class PathSearch:
                 *map(np.ndarray.tolist, (values, means, spread, active, self.gaps.max(axis=0)))
             )
         ]
-        vars(estimator).update({f"{name}_": best, f"{name}s_": values, "scores_": scores, "cv_results_": records})
+        self.estimator.__dict__.update(
+            {f"{name}_": best, f"{name}s_": values, "scores_": scores, "cv_results_": records}
+        )
         return best
 
     def warn(self) -> None:
@@ -182,25 +190,23 @@ class OutputRegressor(RegressorMixin, BaseEstimator):
         return self.decoder.decode(X)
 
 
-def without_splitters(parameters: dict[str, Any]) -> dict[str, Any]:
+def without_splitters(parameters: Mapping[str, object]) -> dict[str, Any]:
     """Parameters for a model file, which holds ``cv`` and ``scoring`` only as a number and a name."""
     searching = {name: value for name, value in parameters.items() if name in ("cv", "scoring")}
     return {**parameters, **{name: own if isinstance(own, (int, str)) else None for name, own in searching.items()}}
 
 
-def _scorer(estimator: Any) -> Callable:
+def _scorer(estimator: Searching) -> Callable:
     """The scorer that ``scoring`` names."""
     scoring = estimator.scoring
-    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
-        raise InputError(f"scoring must be the name of a score, a callable or None, got {scoring!r}.")
-    try:
-        return check_scoring(estimator, scoring)
-    except ValueError as error:
-        raise InputError(f"scoring={scoring!r} is no score: {error}") from None
+    with suppress(ValueError):
+        if scoring is None or isinstance(scoring, str) or callable(scoring):
+            return check_scoring(estimator, scoring)
+    raise InputError(f"scoring must be the name of a score, a scorer (make_scorer) or None, got {scoring!r}.")
 
 
 def _folds(
-    estimator: Any, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
+    estimator: Searching, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Training and test samples of each fold, numbered among those of weight > 0."""
     check_consistent_length(y, groups)
@@ -214,10 +220,8 @@ def _folds(
     except (ValueError, IndexError, TypeError) as error:
         raise InputError(f"cv={cv} does not cut {len(y)} samples into folds: {error}") from error
     kept = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y)) > 0
-    position, folds = np.cumsum(kept) - 1, []
-    for indices in split:
-        train, test = (position[part[kept[part]]] for part in indices)
-        folds.append((train, test))
-    if not all(len(train) and len(test) for train, test in folds) or not folds:
+    position = np.cumsum(kept) - 1
+    folds = [(position[train[kept[train]]], position[test[kept[test]]]) for train, test in split]
+    if not folds or not all(len(part) for fold in folds for part in fold):
         raise InputError(f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on.")
     return folds

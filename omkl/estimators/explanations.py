@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from omkl.groups.tokens import Span
 from omkl.online.averaging import Predictor
 from omkl.online.group_contributions import Contributions, Piece, contributions
 from omkl.online.model import OnlineModel
-from omkl.structures.base import Potentials
+from omkl.structures.base import Output, Potentials
 from omkl.structures.multiclass import UnaryPotentials
 
 #: Groups that are listed one by one in text; the others are summed.
@@ -79,7 +79,7 @@ class Explanation:
     features: list[dict[str, Any]]
 
     def strongest_groups(self, n: int = SHOWN) -> list[tuple[str, float]]:
-        """Return the groups of the largest contributions.
+        """The groups of the largest contributions.
 
         Parameters
         ----------
@@ -96,11 +96,10 @@ class Explanation:
         return [*ranked[: n - 1], (f"{len(ranked) - n + 1} others", sum(value for _, value in ranked[n - 1 :]))]
 
     def __str__(self) -> str:
-        lines = [f"{self.summary}: {_number(self.margin)}".strip(), ""]
-        lines += _table("group", self.strongest_groups())
-        if self.features:
-            lines += ["", *_table("feature", [(_place(record), record["adds"]) for record in self.features])]
-        return "\n".join(lines)
+        lines = [f"{self.summary}: {self.margin:+.3g}", "", *_table("group", self.strongest_groups())]
+        places = ["" if record["token"] is None else f" at {record['token']}" for record in self.features]
+        rows = [(record["feature"] + place, record["adds"]) for record, place in zip(self.features, places)]
+        return "\n".join(lines + (["", *_table("feature", rows)] if rows else []))
 
 
 def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
@@ -110,22 +109,13 @@ def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
     lines = [f"{'adds':>10}  {title}"]
     for name, value in rows:
         bar = ("+" if value > 0 else "-") * max(1, round(BAR * abs(value) / largest))
-        lines.append(f"{_number(value):>10}  {name:{width}}  {bar}".rstrip())
+        lines.append(f"{f'{value:+.3g}':>10}  {name:{width}}  {bar}".rstrip())
     return lines
 
 
-def _place(record: dict[str, Any]) -> str:
-    """The name of a feature, and the token that has it."""
-    return record["feature"] if record["token"] is None else f"{record['feature']} at {record['token']}"
-
-
-def _number(value: float) -> str:
-    return f"{value:+.3g}"
-
-
 def explanation(
-    output: Any,
-    against: Any,
+    output: object,
+    against: object,
     summary: str,
     margin: float,
     found: Contributions,
@@ -134,14 +124,7 @@ def explanation(
 ) -> Explanation:
     """The explanation of an output by the contributions of groups and of their n strongest parts.
 
-    Parameters
-    ----------
-    output, against, summary, margin
-        See :class:`Explanation`.
-    found : Contributions
-    n : int > 0
-    named : callable
-        ``named(pieces)`` are the names of parts.
+    ``named(pieces)`` are the names of parts.
     """
     check_number("n", n, above=0, integer=True)
     pieces = sorted((piece for piece in found.pieces if piece.value), key=lambda piece: -abs(piece.value))[: int(n)]
@@ -154,30 +137,17 @@ def explanation(
 
 def explain_difference(
     predictor: Predictor,
-    x: Any,
+    x: Sized,
     potentials: Potentials,
-    outputs: tuple[Any, Any],
+    outputs: tuple[Output, Output],
     told: Sequence[str],
     n: int,
     named: Callable[[list[Piece]], list[str]],
-    shown: Callable[[Any], Any] = lambda output: output,
+    shown: Callable[[Output], object] = lambda output: output,
 ) -> Explanation:
-    """Explain an output, compared with another one, by the difference of their scores.
+    """Explain the first of two outputs for an input with these potentials, by the difference of their scores.
 
-    Parameters
-    ----------
-    predictor : Predictor
-    x : input
-    potentials : Potentials
-        Of the input.
-    outputs : pair
-        The output to explain, and the other one.
-    told : sequence of str
-        Their differences in words.
-    n, named
-        See :func:`explanation`.
-    shown : callable
-        ``shown(output)`` is an output as users know it.
+    ``told`` are the differences in words, and ``shown(output)`` is an output as users know it.
     """
     margin, direction = predictor.structure.difference(potentials, *outputs)
     found = contributions(predictor, x, direction)
@@ -194,12 +164,12 @@ def listed(told: Sequence[str]) -> str:
 # ---- online estimators ------------------------------------------------------------------------------------------
 
 
-def explain_class(model: OnlineModel, rows: FlatTokens, label: Any, against: Any, n: int) -> Explanation:
+def explain_class(model: OnlineModel, rows: FlatTokens, label: object, against: object, n: int) -> Explanation:
     """Explain the class of the only one of some rows; see :meth:`omkl.OnlineMKLClassifier.explain`."""
     codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
     structure, potentials = predictor.structure, predictor.potentials(span)
 
-    def code(given: Any) -> int:
+    def code(given: object) -> int:
         return int(codec.known.encode([given])[0])
 
     chosen = structure.decode(potentials) if label is None else code(label)
@@ -235,7 +205,7 @@ def one_row(x: Any) -> Any:
         return [x]
     if is_frame(x) or sparse.issparse(x) or (isinstance(x, list) and x and isinstance(x[0], dict)):
         return x
-    if isinstance(x, Iterable) and hasattr(x, "to_frame"):  # of a data frame
+    if hasattr(x, "to_frame"):  # a row of a data frame
         return x.to_frame().T.infer_objects()
     return np.atleast_2d(x)
 
@@ -281,36 +251,34 @@ class Contrast(NamedTuple):
 
 
 def contrast(
-    decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, label: Any, against: Any, target: int
+    decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, label: object, against: object, target: int
 ) -> Contrast:
-    """The contrast that a user asks for.
+    """The contrast of the outputs (P,) of a sample that a user asks for.
 
-    Parameters
-    ----------
-    decoder : ClassDecoder or NumberDecoder
-    outputs : array of shape (P,)
-        Those of the sample.
-    label, against : class, optional
-        The predicted class by default, and the best of the others. None for labels and numbers.
-    target : int
-        Number of the label, or of the output of a regression.
+    Classes are compared: by default the predicted one with the best of the others. ``target`` is the number of a label
+    of several, or of an output of a regression.
     """
     if isinstance(decoder, ClassDecoder) and not decoder.multilabel:
         return _classes(decoder, outputs, label, against)
-    if label is not None or against is not None:
-        raise InputError("There are no classes to choose from, but targets: leave out label= and against=.")
+    varying = decoder.varying.tolist() if isinstance(decoder, ClassDecoder) else range(len(outputs))
+    if label is not None or against is not None or target not in varying:
+        learned = ", ".join(map(str, varying[:5]))
+        raise InputError(
+            f"target must be one that was learned, as {learned}, without label= and against=, got {target!r}."
+        )
+    weights = np.eye(len(outputs))[varying.index(target)]
     if isinstance(decoder, ClassDecoder):
-        return _label(decoder, outputs, target)
-    weights = _unit(target, len(outputs), target)
+        there = bool(weights @ outputs > 0)
+        return Contrast(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
     return Contrast(weights, float(decoder.decode((weights @ outputs)[None, None])[0]), None, "prediction")
 
 
-def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: Any, against: Any) -> Contrast:
+def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: object, against: object) -> Contrast:
     """One class against another."""
     classes, members, K = decoder.classes, decoder.classes.tolist(), len(decoder.classes)
     scores = outputs if K == 2 else decoder.scores(outputs[None])[0]
 
-    def code(given: Any) -> int:
+    def code(given: object) -> int:
         if given not in members:
             raise InputError(f"{given!r} is none of the model's classes, {', '.join(map(repr, members[:5]))}.")
         return members.index(given)
@@ -324,23 +292,6 @@ def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: Any, against: An
     elif chosen != other:
         weights[[chosen, other]] = 1.0, -1.0
     return Contrast(weights, classes[chosen], classes[other], f"{members[chosen]!r} rather than {members[other]!r}")
-
-
-def _label(decoder: ClassDecoder, outputs: np.ndarray, target: int) -> Contrast:
-    """Having a label against not having it."""
-    if target in decoder.constant:
-        raise InputError(f"All training samples have label {target}, or none: nothing was learned of it.")
-    varying = decoder.varying.tolist()
-    weights = _unit(varying.index(target) if target in varying else -1, len(outputs), target)
-    there = bool(weights @ outputs > 0)
-    return Contrast(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
-
-
-def _unit(index: int, n_targets: int, given: int) -> np.ndarray:
-    """1 for a target, 0 for all others; ``given`` is its number as the user gave it."""
-    if not isinstance(index, (int, np.integer)) or not 0 <= index < n_targets:
-        raise InputError(f"target={given!r} is none of the {n_targets} targets, counted from 0.")
-    return np.eye(n_targets)[index]
 
 
 def name_of_column(names: Sequence[str] | None, j: int) -> str:

@@ -19,7 +19,7 @@ from omkl._components import Component
 from omkl._files import read_archive, write_archive
 from omkl.data import Treebank
 from omkl.exceptions import InputError, ModelFileError, NotFittedError
-from omkl.persistence import Packer, Unpacker, check_state, holds_whole, object_array, restored, rounded
+from omkl.persistence import Manifest, Packer, Unpacker, check_state, holds_whole, object_array, restored, rounded
 
 
 def check_is_fitted(estimator: BaseEstimator) -> None:
@@ -30,7 +30,7 @@ def check_is_fitted(estimator: BaseEstimator) -> None:
         raise NotFittedError(f"This {type(estimator).__name__} is not fitted yet: call fit first.") from None
 
 
-def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
+def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
     """Load an estimator from a file of its ``save``. Nothing in the file is executed.
 
     Parameters
@@ -104,10 +104,8 @@ class SavedEstimator(BaseEstimator):
         check_is_fitted(self)
         training = training and not self._predicts_only
         if dtype not in ([None] if training or not self._rounded else [None, "float32", "float16"]):
-            raise InputError(
-                'dtype must be None, or "float32" or "float16" for an online estimator with training=False, got '
-                f"{dtype!r}."
-            )
+            accepted = 'None, or "float32" or "float16" for an online estimator with training=False'
+            raise InputError(f"dtype must be {accepted}, got {dtype!r}.")
         packer = Packer()
         manifest = self._manifest(packer, training)
         check_state(packer.arrays, f"This {type(self).__name__}")
@@ -119,12 +117,12 @@ class SavedEstimator(BaseEstimator):
         """Whether the state of training is missing."""
         return False
 
-    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> dict[str, Any]:
+    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:
         """The JSON values of a model file; arrays go to the packer.
 
         ``training`` includes the training state and ``history_``; ``history`` includes ``history_`` in any case.
         """
-        learned = vars(self)
+        learned = self.__dict__
         attributes = {name: learned[name] for name in self._plain_attributes if name in learned}
         if "history_" in attributes:  # equal models are equal files, however long they took
             records = self.history_ if training or history else []
@@ -147,7 +145,7 @@ class SavedEstimator(BaseEstimator):
         """Entries of the manifest for everything learned but plain attributes; arrays go to the packer."""
         return {}
 
-    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         """The inverse of :meth:`_describe`."""
 
     def _predicting(self) -> Self:
@@ -157,21 +155,20 @@ class SavedEstimator(BaseEstimator):
         return self._from_model(manifest, Unpacker(packer.arrays, users_own(self)))
 
     @classmethod
-    def _from_model(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Self:
+    def _from_model(cls, manifest: Manifest, unpacker: Unpacker) -> Self:
         estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
         estimator._restore(manifest, unpacker)
         attributes = {name: unpacker.unpack(value) for name, value in manifest["attributes"].items()}
-        if unknown := attributes.keys() - {*cls._plain_attributes, "feature_names_in_"}:
-            raise ModelFileError(f"A {cls.__name__} has no learned attribute {min(unknown)!r}.")
-        if not all(cls._progress in record for record in attributes.get("history_", [])):
-            raise ModelFileError("The records of history_ are damaged.")
+        unknown = attributes.keys() - {*cls._plain_attributes, "feature_names_in_"}
+        if unknown or not all(cls._progress in record for record in attributes.get("history_", [])):
+            raise ModelFileError(f"A {cls.__name__} cannot have the attribute {min(unknown, default='history_')!r}.")
         if "feature_names_in_" in attributes:
             attributes["feature_names_in_"] = object_array(attributes["feature_names_in_"])
         estimator.__dict__.update(attributes)
         return estimator
 
     @classmethod
-    def _loaded_parameters(cls, packed: dict[str, Any], unpacker: Unpacker) -> dict[str, Any]:
+    def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
         """Constructor arguments from those that :meth:`_saved_parameters` wrote."""
         return {name: unpacker.unpack(value) for name, value in packed.items()}
 
@@ -185,7 +182,7 @@ def packed_parameters(estimator: SavedEstimator, packer: Packer) -> dict[str, An
 def users_own(estimator: BaseEstimator) -> dict[str, Any]:
     """The user's classes and functions among the parameters, by name, which a checkpoint cannot hold."""
 
-    def found_in(values: Iterable[Any]) -> dict[str, Any]:
+    def found_in(values: Iterable[object]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for value in values:
             if isinstance(value, (dict, list, tuple)):
@@ -199,19 +196,16 @@ def users_own(estimator: BaseEstimator) -> dict[str, Any]:
     return found_in(estimator.get_params(deep=False).values())
 
 
-def fingerprint(values: Iterable[Any]) -> str:
-    """A digest of the content of arrays, blocks of streams and other values.
+def fingerprint(values: Iterable[object]) -> str:
+    """A digest of arrays, sparse matrices, treebanks, lists of them, and of the ``repr`` of other values.
 
-    Parameters
-    ----------
-    values : iterable
-        Arrays, sparse matrices, treebanks, lists of them, or values with a ``repr``; None is left out.
+    None is left out.
     """
     digest = hashlib.blake2b(digest_size=16)
     for value in values:
         if isinstance(value, Treebank):
             value = (value.offsets, value.heads, *(" ".join(sentence.forms) for sentence in value))
-        elif sparse.issparse(value):
+        elif isinstance(value, (sparse.sparray, sparse.spmatrix)):
             value = (value.data, value.indices, value.indptr)
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             value = np.ascontiguousarray(value)

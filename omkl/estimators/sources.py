@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.data.blocks import Block
 from omkl.data.streams import Stream, regrouped
@@ -15,7 +17,7 @@ from omkl.exceptions import InputError
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import Examples
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Packer
+from omkl.persistence import Manifest, Packer
 
 #: Examples of a stream that a shard learns between two mixes.
 MIX_EVERY = 10_000
@@ -28,7 +30,7 @@ class TrainingBlock(NamedTuple):
 
     X: Any
     y: Any = None
-    sample_weight: Any = None
+    sample_weight: ArrayLike | None = None
 
     @classmethod
     def of(cls, block: tuple) -> TrainingBlock:
@@ -37,7 +39,7 @@ class TrainingBlock(NamedTuple):
         return cls(block if named else block[0], *block[1:])
 
 
-def as_stream(X: Any, y: Any = None, sample_weight: Any = None) -> Stream | None:
+def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stream | None:
     """The stream that ``X`` is: a Stream, or an iterable of pairs ``(x, y)`` without a length. Else None."""
     if isinstance(X, Iterable) and not isinstance(X, (Stream, Sized)):
         X = Stream.from_iterable(X)
@@ -48,7 +50,7 @@ def as_stream(X: Any, y: Any = None, sample_weight: Any = None) -> Stream | None
     return X
 
 
-def blocks_of(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[TrainingBlock]:
+def blocks_of(X: object, y: object = None, sample_weight: ArrayLike | None = None) -> Iterator[TrainingBlock]:
     """The blocks of a stream, or of arrays the only one."""
     stream = as_stream(X, y, sample_weight)
     if stream is None:
@@ -57,12 +59,11 @@ def blocks_of(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[Trai
         yield from map(TrainingBlock.of, stream.blocks())
 
 
-class WeightedExamples:
+class WeightedExamples(ABC):
     """Examples, presented by their weights: a sequence of :class:`~omkl.online.Example`.
 
     An example of weight 3 is presented three times in an epoch; one of weight 2.5 twice, and once with half of its
     gradient and half of the proximal steps. So weights are copies, as for a batch learner, and steps stay small.
-    :meth:`shorten` reduces the presentations where weights are large.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ class WeightedExamples:
     """
 
     def __init__(self, chosen: np.ndarray, weights: np.ndarray | None) -> None:
-        self.given: Any = weights
+        self.given = weights
         self.unit = 1.0
         self.chosen = np.asarray(chosen)
         self._weights: np.ndarray | None = None
@@ -102,15 +103,22 @@ class WeightedExamples:
         Gradient steps depend on the ratios of weights only, and the regularizer on :attr:`total_weight`, which stays
         the same; so the optimum is the same. For examples that are all at hand only.
         """
-        if self._weights is not None and self._weights.sum() > MOST_PRESENTATIONS * len(self.given):
+        if self.given is None or self._weights is None:
+            return
+        if self._weights.sum() > MOST_PRESENTATIONS * len(self.given):
             inputs, where = np.unique(self.chosen, return_inverse=True)
             weights = np.bincount(where, self._weights)
             self.unit = float(weights.mean())
             self._present(inputs, weights / self.unit)
 
-    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Any:
+    @property
+    @abstractmethod
+    def n_inputs(self) -> int:
+        """Number of inputs."""
+
+    @abstractmethod
+    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Self:
         """Copy some inputs; ``chosen`` are their presentations."""
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -120,13 +128,13 @@ class WeightedExamples:
         """Sum of the weights: the m of the objective."""
         return float(len(self)) if self._weights is None else self.unit * float(self._weights.sum())
 
-    def only(self, chosen: np.ndarray, weighted: bool = True) -> Any:
+    def only(self, chosen: np.ndarray, weighted: bool = True) -> Self:
         """Some of the inputs, in shared memory."""
         part = copy(self)
         WeightedExamples.__init__(part, chosen, None if self.given is None or not weighted else self.given[chosen])
         return part
 
-    def part(self, indices: np.ndarray) -> Any:
+    def part(self, indices: np.ndarray) -> Self:
         """Some of the presentations, by their indices, without the other inputs."""
         part = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
         part.unit, part._weights = self.unit, None if self._weights is None else self._weights[indices]
@@ -141,8 +149,7 @@ class StreamSource:
 
     Parameters
     ----------
-    stream : Stream or list
-        A list has one block, which may be a :class:`TrainingBlock`.
+    stream : Stream, or a list of one TrainingBlock
     model : OnlineModel
     read : callable
         ``read(block, first)`` checks a block, and returns it as the model's codec takes it.
@@ -153,13 +160,15 @@ class StreamSource:
     """
 
     def __init__(
-        self, stream: Any, model: OnlineModel, read: Callable, n_shards: int = 0, checked: bool = False
+        self,
+        stream: Stream | list[TrainingBlock],
+        model: OnlineModel,
+        read: Callable,
+        n_shards: int = 0,
+        checked: bool = False,
     ) -> None:
-        self._stream = stream
-        self._model = model
-        self._read = read
-        self._n_shards = n_shards
-        self._checked = checked
+        self._stream, self._model, self._read = stream, model, read
+        self._n_shards, self._checked = n_shards, checked
         self._opened: tuple[list, Iterator] | None = None
         self._first = model.trainer is None  # also for a model that is restored
         self._n_read, self._digest = 0, ""
@@ -185,13 +194,13 @@ class StreamSource:
             if self._checked:
                 digest = fingerprint([digest, block])
             if number == compared and digest != wanted:
-                raise InputError(f"The first {number} blocks of epoch {epoch + 1} must be those of the checkpoint.")
+                break
             if number > start:
                 examples = self._encoded(block) if examples is None else examples
                 self._n_read, self._digest = number, digest
                 yield examples
-        if number < compared:
-            raise InputError(f"The stream must have the {compared} blocks that the checkpoint has read, got {number}.")
+        if number <= compared and digest != wanted:
+            raise InputError(f"The first {compared} blocks of epoch {epoch + 1} must be those of the checkpoint.")
 
     def _pairs(self, epoch: int) -> Iterator[tuple[Any, Any]]:
         """Blocks, each with its examples if they are encoded already."""
@@ -230,7 +239,7 @@ class StreamSource:
         values = {**position, "n_examples": self.n_examples, "weight": self._weight, "model": model}
         return values, {**packer.arrays, **arrays}
 
-    def load_state(self, values: dict[str, Any]) -> None:
+    def load_state(self, values: Manifest) -> None:
         """The inverse of :meth:`state`, for the position."""
         self._n_read, self._digest = values["n_read"], values["digest"]
         self.n_examples, self._weight = values["n_examples"], values["weight"]

@@ -1,26 +1,26 @@
 """StructuredPredictor: an estimator for a structure and groups of one's own."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import omkl.groups
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.explanations import Explanation, explain_difference
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError, ModelFileError
+from omkl.groups.base import Bank
 from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import Piece
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Packer, Unpacker
-from omkl.structures.base import Potentials, Structure
+from omkl.persistence import Manifest, Packer, Unpacker
+from omkl.structures.base import Structure
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -60,10 +60,12 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
     [0, 1, 0, 1]
     """
 
-    structure: Any = field(kw_only=False)
-    groups: Any = field(kw_only=False)
+    structure: Structure = field(kw_only=False)
+    groups: Sequence[Bank] = field(kw_only=False)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **run: Unpack[RunOptions]) -> "StructuredPredictor":
+    def fit(
+        self, X: Iterable, y: Iterable | None = None, sample_weight: ArrayLike | None = None, **run: Unpack[RunOptions]
+    ) -> "StructuredPredictor":
         """Train from scratch.
 
         Parameters
@@ -88,7 +90,9 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         self._train(task, TrainingBlock(X, y, sample_weight), None, run)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "StructuredPredictor":
+    def partial_fit(
+        self, X: Iterable, y: Iterable | None = None, sample_weight: ArrayLike | None = None
+    ) -> "StructuredPredictor":
         """One round of training for each example, in the given order.
 
         Parameters
@@ -103,41 +107,7 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         self._train_more(Task(self._codec(), read_examples), TrainingBlock(X, y, sample_weight))
         return self
 
-    def explain(self, x: Any, *, output: Any = None, against: Any = None, n: int = 20) -> Explanation:
-        """Explain the output for an input, compared with another one.
-
-        Parameters
-        ----------
-        x : input
-        output : optional
-            The output to explain; the predicted one by default.
-        against : optional
-            The output to compare with; by default the one with the smallest margin for its cost, which
-            ``loss_augmented`` finds.
-        n : int > 0
-            Number of the strongest features and support vectors to list, by their numbers.
-
-        Returns
-        -------
-        omkl.Explanation
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If no other output is found.
-        """
-        predictor = self.predictor_
-        structure, potentials = predictor.structure, predictor.potentials(x)
-        chosen = structure.decode(potentials) if output is None else output
-        other = _other_output(structure, potentials, chosen) if against is None else against
-
-        def named(pieces: list[Piece]) -> list[str]:
-            return [f"{'support vector' if piece.kind == 'support' else piece.kind} {piece.key}" for piece in pieces]
-
-        told = ["this output, not the other"]
-        return explain_difference(predictor, x, potentials, (chosen, other), told, n, named)
-
-    def predict(self, X: Any) -> list[Any]:
+    def predict(self, X: Iterable) -> list:
         """The best output of each input.
 
         Parameters
@@ -147,7 +117,7 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         predictor = self.predictor_
         return [predictor.structure.decode(predictor.potentials(x)) for block in blocks_of(X) for x in block.X]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Iterable, y: Iterable | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the mean cost of the predictions, 0 where all are right.
 
         Parameters
@@ -174,18 +144,9 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         return {**parameters, "groups": [_packable(bank) for bank in self.groups]}
 
     @classmethod
-    def _loaded_parameters(cls, packed: dict[str, Any], unpacker: Unpacker) -> dict[str, Any]:
+    def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
         parameters = super()._loaded_parameters(packed, unpacker)
         return {**parameters, "groups": [_bank(bank) for bank in parameters["groups"]]}
-
-
-def _other_output(structure: Structure, potentials: Potentials, chosen: Any) -> Any:
-    """The output of the smallest margin for its cost: costs are weighed higher until one is found."""
-    for weight in 1.25 ** np.arange(-90.0, 180.0):
-        own = structure.loss_augmented(potentials, chosen, weight)
-        if structure.cost(chosen, own) > 0:
-            return own
-    raise InputError("No other output was found to compare with: give one, against=.")
 
 
 def held_out_cost(predictor: Predictor, examples: Sequence) -> float:
@@ -217,18 +178,16 @@ class PlainExamples(WeightedExamples):
 
 def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False) -> PlainExamples:
     """Check inputs and outputs."""
-    if block.y is None:
-        raise InputError("y must hold outputs, got None; a stream has pairs (x, y).")
-    X, y = list(block.X), list(block.y)
+    X, y = list(block.X), list(() if block.y is None else block.y)
     if len(X) != len(y):
-        raise InputError(f"y must have an output for each input: {len(X)}, got {len(y)}.")
+        raise InputError(f"y must have an output for each of {len(X)} inputs, got {len(y)}; a stream has pairs (x, y).")
     return PlainExamples(X, y, np.arange(len(X)), check_sample_weight(block.sample_weight, len(X)))
 
 
 class PlainCodec:
     """Passes examples through, for banks and a structure of the user; see :class:`~omkl.online.model.Codec`."""
 
-    def __init__(self, structure: Any, groups: Sequence[Any]) -> None:
+    def __init__(self, structure: Structure, groups: Sequence[Bank]) -> None:
         self.structure = structure
         self._groups = groups
 
@@ -253,13 +212,12 @@ class PlainCodec:
         """Names of the groups in the order in which the user gave them."""
         return [name for bank in self._groups for name in bank.names]
 
-    def banks(self, averaging: bool, training: Any = None, in_shards: bool = False) -> tuple[list[Any], list[Any]]:
+    def banks(
+        self, averaging: bool, training: PlainExamples | None = None, in_shards: bool = False
+    ) -> tuple[list, list]:
         """Copies of the user's banks."""
-        for bank in self._groups:
-            if averaging and not getattr(bank, "averaging", True):
-                raise InputError(
-                    f"The bank of the group {bank.names[0]!r} must have averaging=True, unless average=None."
-                )
+        if unfit := [bank.names[0] for bank in self._groups if averaging and not getattr(bank, "averaging", True)]:
+            raise InputError(f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None.")
         return copy.deepcopy(list(self._groups)), []
 
     def learned(self) -> dict[str, Any]:
@@ -276,11 +234,11 @@ class PlainCodec:
         """Nothing, as structure and groups are parameters of the estimator."""
         return {}, {}
 
-    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+    def unpack(self, values: Manifest, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse."""
 
 
-def _packable(bank: Any) -> dict[str, Any]:
+def _packable(bank: Bank) -> Manifest:
     """The constructor call of an untrained bank, as values that a model file can hold."""
     name = type(bank).__name__
     if "condense" not in bank.abilities or name not in omkl.groups.__all__:
@@ -293,7 +251,6 @@ def _packable(bank: Any) -> dict[str, Any]:
     return {"bank": name, "args": list(map(plain, arguments)), "options": {k: plain(v) for k, v in options.items()}}
 
 
-def _bank(packed: dict[str, Any]) -> Any:
-    if packed["bank"] not in omkl.groups.__all__:
-        raise ModelFileError(f"The model file has groups of the unknown kind {packed['bank']!r}.")
-    return getattr(omkl.groups, packed["bank"])(*packed["args"], **packed["options"])
+def _bank(packed: Manifest) -> Bank:
+    kinds = {name: vars(omkl.groups)[name] for name in omkl.groups.__all__}
+    return kinds[packed["bank"]](*packed["args"], **packed["options"])

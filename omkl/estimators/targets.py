@@ -1,8 +1,8 @@
 """Outputs of models: codes of labels and numbers, their structures, and weights of examples and classes."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +35,15 @@ def label_array(labels: Sequence) -> np.ndarray:
     return array
 
 
+@contextmanager
+def _hashing() -> Iterator[None]:
+    """Raise an InputError where labels cannot be looked up."""
+    try:
+        yield
+    except TypeError:
+        raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
+
+
 class Labels:
     """The label set of a model, in sorted order where its members can be compared, else as they first appeared.
 
@@ -56,29 +65,16 @@ class Labels:
         return len(self.members)
 
     def add(self, labels: Iterable) -> int:
-        """Add labels that are not known yet.
-
-        Parameters
-        ----------
-        labels : iterable of hashable
-
-        Returns
-        -------
-        int
-            The number of new labels.
-        """
+        """Add labels that are not known yet, and return their number."""
         return self._extend(labels, sort=True)
 
     def _extend(self, labels: Iterable, sort: bool) -> int:
-        try:
+        with _hashing():
             new = [label for label in dict.fromkeys(labels) if label not in self._index]
-        except TypeError:
-            raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
         # Python's scalars make arrays of their kind, and can be saved
         new = [label.item() if isinstance(label, np.generic) else label for label in new]
-        for label in new:
-            if is_missing(label):
-                raise InputError(f"Labels must not be missing, got {label!r}.")
+        if missing := list(filter(is_missing, new)):
+            raise InputError(f"Labels must not be missing, got {missing[0]!r}.")
         if sort:
             with suppress(TypeError):
                 new.sort()
@@ -91,36 +87,20 @@ class Labels:
         return label_array(self.members)
 
     def encode(self, labels: Iterable) -> np.ndarray:
-        """Codes of labels.
-
-        Parameters
-        ----------
-        labels : iterable of hashable
-
-        Returns
-        -------
-        int array
-        """
+        """Codes of labels, as an int array."""
         try:
-            return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
+            with _hashing():
+                return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
         except KeyError as unknown:
             label, known = unknown.args[0], listed(self.members, 5)
             raise InputError(f"The label {label!r} must be one of the labels of the model, {known}.") from None
-        except TypeError:
-            raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
 
     def learned(self) -> dict[str, Any]:
         """Learned attributes of the estimator, by name."""
         return {"classes_": self.as_array()}
 
     def columns(self, n_outputs: int) -> list[dict[str, Any]]:
-        """The label of each column of the potentials, as an entry of a record.
-
-        Parameters
-        ----------
-        n_outputs : int
-            Number of columns; a single one is for the second label.
-        """
+        """The label of each column of the potentials, as an entry of a record; a single one is for the second label."""
         return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
@@ -135,12 +115,7 @@ class Labels:
 
 
 class Targets:
-    """Real targets; the model learns their difference from ``level``.
-
-    Parameters
-    ----------
-    level : float
-    """
+    """Real targets; the model learns their difference from ``level``."""
 
     grows = False
 
@@ -155,12 +130,7 @@ class Targets:
         return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
 
     def encode(self, y: Sequence) -> np.ndarray:
-        """Targets minus the level.
-
-        Parameters
-        ----------
-        y : sequence of float
-        """
+        """Targets minus the level."""
         return np.asarray(y, dtype=np.float64) - self.level
 
     def learned(self) -> dict[str, Any]:
@@ -184,13 +154,8 @@ class Targets:
 # ---- outputs ----------------------------------------------------------------------------------------------------
 
 
-class Outputs:
-    """The kind of outputs of a model on tokens: one class or number for each input, unless a subclass says otherwise.
-
-    Parameters
-    ----------
-    fit_intercept : bool
-        Learn a constant for each potential.
+class Outputs(Protocol):
+    """The kind of outputs of a model on tokens.
 
     Attributes
     ----------
@@ -200,39 +165,43 @@ class Outputs:
         :class:`Labels` or :class:`Targets`, or a subclass.
     """
 
-    single: ClassVar[bool] = True
-    codes: ClassVar[type[Labels] | type[Targets]]
+    @property
+    def single(self) -> bool: ...
 
-    def __init__(self, fit_intercept: bool) -> None:
-        self._fit_intercept = fit_intercept
+    @property
+    def codes(self) -> type[Labels] | type[Targets]: ...
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Any:
         """Learn the codes from the labels of the first data."""
-        raise NotImplementedError
 
     def structure(self, known: Any) -> Structure:
         """The structure over these codes."""
-        raise NotImplementedError
 
     def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
         """Raise an InputError for training outputs that the structure cannot predict."""
 
     def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
         """Banks that do not see the input: regularized ones, and free ones."""
+
+
+class _RowOutputs:
+    """Base of outputs of single rows; ``fit_intercept`` learns a constant for each potential."""
+
+    single: ClassVar[bool] = True
+
+    def __init__(self, fit_intercept: bool) -> None:
+        self._fit_intercept = fit_intercept
+
+    def check(self, structure: Structure, known: Labels | Targets, gold: np.ndarray, offsets: np.ndarray) -> None:
+        """Accept all outputs."""
+
+    def banks(self, structure: Structure, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
+        """The intercept, as a free bank."""
         return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
 
 
 def learn_labels(codes: type[Labels], labels: Iterable, classes: Iterable | None, cost: ArrayLike | None) -> Labels:
-    """The codes of training labels: all labels that were seen, or the declared ``classes``.
-
-    Parameters
-    ----------
-    codes : type
-    labels : iterable
-    classes : sequence, "growing" or None
-    cost : array, optional
-        Needs all labels to be known.
-    """
+    """The codes of training labels: all that were seen, or the declared ``classes``; ``cost`` needs all to be known."""
     if not isinstance(classes, str):
         return codes(labels if classes is None else classes)
     if classes != GROWING or cost is not None:
@@ -240,17 +209,10 @@ def learn_labels(codes: type[Labels], labels: Iterable, classes: Iterable | None
     return codes(labels, grows=True)
 
 
-class ClassOutputs(Outputs):
-    """One class for an input.
+class ClassOutputs(_RowOutputs):
+    """One class for an input, with costs (K, K) and declared classes as of :class:`~omkl.OnlineMKLClassifier`."""
 
-    Parameters
-    ----------
-    fit_intercept : bool
-    cost : array of shape (K, K), optional
-    classes : sequence, "growing" or None
-    """
-
-    codes = Labels
+    codes: ClassVar[type[Labels]] = Labels
 
     def __init__(
         self, fit_intercept: bool, cost: ArrayLike | None = None, classes: Sequence | str | None = None
@@ -269,15 +231,10 @@ class ClassOutputs(Outputs):
         return Binary() if binary else Multiclass(len(known), self._cost)
 
 
-class NumberOutputs(Outputs):
-    """One number for an input, counted from the median of the targets where there is an intercept.
+class NumberOutputs(_RowOutputs):
+    """One number for an input, counted from the median of the targets where there is an intercept."""
 
-    Parameters
-    ----------
-    fit_intercept : bool
-    """
-
-    codes = Targets
+    codes: ClassVar[type[Targets]] = Targets
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Targets:
         """Learn the level of the targets."""
@@ -292,48 +249,29 @@ class NumberOutputs(Outputs):
 
 
 def finite_targets(y: ArrayLike) -> np.ndarray:
-    """Targets of a regression as an array of finite numbers up to 1e100.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,) or (n, K)
-    """
+    """Targets of a regression, (n,) or (n, K), as an array of finite numbers up to 1e100."""
     numbers = as_numbers(y, "y")
-    wrong = ~(np.abs(numbers) <= LARGEST)
-    if wrong.any():
-        where = np.argwhere(wrong)[0]
-        raise InputError(
-            f"y must hold finite numbers up to {LARGEST:g}, got {numbers[tuple(where)]} in row {where[0]}."
-        )
+    if len(wrong := np.argwhere(~(np.abs(numbers) <= LARGEST))):
+        found = numbers[tuple(wrong[0])]
+        raise InputError(f"y must hold finite numbers up to {LARGEST:g}, got {found} in row {wrong[0][0]}.")
     return numbers
 
 
 def checked_classes(y: np.ndarray) -> np.ndarray:
-    """Return classes as they are; raise an InputError where one is missing, or they are numbers of a regression.
-
-    Parameters
-    ----------
-    y : array of shape (n,)
-    """
+    """Return classes as they are; raise an InputError where one is missing, or they are numbers of a regression."""
     if y.dtype == object:
-        for i, label in enumerate(y):
-            if is_missing(label):
-                raise InputError(f"y must have a label in every row, got {label!r} in row {i}.")
+        missing = [f"{label!r} in row {i}" for i, label in enumerate(y) if is_missing(label)]
         kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in y}
-        if len(kinds) > 1 and "str" in kinds:
-            raise InputError(f"y must hold only strings or only numbers, got {' and '.join(sorted(kinds))}.")
+        if missing or (len(kinds) > 1 and "str" in kinds):
+            found = missing[0] if missing else " and ".join(sorted(kinds))
+            raise InputError(f"y must have a label in every row, only strings or only numbers, got {found}.")
     if not are_few_classes(y):
         check_classification_targets(y)
     return y
 
 
 def has_columns(y: Any) -> bool:
-    """Check whether targets have several columns.
-
-    Parameters
-    ----------
-    y : array-like or sparse matrix
-    """
+    """Check whether targets, an array, sparse matrix or data frame, have several columns."""
     try:
         shape = y.shape if sparse.issparse(y) else np.asarray(y).shape
     except ValueError:

@@ -1,15 +1,17 @@
 """The codec of models on tokens: encodes inputs and outputs, and makes banks."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from omkl._messages import shown
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
-from omkl.estimators.targets import GROWING
+from omkl.estimators.targets import GROWING, Outputs
 from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import InputError
-from omkl.features.encoder import Encoder
+from omkl.features.encoder import Encoder, KernelSpecs
 from omkl.features.views import TokenData
 from omkl.groups.expansions.budget import BudgetedExpansion
 from omkl.groups.expansions.cached import CachedKernelBank
@@ -20,7 +22,7 @@ from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Packer, Unpacker
+from omkl.persistence import Manifest, Packer, Unpacker
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
 DOUBLE_UP_TO = 2**26
@@ -33,17 +35,9 @@ TOKEN_CONSTRAINTS: dict[str, Constraint] = {
 
 
 class Examples(WeightedExamples):
-    """Sequences of encoded tokens, presented by their weights.
+    """Sequences of encoded tokens, presented by their weights; see :class:`WeightedExamples`.
 
-    Parameters
-    ----------
-    tokens : Tokens
-    gold : array
-        A code for every token.
-    chosen, weights
-        See :class:`~omkl.estimators.training.WeightedExamples`.
-    single : bool
-        Whether an output is a single code instead of an array of codes.
+    ``gold`` has a code for every token. An output is a single code if ``single``, else an array of codes.
     """
 
     def __init__(
@@ -70,14 +64,24 @@ class Examples(WeightedExamples):
         return Examples(tokens, self.gold[shifts + np.arange(tokens.n_tokens)], chosen, None, self.single)
 
 
+class KernelSettings(Protocol):
+    """Parameters of estimators with kernels."""
+
+    kernels: KernelSpecs | None
+    budget: int | None
+    cache_size: float
+    dtype: Any
+    n_jobs: int | None
+
+
 class TokenCodec:
     """Encodes tokens and their outputs; see :class:`~omkl.online.model.Codec`.
 
     Parameters
     ----------
-    outputs : ChainOutputs, ClassOutputs or NumberOutputs
-    estimator : SequenceLabeler, OnlineMKLClassifier or OnlineMKLRegressor
-        For its parameters ``kernels``, ``budget``, ``cache_size``, ``dtype`` and ``n_jobs``.
+    outputs : Outputs
+    estimator : KernelSettings
+        A labeler, classifier or regressor, for its parameters.
 
     Attributes
     ----------
@@ -89,7 +93,7 @@ class TokenCodec:
         Length of the longest of the first sequences, for transitions by position.
     """
 
-    def __init__(self, outputs: Any, estimator: Any) -> None:
+    def __init__(self, outputs: Outputs, estimator: KernelSettings) -> None:
         self._outputs = outputs
         self._budget = estimator.budget
         self._cache_size, self._dtype, self._n_jobs = estimator.cache_size, estimator.dtype, estimator.n_jobs
@@ -130,15 +134,13 @@ class TokenCodec:
         tokens = self.encoder.encode(data.inputs, data.offsets)
         return Examples(tokens, gold, np.arange(len(tokens)), None, self._outputs.single)
 
-    def check_declared(self, classes: Any) -> None:
+    def check_declared(self, classes: Sequence | str) -> None:
         """Raise unless declared labels are those of the model, which has started."""
-        if isinstance(classes, str):
-            if classes != GROWING or not self.known.grows:
-                raise InputError(f'classes="{GROWING}" is for the first call: the model has a fixed set of labels.')
-        elif set(classes) != set(self.known.members):
+        is_growing = isinstance(classes, str) and classes == GROWING and self.known.grows
+        if not is_growing and (isinstance(classes, str) or set(classes) != set(self.known.members)):
             raise InputError(
-                f"classes= declares {len(set(classes))} labels, but the model has started with others, "
-                f"{len(self.known)} of them: declare all at the first call."
+                f"classes must be those of the first call, {len(self.known)} labels"
+                f"{' that may grow' if self.known.grows else ''}, got {shown(classes)}."
             )
 
     def _grow(self, trainer: OnlineTrainer) -> None:
@@ -176,13 +178,7 @@ class TokenCodec:
     ) -> tuple[list[Any], list[Any]]:
         """Untrained banks: regularized ones, and free ones.
 
-        Parameters
-        ----------
-        averaging : bool
-        training : Examples, optional
-            Cache kernels over these examples.
-        in_shards : bool
-            Do not cache kernels, as the support goes from shard to shard.
+        Kernels over ``training`` examples are cached, unless the support goes from shard to shard (``in_shards``).
         """
         encoder = self.encoder
         mapped, dual = encoder.mapped, encoder.dual
@@ -265,7 +261,7 @@ class TokenCodec:
             kept = used[vocabulary.first_id :]
         return values, arrays | {f"vocabulary/{key}": value for key, value in vocabulary.state(kept).items()}
 
-    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+    def unpack(self, values: Manifest, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
         self.known = self._outputs.codes.unpack(values, unpacker)
         self.encoder = Encoder.unpack(values["encoder"], unpacker, in_sequences=not self._outputs.single)

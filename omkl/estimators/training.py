@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from os import PathLike
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
 from omkl.estimators.persistence import fingerprint
+from omkl.estimators.sources import StreamSource
 from omkl.exceptions import InputError
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import ProgressBar
 from omkl.online.checkpointing import Checkpoints
+from omkl.online.model import Codec
 from omkl.online.rounds import TrainingProgress
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import Pass, TrainingLoop, serial_pass
+from omkl.online.training_loop import ArraySource, Pass, TrainingLoop, serial_pass
 from omkl.persistence import Packer
 
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.
 FREE = ("verbose", "callbacks", "n_jobs")
+#: Sources of random numbers that users give.
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
 class RunOptions(TypedDict, total=False):
@@ -51,7 +55,7 @@ class Task(NamedTuple):
     Attributes
     ----------
     codec : Codec
-        Encodes data; it has not learned anything yet.
+        It has not learned anything yet.
     read : callable
         ``read(block, first, whole)`` checks a :class:`~omkl.estimators.sources.TrainingBlock` and returns it as the
         codec takes it. ``first``: a model starts with it. ``whole``: there are no other training data.
@@ -63,7 +67,7 @@ class Task(NamedTuple):
         ``finish(model, examples, chosen, run, epochs)`` learns the rest when the epochs on arrays are over.
     """
 
-    codec: Any
+    codec: Codec
     read: Callable[..., Any]
     held_out_score: Callable = label_accuracy
     companions: Callable[..., list] | None = None
@@ -75,19 +79,15 @@ class Run:
 
     Parameters
     ----------
-    name : str
-        Class of the estimator.
-    parameters : dict
-        Its parameters, as a model file can hold them.
+    name, parameters
+        Class of the estimator, and its parameters as a model file can hold them.
     random_state : int, Generator, RandomState or None
     verbose : bool
         Show progress bars.
     checkpoint, checkpoint_every, resume
         See :meth:`omkl.SequenceLabeler.fit`.
     make_pass : Pass
-        Learns from a block of examples.
-    n_shards : int
-        Number of shards in which it does; 0 for plain training.
+        Learns from a block of examples, in ``n_shards``; 0 for plain training.
 
     Attributes
     ----------
@@ -98,8 +98,8 @@ class Run:
     def __init__(
         self,
         name: str,
-        parameters: dict[str, Any],
-        random_state: Any,
+        parameters: Mapping[str, object],
+        random_state: RandomState,
         verbose: bool,
         *,
         checkpoint: str | PathLike | None = None,
@@ -124,7 +124,12 @@ class Run:
             raise InputError("checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY (--checkpoint).")
 
     def loop(
-        self, stage: str, trainer: OnlineTrainer, source: Any, epochs: int, callbacks: Sequence = ()
+        self,
+        stage: str,
+        trainer: OnlineTrainer,
+        source: ArraySource | StreamSource,
+        epochs: int,
+        callbacks: Sequence = (),
     ) -> TrainingLoop:
         """The training loop of one stage, with its progress bar and checkpoints."""
         progress = TrainingProgress()
@@ -142,7 +147,9 @@ class Run:
         )
 
 
-def _configuration(name: str, parameters: dict[str, Any], n_shards: int, rng: np.random.Generator) -> dict[str, Any]:
+def _configuration(
+    name: str, parameters: Mapping[str, object], n_shards: int, rng: np.random.Generator
+) -> dict[str, Any]:
     """Everything that a run depends on except its data, as JSON values."""
     packer = Packer()
     packed = {key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE}

@@ -27,7 +27,7 @@ from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.gram import check_kernel_names
 from omkl.kernels.inputs import Vectors, find_columns, format_on
 from omkl.kernels.specs import KernelSpec
-from omkl.persistence import Packer, Unpacker
+from omkl.persistence import Manifest, Packer, Unpacker
 
 #: Kernels as users give them.
 KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
@@ -78,14 +78,7 @@ class Encoder:
         self._words: WordEncoder | None = None
 
     def fit(self, tokens: FlatTokens, names: Sequence[str] | None = None) -> "Encoder":
-        """Learn kernels and views from training tokens.
-
-        Parameters
-        ----------
-        tokens : array, CSR matrix or list of dicts
-        names : sequence of str, optional
-            Names of the columns of an array.
-        """
+        """Learn kernels and views from training tokens; ``names`` are those of the columns of an array."""
         self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
         specs = self._specs
         if specs is None:
@@ -107,7 +100,7 @@ class Encoder:
         if isinstance(tokens, list):
             self.vocabulary = Vocabulary(first_id=self._n_kernel_features())
         elif not self.kernels:
-            raise InputError("There is nothing to learn from: give at least one kernel.")
+            raise InputError(f"kernels must hold at least one kernel, got {specs!r}.")
         return self
 
     def _arrange(self) -> None:
@@ -119,21 +112,12 @@ class Encoder:
         self._read_by_banks = {self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]}
 
     def encode(self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False) -> Tokens:
-        """Encode tokens.
-
-        Parameters
-        ----------
-        tokens : array, CSR matrix, list of dicts, Words or AttributeLists
-        offsets : int array
-            Sequence s has the tokens ``offsets[s] : offsets[s + 1]``.
-        grow : bool
-            Learn new keys and values.
-        """
+        """Encode tokens, ``offsets[s] : offsets[s + 1]`` of sequence s; ``grow`` learns new keys and values."""
         raw = self._read_views(tokens)
         views = {label: view.select(raw) for label, view in self._read_by_banks.items()}
         parts = [self.kernels[name].features(self.views[name].select(raw)) for name in self.explicit]
         features = _joined(parts) if parts else None
-        if self.vocabulary is not None:
+        if self.vocabulary is not None and isinstance(tokens, list):
             found = self._sparse(tokens, offsets, grow, self.vocabulary)
             features = found if features is None else _side_by_side(features, found)
         return Tokens(offsets, features, views)
@@ -144,7 +128,7 @@ class Encoder:
             known = self.shapes.keys() | self.vocabulary.ids.keys()
             yield from (key for key in _keys_of(tokens) if key not in known)
 
-    def _sparse(self, tokens: Any, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
+    def _sparse(self, tokens: list, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
         """Sparse features of dicts, words or attributes."""
         if isinstance(tokens, Words):
             if not grow:
@@ -170,23 +154,21 @@ class Encoder:
 
     def _read_views(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Arrays of the input, or of entries of dicts, by name."""
-        learned_arrays = PLAIN in self.shapes and self.vocabulary is None
+        width = self.shapes.get(PLAIN) if self.vocabulary is None else None
+        is_list = isinstance(tokens, list)
+        are_dicts = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], dict) and PLAIN not in tokens[0]
+        if (are_dicts and width is not None) or (not is_list and tokens.shape[1] != width):
+            learned = "dicts or a table with text" if width is None else f"rows of {width} numbers"
+            found = "dicts" if is_list else f"rows of {tokens.shape[1]} numbers"
+            raise InputError(f"The model was trained on {learned}, got {found}.")
         if not isinstance(tokens, list):
-            if not learned_arrays:
-                raise InputError("The model was trained on dicts or a table with text, got an array.")
-            if tokens.shape[1] != self.shapes[PLAIN]:
-                raise InputError(
-                    f"Inputs have {tokens.shape[1]} columns, but the model was trained on {self.shapes[PLAIN]}."
-                )
             for name, kernel in self.kernels.items() if sparse.issparse(tokens) else ():
                 _refuse_dense(name, kernel)
             return {PLAIN: tokens}
-        if learned_arrays and tokens and isinstance(tokens[0], dict) and PLAIN not in tokens[0]:
-            raise InputError(f"The model was trained on rows of {self.shapes[PLAIN]} numbers, got dicts.")
         used = dict.fromkeys(key for view in self.views.values() for key in view.keys)
         return {key: stacked(tokens, key, self.shapes[key]) for key in used}
 
-    def pack(self, packer: Packer) -> dict[str, Any]:
+    def pack(self, packer: Packer) -> Manifest:
         """Everything learned except the features of the vocabulary, as JSON values."""
         return {
             "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()},
@@ -196,7 +178,7 @@ class Encoder:
         }
 
     @classmethod
-    def unpack(cls, packed: dict[str, Any], unpacker: Unpacker, in_sequences: bool) -> "Encoder":
+    def unpack(cls, packed: Manifest, unpacker: Unpacker, in_sequences: bool) -> "Encoder":
         """The inverse of :meth:`pack`."""
         encoder = cls(in_sequences=in_sequences)
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
@@ -241,25 +223,17 @@ class Encoder:
     def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
         on = kernel.on
         named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
-        if not named:
-            if not self.shapes:
-                raise InputError(
-                    f"The kernel {name!r} needs arrays, and here are dicts of strings and numbers alone, as of a data "
-                    f"frame with text: say which number it is on, as in '{name}:on=...', or leave kernels out."
-                )
-            if len(self.shapes) > 1:
-                raise InputError(f"Say which of {list(self.shapes)} the kernel {name!r} is on, as in '{name}:on=...'.")
+        if not named and len(self.shapes) == 1:
             ((key, width),) = self.shapes.items()
             return View((key,), find_columns(on, width, kernel=name))
-        for key in named:
-            if key not in self.shapes and not is_number_in(tokens, key):
-                raise InputError(
-                    f"The kernel {name!r} is on {key!r}, which is none of the arrays {list(self.shapes)} nor a "
-                    "number of the tokens."
-                )
-            self.shapes.setdefault(key, 1)
-        if isinstance(on, tuple) and len(named) < len(on):
-            raise InputError(f"The kernel {name!r} is on {format_on(on)}: choose entries of dicts by name.")
+        known = [key for key in named if key in self.shapes or is_number_in(tokens, key)]
+        if not named or len(known) < (len(on) if isinstance(on, tuple) else 1):
+            choice = f"one of {list(self.shapes)}" if self.shapes else "an array or a number"
+            given = "" if on is None else f", got {format_on(on)}"
+            raise InputError(
+                f"The kernel {name!r} must say which entry of dicts it is on, {choice}, as '{name}:on=...'{given}."
+            )
+        self.shapes.update({key: 1 for key in named if key not in self.shapes})
         return View(tuple(named), None)
 
     def feature_count(self, name: str) -> int | None:
@@ -286,20 +260,17 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
         check_kernel_names(specs)
         return list(zip(specs, kernels))
     names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
-        raise InputError(
-            f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ..., 'second': ...}}."
-        )
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise InputError(f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ...}}.")
     return list(zip(names, kernels))
 
 
-def _listed(specs: Any) -> list[KernelSpec]:
+def _listed(specs: KernelSpecs) -> list[KernelSpec]:
     if isinstance(specs, (str, Kernel)) or callable(specs):
         return [specs]
-    if not isinstance(specs, (Sequence, dict)):
-        raise InputError(f"kernels must be a list or dict of kernels and their names, or one of them, not {specs!r}.")
-    return list(specs.values() if isinstance(specs, dict) else specs)
+    if not isinstance(specs, (Sequence, Mapping)):
+        raise InputError(f"kernels must be a list or dict of kernels, or one of them, got {specs!r}.")
+    return list(specs.values() if isinstance(specs, Mapping) else specs)
 
 
 def takes_sparse(specs: KernelSpecs | None) -> bool:
@@ -325,10 +296,11 @@ def _is_mapped(kernel: Kernel) -> bool:
     return isinstance(kernel, FeatureMap) and kernel.explicit is not False
 
 
-def _keys_of(tokens: Any) -> list[str]:
+def _keys_of(tokens: FlatTokens) -> list[str]:
     """Keys of dicts, words or attributes."""
-    has_keys = isinstance(tokens, (Words, AttributeLists))
-    return tokens.keys() if has_keys else list(dict.fromkeys(chain.from_iterable(tokens)))
+    if isinstance(tokens, (Words, AttributeLists)):
+        return tokens.keys()
+    return list(dict.fromkeys(chain.from_iterable(tokens)))
 
 
 def _joined(parts: list[Vectors]) -> Features:

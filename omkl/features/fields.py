@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from omkl.data import Strings, Treebank
-from omkl.data.files import text_lines
+from omkl.data.files import PathLike, text_lines
 from omkl.data.treebank.strings import MISSING
 from omkl.exceptions import DataFileError, InputError
 from omkl.groups.templates.language import KINSHIP, RELATIVES, TREE_FIELDS, TemplateSet, is_field, own_field
@@ -46,7 +46,7 @@ def is_attribute(field: str) -> bool:
     return field[0].isupper() or field.startswith(("feats:", "misc:"))
 
 
-def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, Any]) -> list[str]:
+def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, "Lexicon"]) -> list[str]:
     """Values of a field of words."""
     name, _, width = field.partition(":")
     if name not in lexicons:
@@ -88,12 +88,7 @@ def code_of(string: str) -> int:
 
 
 def present_codes(codes: np.ndarray) -> list[int]:
-    """The distinct codes of a column, in order.
-
-    Parameters
-    ----------
-    codes : int array
-    """
+    """The distinct codes of a column, in order."""
     if len(codes) < 1000:  # few codes, which may be large
         return np.unique(codes).tolist()
     return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
@@ -104,7 +99,7 @@ def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = 
     columns, attributes = {}, {}
     for field in templates.fields:
         column = column_of(field)
-        codes = getattr(treebank, column)
+        codes = treebank.codes(column)
         if not codes.any():
             columns[field] = TITLES[column]
         elif not by_column and (is_attribute(field) or field.partition(":")[0] in templates.lexicons):
@@ -118,13 +113,13 @@ def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = 
 def are_copies(treebank: Treebank, a: str, b: str) -> bool:
     """Check whether two columns hold the same string for each word."""
     codes = treebank.strings[b].codes(treebank.strings[a].tolist())
-    return bool((codes[getattr(treebank, a)] == getattr(treebank, b)).all())
+    return bool((codes[treebank.codes(a)] == treebank.codes(b)).all())
 
 
 def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
     """Share of words, in [0, 1], without a value in each column that fields come from."""
     columns = sorted({column_of(field) for field in fields})
-    return {column: 1 - np.count_nonzero(getattr(treebank, column)) / treebank.n_words for column in columns}
+    return {column: 1 - np.count_nonzero(treebank.codes(column)) / treebank.n_words for column in columns}
 
 
 def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
@@ -132,21 +127,16 @@ def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
     return [
         TITLES[column]
         for column, share in empty.items()
-        if share**treebank.n_words < CHANCE and not getattr(treebank, column).any()
+        if share**treebank.n_words < CHANCE and not treebank.codes(column).any()
     ]
 
 
 class TreeFields:
-    """Fields of words in the trees of a first parser.
+    """Fields of words in the trees of a first parser, in which every word has a head.
 
     ``relation`` is that of the arc to a word, ``valency`` how many children it has on either side (up to three), and
     ``parent_FIELD``, ``leftmost_FIELD``, ``rightmost_FIELD``, ``before_FIELD``, ``after_FIELD`` are a field of its
     head, of its outermost children, and of the siblings next to it.
-
-    Parameters
-    ----------
-    treebank : Treebank
-        Every word has a head.
     """
 
     def __init__(self, treebank: Treebank) -> None:
@@ -234,30 +224,18 @@ class Lexicon:
         self.codes = codes
 
     @classmethod
-    def of(cls, source: Any, name: str) -> Self:
-        """Read a lexicon.
-
-        Parameters
-        ----------
-        source : dict of str to str, path-like or Lexicon
-            A file has ``word<TAB>value`` in each line.
-        name : str
-            Its name, for errors.
-        """
+    def of(cls, source: Mapping[str, str] | PathLike | Self, name: str) -> Self:
+        """Read a lexicon from a dict, or from a file with ``word<TAB>value`` in each line."""
         if isinstance(source, cls):
             return source
-        if isinstance(source, Mapping):
-            entries = [(f"The lexicon {name!r}", word, value) for word, value in source.items()]
-        elif isinstance(source, (str, os.PathLike)):
-            entries = list(_lines_of(source))
-        else:
-            raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, not {source!r:.80}.")
+        if not isinstance(source, (Mapping, str, os.PathLike)):
+            raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, got {source!r:.80}.")
         known: dict[str, str] = {}
-        for where, word, value in entries:
-            if not isinstance(word, str) or not word or value is None or value != value or not str(value):
-                raise InputError(f"{where} gives {word!r} the value {value!r}: words are strings, and each has one.")
-            if known.setdefault(word, str(value)) != str(value):
-                raise InputError(f"{where} gives {word!r} the value {value!r}, and another one before: keep one.")
+        for where, word, value in _entries(source, name) if isinstance(source, Mapping) else _lines_of(source):
+            is_fit = isinstance(word, str) and word and value is not None and value == value and str(value)
+            if not is_fit or known.setdefault(word, str(value)) != str(value):
+                error = InputError if isinstance(source, Mapping) else DataFileError
+                raise error(f"{where} must give each word one value, a string, got {value!r:.80} for {word!r:.80}.")
         if not known:
             raise InputError(f"The lexicon {name!r} holds no word: leave it out.")
         words, values = Strings(), Strings()
@@ -267,12 +245,7 @@ class Lexicon:
         return cls(words, values, codes)
 
     def values_of(self, strings: Sequence[str]) -> list[str]:
-        """The value of each word, of its lower-case form where it is not in the lexicon itself, or ``_``.
-
-        Parameters
-        ----------
-        strings : list of str
-        """
+        """The value of each word, of its lower-case form where it is not in the lexicon itself, or ``_``."""
         found = self.words.codes(strings)
         found = np.where(found < 0, self.words.codes([string.lower() for string in strings]), found)
         values = self.values.tolist()
@@ -294,32 +267,25 @@ class Lexicon:
         return cls(words, values, arrays["codes"])
 
 
-def _lines_of(path: Any) -> Iterator[tuple[str, str, str]]:
-    """Place, word and value of each line of a file."""
+def _entries(source: Mapping[str, str], name: str) -> Iterator[tuple[str, str, str]]:
+    """Place, word and value of each entry of a dict."""
+    return ((f"The lexicon {name!r}", word, value) for word, value in source.items())
+
+
+def _lines_of(path: PathLike) -> Iterator[tuple[str, str, str]]:
+    """Place, word and value of each line of a file; a line without both has no value."""
     for number, line in text_lines(path):
         word, _, value = line.partition("\t")
-        if line and (not word or not value or "\t" in value):
-            raise DataFileError(
-                f"{path}, line {number}: a lexicon has a word, a tab and its value in each line, not {line!r:.80}."
-            )
         if line:
-            yield f"{path}, line {number}", word, value
+            yield f"{path}, line {number}", word, "" if "\t" in value else value
 
 
-def as_lexicons(lexicons: Any) -> dict[str, Lexicon]:
-    """Lexicons by name.
-
-    Parameters
-    ----------
-    lexicons : dict of str to path, dict or Lexicon, or None
-    """
+def as_lexicons(lexicons: Mapping[str, Any] | None) -> dict[str, Lexicon]:
+    """Lexicons by name, from a dict of name to path, dict or Lexicon."""
     if lexicons is None:
         return {}
-    if not isinstance(lexicons, Mapping):
-        raise InputError(f"lexicons must be a dict of name to path or dict, not {lexicons!r}.")
-    for name in lexicons:
-        if not isinstance(name, str) or not NAME.fullmatch(name) or is_field(name):
-            raise InputError(
-                f"The name of a lexicon must be letters and digits after a small letter, and no field, got {name!r}."
-            )
+    names = list(lexicons) if isinstance(lexicons, Mapping) else [lexicons]
+    if unfit := [own for own in names if not isinstance(own, str) or not NAME.fullmatch(own) or is_field(own)]:
+        accepted = "a dict whose names are letters and digits after a small letter, and no fields"
+        raise InputError(f"lexicons must be {accepted}, got {unfit[0]!r:.80}.")
     return {name: Lexicon.of(source, name) for name, source in lexicons.items()}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl._components import warn_caller
 from omkl.exceptions import DataWarning, InputError
@@ -101,31 +102,28 @@ def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:
     return {key: np.size(value) for key, value in first.items() if _is_vector(value)}
 
 
-def _is_vector(value: Any) -> bool:
+def _is_vector(value: object) -> bool:
     """Check for an array or a list of numbers."""
-    is_list = isinstance(value, (list, tuple)) and len(value) > 0
-    return isinstance(value, np.ndarray) or (is_list and all(isinstance(part, NUMBERS) for part in value))
+    if isinstance(value, (list, tuple)):
+        return len(value) > 0 and all(isinstance(part, NUMBERS) for part in value)
+    return isinstance(value, np.ndarray)
 
 
-def is_number_in(tokens: Any, key: str) -> bool:
+def is_number_in(tokens: FlatTokens, key: str) -> bool:
     """Check whether the first dict with this key has a number there."""
     return isinstance(next((token[key] for token in tokens if isinstance(token, dict) and key in token), None), NUMBERS)
 
 
-def stacked(tokens: list[dict[str, Any]], key: str, n_columns: int) -> np.ndarray:
+def stacked(tokens: Sequence[Mapping[str, ArrayLike]], key: str, n_columns: int) -> np.ndarray:
     """Check the arrays or numbers of one key of all tokens, and return them as (N, n_columns)."""
     try:
         view = np.array([token[key] for token in tokens], dtype=np.float64)
     except (KeyError, ValueError, TypeError):
-        held = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
-        raise InputError(f"Every token must hold {held} under {key!r}.") from None
+        view = np.empty(0)
     view = view[:, None] if view.ndim == 1 else view
-    if view.shape != (len(tokens), n_columns):
-        raise InputError(
-            f"Arrays under {key!r} have shape {view.shape[1:]}: there must be {n_columns} numbers in each."
-        )
-    if not (np.abs(view) <= LARGEST).all():
-        raise InputError(f"Arrays under {key!r} must hold finite numbers up to {LARGEST:g}.")
+    if view.shape != (len(tokens), n_columns) or not (np.abs(view) <= LARGEST).all():
+        held = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
+        raise InputError(f"Every token must hold {held} under {key!r}, finite and up to {LARGEST:g}.")
     return view
 
 

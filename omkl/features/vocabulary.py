@@ -34,6 +34,8 @@ CHUNK = 1024
 #: Up to this number of tokens, the number of calls takes the time.
 FEW = 256
 
+#: A token as a dict of its entries.
+Token: TypeAlias = dict[str, Any]
 #: CSR rows: their lengths, ids and values.
 Rows: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -90,15 +92,8 @@ class Vocabulary:
         own = self.ids.get(key)
         return bool(own) and NUMBER not in (own or {})
 
-    def encode(self, tokens: Sequence[Any], grow: bool) -> Features:
-        """Features of tokens.
-
-        Parameters
-        ----------
-        tokens : list of dicts, or AttributeLists
-        grow : bool
-            Learn new keys and values, instead of leaving them out.
-        """
+    def encode(self, tokens: Sequence[Token] | AttributeLists, grow: bool) -> Features:
+        """Features of tokens; ``grow`` learns new keys and values, instead of leaving them out."""
         if isinstance(tokens, AttributeLists):
             return _joined([self._attribute_rows(tokens, grow)])
         if 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens, grow)) is not None:
@@ -131,7 +126,7 @@ class Vocabulary:
         kept, owners = ids >= 0, np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens)))
         return np.bincount(owners[kept], minlength=len(tokens)), ids[kept], values[kept]
 
-    def _known_rows(self, tokens: Sequence[dict[str, Any]], grow: bool) -> Rows | None:
+    def _known_rows(self, tokens: Sequence[Token], grow: bool) -> Rows | None:
         """CSR rows of a few tokens, as key by key, in fewer calls.
 
         None unless all tokens have the same keys in the same order, with strings and numbers alone, and nothing is to
@@ -168,18 +163,8 @@ class Vocabulary:
             values[place] = amount
         return np.array(lengths), np.array(ids, np.int32), values
 
-    def look_up(self, key: str, column: list[Any], grow: bool) -> Part:
-        """Features of the values of one key.
-
-        Parameters
-        ----------
-        key : str
-            A known one, if not ``grow``.
-        column : list
-            The value of each token.
-        grow : bool
-            Learn new values.
-        """
+    def look_up(self, key: str, column: list, grow: bool) -> Part:
+        """Features of the value of one key in each token; ``grow`` learns new values, and then the key may be new."""
         known = self.ids[key] if key in self.ids else self._add_key(key)
         before = len(known)
         try:
@@ -195,7 +180,7 @@ class Vocabulary:
         self.ids[key] = defaultdict(self._next_id)
         return self.ids[key]
 
-    def _encode_column(self, key: str, column: list[Any], known: dict[str | None, int], grow: bool) -> Part:
+    def _encode_column(self, key: str, column: list, known: dict[str | None, int], grow: bool) -> Part:
         kinds = set(map(type, column))
         if kinds == {str}:
             if NUMBER in known and len(known) == 1:
@@ -247,13 +232,7 @@ class Vocabulary:
         return {i: _name_of(*names[i - self.first_id]) for i in ids}
 
     def state(self, kept: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Values, keys and units, as arrays.
-
-        Parameters
-        ----------
-        kept : bool array, optional
-            The features to include; all by default.
-        """
+        """Values, keys and units, as arrays; ``kept`` is a mask of the features to include."""
         chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
         names = self.names()
         values = [names[i][1] for i in chosen.tolist()]
@@ -298,13 +277,13 @@ def _one_text(values: list[str]) -> np.ndarray:
     return np.frombuffer("".join([mark + value for value in values]).encode("utf-8", "surrogatepass"), dtype=np.uint8)
 
 
-def _values_of(text: np.ndarray) -> list[Any]:
+def _values_of(text: np.ndarray) -> list:
     """The inverse of :func:`_one_text`."""
     joined = text.tobytes().decode("utf-8", "surrogatepass")
     return joined.split(joined[0])[1:] if joined else []
 
 
-def _columns(tokens: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
+def _columns(tokens: Sequence[Token]) -> list[tuple[str, list]]:
     """``(key, values of all tokens)`` of every key; absent values are None."""
     keys = tuple(tokens[0])
     if all(map(keys.__eq__, map(tuple, tokens))):

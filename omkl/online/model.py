@@ -33,7 +33,9 @@ Data: TypeAlias = Any
 class Codec(Protocol):
     """Turns data, as the estimator has read and checked it, into examples, and defines groups and outputs."""
 
-    structure: Structure
+    @property
+    def structure(self) -> Structure:
+        """The structure of outputs; there is none before :meth:`start`."""
 
     def start(self, data: Data) -> Examples:
         """Learn from first data which groups and outputs there are, and encode them."""

@@ -8,6 +8,8 @@ import tracemalloc
 import numpy as np
 from scipy import sparse
 
+from omkl.data import Sentence, Treebank
+
 COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
 
 
@@ -69,3 +71,12 @@ def _peak_of_pass(stream):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak + arrow
+
+
+def listed(X, y):
+    """Pairs of inputs and outputs that can be compared."""
+    if isinstance(X, Treebank) or (isinstance(X, list) and X and isinstance(X[0], Sentence)):
+        X = [sentence.__getstate__() for sentence in X]
+    rows = X.toarray() if sparse.issparse(X) else X
+    rows = np.where(np.isnan(rows), None, rows).tolist() if isinstance(rows, np.ndarray) else list(rows)
+    return list(zip(rows, [None] * len(rows) if y is None else list(y)))

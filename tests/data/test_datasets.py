@@ -36,7 +36,7 @@ def test_a_table_is_read_by_its_path_and_by_its_name(tmp_path, monkeypatch, suff
 def test_tables_that_are_wrong_are_refused(tmp_path, text):
     path = tmp_path / "toy.csv"
     path.write_text(text)
-    with pytest.raises(DataFileError, match=f"^{path}(, line 1: expected a header| is damaged: each line)"):
+    with pytest.raises(DataFileError, match=f"^{path} must have names of columns"):
         read_uci(path)
 
 

@@ -133,3 +133,19 @@ def test_a_pipe_whose_name_says_nothing_is_read_once(tmp_path):
     thread.start()
     assert read_sequences(path)[1] == [["D", "N"]]
     thread.join()
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    for text, expected in (
+        (
+            '{"x": [{"w": "a"}, {"w": "b"}], "y": ["A", "B"]}\n\n{"x": [{}], "y": [["t", 1]]}\n',
+            ([[{"w": "a"}, {"w": "b"}], [{}]], [["A", "B"], [("t", 1)]]),
+        ),
+        ('{"x": [[0, 1]]}\n', ([[[0, 1]]], None)),
+    ):
+        path.write_text(text)
+        assert read_sequences(path) == expected
+    path.write_text("")
+    with pytest.raises(DataFileError, match="holds no sequence"):
+        read_sequences(path)

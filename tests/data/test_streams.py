@@ -140,16 +140,16 @@ def test_blocks_are_mapped():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Stream.from_arrays(np.zeros(3), np.zeros(2)), "X has 3 examples, but y has 2"),
-        (lambda: Stream.from_arrays(np.zeros(3), block_size=0), "`block_size` must be at least 1"),
-        (lambda: Stream.from_arrays(np.zeros((10**15, 0))), "1000000000000000 examples with nothing in them"),
+        (lambda: Stream.from_arrays(np.zeros(3), np.zeros(2)), "got 3 of X and 2 of y"),
+        (lambda: Stream.from_arrays(np.zeros(3), block_size=0), "block_size must be"),
+        (lambda: Stream.from_arrays(np.zeros((10**15, 0))), "got the shape"),
         (lambda: Stream.from_iterable(3), "iterable of pairs"),
         (lambda: list(Stream.from_iterable([1, 2])), "pairs"),
         (lambda: list(Stream.from_iterable([(1, 2), (1, None)])), "1 of 2 examples of the stream have no y"),
         (lambda: list(Stream.from_iterable([([1.0], 2), ([1.0, 2.0], 3)])), "equally long"),
         (lambda: list(Stream.from_iterable([Block(np.eye(2)), Block(np.eye(3))])), "do not fit together"),
-        (lambda: list(Stream.from_iterable([Block([1]), Block([1], [2])])), "others have none"),
-        (lambda: numbers(3).shuffled(1), "at least 2"),
+        (lambda: list(Stream.from_iterable([Block([1]), Block([1], [2])])), "do not fit together"),
+        (lambda: numbers(3).shuffled(1), "buffer must be"),
     ],
 )
 def test_what_is_no_stream_is_named(make, message):

@@ -17,6 +17,8 @@ from omkl.data import synthetic_treebank
 from omkl.exceptions import CheckpointWarning, InputError
 from omkl.online.checkpointing import Checkpoints
 
+from ..passes import Kill, Killed
+
 PARAMETERS = [
     {},
     {"loss": "crf", "regularizer": "elastic-net:mu=0.5", "average": "uniform:start=10"},
@@ -31,25 +33,6 @@ PARAMETERS = [
     {"kernels": ["gaussian:features=20"], "regularizer": "l1", "eta0": 0.5, "cache_size": 0},
     {"early_stopping": True, "n_iter_no_change": 2, "validation_fraction": 0.3},
 ]
-
-
-class Killed(BaseException):
-    """Stands for the end of a process, of which nothing stays but its files."""
-
-
-class Kill:
-    """Callback that ends everything after so many rounds."""
-
-    def __init__(self, rounds):
-        self.rounds = rounds
-
-    def __call__(self, trainer, record):
-        return False
-
-    def on_round(self, trainer, step):
-        self.rounds -= 1
-        if self.rounds < 0:
-            raise Killed
 
 
 def sequences(rng, n=25):
@@ -176,16 +159,16 @@ def test_another_configuration_or_data_set_is_refused_by_the_field_that_differs(
         defaults = {"epochs": 2, "verbose": False, "random_state": 0, "C": 2.0}
         SequenceLabeler(**{**defaults, **parameters}).fit(X, y, checkpoint=tmp_path, resume=True)
 
-    with pytest.raises(InputError):
-        resume(C=3.0)
-    with pytest.raises(InputError):
-        resume(epochs=5)
-    with pytest.raises(InputError):
-        resume(kernels=["linear"])
-    with pytest.raises(InputError):
-        resume(X[:-1], y[:-1])
-    with pytest.raises(InputError):
-        resume([x + 1e-9 for x in X])
+    others = [
+        {"C": 3.0},
+        {"epochs": 5},
+        {"kernels": ["linear"]},
+        {"X": X[:-1], "y": y[:-1]},
+        {"X": [x + 1e-9 for x in X]},
+    ]
+    for other in others:
+        with pytest.raises(InputError):
+            resume(**other)
     with pytest.raises(InputError):
         OnlineMKLClassifier().fit(np.concatenate(X), np.concatenate(y), checkpoint=tmp_path, resume=True)
     resume()
@@ -249,14 +232,10 @@ def test_checkpoints_are_due_after_time_or_rounds(every, due, tmp_path):
 
 
 @pytest.mark.parametrize("every", ["soon", -1, "0 rounds", None, "5 d"])
-def test_other_intervals_are_refused(every, tmp_path):
-    with pytest.raises(InputError):
-        Checkpoints(tmp_path, every)
-
-
-def test_a_directory_without_a_name_is_refused():
-    with pytest.raises(InputError):
-        Checkpoints("")
+def test_other_intervals_and_a_directory_without_a_name_are_refused(every, tmp_path):
+    for arguments in ((tmp_path, every), ("",)):
+        with pytest.raises(InputError):
+            Checkpoints(*arguments)
 
 
 @pytest.mark.parametrize("labeled", [False, True])

@@ -163,18 +163,6 @@ def test_a_kernel_on_numbers_of_dicts_is_the_one_on_their_columns(table):
 # ---- memory order, sparse matrices --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_predictions_do_not_depend_on_memory_order(model, table, tmp_path):
-    X, y = table
-    kernels = ["linear", "gaussian", "gaussian:on=[0,2]", "laplacian:on=1:3"]
-    fitted = [MODELS[model](kernels).fit(order(X), y) for order in (np.ascontiguousarray, np.asfortranarray)]
-    fitted[1].save(tmp_path / "model.npz")
-    fitted.append(omkl.load(tmp_path / "model.npz"))
-    answers = [m.decision_function(order(X)) for m in fitted for order in (np.ascontiguousarray, np.asfortranarray)]
-    for answer in answers[1:]:
-        assert_array_equal(answer, answers[0])
-
-
 @pytest.mark.parametrize("kernels", [None, ["linear", "quadratic:on=0:4"], ["gaussian:on=[1,5]", "linear:on=0:6"]])
 def test_batch_learns_from_sparse_matrices_what_it_does_from_dense_ones(kernels, rng, tmp_path):
     X = sparse.random(60, 12, 0.4, format="csr", random_state=0)
@@ -236,13 +224,6 @@ def mixed_table(rng, n=500):
     return age, income, city, np.where(signal > np.quantile(signal, 0.67), "yes", "no")
 
 
-def test_a_table_of_mixed_units_is_learned_as_it_comes(rng):
-    age, income, city, y = mixed_table(rng)
-    rows = [{"age": a, "income": i, "city": str(c)} for a, i, c in zip(age.tolist(), income.tolist(), city)]
-    model = omkl.OnlineMKLClassifier(random_state=0).fit(rows[:300], y[:300])
-    assert model.score(rows[300:], y[300:]) > 0.8 > 0.67 + 0.1
-
-
 @pytest.mark.parametrize("power", [-30, 3])
 def test_numbers_of_dicts_know_no_units(power, rng, tmp_path):
     """Multiplied by a power of two, which changes no digit of them, they give the same bits; saved and loaded too."""
@@ -256,29 +237,6 @@ def test_numbers_of_dicts_know_no_units(power, rng, tmp_path):
     scores = models[0].decision_function(tables[0])
     for model in (models[1], omkl.load(tmp_path / "model.npz")):
         assert_array_equal(model.decision_function(tables[1]), scores)
-
-
-def test_a_model_of_a_stream_finds_its_columns_by_name(rng, tmp_path):
-    """The same table with its columns turned round gives the same answers, as a stream, a file and a block."""
-    pytest.importorskip("pyarrow")
-    X = rng.normal(size=(300, 3)) * [1.0, 5.0, 1.0]
-    y = X[:, 0] + X[:, 2] > 0
-
-    def written(name, order):
-        rows = [",".join([*(NAMES[j] for j in order), "y"])]
-        rows += [",".join([*(repr(float(x[j])) for j in order), str(int(t))]) for x, t in zip(X, y)]
-        (tmp_path / name).write_text("\n".join(rows) + "\n")
-        return omkl.data.stream_csv(tmp_path / name, "y", block_size=100)
-
-    straight, turned = written("a.csv", [0, 1, 2]), written("b.csv", [2, 1, 0])
-    model = omkl.OnlineMKLClassifier(["gaussian:on=age", "linear"], epochs=2, random_state=0).fit(straight)
-    assert model.feature_names_in_.tolist() == NAMES
-    assert model.score(straight) == model.score(turned) > 0.9
-    assert_array_equal(model.predict(turned), model.predict(straight))
-    model.partial_fit(turned)
-    assert model.score(turned) > 0.9
-    with pytest.raises(InputError):
-        model.predict(omkl.data.stream_csv(tmp_path / "b.csv", "y", columns=["age", "hours per week"]))
 
 
 # ---- units --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
 from scipy.special import expit
 
 import omkl
@@ -135,14 +136,6 @@ def test_one_weight_is_that_of_all(make, rng):
     assert_array_equal(one.predict(X), each.predict(X))
 
 
-@pytest.mark.parametrize("make", ESTIMATORS)
-def test_flags_are_flags(make, rng):
-    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
-    for value in ("no", None, [True]):
-        with pytest.raises(InputError):
-            make(fit_intercept=value).fit(X, y)
-
-
 @pytest.mark.parametrize(
     ("parameter", "value"),
     [("callbacks", [object()]), ("callbacks", print), ("cost", "hamming"), ("random_state", "x")],
@@ -223,3 +216,35 @@ def test_a_structure_of_ones_own_predicts_and_scores_streams(rng):
     assert model.score(zip(inputs, wrong)) == model.score(inputs, wrong) == -1.0
     with pytest.raises(InputError):
         model.score(zip(inputs, y), sample_weight=np.ones(30))
+
+
+@pytest.mark.parametrize("average", ["quadratic", None])
+@pytest.mark.parametrize("budget", [None, 20])
+def test_dual_coefficients_and_support_vectors_are_the_decision_function(average, budget, rng):
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    model = OnlineMKLClassifier(
+        ["gaussian:sigma2=0.5", "gaussian:sigma2=4"],
+        fit_intercept=False,
+        average=average,
+        budget=budget,
+        dtype="float64",
+        random_state=0,
+    ).fit(X, y)
+    total = 0.0
+    assert len(model.dual_coef_) == 2
+    for (name, A), sigma2 in zip(sorted(model.dual_coef_.items()), [0.5, 4.0]):
+        vectors = model.support_vectors_[name]
+        assert A.shape == (len(vectors), 1)
+        total = total + np.exp(-cdist(X, vectors, "sqeuclidean") / (2 * sigma2)) @ A[:, 0]
+    assert_allclose(model.decision_function(X), total, atol=1e-8)
+
+
+def test_the_history_has_the_weighted_mean_of_the_losses(rng):
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    halves, ones = (
+        OnlineMKLClassifier("linear", epochs=2, C=C, random_state=0).fit(X, y, sample_weight=np.full(60, w))
+        for w, C in ((0.5, 2.0), (1.0, 1.0))
+    )
+    assert_allclose([r["loss"] for r in halves.history_], [r["loss"] for r in ones.history_], rtol=1e-9)

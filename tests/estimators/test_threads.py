@@ -1,34 +1,14 @@
 """Predictions in threads, and one sentence at a time: the same bits as all together on one thread."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import omkl
 from omkl._threads import in_threads
 from omkl.data import synthetic_treebank
 from omkl.exceptions import InputError
-from omkl.features import token_features, vocabulary
+from omkl.features import token_features
 from omkl.online import averaging
-
-VALUE = st.one_of(st.sampled_from(["a", "b", "ß", ""]), st.booleans(), st.just(2.5), st.none(), st.just(["x", "y"]))
-TOKENS = st.lists(st.dictionaries(st.sampled_from("uvwx"), VALUE, max_size=4), min_size=1, max_size=5)
-
-
-@given(TOKENS, TOKENS, st.booleans())
-def test_a_few_tokens_have_the_features_that_many_have(learned, tokens, plain):
-    if plain:  # what most tokens are: strings and booleans, the same keys in each
-        tokens = [{"u": token.get("u", "a"), "v": bool(token)} for token in tokens]
-    known = vocabulary.Vocabulary(first_id=3)
-    known.encode(learned, grow=True)
-    few = known.encode(tokens, grow=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabulary, "FEW", 0)
-        many = known.encode(tokens, grow=False)
-    for own, other in zip(few, many):
-        assert_array_equal(own, other)
-        assert own.dtype == other.dtype
 
 
 def sentences(rng, n):

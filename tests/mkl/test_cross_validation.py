@@ -209,7 +209,7 @@ def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"scoring": "foo"}, "scoring='foo' is no score"),
+        ({"scoring": "foo"}, "scoring must be the name of a score"),
         ({"scoring": accuracy_score}, "make_scorer"),
         ({"cv": 1}, "cv=1 does not cut 150 samples"),
         ({"cv": "x"}, "cv='x' does not cut"),

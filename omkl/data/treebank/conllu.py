@@ -334,7 +334,7 @@ def _column(treebank: Treebank, name: str) -> list[str]:
     if name == "heads":
         return [MISSING if head < 0 else str(head) for head in treebank.heads.tolist()]
     strings = treebank.strings[name].tolist()
-    return [strings[code] for code in getattr(treebank, name).tolist()]
+    return [strings[code] for code in treebank.codes(name).tolist()]
 
 
 def _conllu(treebank: Treebank) -> bytes:

@@ -1,6 +1,8 @@
 """Integer codes of strings."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from copy import copy
 from itertools import pairwise
 
 import numpy as np
@@ -89,16 +91,14 @@ class Strings:
         omkl.exceptions.InputError
             If one of them is no string.
         """
-        strings = list(strings)
-        try:
+        strings, text = list(strings), None
+        with suppress(TypeError, UnicodeEncodeError):
             text = "".join(strings).encode()
-        except (TypeError, UnicodeEncodeError):
-            raise InputError("Only strings that UTF-8 can hold have codes.") from None
+        if text is None or len(text) >= 1 << 31:  # positions have 32 bits
+            raise InputError("Only strings that UTF-8 can hold have codes, up to 2 GB at a time.")
         lengths = np.fromiter(map(len, strings), np.int32, len(strings))
         if lengths.sum(dtype=np.int64) < len(text):  # some characters take several bytes
             lengths = np.fromiter((len(string.encode()) for string in strings), np.int32, len(strings))
-        if len(text) >= 1 << 31:  # positions have 32 bits
-            raise InputError("These strings are more than 2 GB: give them in several parts.")
         starts = np.zeros(len(strings), np.int32)
         np.cumsum(lengths[:-1], out=starts[1:])
         return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
@@ -142,5 +142,5 @@ class Strings:
     def copy(self) -> "Strings":
         """A copy, which grows on its own."""
         other = object.__new__(Strings)
-        other.__dict__ = {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}
+        other.__dict__ = {name: copy(value) for name, value in self.__dict__.items()}
         return other

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from omkl._components import check_number
 from omkl.data.treebank.treebank import Sentence, Treebank
 from omkl.exceptions import InputError
 from omkl.groups.templates.language import DISTANCE_BINS, Template
@@ -80,10 +81,9 @@ def synthetic_treebank(
     >>> train
     Treebank(40 sentences, 460 words)
     """
-    if min(n_sentences, vocabulary, mean_length) < 1 or not informative:
-        raise InputError(
-            "`n_sentences`, `vocabulary` and `mean_length` must be at least 1; `informative` must not be empty."
-        )
+    sizes = {"n_sentences": n_sentences, "vocabulary": vocabulary, "mean_length": mean_length}
+    for name, size in {**sizes, "len(informative)": len(informative)}.items():
+        check_number(name, size, least=1)
     templates = [_parsed(text) for text in informative]
     rng = np.random.default_rng(random_state)
     fields = _Fields(rng, vocabulary)

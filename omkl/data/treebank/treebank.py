@@ -40,7 +40,7 @@ class Sentence:
     misc: list = field(default_factory=list)
 
     @classmethod
-    def of_treebank(cls, treebank: Any, index: int) -> "Sentence":
+    def of_treebank(cls, treebank: "Treebank", index: int) -> "Sentence":
         """Sentence ``index`` of a treebank, a view of it."""
         sentence = object.__new__(cls)
         sentence.__dict__["_source"] = treebank, index
@@ -125,12 +125,10 @@ class Treebank(Rows):
     def __iter__(self) -> Iterator[Sentence]:
         return (Sentence.of_treebank(self, i) for i in range(len(self)))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice | np.ndarray) -> Any:
         """A sentence; for a slice, a mask or an array of indices, a treebank."""
         if isinstance(index, (int, np.integer)):
-            if not -len(self) <= index < len(self):
-                raise IndexError(f"There is no sentence {index}: there are {len(self)}.")
-            return Sentence.of_treebank(self, int(index) % len(self))
+            return Sentence.of_treebank(self, range(len(self))[index])
         return self._select(np.arange(len(self))[index])
 
     def codes(self, name: str) -> np.ndarray:
@@ -220,20 +218,13 @@ class Treebank(Rows):
         Parameters
         ----------
         treebanks : iterable of Treebank
-            Tables of strings that all of them share are kept; others are joined.
+            At least one. Tables of strings that all of them share are kept; others are joined.
 
         Returns
         -------
         Treebank
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If there is no treebank.
         """
         blocks: list[Any] = list(treebanks)
-        if not blocks:
-            raise InputError("There is no treebank to join.")
         if len(blocks) == 1:
             return blocks[0]
         columns: dict[str, Any] = {"heads": np.concatenate([block.heads for block in blocks])}
@@ -289,9 +280,9 @@ def _joined_strings(name: str, blocks: list[Treebank]) -> tuple[Strings, np.ndar
     """A table of the strings of a field of several treebanks, and the codes of all words."""
     table = blocks[0].strings[name]
     if all(block.strings[name] is table for block in blocks):
-        return table, np.concatenate([getattr(block, name) for block in blocks])
+        return table, np.concatenate([block.codes(name) for block in blocks])
     table = table.copy()
-    codes = [table.codes(block.strings[name].tolist(), grow=True)[getattr(block, name)] for block in blocks]
+    codes = [table.codes(block.strings[name].tolist(), grow=True)[block.codes(name)] for block in blocks]
     return table, np.concatenate(codes)
 
 

@@ -117,10 +117,10 @@ def _feature(template, sentence, h, m):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"n_sentences": 0}, "must be at least 1"),
-        ({"mean_length": 0.5}, "must be at least 1"),
-        ({"vocabulary": 0}, "must be at least 1"),
-        ({"informative": []}, "must not be empty"),
+        ({"n_sentences": 0}, "n_sentences must be"),
+        ({"mean_length": 0.5}, "mean_length must be"),
+        ({"vocabulary": 0}, "vocabulary must be"),
+        ({"informative": []}, "informative"),
         ({"informative": ["h.suffix3 m.upos"]}, "must look at form, lemma"),
         ({"informative": ["direction distance"]}, "'distance' is no atom"),
     ],
