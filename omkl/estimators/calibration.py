@@ -1,13 +1,13 @@
 """Calibration: probabilities from potentials divided by a temperature that fits held-out data."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from omkl.estimators.base import OnlineEstimator
+from omkl.online.model import OnlineSettings
 from omkl.structures.base import Potentials, Structure
 
 P = TypeVar("P", bound=Potentials)
@@ -66,7 +66,15 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 # ---- models that have probabilities -----------------------------------------------------------------------------
 
 
-def needs_probabilities(estimator: OnlineEstimator, remedy: str = "") -> bool:
+class Probabilistic(Protocol):
+    """The parts of an online estimator that tell whether it has probabilities."""
+
+    loss: Any
+
+    def _settings(self) -> OnlineSettings: ...
+
+
+def needs_probabilities(estimator: Probabilistic, remedy: str = "") -> bool:
     """Return True where potentials are log-probabilities, else raise AttributeError; for ``available_if``.
 
     ``remedy`` says what else gives probabilities.
@@ -78,7 +86,7 @@ def needs_probabilities(estimator: OnlineEstimator, remedy: str = "") -> bool:
     raise AttributeError(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
-def has_marginals(estimator: OnlineEstimator, error: type[Exception] = AttributeError) -> bool:
+def has_marginals(estimator: Probabilistic, error: type[Exception] = AttributeError) -> bool:
     """Return True where the loss has probabilities or a labeler or parser is calibrated, else raise an error.
 
     ``available_if`` needs an AttributeError.

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 import numpy as np
 
 from omkl.estimators.persistence import fingerprint
-from omkl.estimators.sources import StreamSource
 from omkl.exceptions import InputError
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import ProgressBar
@@ -19,7 +18,7 @@ from omkl.online.checkpointing import Checkpoints
 from omkl.online.model import Codec
 from omkl.online.rounds import TrainingProgress
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, Pass, TrainingLoop, serial_pass
+from omkl.online.training_loop import Pass, Source, TrainingLoop, serial_pass
 from omkl.persistence import Packer
 
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.
@@ -127,7 +126,7 @@ class Run:
         self,
         stage: str,
         trainer: OnlineTrainer,
-        source: ArraySource | StreamSource,
+        source: Source,
         epochs: int,
         callbacks: Sequence = (),
     ) -> TrainingLoop:
