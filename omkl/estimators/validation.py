@@ -267,7 +267,5 @@ def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray |
     weights = as_numbers(sample_weight, "sample_weight")
     weights = np.full(n, weights) if weights.ndim == 0 else weights
     if weights.shape != (n,) or not ((weights >= 0) & (weights <= LARGEST)).all() or not weights.any():
-        raise InputError(
-            f"sample_weight must hold {n} finite numbers >= 0, and not 0 alone, got {shown(sample_weight)}."
-        )
+        raise InputError(f"sample_weight must hold {n} finite numbers >= 0, not all zero, got {shown(sample_weight)}.")
     return weights
