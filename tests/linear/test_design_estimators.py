@@ -198,7 +198,7 @@ def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, tmp_path
     model.save(tmp_path / "model.npz")
     assert omkl.load(tmp_path / "model.npz").explain(frame[:1]).groups == explained.groups
     assert_array_equal(clone(estimator).set_params(groups=list(named.values())).fit(frame, y).coef_, expected.coef_)
-    with pytest.raises(InputError, match="columns of X, .* got ..c10"):
+    with pytest.raises(InputError, match=r"columns of X, .* got ..c10"):
         clone(estimator).set_params(groups=[["c10"]]).fit(frame, y)
 
 
