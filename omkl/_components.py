@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Collection, Mapping
 from inspect import Parameter, signature
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -74,8 +74,8 @@ class Component:
         settings = [f"{key}={self._format(key, x)}" for key, x in self.settings().items() if key not in presets]
         return ":".join(filter(None, [name, ",".join(settings)]))
 
-    def undefined(self, method: str, purpose: str = "what it is used for needs it") -> InputError:
-        """Return the error to raise where a subclass does not define a method.
+    def must_define(self, method: str, purpose: str = "what it is used for needs it") -> NoReturn:
+        """Raise an error where a subclass does not define a method.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Component:
         purpose : str
             Who needs the method.
         """
-        return InputError(f"{type(self).__name__} does not define {method}(), and {purpose}: add it to the class.")
+        raise InputError(f"{type(self).__name__} does not define {method}(), and {purpose}: add it to the class.")
 
     def _format(self, key: str, value: Any) -> str:
         """Format a parameter's value for :meth:`as_string`."""

@@ -68,7 +68,7 @@ class StreamFormat(Component):
         -------
         Stream
         """
-        raise self.undefined("open")
+        self.must_define("open")
 
 
 class Svmlight(StreamFormat):

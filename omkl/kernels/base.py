@@ -94,7 +94,7 @@ class Kernel(Component):
         pair : Pair
             Vectors X (n, d) and Y (m, d), with their products and distances.
         """
-        raise self.undefined("raw")
+        self.must_define("raw")
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         """Return ``k(x, x)`` before normalisation for each row: (n,).

@@ -50,7 +50,7 @@ class PointwiseLoss(Component):
         z : array of shape (N,)
             Predictions.
         """
-        raise self.undefined("value")
+        self.must_define("value")
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """Return the derivative in z, a subgradient at a kink.
@@ -62,7 +62,7 @@ class PointwiseLoss(Component):
         z : array of shape (N,)
             Predictions.
         """
-        raise self.undefined("gradient")
+        self.must_define("gradient")
 
     def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r""":math:`l^*(y, -\rho) = \sup_z\, -\rho z - l(y, z)`; ``inf`` outside the domain.
@@ -74,7 +74,7 @@ class PointwiseLoss(Component):
         rho : array of shape (N,)
             Dual variables.
         """
-        raise self.undefined("conjugate", BATCH)
+        self.must_define("conjugate", BATCH)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain; :math:`-z` at the optimum.
@@ -86,7 +86,7 @@ class PointwiseLoss(Component):
         rho : array of shape (N,)
             Dual variables.
         """
-        raise self.undefined("conjugate_gradient", BATCH)
+        self.must_define("conjugate_gradient", BATCH)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear.
@@ -98,7 +98,7 @@ class PointwiseLoss(Component):
         rho : array of shape (N,)
             Dual variables.
         """
-        raise self.undefined("conjugate_curvature", BATCH)
+        self.must_define("conjugate_curvature", BATCH)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Return the lowest and the highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between.
@@ -108,7 +108,7 @@ class PointwiseLoss(Component):
         y : array of shape (N,)
             Targets.
         """
-        raise self.undefined("domain", BATCH)
+        self.must_define("domain", BATCH)
 
     def mean(self, z: np.ndarray) -> np.ndarray:
         """Return the expected target at a prediction z: z itself, except for losses with a link.

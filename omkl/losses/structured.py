@@ -62,7 +62,7 @@ class StructuredLoss(Component):
         gradient : Potentials or None
             Of the same shapes as ``potentials``; None where it is zero.
         """
-        raise self.undefined("value_and_gradient")
+        self.must_define("value_and_gradient")
 
 
 class StructuredHinge(StructuredLoss):

@@ -40,7 +40,7 @@ class Average(Component):
         t : int
             From 1.
         """
-        raise self.undefined("weight")
+        self.must_define("weight")
 
 
 class UniformAverage(Average):

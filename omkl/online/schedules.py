@@ -29,7 +29,7 @@ class Schedule(Component):
         self.eta0 = float(eta0)
 
     def __call__(self, t: int) -> float:
-        raise self.undefined("__call__")
+        self.must_define("__call__")
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         """Take in the gradient of a round; return the rate of the very first step, and None later.
@@ -41,7 +41,7 @@ class Schedule(Component):
         weight : float
             Weight of the example.
         """
-        raise self.undefined("observe")
+        self.must_define("observe")
 
     def reach(self, distance: float, step: float) -> None:
         """Take in how far a round has come.

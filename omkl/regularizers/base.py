@@ -96,7 +96,7 @@ class Regularizer(Component):
         ----------
         norms : array of shape (p,)
         """
-        raise self.undefined("value")
+        self.must_define("value")
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
         r"""Return :math:`\partial \psi / \partial b_k` from the right, (p,).
@@ -106,7 +106,7 @@ class Regularizer(Component):
         norms : array of shape (p,)
             At least 0.
         """
-        raise self.undefined("slopes")
+        self.must_define("slopes")
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         r"""Return :math:`\arg\min_x\ t \psi(x) + \frac12 \|x - b\|^2`, (p,).

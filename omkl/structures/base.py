@@ -38,7 +38,7 @@ class Structure(Component):
         size : int
             Size of the input, such as its number of positions.
         """
-        raise self.undefined("zeros")
+        self.must_define("zeros")
 
     def decode(self, potentials: Potentials) -> Output:
         """Return the output of the highest score. Ties break towards lower labels.
@@ -47,7 +47,7 @@ class Structure(Component):
         ----------
         potentials : Potentials
         """
-        raise self.undefined("decode")
+        self.must_define("decode")
 
     def decode_many(self, potentials: Potentials, offsets: np.ndarray) -> np.ndarray:
         """Return the outputs of several inputs at once, concatenated.
@@ -59,7 +59,7 @@ class Structure(Component):
         offsets : int array of shape (number of inputs + 1,)
             Input ``s`` has the positions ``offsets[s] : offsets[s + 1]``.
         """
-        raise self.undefined("decode_many")
+        self.must_define("decode_many")
 
     def part(self, potentials: Potentials, low: int, high: int) -> Potentials:
         """Return the potentials of one input among concatenated ones.
@@ -71,7 +71,7 @@ class Structure(Component):
         low, high : int
             The input has the positions ``low : high``.
         """
-        raise self.undefined("part")
+        self.must_define("part")
 
     def indicator(self, output: Output) -> Potentials:
         """Return the count of each part in an output, shaped like its potentials.
@@ -80,7 +80,7 @@ class Structure(Component):
         ----------
         output : Output
         """
-        raise self.undefined("indicator")
+        self.must_define("indicator")
 
     def cost_potentials(self, gold: Output) -> Potentials:
         """Return the cost of each part where ``gold`` is right, shaped like its potentials; 0 for its own parts.
@@ -89,7 +89,7 @@ class Structure(Component):
         ----------
         gold : Output
         """
-        raise self.undefined("cost_potentials")
+        self.must_define("cost_potentials")
 
     def marginals(self, potentials: Potentials) -> tuple[float, Potentials]:
         """Return the log-partition function, and the probability of each part under the Gibbs distribution.
@@ -103,7 +103,7 @@ class Structure(Component):
         omkl.exceptions.InputError
             If no output is allowed.
         """
-        raise self.undefined("marginals")
+        self.must_define("marginals")
 
     def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
         """Return the output of the highest score plus ``cost_weight`` times its cost.
@@ -196,7 +196,7 @@ class Structure(Component):
         potentials : Potentials
         gold : Output
         """
-        raise self.undefined("agreeing")
+        self.must_define("agreeing")
 
     def known_marginals(self, potentials: Potentials, gold: Output) -> np.ndarray:
         """Return the probability of each known label or head of ``gold``.
@@ -206,7 +206,7 @@ class Structure(Component):
         potentials : Potentials
         gold : Output
         """
-        raise self.undefined("known_marginals")
+        self.must_define("known_marginals")
 
 
 def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
