@@ -41,7 +41,7 @@ class GapMonitor:
         self.history: list[dict[str, Any]] = []
         self._started = time.perf_counter()
 
-    def record(self, primal: float, dual: float, active: int | np.integer, **more: Any) -> bool:
+    def record(self, primal: float, dual: float, active: int | np.integer, **more: float | str) -> bool:
         """Record an iteration; return whether it was the last.
 
         Parameters
@@ -228,7 +228,7 @@ def regularization_path(
         yield PathPoint(value, solution, time.perf_counter() - began)
 
 
-def is_number_of_values(values: Any) -> TypeGuard[int]:
+def is_number_of_values(values: object) -> TypeGuard[int]:
     """Return whether this is the number of values of a path, rather than the values."""
     return isinstance(values, (int, np.integer)) and bool(values >= 1)
 

@@ -89,7 +89,7 @@ class GramMatrices:
         return GramMatrices(dict(zip(self.names, cut)))
 
 
-def _dense(matrix: Any) -> np.ndarray:
+def _dense(matrix: ArrayLike | sparse.sparray) -> np.ndarray:
     return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
 
 

@@ -31,10 +31,8 @@ class FactoredStack(KernelStack):
     concurrent = True
 
     def __init__(self, factors: Sequence[np.ndarray], dtype: DTypeLike = np.float64) -> None:
-        factors = [np.asarray(factor) for factor in factors]
         self._allocate([factor.shape[1] for factor in factors], len(factors[0]), dtype)
-        for factor, start, stop in zip(factors, self.starts, self.starts[1:]):
-            self.rows[start:stop] = factor.T
+        np.concatenate([factor.T for factor in factors], out=self.rows, casting="same_kind")
 
     @classmethod
     def from_kernels(cls, kernels: Sequence[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> FactoredStack:
@@ -52,9 +50,8 @@ class FactoredStack(KernelStack):
         widths = [count_columns(own, X.shape[1]) for own in columns]
         ranks = [kernel.feature_count(width) or 0 for kernel, width in zip(kernels, widths)]
         n_samples = X.shape[0]
-        require_bytes(
-            sum(ranks) * n_samples * np.dtype(dtype).itemsize, f"{len(kernels)} factors of {n_samples} samples"
-        )
+        needed = sum(ranks) * n_samples * np.dtype(dtype).itemsize
+        require_bytes(needed, f"{len(kernels)} factors of {n_samples} samples")
         stack._allocate(ranks, n_samples, dtype)
         for kernel, own, start, stop in zip(kernels, columns, stack.starts, stack.starts[1:]):
             for block in row_blocks(n_samples, stop - start, np.float64):

@@ -7,7 +7,7 @@ columns are one matrix product, from (kernels, columns) and (columns, pairs of s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self, TypeGuard
+from typing import Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -25,7 +25,7 @@ from omkl.kernels._jit_stack import (
     unpack_rows,
     weighted_sum,
 )
-from omkl.kernels.base import Kernel
+from omkl.kernels.base import Kernel, known
 from omkl.kernels.functions import Gaussian
 from omkl.kernels.gram import checked_gram
 from omkl.kernels.inputs import SQUARES, Pair, Vectors, take_columns
@@ -260,34 +260,37 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
     require_memory(len(kernels), n, dtype)
     rows = np.empty((len(kernels), n * (n + 1) // 2), dtype=dtype)
     fast = not sparse.issparse(X) and np.abs(X).max(initial=0.0) < SQUARES[1]
-    gaussians = [k for k, kernel in enumerate(kernels) if fast and _is_exponential(kernel)]
+    gaussians: dict[int, Gaussian] = {}
     views: dict[str, Pair] = {}
-    for k in np.setdiff1d(np.arange(len(kernels)), gaussians, assume_unique=True).tolist():
-        columns = kernels[k].columns(d)
+    for k, kernel in enumerate(kernels):
+        if fast and _is_exponential(kernel):
+            gaussians[k] = kernel
+            continue
+        columns = kernel.columns(d)
         key = repr(columns)
         if key not in views:
             # kernels on the same columns tend to follow one another: keep what they share, and nothing else
             view = take_columns(X, columns)
             views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
-        pack(kernels[k].fit_view(views[key].X).between(views[key]), 0, rows[k])
-    _pack_gaussians([kernels[k] for k in gaussians], np.array(gaussians, dtype=np.int64), X, rows)
+        pack(kernel.fit_view(views[key].X).between(views[key]), 0, rows[k])
+    _pack_gaussians(gaussians, X, rows)
     return rows
 
 
-def _is_exponential(kernel: Kernel) -> bool:
+def _is_exponential(kernel: Kernel) -> TypeGuard[Gaussian]:
     """Return True for multiples of ``exp(widths . squared differences)`` whose width is given."""
     if type(kernel) is not Gaussian or kernel.normalize == "diagonal" or kernel.width_ is None:
         return False
     return WIDTHS[0] < kernel.width_ < WIDTHS[1]
 
 
-def _pack_gaussians(kernels: Iterable[Any], which: np.ndarray, X: np.ndarray, rows: np.ndarray) -> None:
-    """Write ``scale exp(widths . squared differences)`` of Gaussian kernels into some of the rows."""
-    n, d = X.shape
+def _pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray) -> None:
+    """Write ``scale exp(widths . squared differences)`` of Gaussian kernels into their rows."""
+    (n, d), which = X.shape, np.array(list(kernels), dtype=np.int64)
     widths, scales = np.zeros((len(which), d)), np.ones((len(which), 1))
-    for row, scale, kernel in zip(widths, scales, kernels):
+    for row, scale, kernel in zip(widths, scales, kernels.values()):
         # a column may be there twice
-        np.add.at(row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / kernel.width_)
+        np.add.at(row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / known(kernel.width_, kernel))
         scale[:] = 1.0 / n if kernel.normalize == "trace" else 1.0
     widths, scales = widths.astype(rows.dtype), scales.astype(rows.dtype)
     first_row, columns = 0, np.ascontiguousarray(X.T)

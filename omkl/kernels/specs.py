@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from omkl._components import resolve, split_settings
@@ -111,16 +112,16 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
         columns = range(columns)
     elif hasattr(columns, "columns"):
         names = list(enumerate(columns.columns))
-        columns = [name if isinstance(name, str) else k for k, name in names if _is_numeric(columns, name)]
+        columns = [name if isinstance(name, str) else k for k, name in names if _is_numeric(columns[name])]
     elif getattr(columns, "ndim", 1) == 2:
         columns = range(columns.shape[1])
     chosen = [column if isinstance(column, str) else int(column) for column in columns]
     return {c if isinstance(c, str) else f"column {c}": kernel.restricted(c) for c in chosen}
 
 
-def _is_numeric(frame: Any, name: Any) -> bool:
+def _is_numeric(column: ArrayLike) -> bool:
     try:
-        np.asarray(frame[name], dtype=np.float64)
+        np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
         return False
     return True

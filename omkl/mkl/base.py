@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 
-from omkl.batch.solver import Solution, Solver
+from omkl.batch.solver import PathPoint, Solution, Solver
 from omkl.estimators.batch import (
     CONSTRAINTS,
     ClassDecoder,
@@ -26,15 +27,13 @@ from omkl.estimators.validation import COLUMNS, Constraint, Number, OneOf, colum
 from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
-from omkl.kernels.stack import KernelStack
 from omkl.losses import Logistic, PointwiseLoss
-from omkl.mkl.gram_storage import precision
 from omkl.mkl.kernel_sources import KernelInputs, KernelSource, combined_values, compares_sparse, is_precomputed
 from omkl.mkl.model import KernelModel
-from omkl.mkl.reading import read_inputs, read_samples, read_settings
+from omkl.mkl.reading import prepare, read_inputs
 from omkl.mkl.stability import StabilitySelection, stable_kernels
-from omkl.mkl.targets import largest_gap, warn_of_fit, warn_of_path, warn_of_selection
-from omkl.mkl.training import LARGEST_C, TrainingSet
+from omkl.mkl.targets import warn_of_fit, warn_of_path, warn_of_selection
+from omkl.mkl.training import LARGEST_C, TrainingSet, learned_attributes
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator):
+class BatchMKL(TransformerMixin, SavedEstimator):
     """Base class of batch estimators that learn a combination of kernels.
 
     Its fields are the parameters that they share, described at :class:`MKLClassifier`. Subclasses are dataclasses with
@@ -76,7 +75,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         "multiclass": OneOf(("auto", "shared", "ovr")),
     }
     _plain_attributes = (
-        *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_"),
+        *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_", "intercept_"),
         *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "dual_gap_", "n_iter_", "history_"),
         *("C_", "Cs_", "scores_", "cv_results_"),
     )
@@ -86,6 +85,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
     multilabel_: bool = field(init=False)
     constant_labels_: dict[int, bool] = field(init=False)
     kernel_weights_: dict[str, float] = field(init=False)
+    intercept_: np.ndarray = field(init=False)
     n_features_in_: int = field(init=False)
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -125,23 +125,8 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         omkl.exceptions.DistributionError
             If the cluster cannot be reached, has no workers, or loses them again and again.
         """
-        source, training = self._prepare(X, y, sample_weight, client)
-        self._solve(source, training, float(self.C))
+        self._solve(*prepare(self, X, y, sample_weight, client), float(self.C))
         return self
-
-    def _prepare(
-        self, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None, client: Client | None
-    ) -> tuple[KernelSource, TrainingSet]:
-        """Check parameters and data; return the source of Gram matrices, and the samples of weight > 0."""
-        settings = read_settings(self)
-        source, y, weights = read_samples(self, self.kernels, X, y, sample_weight)
-        dtype = precision(self.dtype, len(source.names), source.n_samples, settings.tol)
-        settings = settings._replace(regularizer=settings.regularizer.bind(source.names))
-
-        def store() -> KernelStack:
-            return source.stack(dtype, self.approximate, client)
-
-        return source, TrainingSet(store, y, weights, settings, warns=True)
 
     def _solve(self, source: KernelSource, training: TrainingSet, C: float) -> None:
         """Select kernels, solve all problems, and set the learned attributes."""
@@ -153,29 +138,9 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
 
     def _learn(self, source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> None:
         """Set the learned attributes from the solutions of all problems."""
-        decoder, regularizer, kept = training.encoded.decoder, training.settings.regularizer, training.kept
-        if decoder is not None:
-            self.classes_, self.multilabel_ = decoder.classes, decoder.multilabel
-            self.constant_labels_ = decoder.constant
         self._model = KernelModel.of(source, [solution.model for solution in solutions])
-        points = [solution.certificate.rho.reshape(-1, source.n_samples) for solution in solutions]
-        self.dual_variables_ = list(np.concatenate(points))
-        several = len(solutions) > 1
-        self.history_ = [
-            {"problem": p, **record} if several else record
-            for p, solution in enumerate(solutions)
-            for record in solution.history
-        ]
-        norms = [solution.certificate.norms for solution in solutions]
-        weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
-        self.kernel_weights_ = dict(zip(source.names, weights.tolist()))
-        unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
-        self.unscaled_kernel_weights_ = dict(zip(source.names, unscaled.tolist()))
-        self.kernel_representations_ = source.representations
-        left_out = np.zeros(len(norms[0]), dtype=bool) if kept is None or not kept.any() else ~kept
-        self.left_out_ = [name for name, own in zip(source.names, left_out) if own]
-        self.dual_gap_ = largest_gap(solutions)
-        self.n_iter_ = max(solution.n_iter for solution in solutions)
+        self.intercept_ = self._model.intercepts
+        self.__dict__.update(learned_attributes(source, training, solutions))
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
@@ -191,7 +156,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         -------
         array of shape (n,), or (n, K) of K labels or outputs
         """
-        outputs = self._outputs(X)  # raises before anything is fitted
+        outputs = self._outputs(X)
         return self._decoder().decode(outputs)
 
     @available_if(is_a_classifier)
@@ -330,7 +295,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
             :meth:`fit` would return it at this C.
         """
         estimator = clone(self)
-        source, training = estimator._prepare(X, y, sample_weight, client)
+        source, training = prepare(estimator, X, y, sample_weight, client)
         training.select()
         warn_of_selection(training.kept)
         records = []
@@ -338,18 +303,7 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
             model = estimator._at(points[0].value)
             model.__dict__.update({name: own for name, own in estimator.__dict__.items() if name in COLUMNS})
             model._learn(source, training, [point.solution for point in points])
-            records.append(
-                {
-                    "C": points[0].value,
-                    "kernel_weights": np.array(list(model.kernel_weights_.values())),
-                    "active": model.n_active_,
-                    "dual_gap": model.dual_gap_,
-                    "objective": sum(point.solution.certificate.primal for point in points),
-                    "n_iter": model.n_iter_,
-                    "seconds": sum(point.seconds for point in points),
-                    "model": model,
-                }
-            )
+            records.append(path_record(model, points))
         warn_of_path([abs(record["dual_gap"]) for record in records], self.tol)
         return records
 
@@ -398,15 +352,10 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         omkl.exceptions.InputError
             If a parameter is not as described, or the regularizer leaves no kernel out.
         """
-        source, training = clone(self)._prepare(X, y, sample_weight, client)
+        source, training = prepare(clone(self), X, y, sample_weight, client)
         return stable_kernels(training, source.names, C, n_pairs, threshold, max_false, n_jobs, random_state)
 
     # ---- learned attributes -------------------------------------------------------------------------------------
-
-    @property
-    def _n_features_out(self) -> int:
-        check_is_fitted(self)
-        return self._model.source.n_samples
 
     @property
     def n_active_(self) -> int:
@@ -419,12 +368,6 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
         check_is_fitted(self)
         dense = self._model.dense_coefficients()
         return dense[0] if len(dense) == 1 else dense
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        """The constant of each problem, (P,)."""
-        check_is_fitted(self)
-        return self._model.intercepts
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in self.__dict__
@@ -446,3 +389,17 @@ class BatchMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         self._model = KernelModel.unpack(manifest, unpacker)
+
+
+def path_record(model: BatchMKL, points: Sequence[PathPoint]) -> dict[str, Any]:
+    """The record of one C for :meth:`BatchMKL.path`."""
+    return {
+        "C": points[0].value,
+        "kernel_weights": np.array(list(model.kernel_weights_.values())),
+        "active": model.n_active_,
+        "dual_gap": model.dual_gap_,
+        "objective": sum(point.solution.certificate.primal for point in points),
+        "n_iter": model.n_iter_,
+        "seconds": sum(point.seconds for point in points),
+        "model": model,
+    }

@@ -21,6 +21,7 @@ from omkl.losses import Logistic, PointwiseLoss
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.batch import MKLClassifier, MKLRegressor
 from omkl.mkl.kernel_sources import KernelInputs
+from omkl.mkl.reading import prepare
 from omkl.mkl.targets import largest_gap
 from omkl.mkl.training import TrainingSet
 
@@ -63,7 +64,7 @@ def fit_with_search(
     omkl.exceptions.DistributionError
         As for a single C.
     """
-    source, training = self._prepare(X, y, sample_weight, client)
+    source, training = prepare(self, X, y, sample_weight, client)
     given: Any = plain_targets(y)
     given = given.toarray() if sparse.issparse(given) else np.asarray(given)
     search = PathSearch(self, "C", given if has_columns(given) else given.ravel(), sample_weight, groups)

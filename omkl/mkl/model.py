@@ -131,10 +131,11 @@ class KernelModel:
 
     def pack(self, packer: Packer) -> dict[str, Any]:
         """Return JSON values for a model file; arrays go to the packer."""
-        arrays = {"active": self.active, "coefficients": self.coefficients, "intercepts": self.intercepts}
         return {
             "source": self.source.pack(packer, self.active),
-            **{name: packer.pack(value, name) for name, value in arrays.items()},
+            "active": packer.pack(self.active, "active"),
+            "coefficients": packer.pack(self.coefficients, "coefficients"),
+            "intercepts": packer.pack(self.intercepts, "intercepts"),
             "weights": [
                 packer.pack(weights, "weights of features") if m in self.source.ranks else None
                 for m, weights in zip(self.active, self.weights)
@@ -146,8 +147,9 @@ class KernelModel:
         """Return the model of a file."""
         model = object.__new__(cls)
         model.source = unpack_source(packed["source"], unpacker)
-        for name in ("active", "coefficients", "intercepts"):
-            setattr(model, name, unpacker.unpack(packed[name]))
+        model.active, model.coefficients, model.intercepts = (
+            unpacker.unpack(packed[name]) for name in ("active", "coefficients", "intercepts")
+        )
         model.weights = [
             own if weights is None else unpacker.unpack(weights)
             for own, weights in zip(model.coefficients, packed["weights"])

@@ -118,11 +118,6 @@ callbacks, verbose, random_state
         Returns
         -------
         self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a parameter or the data is not as described.
         """
         self._train(self._task(classes), TrainingBlock(X, y, sample_weight), validation, run)
         return self
@@ -199,11 +194,6 @@ callbacks, verbose, random_state
         Returns
         -------
         omkl.Explanation
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If the row does not fit the model, or a class is unknown.
         """
         return explain_class(self.model_, checked_rows(self, one_row(x), reset=False), label, against, n)
 
@@ -333,11 +323,6 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         Returns
         -------
         self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a parameter or the data is not as described.
         """
         self._train(self._task(), TrainingBlock(X, y, sample_weight), validation, run)
         return self
@@ -385,11 +370,6 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         -------
         omkl.Explanation
             Its ``margin`` is the prediction; the group ``level`` is ``level_``.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If the row does not fit the model.
         """
         return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
 

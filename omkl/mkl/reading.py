@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,8 @@ from omkl.exceptions import InputError
 from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
+from omkl.kernels.stack import KernelStack
+from omkl.mkl.gram_storage import precision
 from omkl.mkl.kernel_sources import (
     ArrayKernels,
     GivenMatrices,
@@ -35,7 +37,29 @@ from omkl.mkl.kernel_sources import (
     is_precomputed,
 )
 from omkl.mkl.targets import Settings
+from omkl.mkl.training import TrainingSet
 from omkl.regularizers import Regularizer
+
+if TYPE_CHECKING:
+    from omkl.distributed.stack import Client
+
+
+def prepare(
+    estimator: Any, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None, client: Client | None
+) -> tuple[KernelSource, TrainingSet]:
+    """Check the parameters and data of a :class:`~omkl.mkl.base.BatchMKL`, which notes the columns of X.
+
+    Return the source of Gram matrices, and the samples of weight > 0.
+    """
+    settings = read_settings(estimator)
+    source, targets, weights = read_samples(estimator, estimator.kernels, X, y, sample_weight)
+    dtype = precision(estimator.dtype, len(source.names), source.n_samples, settings.tol)
+    settings = settings._replace(regularizer=settings.regularizer.bind(source.names))
+
+    def store() -> KernelStack:
+        return source.stack(dtype, estimator.approximate, client)
+
+    return source, TrainingSet(store, targets, weights, settings, warns=True)
 
 
 def read_settings(estimator: Any) -> Settings:
@@ -69,15 +93,7 @@ def read_samples(
     y: ArrayLike,
     sample_weight: ArrayLike | None,
 ) -> tuple[KernelSource, np.ndarray, np.ndarray]:
-    """Check training data; the estimator notes the columns of X.
-
-    Returns
-    -------
-    source : ArrayKernels or GivenMatrices
-        Of the N samples of weight > 0.
-    y : array of shape (N,) or (N, K)
-    weights : array of shape (N,)
-    """
+    """Check training data; return the source of the N samples of weight > 0, their targets and weights."""
     several = has_columns(y)
     if is_precomputed(kernels):
         targets = plain_targets(y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -17,7 +18,8 @@ from omkl.estimators.batch import GapProgress
 from omkl.exceptions import InputError
 from omkl.kernels.packed import packed_bytes_fit
 from omkl.kernels.stack import KernelStack, MixedStack, RestrictedView
-from omkl.mkl.targets import Settings, encode_targets
+from omkl.mkl.kernel_sources import KernelSource
+from omkl.mkl.targets import Settings, encode_targets, largest_gap
 
 #: C is below: sums of weighted losses must not overflow.
 LARGEST_C = 1e100
@@ -131,3 +133,30 @@ class TrainingSet:
             return np.repeat(constants, self.stored.n_samples, axis=1)
         vectors = RestrictedView(self.stored, samples).filled(model.coefficients.reshape(n_active, -1, n))
         return constants + self.stored.block_products(vectors, model.active).sum(axis=0)
+
+
+def learned_attributes(source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> dict[str, Any]:
+    """Return what an estimator learns from the solutions of all problems, apart from its model."""
+    decoder, regularizer, kept = training.encoded.decoder, training.settings.regularizer, training.kept
+    learned: dict[str, Any] = {}
+    if decoder is not None:
+        learned["classes_"], learned["multilabel_"] = decoder.classes, decoder.multilabel
+        learned["constant_labels_"] = decoder.constant
+    norms = [solution.certificate.norms for solution in solutions]
+    weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
+    unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
+    left_out = np.zeros(len(source.names), dtype=bool) if kept is None or not kept.any() else ~kept
+    return learned | {
+        "kernel_weights_": dict(zip(source.names, weights.tolist())),
+        "unscaled_kernel_weights_": dict(zip(source.names, unscaled.tolist())),
+        "kernel_representations_": source.representations,
+        "left_out_": [name for name, own in zip(source.names, left_out) if own],
+        "dual_variables_": [rho for own in solutions for rho in own.certificate.rho.reshape(-1, source.n_samples)],
+        "dual_gap_": largest_gap(solutions),
+        "n_iter_": max(solution.n_iter for solution in solutions),
+        "history_": [
+            {"problem": p, **record} if len(solutions) > 1 else record
+            for p, solution in enumerate(solutions)
+            for record in solution.history
+        ],
+    }
