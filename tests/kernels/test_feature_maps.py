@@ -73,12 +73,6 @@ def test_nystrom_with_all_landmarks_is_the_kernel(spec, X):
     assert_allclose(Nystrom(spec, 10 * len(X)).fit(X)(X), exact, atol=1e-8 * exact.max())
 
 
-def test_nystrom_needs_no_more_landmarks_than_the_rank(X):
-    kernel = Nystrom("quadratic", 35).fit(X)
-    assert kernel.feature_count(6) == 28
-    assert_allclose(kernel(X), kernel.kernel(X), atol=1e-8)
-
-
 @given(n_features=st.integers(1, 40), seed=st.integers(0, 5))
 def test_what_nystrom_leaves_out_is_positive_semidefinite(n_features, seed):
     X = np.random.default_rng(seed).normal(size=(40, 3))
@@ -99,18 +93,8 @@ def test_features_are_those_of_the_kernel_and_positive_semidefinite(spec, X, rng
     assert_allclose(features @ kernel.features(Y).T, kernel(X, Y), atol=1e-12)
     assert_allclose(kernel.diagonal(X), np.diag(kernel(X)), atol=1e-12)
     assert np.linalg.eigvalsh(kernel(X))[0] > -1e-12
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_normalisation_holds_for_the_approximation(spec, X):
-    kernel = as_kernel(spec).fit(X)
-    diagonal = np.diag(kernel(X))
-    if kernel.normalize == "diagonal" or isinstance(kernel, FourierFeatures):
-        assert_allclose(diagonal, 1.0)
-    elif kernel.normalize == "trace":
-        assert_allclose(diagonal.sum(), 1.0)
-    elif kernel.normalize == "average":
-        assert_allclose(diagonal.mean(), 1.0)
+    if kernel.normalize is not None:
+        assert_allclose(kernel.diagonal(X).mean(), 1 / 40 if kernel.normalize == "trace" else 1.0)
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -202,15 +186,6 @@ def test_parts_of_an_input_sum_to_the_product_of_its_features(spec, X, rng):
         assert_allclose(kernel.parts(row[None], weights).sum(), own @ weights, atol=1e-9)
     parts = kernel.parts(X[:1], weights)
     assert len({kernel.part_name(i, "abcdef".__getitem__, 6) for i in range(len(parts))}) == len(parts)
-
-
-def test_the_part_of_a_landmark_is_the_likeness_to_it(X, rng):
-    kernel = as_kernel("gaussian:sigma2=2,features=15,map=nystrom").fit(X)
-    coefficients = rng.normal(size=15)  # of an expansion over the landmarks
-    weights = np.linalg.pinv(kernel.whitening_) @ coefficients
-    assert_allclose(
-        kernel.parts(X[7:8], weights), Gaussian(2.0)(X[7:8], kernel.landmarks_)[0] * coefficients, atol=1e-6
-    )
 
 
 def test_the_name_of_a_monomial_is_what_it_is(rng):

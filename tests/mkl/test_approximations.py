@@ -1,7 +1,6 @@
 """Approximated kernels in every estimator: the same answers as without the approximation where it is exact."""
 
 import tracemalloc
-import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 
 import omkl
-from omkl import MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler
+from omkl import MKLClassifier, MKLRegressor, OnlineMKLClassifier
 from omkl.batch import Expansion, Problem, certify
 from omkl.exceptions import MemoryWarning
 from omkl.kernels import Nystrom
@@ -46,18 +45,6 @@ def test_an_exact_map_trains_as_the_kernel_does(digits, method, loss):
     assert_allclose(explicit.decision_function(X), dual.decision_function(X), atol=1e-6)
     assert explicit.kernel_weights_ == pytest.approx(dual.kernel_weights_, abs=1e-7)
     assert [r["loss"] for r in explicit.history_] == pytest.approx([r["loss"] for r in dual.history_], abs=1e-7)
-
-
-def test_a_labeler_mixes_maps_kernels_and_explicit_features(rng):
-    X = [rng.normal(size=(rng.integers(1, 6), 4)) for _ in range(30)]
-    y = [np.where(np.abs(x[:, 0]) > 0.6, "far", "near") for x in X]
-    kernels = ["linear", "gaussian:sigma2=0.5,on=0:2,features=200", "laplacian", "chi2:features=20,on=2:4"]
-    X = [np.column_stack([x[:, :2], np.abs(x[:, 2:])]) for x in X]
-    labeler = SequenceLabeler(kernels, epochs=10, random_state=0).fit(X, y)
-    assert labeler.score(X, y) > 0.95
-    weights = labeler.kernel_weights_
-    assert set(weights) == set(kernels)
-    assert max(weights, key=weights.get) in kernels[1:3]
 
 
 def test_a_loaded_model_goes_on_with_the_same_bits(digits, tmp_path):
@@ -204,10 +191,3 @@ class TestMoreThanFitsIntoMemory:
         monkeypatch.setattr("omkl.mkl.gram_storage.BUDGET", 300 * 301 * 4 - 1)
         with pytest.warns(MemoryWarning, match="Nyström"):
             MKLClassifier(self.KERNELS, dtype="float64").fit(X, y)
-
-    def test_factors_that_fit_are_kept_as_they_are(self, cancer):
-        X, y = cancer
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            model = MKLClassifier(["gaussian:features=60", "linear"], dtype="float64").fit(X, y)
-        assert list(model.kernel_representations_.values()) == ["factor of rank 60", "factor of rank 30"]

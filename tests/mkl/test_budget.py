@@ -73,15 +73,6 @@ def test_memory_is_constant_on_a_stream():
     assert model.score(X[1500:], y[1500:]) > 0.6
 
 
-def test_sequences_keep_the_budget(rng):
-    X = [rng.normal(size=(n, 3)) for n in rng.integers(1, 9, size=40)]
-    y = [(x[:, 0] * x[:, 1] > 0).astype(int) for x in X]
-    labeler = omkl.SequenceLabeler(["gaussian", "laplacian"], epochs=4, budget=5, random_state=0).fit(X, y)
-    assert budgeted_bank(labeler).n_support == 5
-    assert len(labeler.predictor_.banks[0]._supports["x"].X) <= 5
-    assert labeler.score(X, y) > 0.6
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

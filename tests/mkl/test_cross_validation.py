@@ -11,7 +11,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from omkl.exceptions import InputError
-from omkl.kernels import GramMatrices
 
 from .test_mkl import WEIGHT_CHECKS
 
@@ -80,16 +79,6 @@ def test_numbers_are_scored_as_grid_search_scores_them():
         assert_allclose(model.scores_, scores, rtol=1e-4, atol=1e-4)
         assert search.best_params_["C"] == model.C_
     assert MKLRegressorCV(kernels, Cs=3).fit(X, y).score(X, y) > 0.3
-
-
-def test_matrices_are_searched_as_kernels_are(cancer):
-    X, y = cancer
-    grams = GramMatrices({name: omkl.kernels.as_kernel(kernel).fit(X)(X, X) for name, kernel in KERNELS.items()})
-    search, scores = searched(MKLClassifier("precomputed", tol=1e-7), grams, y, cv=4)
-    model = MKLClassifierCV("precomputed", Cs=CS, tol=1e-7, cv=4).fit(grams, y)
-    assert_allclose(model.scores_, scores, atol=1e-12)
-    assert search.best_params_["C"] == model.C_
-    assert_array_equal(model.predict(grams), search.predict(grams))
 
 
 def test_kernels_that_do_not_fit_into_memory_are_searched_alike(cancer, monkeypatch):

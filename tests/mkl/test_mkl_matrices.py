@@ -8,7 +8,6 @@ from scipy import sparse
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC
 
-import omkl
 from omkl import MKLClassifier
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices
@@ -85,20 +84,6 @@ def test_functions_that_are_no_kernels_are_refused_as_matrices_are(cancer, funct
         MKLClassifier({"fine": "gaussian", "mine": function}).fit(X, y)
     with np.errstate(invalid="ignore"), pytest.raises(InputError, match=f"Kernel 1 .*{message}"):
         MKLClassifier("precomputed").fit([X @ X.T, function(X, X)], y)
-
-
-@pytest.mark.parametrize("on", [7, [4, 7], slice(3, 8)])
-def test_a_function_on_some_columns_is_checked_on_these(cancer, on):
-    X, y = cancer
-    own = X[:, [on]] if isinstance(on, int) else X[:, on]
-
-    def product(A, B):
-        assert A.shape[1] == own.shape[1]
-        assert np.isin(A, own).all()
-        return A @ B.T
-
-    model = MKLClassifier({"mine": omkl.kernels.Custom(product, on=on), "other": "gaussian:on=0"}).fit(X, y)
-    assert model.score(X, y) > 0.8
 
 
 def test_matrices_with_names_are_told_apart_by_them(cancer):

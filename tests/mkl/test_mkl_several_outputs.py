@@ -54,16 +54,6 @@ def test_the_gap_is_that_of_the_joint_objective(measured):
     assert (primal - dual) / primal <= 1e-4 * (1 + 1e-6)
 
 
-def test_a_kernel_of_one_target_is_in_the_model_of_all():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(100, 3))
-    y = np.column_stack([np.sin(X[:, 0]), np.sin(X[:, 1]), np.sin(X[:, 0]) + X[:, 1]])
-    kernels = {f"column {j}": Gaussian(1.0, on=slice(j, j + 1)) for j in range(3)}
-    weights = MKLRegressor(kernels, C=0.5, regularizer="block1").fit(X, y).kernel_weights_
-    assert weights["column 2"] == 0.0
-    assert min(weights["column 0"], weights["column 1"]) > 0.3
-
-
 def test_labels_with_one_kernel_are_binary_classifiers(labelled):
     X, y = labelled
     options = {"C": 2.0, "regularizer": "uniform", "tol": 1e-8}

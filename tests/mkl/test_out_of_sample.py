@@ -1,7 +1,6 @@
 """Batch estimators that leave out kernels which do not help on samples left out."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -61,23 +60,6 @@ def test_the_model_is_that_of_the_kernels_that_are_left(data):
     np.testing.assert_allclose(model.history_[-1]["primal"], alone.history_[-1]["primal"], rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("regularizer", "solver"),
-    [
-        ("block1", "spicy"),
-        (None, "one-step"),
-        (None, "gmkl"),
-        ("mkl", "silp"),
-    ],
-)
-def test_every_regularizer_and_solver_has_its_say_among_them(data, regularizer, solver):
-    X, y = data
-    model = out_of_sample(MKLClassifier, regularizer=regularizer, solver=solver, loss="hinge", C=10.0).fit(X, y > 0)
-    assert set(alive(model)) <= set(KERNELS) - set(model.left_out_)
-    assert len(model.left_out_) >= N_USELESS - 1
-    assert model.score(X, y > 0) > 0.85
-
-
 def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
     X, y = data
     seen = []
@@ -124,14 +106,6 @@ def test_precomputed_kernels(data, classes):
     assert scores.mean() > 0.7
 
 
-def test_samples_of_no_weight_have_no_say(data):
-    X, y = data
-    weights = np.where(np.arange(120) < 90, 1.0, 0.0)
-    spoilt = np.where(weights > 0, y, 100.0)
-    model = out_of_sample(MKLRegressor, C=10.0).fit(X, spoilt, weights)
-    assert model.left_out_ == out_of_sample(MKLRegressor, C=10.0).fit(X[:90], y[:90]).left_out_
-
-
 def test_where_nothing_helps_all_stays_with_a_warning(data):
     X, _ = data
     noise = np.random.default_rng(2).standard_normal(120)
@@ -141,31 +115,6 @@ def test_where_nothing_helps_all_stays_with_a_warning(data):
     assert model.left_out_ == []
     with pytest.warns(UserWarning, match="None of 14 kernels helps measurably"):
         out_of_sample(MKLRegressor).path(X, noise, C=[0.1])
-
-
-def test_degenerate_data_have_an_answer(data):
-    X, y = data
-    columns = np.column_stack([X[:, 0], X[:, 0], np.zeros(120), np.full(120, 1e5), X[:, 2:4]])
-    kernels = {
-        f"k{i}": f"{'linear' if i in (2, 3) else 'gaussian:sigma2=1'}:on={i}:{i + 1}".replace("=1:on", "=1,on")
-        for i in range(6)
-    }
-    model = MKLRegressor(kernels, weighting="out-of-sample", C=10.0).fit(columns, y)
-    one = MKLRegressor({"k0": kernels["k0"]}, weighting="out-of-sample", C=10.0).fit(columns, y)
-    assert {"k2", "k3"} <= set(model.left_out_)
-    np.testing.assert_allclose(model.kernel_weights_["k0"], model.kernel_weights_["k1"], rtol=0.05)
-    assert list(one.kernel_weights_.values()) == [1.0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for n in (2, 3, 5):
-            few = out_of_sample(MKLRegressor).fit(X[:n], y[:n])
-            assert np.isfinite(few.predict(X)).all()
-        constant = out_of_sample(MKLRegressor).fit(X, np.full(120, 3.0))
-        np.testing.assert_allclose(constant.predict(X), 3.0)
-        # two folds lack the rare label
-        rare = np.array(["a", "b"] * 59 + ["c", "c"])
-        scores = out_of_sample(MKLClassifierCV, Cs=[1.0], cv=3).fit(X, rare).scores_
-        assert np.isfinite(scores).all()
 
 
 def test_a_cluster_chooses_as_one_machine_does(data):

@@ -7,7 +7,7 @@ import pytest
 
 from omkl.batch import OneStep, Problem, Spicy, certify
 from omkl.batch.mkl.newton import Curvature, DenseCurvature
-from omkl.kernels import FactoredStack, Gaussian, LazyStack, MixedStack, PackedStack
+from omkl.kernels import FactoredStack, MixedStack, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet, Ridge
 
@@ -98,16 +98,3 @@ def test_thousands_of_samples_take_no_more_than_a_few_times_their_factors(loss):
     assert certify(problem, solution.model, solution.certificate.rho).gap <= 1e-2 * (1 + 1e-9)
     # a matrix of all pairs would take 72 MB, the factors take 6 MB
     assert peak < 5 * stack.nbytes
-
-
-def test_kernels_computed_on_demand_give_what_stored_ones_give(large_from):
-    rng = np.random.default_rng(0)
-    large_from(250)
-    X = rng.normal(size=(250, 4))
-    y = np.sign(X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=250))
-    kernels = [Gaussian(sigma2=s, on=slice(c, c + 2)) for s in (0.5, 2.0) for c in range(3)]
-    lazy = LazyStack(kernels, X, budget=2 * 250 * 251 * 2)
-    stored = PackedStack.from_kernels(kernels, X)
-    one, other = (Spicy().solve(Problem(stack, y, Hinge(), L21(), 1.0), tol=1e-5) for stack in (lazy, stored))
-    assert one.history[-1]["system"] == "matrix-free"
-    assert one.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-5)

@@ -4,11 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer
-from sklearn.preprocessing import scale
 
 from omkl.batch import OneStep, Problem, Spicy, certify
-from omkl.kernels import Gaussian, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, ScalarPenalty, SquaredL21
 
@@ -84,16 +81,6 @@ def test_where_a_constant_is_best_a_search_ends_with_it(loss):
     assert not len(solution.model.active)
 
 
-@pytest.mark.parametrize("loss", [Logistic(), Hinge(), SquaredHinge()])
-def test_packed_kernels_give_what_dense_ones_give(loss):
-    kernels, y = many_kernels(60)
-    dense = Spicy().solve(Problem(kernels, y, loss, L21(), 20.0), tol=1e-8)
-    for dtype, accuracy in ((np.float64, 1e-7), (np.float32, 1e-5)):
-        packed = Spicy().solve(Problem(PackedStack.from_grams(kernels.grams, dtype), y, loss, L21(), 20.0), tol=1e-8)
-        assert packed.converged
-        assert packed.certificate.primal == pytest.approx(dense.certificate.primal, rel=accuracy)
-
-
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), Squared(), EpsilonInsensitive(0.1)])
 def test_a_warm_start_ends_where_a_cold_one_does(loss):
     kernels, y = many_kernels(100)
@@ -146,25 +133,6 @@ def test_iterations_are_told_and_can_be_stopped():
     stopped = Spicy().solve(problem, tol=1e-12, max_iter=1)
     assert stopped.n_iter == 1
     assert not stopped.converged
-
-
-SMOOTH = [(LqNorm(1.5), 10.0), (ElasticNet(0.5), 100.0), (Ridge(), 10.0), (SquaredL21(), 1000.0), (LqNorm(1.5), 1e4)]
-
-
-@pytest.mark.parametrize(("regularizer", "C"), SMOOTH, ids=str)
-def test_the_logistic_loss_at_moderate_strengths(regularizer, C):
-    """A Gaussian on each variable of the breast cancer data: the classes are nearly separable."""
-    X, y = load_breast_cancer(return_X_y=True)
-    X, y = scale(X)[:250], np.where(y[:250] == 1, 1.0, -1.0)
-    kernels = PackedStack.from_kernels([Gaussian(on=slice(j, j + 1)) for j in range(30)], X, np.float64)
-    problem = Problem(kernels, y, Logistic(), regularizer, C)
-    solution = Spicy().solve(problem, tol=1e-4)
-    assert solution.converged
-    assert solution.history[-1]["newton_steps"] < 200
-    assert solution.certificate.primal <= min(record["primal"] for record in solution.history) * (1 + 1e-9)
-    if regularizer.smooth_conjugate:
-        one_step = OneStep().solve(problem, tol=1e-4).certificate
-        assert solution.certificate.primal == pytest.approx(one_step.primal, rel=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "squared", "epsilon-insensitive"])
