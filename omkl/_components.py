@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter, signature
 from typing import Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
@@ -210,6 +210,18 @@ def check_flags(estimator: object) -> None:
         is_no_flag = isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int))
         if is_no_flag or (isinstance(parameter.default, str) and isinstance(value, np.ndarray)):
             raise InputError(f"{name} must be a single value such as {parameter.default!r}, got {value!r:.100}.")
+
+
+def is_among(value: Any, accepted: Iterable) -> bool:
+    """Check whether a value is one of some, or equal to one."""
+    return any(value is own or (np.ndim(value) == 0 and value == own) for own in accepted)
+
+
+def check_choice(name: str, value: object, accepted: Collection) -> None:
+    """Raise unless a value is one of the accepted ones; types among them are not named."""
+    if not is_among(value, accepted):
+        named = ", ".join(repr(own) for own in accepted if not isinstance(own, type))
+        raise InputError(f"{name} must be one of {named}, got {value!r:.100}.")
 
 
 def check_number(

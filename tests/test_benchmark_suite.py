@@ -2,17 +2,15 @@
 
 import json
 import os
-import subprocess
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.benchmarks.__main__ import merged, one_row_a_line, run_by_file
-from tests.benchmarks.measuring import Measure, MissedError, Peer, elsewhere, gather, product, stream
+from tests.benchmarks.measuring import Measure, MissedError, Peer, elsewhere, stream
 from tests.benchmarks.reasons import REASONS
-from tests.benchmarks.tables import growth, page, table
+from tests.benchmarks.tables import page, table
 
 
 def missing():
@@ -83,24 +81,6 @@ def test_a_row_has_time_floor_peers_and_memory():
     assert all(words in text for words in ("a: ones[4]", "none missing", "clusters 3", "stream"))
 
 
-def test_growth_is_the_power_between_sizes():
-    rows = [
-        {
-            "fullname": f"x/test_a.py::test_b[squared-{n}]",
-            "param": f"squared-{n}",
-            "extra_info": {"size": n, "seconds": n**2},
-        }
-        for n in (10, 20, 40)
-    ]
-    assert growth(rows) == ["a: b squared: 10, 20, 40: 2.00, 2.00"]
-
-
-@pytest.mark.parametrize("floor", [stream(8e9), product(10**6, 1000, 100), gather(np.ones((64, 16)), 1e8)])
-def test_a_floor_that_takes_long_is_measured_in_part(floor):
-    floor.function()
-    assert floor.times > 10
-
-
 def a_row(name, multiple=None):
     found = {
         "seconds": 1.0,
@@ -135,52 +115,6 @@ def test_reasons_are_of_rows_that_there_are():
         assert f"def {name}(" in (folder / file).read_text(), test
 
 
-def test_pieces_are_one_page():
-    """Of a row that was measured twice, the last one counts; what was measured, where and with what is said."""
-    about = {
-        "machine": "a machine",
-        "date": "2026-01-01",
-        "commit": "0123456789ab",
-        "peers": {"numpy": "2.0"},
-        "load": 1.5,
-        "cores": 2,
-    }
-    pieces = [[a_row("a.py::test_x", 9.0), a_row("a.py::test_y")], [a_row("a.py::test_x", 4.0), a_row("b.py::test_z")]]
-    later = {"date": "2026-01-02", "commit": "ba9876543210"}
-    found = merged([{**about, "benchmarks": pieces[0]}, {**about, **later, "benchmarks": pieces[1]}])
-    assert merged([found]) == found
-    text = page(found)
-    assert "on 2026-01-01 at commit 0123456789 and on 2026-01-02 at commit ba98765432, on one core" in text
-    assert "## B\n\nMeasured on 2026-01-02 at commit ba98765432.\n" in text
-    assert "## A\n\n|" in text
-    assert len(found["benchmarks"]) == 3
-    assert json.loads(one_row_a_line(found)) == found
-    assert "| x | 1 s | 250 ms stream | 4 |" in text
-    assert "## B\n" in text
-    assert all(word in text for word in ("a machine", "2026-01-01", "0123456789", "numpy 2.0"))
-
-
 def test_the_page_is_made_of_its_figures():
     docs = Path(__file__).parents[1] / "docs"
     assert (docs / "benchmarks.md").read_text() == page(json.loads((docs / "benchmarks.json").read_text()))
-
-
-def test_what_was_measured_is_written_before_the_next_file_begins(tmp_path, monkeypatch):
-    about = {"machine": "a machine", "date": "2026-01-01", "commit": "0123456789ab", "peers": {}, "load": 1, "cores": 2}
-    kept, files = tmp_path / "all.json", []
-
-    def run(command, **_):
-        files.append(Path(command[3]).stem)
-        if len(files) == 2:
-            return subprocess.CompletedProcess(command, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if len(files) == 4:
-            raise KeyboardInterrupt
-        [part] = [word.removeprefix("--benchmark-json=") for word in command if word.startswith("--benchmark-json=")]
-        Path(part).write_text(json.dumps({**about, "benchmarks": [a_row(f"{files[-1]}.py::test_x", 1.0)]}))
-        return subprocess.CompletedProcess(command, len(files) == 3)
-
-    monkeypatch.setattr("subprocess.run", run)
-    with pytest.raises(KeyboardInterrupt):
-        run_by_file([], str(kept))
-    names = [row["fullname"] for row in json.loads(kept.read_text())["benchmarks"]]
-    assert names == [f"tests/benchmarks/test_{files[j]}.py::test_x" for j in (0, 2)]

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from omkl._components import check_choice
 from omkl._messages import shown
 from omkl.data.files import PathLike, output_file
 from omkl.data.sequences import parse_json
@@ -46,8 +47,7 @@ def write_sequences(
     omkl.exceptions.OutputFileError
         If the file cannot be written.
     """
-    if format not in WRITERS:
-        raise InputError(f"`format` must be one of {', '.join(map(repr, WRITERS))}, got {format!r}.")
+    check_choice("format", format, WRITERS)
     n_sequences = n_tokens = 0
     with output_file(path) as file:
         for x, y in sequences:

@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from omkl._components import check_choice
 from omkl._messages import shown
 from omkl.data.blocks import Block
 from omkl.data.files import FileName, PathLike, find_files, lines, stem
@@ -132,8 +133,7 @@ def stream_sequences(
     """
     paths = find_files(path)
     format = format or guess_format(paths[0])
-    if format not in SUFFIXES:
-        raise InputError(f"`format` must be one of {', '.join(map(repr, SUFFIXES))}, got {format!r}.")
+    check_choice("format", format, SUFFIXES)
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         if format == "conllu":

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
-from omkl._components import check_number
+from omkl._components import check_choice, check_number
 from omkl._messages import shown
 from omkl.data.blocks import AnyRows, Block, as_rows, grouped, is_frame, join, n_rows, take
 from omkl.data.files import is_pipe
@@ -34,8 +34,7 @@ class Skipped:
     reasons: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.on_error not in ("raise", "skip"):
-            raise InputError(f"`on_error` must be one of 'raise', 'skip', got {self.on_error!r}.")
+        check_choice("on_error", self.on_error, ("raise", "skip"))
 
     def refuse(self, reason: str) -> None:
         """Raise DataFileError with this reason, or count the record."""

@@ -16,11 +16,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from omkl._components import check_flags, check_number
+from omkl._components import check_choice, check_flags, check_number, is_among
 from omkl._messages import listed, shown
 from omkl.data.frames import (
     check_rows,
-    check_unmasked,
     column_names,
     plain_targets,
     times_as_days,
@@ -56,7 +55,7 @@ class Number(NamedTuple):
 
     def check(self, name: str, value: object) -> None:
         """Raise an InputError unless the value is valid."""
-        if not _is_among(value, self.also):
+        if not is_among(value, self.also):
             check_number(name, value, self.above, self.below, self.integer)
 
 
@@ -67,13 +66,7 @@ class OneOf(NamedTuple):
 
     def check(self, name: str, value: object) -> None:
         """Raise an InputError unless the value is valid."""
-        if not _is_among(value, self.values):
-            accepted = ", ".join(repr(own) for own in self.values if not isinstance(own, type))
-            raise InputError(f"{name} must be one of {accepted}, got {value!r:.100}.")
-
-
-def _is_among(value: Any, values: tuple) -> bool:
-    return any(value is own or (np.ndim(value) == 0 and value == own) for own in values)
+        check_choice(name, value, self.values)
 
 
 def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constraint]) -> None:
@@ -179,7 +172,6 @@ def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarra
 
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     """Convert real numbers to an array in double precision; an InputError names the argument if they are none."""
-    check_unmasked(values, name)
     with suppress(TypeError, ValueError, OverflowError):
         values = np.asarray(values)
         if values.dtype.kind not in "cMm":

@@ -117,38 +117,6 @@ def test_splice_is_coded_and_unknown_bases_are_left_out(script):
     assert table == b"p0,p1,p2,p3,y\n1,2,3,4,1\n4,4,2,1,1\n3,3,3,1,-1\n"
 
 
-LIVER = ["mcv,alkphos,sgpt,sgot,gammagt,drinks,selector", *["85,9,4,2,3,0.5,1"] * 145, *["85,6,5,3,2,0.5,2"] * 200]
-WPBC = [
-    f"8423,{label},61,{','.join(['0.5'] * 31)},{nodes}"
-    for label, nodes, n in (("N", 2, 148), ("R", 0, 46), ("N", "?", 3), ("R", "?", 1))
-    for _ in range(n)
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "lines", "shape", "n_positive"), [("liver", LIVER, (345, 6), 145), ("wpbc", WPBC, (194, 33), 46)]
-)
-def test_tables_without_checksum_are_verified_by_what_uci_documents(
-    script, cache, refused, monkeypatch, tmp_path, name, lines, shape, n_positive
-):
-    raw, target, module = tmp_path / "raw.data", cache / "uci" / f"{name}.csv.gz", script("fetch_uci")
-    monkeypatch.setitem(module.RAW, name, module.RAW[name]._replace(url=raw.as_uri()))
-    raw.write_text("\n".join(lines))
-    for _ in range(2):
-        assert module.main(["--only", name]) == 0
-    X, y = read_uci(target)
-    assert (X.shape, (y == 1).sum()) == (shape, n_positive)
-    target.write_bytes(kept := target.read_bytes()[:-9])
-    for wrong, message in (
-        (lines[:-9], "where there are"),
-        ([*lines, "85,92,45"], "is not the file that was expected"),
-        ([line.replace("0.5", "nan") for line in lines], "is not a table of"),
-    ):
-        raw.write_text("\n".join(wrong))
-        refused(module.main, ["--only", name], message)
-        assert target.read_bytes() == kept
-
-
 def test_what_cannot_be_had_is_one_sentence(script, cache, refused, monkeypatch, tmp_path):
     module = script("fetch_uci")
     monkeypatch.setitem(module.RAW, "sonar", module.RAW["sonar"]._replace(url=f"{NOBODY}/sonar.csv"))
@@ -211,14 +179,6 @@ def test_damaged_wrong_and_missing_files_are_one_sentence(toy_trees, cache, refu
     assert not list(cache.rglob("*.gz*"))
 
 
-def test_parts_are_joined_with_one_empty_line(script, tmp_path):
-    parts = [b"1\ta\n\n2\tb\n\n", b"1\tc\n", b"1\td\n\n\n"]
-    for i, part in enumerate(parts):
-        (tmp_path / str(i)).write_bytes(part)
-    urls = [(tmp_path / str(i)).as_uri() for i in range(len(parts))]
-    assert b"".join(script("fetch_ud")._joined(urls)) == b"1\ta\n\n2\tb\n\n1\tc\n\n1\td\n\n"
-
-
 # ---- Multiple Features -------------------------------------------------------------------------------------------
 
 WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
@@ -261,11 +221,3 @@ def test_the_files_of_all_sources_become_the_views(mfeat, views, monkeypatch, ca
         table = np.array([row.split(",") for row in rows], float)
         np.testing.assert_array_equal(table, np.column_stack([*views.values(), np.repeat(np.arange(10), 2)]))
         (cache / "uci" / "mfeat.csv.gz").unlink()
-
-
-@pytest.mark.parametrize("text", ["1 2 3\n" * 20, "1 2 3 4 5 nan\n" * 20, "1 2 3 4 5 6\n" * 19, "one\n", "\xe9"])
-def test_files_that_are_not_a_view_are_refused(mfeat, refused, tmp_path, text):
-    (tmp_path / "uci" / "mfeat-mor").write_text(text, encoding="latin-1")
-    refused(mfeat.main, ["--from", str(tmp_path / "uci")], "mfeat-mor is no")
-    (tmp_path / "uci" / "mfeat-mor").unlink()
-    refused(mfeat.main, ["--from", str(tmp_path / "uci")], "There is no mfeat-mor")

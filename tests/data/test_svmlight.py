@@ -106,7 +106,7 @@ def test_arguments_that_are_wrong_are_named(tmp_path):
     for arguments, message in (
         ({"n_features": 0}, "n_features must be"),
         ({"block_size": 0}, "block_size must be"),
-        ({"on_error": "stop"}, "`on_error` must be"),
+        ({"on_error": "stop"}, "on_error must be"),
     ):
         with pytest.raises(InputError, match=message):
             stream_svmlight(path, **arguments)

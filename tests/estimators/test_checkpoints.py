@@ -174,22 +174,14 @@ def test_another_configuration_or_data_set_is_refused_by_the_field_that_differs(
     resume()
 
 
-def test_a_checkpoint_of_another_version_is_refused(rng, tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_version_or_of_an_earlier_run_is_refused(rng, tmp_path, monkeypatch):
     X, y = sequences(rng)
     with monkeypatch.context() as earlier:
         earlier.setattr("omkl.estimators.training.version", lambda name: "0.0.1")
         interrupted(X, y, tmp_path)
-    with pytest.raises(InputError):
-        SequenceLabeler(epochs=2, random_state=0).fit(X, y, checkpoint=tmp_path, resume=True)
-
-
-def test_an_earlier_run_is_not_overwritten(rng, tmp_path):
-    X, y = sequences(rng)
-    interrupted(X, y, tmp_path)
-    with pytest.raises(InputError):
-        SequenceLabeler().fit(X, y, checkpoint=tmp_path)
-    with pytest.raises(InputError):
-        SequenceLabeler().fit(X, y, resume=True)
+    for options in ({"checkpoint": tmp_path, "resume": True}, {"checkpoint": tmp_path}, {"resume": True}):
+        with pytest.raises(InputError):
+            SequenceLabeler(epochs=2, random_state=0).fit(X, y, **options)
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(rng, tmp_path):

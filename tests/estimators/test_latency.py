@@ -9,8 +9,7 @@ import omkl
 from omkl.data import frames as row_checks
 from omkl.exceptions import InputError
 from omkl.features import vocabulary
-from omkl.kernels import Gaussian, Linear, Pair, Polynomial
-from omkl.kernels.inputs import Reference
+from omkl.kernels import Linear, Polynomial
 
 MODELS = {
     "classifier": lambda: omkl.OnlineMKLClassifier(epochs=2, random_state=0),
@@ -107,18 +106,6 @@ def test_features_of_several_kernels_are_those_of_sparse_rows(rng):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("far", [0.0, 1e6])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_vectors_that_others_are_compared_with_give_the_same_values_again(rng, far, dtype):
-    Y = (rng.normal(size=(20, 3)) + far).astype(dtype)
-    reference, kernels = Reference(Y), [Gaussian().fit(Y), Polynomial(2), Linear()]
-    for _ in range(3):
-        X = (rng.normal(size=(2, 3)) + far).astype(dtype)
-        pairs = Pair(X, reference), Pair(X, Y)
-        for kernel in kernels:
-            np.testing.assert_array_equal(*(kernel.between(pair) for pair in pairs))
-
-
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 def test_a_single_class_is_predicted_until_there_is_another(loss):
     model = omkl.OnlineMKLClassifier(loss=loss, random_state=0).partial_fit([{"a": "x"}], ["one"], classes="growing")
@@ -152,19 +139,6 @@ def test_a_model_that_learns_no_more_is_frozen_at_the_second_look(data):
     assert not model.model_.trainer.average_at_hand
     np.testing.assert_array_equal(model.decision_function(data[0][:1]), first)
     assert model.model_.trainer.average_at_hand
-
-
-def test_features_that_come_one_by_one_are_those_that_come_at_once(rng):
-    groups = rng.integers(0, 3, size=50).astype(np.int32)
-    bank = omkl.groups.ExplicitBank(["a", "b", "c"], [], 2, averaging=True)
-    for group in groups:
-        bank.grow([group])
-        bank.grow([])
-    whole = omkl.groups.ExplicitBank(["a", "b", "c"], groups, 2, averaging=True)
-    np.testing.assert_array_equal(bank.groups, whole.groups)
-    assert bank.n_features == whole.n_features == 50
-    for name, array in bank.state().items():
-        np.testing.assert_array_equal(array, whole.state()[name])
 
 
 @pytest.mark.parametrize("seed", range(20))

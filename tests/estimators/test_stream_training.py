@@ -126,22 +126,6 @@ def test_arrays_in_the_given_order_are_learned_as_a_stream_is_bit_for_bit(kernel
         assert_array_equal(value, pieces.model_.trainer.state()[key], err_msg=key)
 
 
-def test_growing_labels_learn_what_declared_ones_do(rng):
-    X, y = points(rng)
-    order = np.argsort(y[:30], kind="stable")
-    X[:30], y[:30] = X[:30][order], y[:30][order]
-    for kernels in (["linear"], ["gaussian:sigma2=2"]):
-        declared, growing = (OnlineMKLClassifier(kernels, epochs=1) for _ in range(2))
-        for low in range(0, 300, 10):
-            block = X[low : low + 10], y[low : low + 10]
-            declared.partial_fit(*block, classes=[0, 1, 2])
-            growing.partial_fit(*block, classes="growing")
-        assert growing.classes_.tolist() == list(dict.fromkeys(y.tolist()))
-        # while a label is unknown nothing can be mistaken for it: models differ by a few early rounds
-        agree = np.mean(declared.predict(X) == growing.predict(X))
-        assert agree > 0.9
-
-
 def test_chains_gain_labels_and_their_transitions(rng):
     X, y = tagged(rng)
     labeler = SequenceLabeler(epochs=3, verbose=False).fit(Stream.from_arrays(X, y, 5), classes="growing")
@@ -271,12 +255,3 @@ def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatc
         type(estimator)(**estimator.get_params()).fit(stream, **options, **{**run, "shards": None}, resume=True)
     with pytest.raises(InputError):
         estimator.set_params(callbacks=[Kill(0)]).fit(stream, shards=2, **options)
-
-
-def test_one_shard_of_a_stream_is_no_shard(rng, monkeypatch):
-    X, y = points(rng)
-    stream = Stream.from_arrays(X, y, 50)
-    alone = OnlineMKLClassifier(KERNELS, epochs=1).fit(stream, classes=[0, 1, 2])
-    one = OnlineMKLClassifier(KERNELS, epochs=1).fit(stream, classes=[0, 1, 2], shards=1)
-    for key, value in alone.model_.trainer.state().items():
-        assert_array_equal(value, one.model_.trainer.state()[key])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy import sparse
 
 import omkl
@@ -43,16 +43,6 @@ def test_sparse_matrices_with_indices_out_of_range_are_refused(learner):
     bad.indices[1] = 99
     for call in (lambda: model.fit(bad, y), lambda: model.predict(bad)):
         with pytest.raises(InputError, match="damaged"):
-            call()
-
-
-def test_masked_arrays_are_refused(learner):
-    model, y = learner
-    mask = X > 1
-    plain = model.fit(X, y).predict(X)
-    assert_array_equal(model.fit(np.ma.array(X, mask=False), y).predict(np.ma.array(X, mask=False)), plain)
-    for call in (lambda: model.fit(np.ma.array(X, mask=mask), y), lambda: model.predict(np.ma.array(X, mask=mask))):
-        with pytest.raises(InputError, match="X is a masked array"):
             call()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from omkl._components import check_choice
 from omkl.data.blocks import Block
 from omkl.data.files import FileName, PathLike, chunks, find_files, output_file, pieces, text_lines
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
@@ -164,8 +165,7 @@ class TreebankReader:
 
     def __post_init__(self) -> None:
         layouts.check_mode(self.trees)
-        if self.format is not None and self.format not in LAYOUTS:
-            raise InputError(f"`format` must be one of {', '.join(map(repr, LAYOUTS))}, got {self.format!r}.")
+        check_choice("format", self.format, (*LAYOUTS, None))
 
     def __call__(self, path: FileName, skipped: Skipped) -> Iterator[Block]:
         """Read a file in blocks; ``skipped.refuse`` is called for sentences that are wrong."""

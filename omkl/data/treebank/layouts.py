@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from omkl._components import check_choice
 from omkl.data.files import PathLike, stem
 from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank.strings import MISSING
-from omkl.exceptions import InputError
 
 #: The fields of a word that are strings.
 FIELDS = ("forms", "lemmas", "upos", "xpos", "feats", "deprels", "misc")
@@ -84,9 +84,7 @@ def find_format(path: PathLike, start: bytes) -> str:
 
 def check_mode(trees: bool | str) -> int:
     """The check of heads that ``trees`` stands for."""
-    # 1 == True, and unhashable objects cannot be looked up
-    if not isinstance(trees, (bool, str)) or trees not in MODES:
-        raise InputError(f"`trees` must be one of True, False, 'given', 'partial', got {trees!r}.")
+    check_choice("trees", trees, MODES)
     return MODES[trees]
 
 
