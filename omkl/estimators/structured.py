@@ -216,7 +216,7 @@ class PlainCodec:
         self, averaging: bool, training: PlainExamples | None = None, in_shards: bool = False
     ) -> tuple[list, list]:
         """Copies of the user's banks."""
-        if unfit := [bank.names[0] for bank in self._groups if averaging and not getattr(bank, "averaging", True)]:
+        if unfit := [bank.names[0] for bank in self._groups if averaging and not bank.averaging]:
             raise InputError(f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None.")
         return copy.deepcopy(list(self._groups)), []
 

@@ -144,7 +144,7 @@ class TokenCodec:
             )
 
     def _grow(self, trainer: OnlineTrainer) -> None:
-        if self.encoder.vocabulary is not None and getattr(trainer, "grows", True):
+        if self.encoder.vocabulary is not None:
             bank = trainer.banks[0]
             new_names = self.encoder.explicit_names[len(bank.names) :]
             if new_names:

@@ -307,7 +307,7 @@ def _encoded(sentences: Iterable[Sentence], strings: dict[str, Strings]) -> dict
     values: dict[str, list] = {name: [] for name in layouts.COLUMNS}
     lengths = []
     for number, sentence in enumerate(sentences, 1):
-        columns = {name: getattr(sentence, name) for name in layouts.COLUMNS}
+        columns = sentence.__getstate__()
         if flaw := _flaw(columns):
             raise InputError(f"Sentence {number}{flaw}.")
         lengths.append(max(map(len, columns.values())))
