@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Bytes of text that are parsed at a time; the first of them decide the types of columns.
 PIECE = 1 << 20
-#: Cells of a column of numbers, except for one or one in ten.
+#: A number; of the cells of a column of numbers, one or one in ten may be something else.
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 
 

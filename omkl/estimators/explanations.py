@@ -264,7 +264,8 @@ def contrast(
     if label is not None or against is not None or target not in varying:
         learned = ", ".join(map(str, varying[:5]))
         raise InputError(
-            f"target must be one that was learned, as {learned}, without label= and against=, got {target!r}."
+            f"target must be the number of a learned label or output ({learned}), without label= and against=, "
+            f"got {target!r}."
         )
     weights = np.eye(len(outputs))[varying.index(target)]
     if isinstance(decoder, ClassDecoder):

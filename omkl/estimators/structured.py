@@ -156,7 +156,7 @@ def held_out_cost(predictor: Predictor, examples: Sequence) -> float:
 
 
 class PlainExamples(WeightedExamples):
-    """Lists of inputs and outputs; see :class:`~omkl.estimators.training.WeightedExamples`."""
+    """Lists of inputs and outputs; see :class:`~omkl.estimators.sources.WeightedExamples`."""
 
     def __init__(self, X: list, y: list, chosen: np.ndarray, weights: np.ndarray | None) -> None:
         super().__init__(chosen, weights)

@@ -127,10 +127,10 @@ class Vocabulary:
         return np.bincount(owners[kept], minlength=len(tokens)), ids[kept], values[kept]
 
     def _known_rows(self, tokens: Sequence[Token], grow: bool) -> Rows | None:
-        """CSR rows of a few tokens, as key by key, in fewer calls.
+        """Encode a few tokens as CSR rows in fewer calls than key by key.
 
-        None unless all tokens have the same keys in the same order, with strings and numbers alone, and nothing is to
-        be learned or warned of.
+        Returns None unless all tokens have the same keys in the same order, with strings and numbers alone, and
+        nothing is to be learned or warned of.
         """
         keys, nothing = tuple(tokens[0]), dict[str | None, int]()
         known = [self.ids.get(key, nothing) for key in keys]
@@ -164,7 +164,7 @@ class Vocabulary:
         return np.array(lengths), np.array(ids, np.int32), values
 
     def look_up(self, key: str, column: list, grow: bool) -> Part:
-        """Features of the value of one key in each token; ``grow`` learns new values, and then the key may be new."""
+        """Encode the values of one key, one for each token; with ``grow``, the key and values may be new."""
         known = self.ids[key] if key in self.ids else self._add_key(key)
         before = len(known)
         try:

@@ -195,7 +195,7 @@ def _field_reader(treebank: Treebank, lexicons: Mapping) -> Callable[[str], np.n
 
 
 class ArcExamples(WeightedExamples):
-    """Weighted examples of sentences and their gold heads; see :class:`~omkl.estimators.training.WeightedExamples`.
+    """Weighted examples of sentences and their gold heads; see :class:`~omkl.estimators.sources.WeightedExamples`.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class ArcExamples(WeightedExamples):
     heads : int64 array (number of tokens,)
         Gold heads, -1 for one that is not known.
     chosen, weights
-        See :class:`~omkl.estimators.training.WeightedExamples`.
+        See :class:`~omkl.estimators.sources.WeightedExamples`.
     treebank : Treebank
         Source of the sentences; empty for parts of the examples.
     guide : Guide, optional

@@ -6,7 +6,7 @@ from omkl._compilation import compiled
 
 TAB, NEWLINE, CR, HASH, DASH, DOT, UNDERSCORE, ZERO, NINE = b"\t\n\r#-._09"
 
-#: What a column is for, where it is not the number of a field.
+#: Roles of columns that hold no field.
 NO_ROLE, HEAD_ROLE = -1, -2
 #: The length of a field that is ``_``.
 ABSENT = -1

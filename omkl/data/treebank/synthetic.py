@@ -129,7 +129,7 @@ class _Fields:
 
 
 def _word(i):
-    """The i-th word of syllables: all are different, and none is shorter than two of them."""
+    """The i-th made-up word; all words differ, and have at least two syllables."""
     i += len(_SYLLABLES)
     word = ""
     while i:
