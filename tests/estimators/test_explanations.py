@@ -306,7 +306,7 @@ def test_parts_of_kernels_are_named_by_columns(tmp_path):
         told = [r["feature"] for r in own.explain(frame.iloc[0], n=100).features]
         waves = sorted(name for name in told if name.startswith("waves"))
         assert set(told) - set(waves) <= {"lin[y]", "lin[w]", *quadratic}
-        assert waves == ["waves[frequency 0]", "waves[frequency 1]"]
+        assert [name[:18] for name in waves] == ["waves[frequency 0:", "waves[frequency 1:"]
     batch = omkl.MKLClassifier({"q": "quadratic:explicit=True"}).fit(frame, Y3)
     assert {"w^2", "w * x"} <= {r["feature"] for r in batch.explain(frame.iloc[0], n=100).features}
     rows = [{"a": x[0], "v": x[1:]} for x in X3]
