@@ -1,4 +1,4 @@
-"""Lemmatizer: known words, and edits of the forms of others."""
+"""Lemmatizer: a dictionary of known words, and predicted edits for others."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -55,7 +55,7 @@ class Run(SimpleNamespace):
 
 
 class Options(SimpleNamespace):
-    """The values of a command's options and arguments, by name; those that it lacks have defaults."""
+    """Values of the options and arguments of a command, by name; options that it does not declare have defaults."""
 
     format: Any = None
     target = delimiter = categorical = jobs = budget = format

@@ -133,8 +133,6 @@ def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
     kept = np.array(
         [structure.is_possible(structure.agreeing(structure.zeros(len(heads)), heads)) for heads in treebank.trees()]
     )
-    if not kept.any():
-        raise InputError("No sentence is projective: train with projective=False.")
     if not kept.all():
         n_left_out = np.count_nonzero(~kept)
         warn_caller(f"{n_left_out} of {len(kept)} sentences are not projective and are left out.", DataWarning)

@@ -106,8 +106,7 @@ def select_templates(
     n = len(treebank)
     if isinstance(keep, str):
         if n < 2 * PERIOD:
-            message = f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number instead.'
-            raise InputError(message)
+            raise InputError(f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number.')
         return fewest_templates(train, templates, treebank, tqdm.write if parser.verbose else lambda line: None)
     check_number("keep", keep, above=0, below=len(templates) + 1, integer=True)
     return templates.keep(train("selection", templates, np.arange(n)).ranking()[:keep])

@@ -22,7 +22,7 @@ from omkl.reports.markup import Cell, Record, details, drawn, html, number, perc
 
 Model: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear
 
-#: Features of a label, labels, and strongest features that these are chosen from.
+#: Most features of a label, most labels, and number of the strongest features that they are chosen from.
 FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
 #: Features of a model without labels.
 MOST = 40

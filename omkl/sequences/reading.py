@@ -230,7 +230,7 @@ def _kind_of_tokens(sequences: list) -> tuple[type | tuple[type, ...], type, str
 
 
 def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
-    """Check arrays or CSR matrices of numbers, and put them one below the other."""
+    """Check arrays or CSR matrices of numbers, and stack their rows."""
     arrays = [_as_array(sequence, i) for i, sequence in enumerate(sequences) if n_rows(sequence)]
     shapes = {array.shape[1:] for array in arrays}
     if len(shapes) > 1 or len(*shapes) != 1 or shapes == {(0,)}:

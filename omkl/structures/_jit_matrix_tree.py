@@ -24,8 +24,8 @@ from omkl._compilation import compiled
 
 #: Factor of the root's arcs for a single root child, and its logarithm.
 ROOT, LOG_ROOT = 1e-150, -345.38776394910684
-#: Numbers that underflow are below 1e-300 (1e-150 for a single root child) of their sum, and change nothing while Z is
-#: above these shares of its bound.
+#: Log of the smallest Z, as a share of its bound, that is exact to rounding. Weights that underflow are below 1e-300 of
+#: the bound, or below 1e-150 for a single root child.
 LEAST_LOG_SHARE, LEAST_LOG_SHARE_SINGLE_ROOT = -460.0, -230.0
 
 

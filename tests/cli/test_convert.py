@@ -131,7 +131,7 @@ def test_bad_conversions_are_one_sentence(content, output, message, tmp_path, ca
     assert not (tmp_path / output).exists()
 
 
-def test_columns_are_known_by_their_first_line_and_documents_begin_between_sentences(tmp_path):
+def test_files_of_conll_2003_are_recognized_by_their_first_line(tmp_path):
     """A file of CoNLL 2003 as it is: no suffix that says so, and a line for each document."""
     sentences = ["EU NNP I-NP B-ORG\nrejects VBZ I-VP O\n", "Peter NNP I-NP B-PER\nBlackburn NNP I-NP I-PER\n"]
     (tmp_path / "eng.train").write_text("-DOCSTART- -X- -X- O\n\n" + "\n-DOCSTART- -X- -X- O\n\n".join(sentences))

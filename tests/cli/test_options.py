@@ -157,7 +157,7 @@ def test_a_model_goes_through_a_pipe(files, tmp_path):
     assert model.read_bytes() == Path(files["rows.npz"]).read_bytes()
 
 
-def test_records_that_cannot_be_read_are_left_out_where_asked(tmp_path, capsys):
+def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
     rows, words = tmp_path / "a.svm", tmp_path / "a.crfsuite"
     rows.write_text("1 1:2\n0 1:-2\nnonsense\n" * 5)
     words.write_text("D\tw=the\nN\tw=dog\n\nD\tw=the:x\n\n" * 5)

@@ -53,7 +53,7 @@ def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
     assert found["features"] > 1000
 
 
-def test_predict_notes_how_sure_a_calibrated_parser_is(treebanks, model, tmp_path, capsys):
+def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, tmp_path, capsys):
     out, test = tmp_path / "parsed.conllu", str(treebanks / "test.conllu")
     assert main(["predict", str(model), test, "-o", str(out), "--confidence"]) == 2
     assert "--confidence needs probabilities" in capsys.readouterr().err
@@ -189,7 +189,7 @@ def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_process_that_ignores_ctrl_c_goes_on_doing_so():
+def test_a_process_that_ignores_ctrl_c_still_does():
     for handler, heard in ((signal.SIG_IGN, False), (signal.default_int_handler, True)):
         interruption = Interruption()
         signal.signal(signal.SIGINT, handler)

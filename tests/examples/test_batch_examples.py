@@ -1,34 +1,29 @@
 """The examples of batch MKL run at tiny sizes, and write finite figures that agree with theory."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from .running import run_example
 
 
 @pytest.fixture
-def run_example(tmp_path):
-    """A function that runs an example in a process of its own, and returns the JSON file it writes."""
+def figures_of(tmp_path):
+    """A function that runs an example, and returns the JSON file that it writes."""
 
     def run(name, *options):
-        command = [sys.executable, str(EXAMPLES / f"{name}.py"), *options, "-o", str(tmp_path)]
-        finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert finished.returncode == 0, finished.stderr
-        assert (tmp_path / f"{name}.png").exists() or "No figure" in finished.stdout
+        printed = run_example(name, tmp_path, *options, "-o", str(tmp_path))
+        assert (tmp_path / f"{name}.png").exists() or "No figure" in printed
         return json.loads((tmp_path / f"{name}.json").read_text())
 
     return run
 
 
-def test_uci_methods_reach_the_gap_and_one_solution(run_example, real_data):
+def test_uci_methods_reach_the_gap_and_one_solution(figures_of, real_data):
     real_data("uci/sonar.csv.gz")
     options = ("--data", "sonar", "--C", "2", "--tol", "0.01", "--limit", "60")
     methods = ("spicy-logistic", "spicy-hinge", "elastic-logistic", "hessian")
-    rows = run_example("spicymkl_uci", *options, "--methods", *methods)["rows"]
+    rows = figures_of("spicymkl_uci", *options, "--methods", *methods)["rows"]
     assert [row["method"] for row in rows] == list(methods)
     for row in rows:
         assert row["end"] == ""
@@ -38,9 +33,9 @@ def test_uci_methods_reach_the_gap_and_one_solution(run_example, real_data):
             assert -0.01 <= row["excess"] <= 2.0
 
 
-def test_scaling_in_kernels_and_samples(run_example, real_data):
+def test_scaling_in_kernels_and_samples(figures_of, real_data):
     real_data("uci/ringnorm.csv.gz")
-    figures = run_example(
+    figures = figures_of(
         "spicymkl_scaling", "--data", "ringnorm", "--methods", "spicy-hinge", "elastic-logistic", "--repetitions", "2",
         "--kernels", "5", "20", "--few-samples", "40", "--samples", "40", "80", "--few-kernels", "5",
     )  # fmt: skip
@@ -49,10 +44,10 @@ def test_scaling_in_kernels_and_samples(run_example, real_data):
     assert all(min(row["peaks"]) >= 1.0 for row in figures["peak_memory"])
 
 
-def test_gaps_fall_with_time(run_example, real_data):
+def test_gaps_fall_with_time(figures_of, real_data):
     real_data("uci/sonar.csv.gz")
     methods = ("spicy-logistic", "hessian")
-    traces = run_example("duality_gap", "--C", "2", "--tol", "0.001", "--methods", *methods)["traces"]
+    traces = figures_of("duality_gap", "--C", "2", "--tol", "0.001", "--methods", *methods)["traces"]
     assert list(traces) == list(methods)
     for trace in traces.values():
         assert trace[-1]["gap"] <= 0.001 < trace[0]["gap"]
@@ -60,8 +55,8 @@ def test_gaps_fall_with_time(run_example, real_data):
         assert seconds == sorted(seconds)
 
 
-def test_online_approaches_the_batch_optimum(run_example):
-    figures = run_example("online_meets_batch", "--samples", "80", "--epochs", "40")
+def test_online_approaches_the_batch_optimum(figures_of):
+    figures = figures_of("online_meets_batch", "--samples", "80", "--epochs", "40")
     assert figures["gap"] <= 1e-6
     for method in ("fobos", "rda"):
         values = figures["suboptimality"][method]["1 / sqrt(t)"]

@@ -1,13 +1,10 @@
 """The stories of the example inside scikit-learn end as they say."""
 
-import runpy
-from pathlib import Path
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "in_scikit_learn.py"
+from .running import load_example
 
 
 def test_every_story_ends_well(capsys):
-    found = runpy.run_path(str(EXAMPLE))["main"]()
+    found = load_example("in_scikit_learn").main()
     assert found["columns_of_many_kinds"] > 0.9
     assert found["a_table_as_it_is"] > 0.9
     assert set(found["a_grid_search"]) == {"mklclassifier__C", "mklclassifier__regularizer"}

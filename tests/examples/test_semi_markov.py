@@ -1,18 +1,15 @@
 """The semi-Markov segmenter of the examples against all segmentations, one by one."""
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from omkl.structures import UnaryPotentials
 
-path = Path(__file__).parents[2] / "examples" / "semi_markov.py"
-spec = importlib.util.spec_from_file_location("semi_markov", path)
-example = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(example)
+from .running import EXAMPLES, load_example
+
+example = load_example("semi_markov")
 
 
 def segmentations(n):
@@ -57,5 +54,5 @@ def test_it_learns_which_groups_tell_the_segments_and_predicts_unseen_ones():
     assert -model.score(X, y) * len(X) < 0.15 * tokens
     weights = model.kernel_weights_
     assert weights["noise"] < 0.1
-    code = path.read_text().split('"""', 2)[2]
+    code = (EXAMPLES / "semi_markov.py").read_text().split('"""', 2)[2]
     assert len(code.splitlines()) < 80

@@ -1,22 +1,18 @@
 """The example of a drifting stream: the weights follow the kernel that tells."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from omkl.online import values_of
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "stream_mkl.py"
+from .running import run_example
 
 
 @pytest.mark.parametrize("options", [[], ["--budget", "100"]])
 def test_the_weights_follow_the_drift(options, tmp_path):
     pytest.importorskip("matplotlib")
-    command = [sys.executable, EXAMPLE, "--examples", "8000", "--quiet", *options]
-    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    run_example("stream_mkl", tmp_path, "--examples", "8000", "--quiet", *options)
     found = json.loads((tmp_path / "stream_mkl.json").read_text())
     for model in found["models"]:
         weights = [values_of(record, "weight") for record in model["records"]]

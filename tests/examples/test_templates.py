@@ -1,27 +1,12 @@
 """The example of templates: none of the useless ones is left, and the table says so."""
 
-import csv
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
 from omkl.data import Treebank, synthetic_treebank, write_treebank
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "templates.py"
+from .running import load_example, run_example, table_of
 
 
-@pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("templates_example", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_useless_columns_stand_beside_what_is_there(example):
+def test_useless_columns_stand_beside_what_is_there():
+    example = load_example("templates")
     treebank = synthetic_treebank(20)
     hidden = example.with_useless_columns(treebank, seed=1)
     for own, beside in zip(treebank, hidden):
@@ -45,13 +30,10 @@ def test_no_useless_template_and_no_useless_key_is_left(tmp_path):
     for name, part in (("train", treebank[:110]), ("test", treebank[110:])):
         write_treebank(tmp_path / f"{name}.conllu", part)
     options = ["--templates", "small", "--sentences", "100", "--seeds", "0", "--keep", "10", "--epochs", "3", "-o", "."]
-    command = [sys.executable, str(EXAMPLE), "train.conllu", "test.conllu", *options]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert finished.returncode == 0, finished.stderr
-    assert (tmp_path / "templates.png").exists() or "No figure" in finished.stdout
-    with (tmp_path / "templates.csv").open() as file:
-        rows = {row["method"]: row for row in csv.DictReader(file)}
-    assert all(name in finished.stdout for name in rows)
+    printed = run_example("templates", tmp_path, "train.conllu", "test.conllu", *options)
+    assert (tmp_path / "templates.png").exists() or "No figure" in printed
+    rows = {row["method"]: row for row in table_of(tmp_path / "templates.csv")}
+    assert all(name in printed for name in rows)
     assert rows["l2"]["useless alive"] == rows["mkl by norms"]["useless alive"] == "100"
     for name in ("mkl", "l2, survivors", "mkl, pruned", "mkl tagger + junk"):
         assert rows[name]["useless alive"] == "0"

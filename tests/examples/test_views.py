@@ -1,16 +1,11 @@
 """The example of views: EasyMKL is what it says, and the table tells views from noise."""
 
-import csv
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
-
 import cvxpy as cp
 import numpy as np
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "views.py"
+from .running import load_example, run_example, table_of
+
 WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
 
 
@@ -25,15 +20,8 @@ def made_up():
     }, digits
 
 
-@pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("views_example", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_easymkl_is_the_quadratic_program(example, made_up):
+def test_easymkl_is_the_quadratic_program(made_up):
+    example = load_example("views")
     split = example.Split(*made_up, n_train=50, n_useless=2, n_columns=3, seed=0)
     lambda_ = 0.3
     outputs, weights = example.easy(split.kernels, split.y, split.kernels_test, lambda_)
@@ -67,12 +55,9 @@ def test_the_table_tells_views_from_noise(made_up, tmp_path):
     np.savetxt(tmp_path / "mfeat.csv", numbers, "%.4f", delimiter=",", header=",".join([*header, "y"]), comments="")
     methods = ["SVC, all columns", "best view", "uniform", "EasyMKL", "mkl", "online, unseen", "batch, unseen", "told"]
     options = ["--data", "mfeat.csv", "--train", "50", "--useless", "0", "3", "--splits", "1", "-o", "."]
-    command = [sys.executable, str(EXAMPLE), *options, "--methods", *methods]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert finished.returncode == 0, finished.stderr
-    assert (tmp_path / "views.png").exists() or "No figure" in finished.stdout
-    with (tmp_path / "views.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    printed = run_example("views", tmp_path, *options, "--methods", *methods)
+    assert (tmp_path / "views.png").exists() or "No figure" in printed
+    rows = table_of(tmp_path / "views.csv")
     assert [(row["method"], row["useless"]) for row in rows] == [(m, n) for n in ("0", "3") for m in methods]
     assert all(float(row["accuracy"]) > 80 for row in rows)
     alive = {row["method"]: row["useless alive"] for row in rows if row["useless"] == "3"}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omkl
-from omkl.data import Sentence, Treebank, synthetic_treebank
+from omkl.data import Sentence, Treebank
 from omkl.groups import initial_potentials
 from omkl.groups.templates.layout import ArcGuide
 from omkl.parsing.sentences import Guide
@@ -16,12 +16,6 @@ from omkl.parsing.stacking import advice_of, cross_fit, likely_margin, only_like
 
 GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance", "h.upos between.upos m.upos")
 FEW = ("m.xpos distance", "h.upos m.upos")
-
-
-@pytest.fixture(scope="module")
-def grammar():
-    treebank = synthetic_treebank(400, informative=GRAMMAR[:3], vocabulary=10, random_state=3)
-    return treebank[:300], treebank[300:]
 
 
 def parser(templates=GRAMMAR, **settings):

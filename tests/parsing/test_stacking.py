@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.data import Sentence, Treebank, synthetic_treebank
+from omkl.data import Sentence, Treebank
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
 from omkl.parsing.sentences import Guide, encode
@@ -17,12 +17,6 @@ TREE = Sentence(
     heads=[2, 4, 2, 0, 4, 5],
     deprels=["det", "nsubj", "nmod", "root", "obj", "amod"],
 )
-
-
-@pytest.fixture(scope="module")
-def grammar():
-    treebank = synthetic_treebank(500, informative=GRAMMAR, vocabulary=10, random_state=3)
-    return treebank[:350], treebank[350:]
 
 
 def parser(templates=GRAMMAR, **settings):

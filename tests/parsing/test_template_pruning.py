@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.data import Stream, synthetic_treebank
+from omkl.data import Stream
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
 from omkl.parsing.template_selection import PERIOD, fewest_templates
 
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
 USELESS = ("h.form m.form direction", "m.feats distance", "h.xpos m.form", "h+1.upos m-1.upos direction", "h.feats")
-
-
-@pytest.fixture(scope="module")
-def grammar():
-    treebank = synthetic_treebank(500, informative=INFORMATIVE, vocabulary=10, random_state=3)
-    return treebank[:350], treebank[350:]
 
 
 def parser(templates=INFORMATIVE + USELESS, **settings):

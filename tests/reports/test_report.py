@@ -21,8 +21,6 @@ from omkl.reports.quality import marked_tokens
 
 RNG = np.random.default_rng(0)
 VOID = {"meta", "img", "br", "link"}
-#: Elements of SVG that may be empty.
-SELF_CLOSED = {"path", "use", "rect", "image", "circle", "line"}
 
 
 class Page(HTMLParser):

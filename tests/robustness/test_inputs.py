@@ -69,7 +69,7 @@ def test_columns_that_share_a_name_are_refused(learner):
         model.fit(pd.DataFrame(X, columns=["a", "b", "a", "c"]), y)
 
 
-def test_targets_that_are_none_are_told_by_their_row(learner):
+def test_missing_targets_are_named_by_their_row(learner):
     pd = pytest.importorskip("pandas")
     model, y = learner
     if y is None:

@@ -48,7 +48,7 @@ def load(target, manifest, arrays):
     return omkl.load(target)
 
 
-def test_a_file_names_components_and_nothing_else(saved, target, tmp_path):
+def test_files_may_name_components_only(saved, target, tmp_path):
     manifest, arrays = saved["kernels"]
     folder = tmp_path / "made"
     named = {
@@ -79,7 +79,7 @@ def test_a_file_names_components_and_nothing_else(saved, target, tmp_path):
         load(target, {**manifest, "attributes": attributes}, arrays)
 
 
-def test_what_can_be_named_has_no_side_effects():
+def test_named_components_have_no_side_effects():
     from importlib import import_module
 
     for subpackage in SUBPACKAGES:

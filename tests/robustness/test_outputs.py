@@ -55,7 +55,7 @@ def test_mode_and_links_of_the_previous_file_stay(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["w", "wb"])
-def test_pipes_and_devices_are_written_to_as_they_stand(tmp_path, mode):
+def test_pipes_and_devices_are_written_in_place(tmp_path, mode):
     pipe, got = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
@@ -81,7 +81,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(rows, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_whatever_fails_the_previous_file_stays_and_no_other_is_left(failing, tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_previous_file_alone(failing, tmp_path, monkeypatch):
     path = tmp_path / "a"
     path.write_text("old")
 
@@ -121,7 +121,7 @@ def test_paths_that_cannot_be_written_are_refused_before(path, message, tmp_path
     assert isinstance(error.value, (OSError, InputError))
 
 
-def test_outputs_are_looked_at_before_anything_is_read(rows, tmp_path, capsys, monkeypatch):
+def test_outputs_are_checked_before_inputs_are_read(rows, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("omkl.OnlineMKLClassifier.fit", None)
     monkeypatch.setattr("omkl.OnlineMKLClassifier.predict", None)
     data, model = str(rows / "rows.svm"), str(rows / "model.npz")

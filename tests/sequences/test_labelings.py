@@ -79,7 +79,7 @@ def test_training_labels_that_break_transitions_are_refused(allowed, labels, mes
         omkl.SequenceLabeler(allowed_transitions=allowed).fit([["a", "b", "c"]] * 2, [["B-X", "I-X", "O"], labels])
 
 
-def test_forced_labels_are_there_and_the_others_the_best_beside_them(chunks):
+def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
     X, y = chunks
     labeler = omkl.SequenceLabeler(epochs=5, allowed_transitions="BIO", random_state=0).fit(X, y)
     K, x = len(labeler.classes_), ["Ann", "saw", "Rome", "Oslo"]
@@ -130,7 +130,7 @@ def test_the_best_labellings_come_in_order(chunks):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "crf", "perceptron"])
-def test_labels_that_are_none_are_not_learned_as_a_class(rng, loss):
+def test_none_is_an_unknown_label_and_no_class(rng, loss):
     """A third of the annotation gone costs little; sequences without any change nothing."""
     X, y = chunked(rng, 200)
     partial = [[label if rng.random() < 0.67 else None for label in labels] for labels in y]

@@ -84,8 +84,3 @@ def trees_of():
 @pytest.fixture(scope="session")
 def arc_scores():
     return draw_scores
-
-
-@pytest.fixture(scope="session")
-def projective():
-    return is_projective

@@ -210,7 +210,7 @@ def test_gradients_are_slopes_of_the_loss(loss, partial, rng):
         ({"order": 2, "n_labels": 1000}, "at most 400 labels"),
     ],
 )
-def test_chains_that_there_are_not_are_refused(settings, sentence):
+def test_unsupported_chains_are_refused(settings, sentence):
     with pytest.raises(InputError, match=sentence):
         Chain(**{"n_labels": 3, **settings})
 

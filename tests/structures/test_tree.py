@@ -266,7 +266,7 @@ def test_lists_whole_numbers_and_columns_first_are_accepted(structure_class):
 
 @both
 @pytest.mark.parametrize("single_root", [True, False])
-def test_what_has_no_tree_or_makes_no_sense_is_refused(structure_class, single_root):
+def test_scores_without_a_tree_and_nan_are_refused(structure_class, single_root):
     structure = structure_class(single_root)
     calls = (structure.decode, structure.marginals, lambda scores: structure.loss_augmented(scores, [0, 1]))
     for call in calls:
@@ -287,6 +287,6 @@ def test_what_has_no_tree_or_makes_no_sense_is_refused(structure_class, single_r
 
 @both
 @pytest.mark.parametrize("heads", [[0], [0, 3], [0, -1], [1, 0], [0.0, 1.0], [[0, 1]]])
-def test_heads_that_are_none_are_refused(structure_class, heads):
+def test_invalid_heads_are_refused(structure_class, heads):
     with pytest.raises(InputError, match="A tree over 2 tokens"):
         structure_class().score(np.zeros((3, 3)), heads)
