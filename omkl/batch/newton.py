@@ -13,7 +13,6 @@ each with a smooth function.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -152,16 +151,6 @@ class Term(Protocol):
         """Go that far along the last direction, to ``rho``."""
 
 
-@dataclass
-class Interior:
-    """A point strictly inside its bounds: variables, the multipliers of both bounds, all (P, N), and the intercept."""
-
-    x: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    intercept: float | np.ndarray = 0.0
-
-
 class BarrierSearch:
     """Newton steps on a working set, with a barrier that falls and proximal steps between.
 
@@ -178,7 +167,9 @@ class BarrierSearch:
 
     Attributes
     ----------
-    point : Interior
+    x, low, high : arrays of shape (P, N)
+        The variables, strictly inside their bounds, and the multipliers of both bounds.
+    intercept : float
     newton_steps, proximal_steps : int
     primal, dual : float
         The best met.
@@ -192,9 +183,8 @@ class BarrierSearch:
         self.problem: Any = problem
         self.dual_loss = DualLoss(problem.weighted_loss)
         self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
-        x = self.dual_loss.interior(rho, problem.intercept)
-        low, high = self.dual_loss.slacks(x)
-        self.point = Interior(x, self.barrier / low, self.barrier / high, intercept)
+        self.x, self.intercept = self.dual_loss.interior(rho, problem.intercept), intercept
+        self.low, self.high = (self.barrier / slack for slack in self.dual_loss.slacks(self.x))
         self.newton_steps = self.proximal_steps = 0
         self.primal, self.dual = np.inf, -np.inf
 
@@ -220,7 +210,7 @@ class BarrierSearch:
             if stalled or (not fresh and loss_gap <= max(rest, 0.5 * target) + barriers):
                 self._tighten(gap, rest, target)
             fresh = stalled
-            step = newton_step(self.term, self.dual_loss, self.point, self.barrier, self.problem.intercept)
+            step = self._newton_step()
             self.newton_steps += 1
             if step == 0.0 and stalled:
                 break
@@ -237,7 +227,7 @@ class BarrierSearch:
     def gaps(self) -> tuple[float, float]:
         """Return the duality gap on the working set, and the loss's part: 0 once the inner problem is solved."""
         problem, rho, norms = self.problem, self.term.rho, self.model_norms()
-        outputs = self.term.gradient() + self.point.intercept
+        outputs = self.term.gradient() + self.intercept
         losses = problem.weighted_loss.values(outputs)
         loss_gap = float((losses + problem.weighted_loss.conjugates(rho) + rho * outputs).sum())
         primal = float(losses.sum()) + problem.penalty * problem.regularizer.value(norms)
@@ -249,71 +239,60 @@ class BarrierSearch:
         """Note the best values met."""
         self.primal, self.dual = min(primal, self.primal), max(dual, self.dual)
 
+    def _newton_step(self) -> float:
+        """Take one step with line search, which keeps the equality constraint. Return its length, 0 if none helps."""
+        loss, barrier = self.dual_loss, self.barrier
+        low, high = loss.slacks(self.x)
+        gradient = loss.gradient(self.x) - barrier / low + barrier / high + loss.signs * self.term.gradient()
+        curvature = loss.curvature(self.x) + self.low / low + self.high / high
+        direction = self._newton_direction(gradient, curvature)
+        slope = float((gradient * direction).sum())
+        step = self._line_search(direction, slope) if slope < 0 else 0.0
+        if step > 0:
+            for multipliers, slack, change in ((self.low, low, direction), (self.high, high, -direction)):
+                # their own Newton step, kept positive
+                moves = barrier / slack - multipliers - multipliers / slack * change
+                falling = moves < 0
+                reach = float((multipliers[falling] / -moves[falling]).min(initial=np.inf))
+                multipliers += min(1.0, TO_BOUND * reach) * moves
+            self.x = loss.strictly_inside(self.x + step * direction)
+            self.term.move(step, loss.rho(self.x))
+        return step
 
-def newton_step(term: Term, dual_loss: DualLoss, point: Interior, barrier: float, equality: bool) -> float:
-    """Take one step with line search: ``term`` and ``point`` move. Return its length, 0 if none helps.
+    def _newton_direction(self, gradient: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+        r"""Set the intercept, the multiplier of the equality; return the direction (P, N) of the variables.
 
-    The point must fulfil the equality constraint already, if there is one: a step keeps it, and finds its multiplier,
-    the intercept. ``barrier`` is the weight of the logarithmic barrier.
-    """
-    low, high = dual_loss.slacks(point.x)
-    gradient = dual_loss.gradient(point.x) - barrier / low + barrier / high + dual_loss.signs * term.gradient()
-    hessian_diagonal = dual_loss.curvature(point.x) + point.low / low + point.high / high
-    direction, point.intercept = _newton_direction(term, dual_loss.signs, gradient, hessian_diagonal, equality)
-    slope = float((gradient * direction).sum())
-    step = _line_search(term, dual_loss, point.x, direction, barrier, slope) if slope < 0 else 0.0
-    if step > 0:
-        for multipliers, slack, change in ((point.low, low, direction), (point.high, high, -direction)):
-            # their own Newton step, kept positive
-            moves = barrier / slack - multipliers - multipliers / slack * change
-            falling = moves < 0
-            reach = float((multipliers[falling] / -moves[falling]).min(initial=np.inf))
-            multipliers += min(1.0, TO_BOUND * reach) * moves
-        point.x = dual_loss.strictly_inside(point.x + step * direction)
-        term.move(step, dual_loss.rho(point.x))
-    return step
+        The variables have a diagonal part of the Hessian, so they are eliminated by :math:`\rho = \sum_p s_p x_p`. The
+        system that is left has size N whatever P.
+        """
+        signs, inverse, hessian = self.dual_loss.signs, 1.0 / curvature, self.term.hessian()
+        diagonal = 1.0 / inverse.sum(axis=0)
+        right = -diagonal * (signs * gradient * inverse).sum(axis=0)
+        change, self.intercept = hessian.solve(diagonal, right, self.problem.intercept)
+        if len(signs) == 1:
+            return change[None]
+        direction = -(gradient + signs * (hessian @ change + self.intercept)) * inverse
+        # where inverse is tiny the difference above has few digits: the two variables must add up to the change
+        missing = change - (signs * direction).sum(axis=0)
+        return direction + signs * inverse * (diagonal * missing)
 
+    def _line_search(self, direction: np.ndarray, slope: float) -> float:
+        """Return the largest of 1, 1/2, 1/4 ... that stays inside the bounds and decreases enough; 0 if none does."""
+        loss, step = self.dual_loss, 1.0
+        for bound, towards in ((loss.low, -direction), (loss.high, direction)):
+            near = (towards > 0) & np.isfinite(bound)
+            step = min(step, TO_BOUND * float((np.abs(bound - self.x)[near] / towards[near]).min(initial=np.inf)))
+        along = self.term.along(loss.rho(direction))
 
-def _newton_direction(
-    term: Term, signs: np.ndarray, gradient: np.ndarray, hessian_diagonal: np.ndarray, equality: bool
-) -> tuple[np.ndarray, float | np.ndarray]:
-    r"""Return the direction (P, N) of the variables, and the multiplier of the equality.
+        def merit(step: float) -> float:
+            moved = loss.strictly_inside(self.x + step * direction)
+            low, high = loss.slacks(moved)
+            barriers = np.log(low[loss.barred_low]).sum() + np.log(high[loss.barred_high]).sum()
+            return loss.value(moved) + along(step) - self.barrier * barriers
 
-    The variables have a diagonal part of the Hessian, so they are eliminated by :math:`\rho = \sum_p s_p x_p`. The
-    system that is left has size N whatever P.
-    """
-    inverse = 1.0 / hessian_diagonal
-    diagonal = 1.0 / inverse.sum(axis=0)
-    right = -diagonal * (signs * gradient * inverse).sum(axis=0)
-    hessian = term.hessian()
-    change, intercept = hessian.solve(diagonal, right, equality)
-    if len(signs) == 1:
-        return change[None], intercept
-    direction = -(gradient + signs * (hessian @ change + intercept)) * inverse
-    # where inverse is tiny the difference above has few digits: the two variables must add up to the change
-    missing = change - (signs * direction).sum(axis=0)
-    return direction + signs * inverse * (diagonal * missing), intercept
-
-
-def _line_search(
-    term: Term, dual_loss: DualLoss, x: np.ndarray, direction: np.ndarray, barrier: float, slope: float
-) -> float:
-    """Return the largest of 1, 1/2, 1/4 ... that stays inside the bounds and decreases enough; 0 where none does."""
-    step = 1.0
-    for bound, towards in ((dual_loss.low, -direction), (dual_loss.high, direction)):
-        near = (towards > 0) & np.isfinite(bound)
-        step = min(step, TO_BOUND * float((np.abs(bound - x)[near] / towards[near]).min(initial=np.inf)))
-    along = term.along(dual_loss.rho(direction))
-
-    def merit(step: float) -> float:
-        moved = dual_loss.strictly_inside(x + step * direction)
-        low, high = dual_loss.slacks(moved)
-        barriers = np.log(low[dual_loss.barred_low]).sum() + np.log(high[dual_loss.barred_high]).sum()
-        return dual_loss.value(moved) + along(step) - barrier * barriers
-
-    start = merit(0.0)
-    for _ in range(MOST_HALVINGS):
-        if merit(step) <= start + ARMIJO * step * slope + 1e-13 * abs(start):
-            return step
-        step *= 0.5
-    return 0.0
+        start = merit(0.0)
+        for _ in range(MOST_HALVINGS):
+            if merit(step) <= start + ARMIJO * step * slope + 1e-13 * abs(start):
+                return step
+            step *= 0.5
+        return 0.0

@@ -162,7 +162,7 @@ class ProximalNewton(BarrierSearch):
         super().__init__(problem, rho, b, gap)
         self.gamma, self.growth = gamma, growth
         self.w, self.rho = w, rho
-        start = self.dual_loss.rho(self.point.x)
+        start = self.dual_loss.rho(self.x)
         self.term = DesignTerm(problem, working_set, w, gamma, start, working_set.matrix.T @ start)
 
     def solve(self, target: float, max_steps: int) -> None:

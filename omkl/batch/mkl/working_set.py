@@ -99,7 +99,7 @@ class Subproblem(BarrierSearch):
     @property
     def rho(self) -> np.ndarray:
         """The dual point, (N,)."""
-        return self.dual_loss.rho(self.point.x)
+        return self.dual_loss.rho(self.x)
 
     def grow(self, violating: np.ndarray) -> None:
         """Add kernels that violate optimality, given worst first; drop inactive ones."""
@@ -149,16 +149,16 @@ class Subproblem(BarrierSearch):
     def state(self) -> tuple[np.ndarray, np.ndarray]:
         """Set the best intercept; return norms of all kernels' parts (M,) and predictions (N,)."""
         outputs = self.term.gradient()
-        self.point.intercept = self.problem.best_intercept(outputs)
+        self.intercept = self.problem.best_intercept(outputs)
         norms = np.zeros(self.problem.kernels.n_kernels)
         norms[self.which] = self.model_norms()
-        return norms, outputs + self.point.intercept
+        return norms, outputs + self.intercept
 
     def model(self) -> Expansion:
         """Return the model at the present point."""
         active = np.flatnonzero(self.term.ratios > 0)
         coefficients = self.term.ratios[active, None] * (self.alphas[active] + self.gamma * self.rho)
-        return Expansion(self.which[active], coefficients, self.point.intercept)
+        return Expansion(self.which[active], coefficients, self.intercept)
 
 
 def _first(problem: Problem) -> int:
