@@ -1,7 +1,16 @@
 """A trainer's epochs over a list of examples, as tests ask for them, and what ends them."""
 
-from omkl.online import ArraySource, TrainingLoop
+from omkl.losses import StructuredHinge
+from omkl.online import ArraySource, InverseSqrt, OnlineTrainer, TrainingLoop
 from omkl.online.training_loop import serial_pass
+from omkl.regularizers import SquaredL21
+
+
+def online_trainer(banks, structure, loss=None, regularizer="mkl", schedule=None, **options):
+    """A trainer with the hinge, the squared mixed norm and rates of 1 / sqrt(t), unless others are given."""
+    regularizer = SquaredL21() if regularizer == "mkl" else regularizer
+    schedule = schedule or InverseSqrt(1.0)
+    return OnlineTrainer(banks, structure, loss or StructuredHinge(), regularizer, schedule=schedule, **options)
 
 
 def fit(trainer, examples, *, epochs=1, rng=None, callbacks=(), make_pass=serial_pass):

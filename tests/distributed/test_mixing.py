@@ -36,7 +36,7 @@ from omkl.online import (
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 from omkl.structures import Binary, Chain
 
-from ..passes import Kill, fit
+from ..passes import Kill, fit, online_trainer
 
 K, D = 3, 4
 KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-free": Polynomial(2, coef0=0.0)}
@@ -95,11 +95,11 @@ def make_trainer(explicit, options, average, schedule=None):
         banks = [KernelExpansion(list(KERNELS), list(KERNELS.values()), ["x"] * 3, K, averaging)]
     transitions = TransitionBank(K, averaging=averaging)
     free = options.get("free", False)
-    return OnlineTrainer(
+    return online_trainer(
         banks if free else [*banks, transitions],
         Chain(K),
-        options.get("loss", StructuredHinge()),
-        options["regularizer"],
+        loss=options.get("loss", StructuredHinge()),
+        regularizer=options["regularizer"],
         lambda_=options["lambda_"],
         schedule=schedule or InverseSqrt(options.get("rate", 1.0)),
         method=options.get("method", "fobos"),
@@ -241,15 +241,8 @@ def test_dense_banks_are_mixed_alike():
     """An intercept and transitions by position, of two labels and more."""
     data = Sequences(explicit=True)
     banks = [InterceptBank(K, averaging=True), TransitionBank(K, positions=3, averaging=True)]
-    trainer = OnlineTrainer(
-        [],
-        Chain(K, by_position=True),
-        StructuredHinge(),
-        None,
-        lambda_=0.0,
-        schedule=InverseSqrt(),
-        average=UniformAverage(),
-        unpenalized=banks,
+    trainer = online_trainer(
+        [], Chain(K, by_position=True), regularizer=None, lambda_=0.0, average=UniformAverage(), unpenalized=banks
     )
     means, averages = [0.0, 0.0], [0.0, 0.0]
     for j in range(2):
@@ -371,32 +364,6 @@ def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
     losses = [history[-1][f"loss:shard{j}"] for j in (1, 2, 3)]
     assert_allclose(np.mean(losses), history[-1]["loss"], rtol=0.5)
     assert_allclose(np.dot(losses, [4, 4, 3]) / 11, history[-1]["loss"])
-
-
-class Passes:
-    """Callback that notes mixed passes, and ends training after the second."""
-
-    def __init__(self):
-        self.seen = []
-
-    def on_round(self, trainer, step):
-        raise AssertionError("rounds of shards are made elsewhere")
-
-    def on_block(self, trainer, block):
-        self.seen.append((trainer.round, block.loss, block.n_examples))
-        return len(self.seen) == 2
-
-    def __call__(self, trainer, record):
-        pass
-
-
-def test_callbacks_are_told_of_blocks_in_place_of_rounds():
-    data, watch = Sequences(explicit=True), Passes()
-    history = fit(
-        make_trainer(True, SETTINGS["mkl"], None), data, epochs=9, callbacks=[watch], make_pass=ParameterMixing(2)
-    )
-    assert [(rounds, n) for rounds, _, n in watch.seen] == [(6, 11), (12, 11)]
-    assert_allclose([loss / 11 for _, loss, _ in watch.seen], [record["loss"] for record in history])
 
 
 @pytest.mark.parametrize("n_shards", [1, 2])

@@ -169,8 +169,13 @@ def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, pac
 
 
 def test_workers_that_die_again_and_again_are_given_up(client):
-    client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
+    client.run_on_scheduler(allow_failures, number=0)
     refuse(DistributionError, "were lost.*memory", client, [Custom(deadly_kernel)])
+    client.run_on_scheduler(allow_failures, number=3)  # others share the scheduler
+
+
+def allow_failures(number, dask_scheduler):
+    dask_scheduler.allowed_failures = number
 
 
 def deadly_kernel(left, right):

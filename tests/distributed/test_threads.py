@@ -87,12 +87,6 @@ def test_gram_matrices_do_not_depend_on_threads(rng):
     assert_array_equal(*scores)
 
 
-@pytest.mark.parametrize("kind", [omkl.OnlineMKLClassifier, omkl.OnlineMKLRegressor])
-def test_numbers_of_threads_are_checked(kind, rows):
-    with pytest.raises(InputError, match="n_jobs must be a whole number"):
-        kind(n_jobs=0).fit(*rows)
-
-
 @pytest.mark.parametrize("settings", [{}, {"approximate": True}], ids=["dense", "factors"])
 def test_predictions_of_certified_models_do_not_depend_on_threads(rng, settings):
     X = rng.normal(size=(3000, 4))

@@ -103,31 +103,6 @@ def test_two_shards_of_equal_data_are_one_of_them(setting):
     assert mixed.history_[-1]["loss:shard1"] == mixed.history_[-1]["loss:shard2"]
 
 
-@pytest.mark.parametrize("setting", ONLINE)
-def test_shards_may_change_places(setting):
-    settings, n = {**ONLINE[setting], "shuffle": False}, 60
-    weights = np.random.default_rng(2).choice([0.3, 0.7, 1.0], size=n)
-    swapped = np.arange(n).reshape(-1, 2)[:, ::-1].ravel()
-    one = classifier(**settings).fit(X[:n], Y[:n], weights, shards=2)
-    other = classifier(**settings).fit(X[swapped], Y[swapped], weights[swapped], shards=2)
-    assert_allclose(one.decision_function(X), other.decision_function(X), rtol=1e-7, atol=1e-9)
-
-
-def test_a_shard_counts_as_much_as_its_weights():
-    """One shard has nearly all the weight: the mix is nearly its model, however many examples the other one has."""
-    weights = np.where(np.arange(60) % 2, 1e-6, 1.0)
-    settings = {"shuffle": False, "epochs": 1, "eta0": 0.3, "average": None, "regularizer": "group-lasso"}
-    mixed = classifier(C=1.0, **settings).fit(X[:60], Y[:60], weights, shards=2)
-    heavy = classifier(C=1.0, **settings).fit(X[:60:2], Y[:60:2])
-    assert_allclose(mixed.decision_function(X), heavy.decision_function(X), atol=1e-4)
-
-
-def test_losses_of_shards_are_weighted_means():
-    model = classifier(shuffle=False).fit(X[:60], Y[:60], np.tile([0.25, 0.75], 30), shards=2)
-    for record in model.history_:
-        assert_allclose(0.25 * record["loss:shard1"] + 0.75 * record["loss:shard2"], record["loss"])
-
-
 def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
     kept = WEIGHTS > 0
     settings = {"epochs": 2, "random_state": 0}

@@ -13,14 +13,12 @@ from numpy.testing import assert_array_equal
 from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
 from omkl.data import handwritten_dates, synthetic_treebank
 from omkl.distributed import ParameterMixing
-from omkl.exceptions import DivergenceError, InputError
+from omkl.exceptions import DivergenceError
 from omkl.groups import ExplicitBank, Features, Tokens
-from omkl.losses import StructuredHinge
-from omkl.online import Example, InverseSqrt, OnlineTrainer, UniformAverage
-from omkl.regularizers import SquaredL21
+from omkl.online import Example, UniformAverage
 from omkl.structures import Binary
 
-from ..passes import fit
+from ..passes import fit, online_trainer
 
 pytest.importorskip("distributed")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -94,15 +92,7 @@ class Mortal:
 
 def train(data, client=None):
     bank = ExplicitBank(["a", "b"], [0, 0, 1, 1], 1, averaging=True)
-    trainer = OnlineTrainer(
-        [bank],
-        Binary(),
-        StructuredHinge(),
-        SquaredL21(),
-        lambda_=0.05,
-        schedule=InverseSqrt(),
-        average=UniformAverage(),
-    )
+    trainer = online_trainer([bank], Binary(), lambda_=0.05, average=UniformAverage())
     fit(trainer, data, epochs=3, rng=np.random.default_rng(0), make_pass=ParameterMixing(2, client))
     return trainer.state()
 
@@ -120,8 +110,3 @@ def test_what_a_shard_raises_is_raised_here(client):
     X, y = np.full((10, 2), 1e90), np.arange(10) % 2
     with pytest.raises(DivergenceError, match="diverged"):
         OnlineMKLClassifier(["linear:normalize=None"], eta0=1e99, random_state=0).fit(X, y, client=client)
-
-
-def test_a_client_that_is_none_is_refused():
-    with pytest.raises(InputError, match=r"dask\.distributed\.Client"):
-        OnlineMKLClassifier().fit(np.eye(4), [0, 1, 0, 1], client="tcp://127.0.0.1:8786")

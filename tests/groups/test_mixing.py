@@ -10,13 +10,12 @@ from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
 from omkl.distributed.mixing import mix
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
-from omkl.losses import StructuredHinge
-from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage
+from omkl.online import InverseSqrt, PolynomialAverage
 from omkl.parsing.sentences import ArcExamples
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree
 
-from ..passes import fit
+from ..passes import fit, online_trainer
 
 TEMPLATES = TemplateSet(["h.upos m.upos", "h.upos m.upos distance", "h.form m.form direction", "h.upos between.upos"])
 SETTINGS = {
@@ -34,11 +33,10 @@ def examples():
 
 def make_trainer(dtype, n_lines, regularizer, lambda_, method="fobos"):
     bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[n_lines] * 3)
-    return OnlineTrainer(
+    return online_trainer(
         [bank],
         NonProjectiveTree(),
-        StructuredHinge(),
-        regularizer,
+        regularizer=regularizer,
         lambda_=lambda_,
         schedule=InverseSqrt(0.3),
         method=method,

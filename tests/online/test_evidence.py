@@ -128,15 +128,6 @@ def test_useless_groups_pass_about_as_often_as_the_level_says(kind, kernel):
     assert np.count_nonzero(np.array(scores) > stats.norm.isf(0.05)) <= 13
 
 
-def test_what_is_not_useful_is_left_out_and_the_others_learn_as_if_alone():
-    X, y = interaction(500)
-    options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 8}
-    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], **options).fit(X[:300], y[:300])
-    assert {name for name, weight in model.kernel_weights_.items() if weight} == {USEFUL}
-    alone = omkl.OnlineMKLClassifier([USEFUL], **options).fit(X[:300], y[:300])
-    assert model.score(X[300:], y[300:]) > alone.score(X[300:], y[300:]) - 0.03
-
-
 @pytest.mark.parametrize(
     "options",
     [{}, {"schedule": "linear", "eta0": 0.1}, {"schedule": "sqrt", "eta0": 0.1}, {"average": "decayed:half_life=90"}],

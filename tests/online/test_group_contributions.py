@@ -9,13 +9,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 import omkl
-from omkl.cli.inspect import NAME_WIDTH, group_lines
 from omkl.data import synthetic_treebank
 from omkl.exceptions import InputError
-from omkl.groups import ExplicitBank, FeatureMapBank, KernelBank, TemplateSet
+from omkl.groups import ExplicitBank, FeatureMapBank, KernelBank
 from omkl.kernels import Gaussian
 from omkl.online.group_contributions import group_report
-from omkl.regularizers import L21Ball, Ridge, SquaredL21, WeightedSquaredL21
+from omkl.regularizers import L21Ball, Ridge, SquaredL21
 from omkl.structures import Multiclass
 
 KERNELS = {"g": "gaussian:on=0:2,sigma2=1", "l": "linear", "n": "gaussian:on=3:6,sigma2=1"}
@@ -118,19 +117,6 @@ def test_a_constraint_that_does_not_bind_changes_no_weight(method):
     assert_allclose(list(bounded.kernel_weights_.values()), np.full(3, 1 / 3))
 
 
-def test_a_group_that_is_not_penalized_has_weight():
-    weights = classifier(regularizer=WeightedSquaredL21({"g": 0.0, "l": 1.0, "n": 1.0})).fit(*rows(60)).kernel_weights_
-    assert weights == {"g": 1.0, "l": 0.0, "n": 0.0}
-
-
-def test_weights_survive_the_model_file(tmp_path):
-    model = classifier().fit(*rows(60))
-    model.save(tmp_path / "m.npz")
-    loaded = omkl.load(tmp_path / "m.npz")
-    assert loaded.kernel_weights_ == pytest.approx(model.kernel_weights_, rel=1e-12)
-    assert loaded.group_report_ == model.group_report_
-
-
 # ---- how much a group helps -------------------------------------------------------------------------------------
 
 
@@ -203,14 +189,6 @@ def test_blocks_of_a_stream_are_measured_as_the_whole():
         assert one["standard_error"] == pytest.approx(other["standard_error"], abs=1e-12)
 
 
-def test_groups_at_zero_cost_no_time_and_help_nothing():
-    X, y = rows(60)
-    model = classifier({"linear": "linear", "dead": "gaussian:on=5:6"}, C=0.05, method="rda").fit(X, y)
-    dead = without(model, "dead").group_report(X, y)[1]
-    assert (dead["norm"], dead["weight"], dead["loss_increase"]) == (0.0, 0.0, 0.0)
-    assert dead["standard_error"] == 0.0
-
-
 def test_twins_help_little_as_long_as_both_are_there():
     X, y = rows(200)
     kernels = {"one": Gaussian(1.0, on=slice(0, 2)), "two": Gaussian(1.0, on=slice(0, 2))}
@@ -259,28 +237,3 @@ def test_inputs_of_a_kind_of_their_own_are_measured_one_by_one():
     expected = np.log(2) - np.array([np.log1p(np.exp(-2.0)), np.log1p(np.exp(1.0))])
     assert_allclose(record["loss_increase"], expected.mean())
     assert record["bytes"] == 0.0
-
-
-def test_the_table_of_507_templates_is_readable():
-    names = TemplateSet.resolve("martins507").names
-    records = [
-        {
-            "group": name,
-            "weight": 1 / 507,
-            "norm": float(k > 9),
-            "bytes": 1.0,
-            "bytes_share": 1 / 507,
-            "loss_without": 1.0,
-            "loss_increase": k / 507 - 0.1,
-            "standard_error": 0.1,
-        }
-        for k, name in enumerate(names)
-    ]
-    lines = list(group_lines(records, 30))
-    assert max(map(len, lines[1:-3])) <= NAME_WIDTH + 70
-    assert lines[3].startswith(names[-1][:20])
-    assert len(lines) == 1 + 2 + 30 + 3
-    assert "and 477 more" in lines[-3]
-    assert lines[-2] == "10 of 507 groups are zero."
-    n_idle = sum(k > 9 and k / 507 - 0.1 <= 0.2 for k in range(507))
-    assert lines[-1].startswith(f"{n_idle} of 497 others do not help measurably")

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omkl
-from omkl.exceptions import InputError
 from omkl.kernels import Average
 from omkl.online import _jit_hedge as jit
 from omkl.online.evidence import Evidence
@@ -97,19 +96,6 @@ def test_groups_that_say_nothing_of_new_examples_are_zero(kind, options):
         assert list(weights.values()).count(0.0) == len(JUNK)
 
 
-def test_what_has_no_weight_is_no_part_of_the_model_that_predicts():
-    X, y = interaction(600)
-    model = trained("classes", X, y)
-    zero = [name for name, weight in model.kernel_weights_.items() if weight == 0.0]
-    assert zero
-    expected = model.decision_function(X[:50])
-    changed = X[:50].copy()
-    for name in zero:
-        low, high = map(int, name.split("on=")[1].split(":"))
-        changed[:, low:high] = 7.0
-    np.testing.assert_array_equal(model.decision_function(changed), expected)
-
-
 def test_twins_share_and_have_together_what_one_would_have():
     X, y = interaction(300)
     one = omkl.OnlineMKLClassifier({"a": USEFUL, "b": "gaussian:on=0:1"}, weighting="out-of-sample", random_state=0)
@@ -151,14 +137,6 @@ def test_a_model_file_and_a_checkpoint_hold_the_weights(tmp_path):
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
 
 
-def test_hedge_goes_on_with_every_new_example():
-    X, y = interaction(250)
-    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0)
-    cumulative = model.partial_fit(X[:200], y[:200]).model_.trainer.method.cumulative.copy()
-    model.partial_fit(X[200:], y[200:])
-    assert np.abs(model.model_.trainer.method.cumulative - cumulative).max() > 0
-
-
 def test_groups_that_come_later_have_a_say():
     X = [[{"word": w} for w in line.split()] for line in ("a dog", "the cat", "a cat")]
     y = [["D", "N"]] * 3
@@ -197,9 +175,3 @@ def test_degenerate_data_have_an_answer(kind):
     assert np.all(np.isfinite(weights))
     assert weights.sum() == pytest.approx(1)
     assert np.all(np.isfinite(model.decision_function(X)))
-
-
-def test_a_weighting_that_is_none_is_refused():
-    X, y = interaction(40)
-    with pytest.raises(InputError, match="weighting must be"):
-        omkl.OnlineMKLClassifier([USEFUL], weighting="guess").fit(X, y)

@@ -15,12 +15,13 @@ from omkl.online import (
     DistanceOverGradients,
     InverseSqrt,
     MeanPolyak,
-    OnlineTrainer,
     PolynomialAverage,
     UniformAverage,
 )
 from omkl.regularizers import L1, L21, Ridge, SquaredL21
 from omkl.structures import Binary
+
+from ..passes import online_trainer
 
 GROUPS = [[0, 1], [2, 3], [4, 5]]
 PENALTIES = {
@@ -39,11 +40,11 @@ TOKENS = Tokens(np.arange(41), Features(rows.indptr.astype(np.int64), rows.indic
 
 def trainer_of(regularizer, lambda_, schedule, average=None, loss=None, **options):
     bank = ExplicitBank("abc", np.repeat(np.arange(3), 2), 1, average is not None)
-    return OnlineTrainer(
+    return online_trainer(
         [bank],
         Binary(),
-        loss or StructuredHinge(),
-        regularizer,
+        loss=loss,
+        regularizer=regularizer,
         lambda_=lambda_,
         schedule=schedule,
         average=average,
@@ -128,18 +129,6 @@ def test_an_example_without_weight_is_absent(method):
 def test_the_radius_bounds_weighted_rounds_too():
     trainer = train(trainer_of(None, 0.0, Constant(1.0), radius=0.25), np.full(40, 0.3), 2)
     assert_allclose(np.linalg.norm(trainer.group_state.norms), 0.25)
-
-
-def test_weights_survive_a_state():
-    weights = np.random.default_rng(0).uniform(0.05, 1.0, size=40)
-    make = lambda: trainer_of(SquaredL21(), lambda W: 1 / W, InverseSqrt(0.5), method="rda")  # noqa: E731
-    whole, first, second = train(make(), weights, 2), train(make(), weights, 1), make()
-    second.load_state({key: np.array(value) for key, value in first.state().items()})
-    rng = np.random.default_rng(0)
-    rng.permutation(40)
-    for i in rng.permutation(40).tolist():
-        second.update(TOKENS.sequence(i), GOLD[i], weights[i])
-    assert_array_equal(second.norms, whole.norms)
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])

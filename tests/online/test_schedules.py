@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
 from omkl.groups import ExplicitBank, Features, InterceptBank, Tokens
-from omkl.losses import StructuredHinge
 from omkl.online import (
     Constant,
     DistanceOverGradients,
@@ -15,12 +14,11 @@ from omkl.online import (
     InverseTime,
     LinearDecay,
     MeanPolyak,
-    OnlineTrainer,
 )
 from omkl.regularizers import L1, L21, SparseGroup
 from omkl.structures import Chain, Multiclass
 
-from ..passes import fit
+from ..passes import fit, online_trainer
 
 
 @pytest.mark.parametrize(
@@ -49,9 +47,7 @@ def test_rates_stay_positive_beyond_the_planned_end():
 
 
 def trained(schedule, epochs):
-    trainer = OnlineTrainer(
-        [InterceptBank(3, True)], Multiclass(3), StructuredHinge(), None, lambda_=1.0, schedule=schedule
-    )
+    trainer = online_trainer([InterceptBank(3, True)], Multiclass(3), regularizer=None, lambda_=1.0, schedule=schedule)
     rates = []
 
     class Watch:
@@ -93,11 +89,10 @@ def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(sched
     """The first gradient is shorter than lambda; the mean of all is 0.8 long, so 0.3 has a model and 2.5 none."""
     features = Features(np.arange(9), np.array([2, 2, 0, 1, 0, 1, 0, 1], dtype=np.int32), np.array([0.2] * 2 + [1] * 6))
     tokens, gold = Tokens(np.arange(9), features), [0, 1, 0, 1, 0, 1, 0, 1]
-    trainer = OnlineTrainer(
+    trainer = online_trainer(
         [ExplicitBank(["words"], np.zeros(3, dtype=np.int32), 2)],
         Chain(2),
-        StructuredHinge(),
-        regularizer,
+        regularizer=regularizer,
         lambda_=lambda_,
         schedule=schedule(),
         method=method,

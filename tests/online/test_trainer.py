@@ -7,8 +7,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.groups import CachedKernelBank, ExplicitBank, Features, InterceptBank, KernelExpansion, Tokens, TransitionBank
-from omkl.kernels import Gaussian
+from omkl.groups import (
+    CachedKernelBank,
+    ExplicitBank,
+    FeatureMapBank,
+    Features,
+    InterceptBank,
+    KernelExpansion,
+    Tokens,
+    TransitionBank,
+)
+from omkl.kernels import Gaussian, Polynomial
 from omkl.losses import CRF, Perceptron, StructuredHinge
 from omkl.online import (
     Constant,
@@ -38,7 +47,7 @@ from omkl.regularizers import (
 )
 from omkl.structures import Binary, Chain, Multiclass
 
-from ..passes import fit
+from ..passes import fit, online_trainer
 
 GROUPS = [[0, 1], [2, 3], [4, 5], [6, 7]]
 NAMES = ["a", "b", "c", "d"]
@@ -61,11 +70,11 @@ class Classification:
 
     def trainer(self, regularizer, lambda_=0.1, schedule=None, loss=None, averaging=None, **options):
         bank = self.bank(averaging is not None)
-        return OnlineTrainer(
+        return online_trainer(
             [bank],
             Binary(),
-            loss or StructuredHinge(),
-            regularizer,
+            loss=loss,
+            regularizer=regularizer,
             lambda_=lambda_,
             schedule=schedule or InverseSqrt(0.5),
             average=averaging,
@@ -200,11 +209,11 @@ def test_l1_refuses_kernels_and_dual_averaging(data):
         data.trainer(L1(), method="rda")
 
 
-def test_two_groups_of_one_name_are_refused(data):
+def test_two_groups_of_one_name_and_a_state_that_does_not_fit_are_refused(data):
+    with pytest.raises(InputError, match="do not fit the model"):
+        data.bank(n_outputs=2).load_state(data.bank().state())
     with pytest.raises(InputError, match="'a'"):
-        OnlineTrainer(
-            [data.bank(), data.bank()], Binary(), StructuredHinge(), Ridge(), lambda_=1, schedule=Constant(1.0)
-        )
+        online_trainer([data.bank(), data.bank()], Binary(), regularizer=Ridge(), lambda_=1, schedule=Constant(1.0))
 
 
 def test_divergence_is_reported_with_the_round(data):
@@ -219,16 +228,15 @@ def trainers_for_state(data, method, schedule):
     make = {
         "explicit": lambda: [data.bank(True, 2)],
         "cached": lambda: [CachedKernelBank(["g"], [Gaussian(2.0)], ["x"], data.tokens, 2, True)],
+        "mapped": lambda: [FeatureMapBank(["q"], [Polynomial(2)], ["x"], [Polynomial(2).feature_count(8)], 2, True)],
         "expansion": lambda: [KernelExpansion(["g"], [Gaussian(2.0)], ["x"], 2, True)],
     }
     for name, banks in make.items():
 
         def build(banks=banks):
-            return OnlineTrainer(
+            return online_trainer(
                 [*banks()],
                 structure,
-                StructuredHinge(),
-                SquaredL21(),
                 lambda_=0.05,
                 method=method,
                 schedule=schedule.fresh(),
@@ -297,17 +305,8 @@ def test_weights_scale_the_gradient(data):
 
 def test_a_chain_and_a_multiclass_share_the_trainer(data):
     """A sequence of one token with no transitions is a multiclass example."""
-    chain = OnlineTrainer(
-        [data.bank(n_outputs=2)], Chain(2), StructuredHinge(), SquaredL21(), lambda_=0.1, schedule=InverseSqrt(1.0)
-    )
-    multiclass = OnlineTrainer(
-        [data.bank(n_outputs=2)],
-        Multiclass(2),
-        StructuredHinge(),
-        SquaredL21(),
-        lambda_=0.1,
-        schedule=InverseSqrt(1.0),
-    )
+    chain = online_trainer([data.bank(n_outputs=2)], Chain(2), lambda_=0.1)
+    multiclass = online_trainer([data.bank(n_outputs=2)], Multiclass(2), lambda_=0.1)
     for x, y, _ in data.examples:
         chain.update(x, np.array([y]))
         multiclass.update(x, y)
@@ -316,14 +315,8 @@ def test_a_chain_and_a_multiclass_share_the_trainer(data):
 
 def test_groups_that_arrive_late_join_the_others(data):
     bank = ExplicitBank(["a"], np.zeros(2, dtype=int), 2, averaging=True)
-    trainer = OnlineTrainer(
-        [bank, TransitionBank(2, averaging=True)],
-        Chain(2),
-        StructuredHinge(),
-        SquaredL21(),
-        lambda_=0.05,
-        schedule=InverseSqrt(1.0),
-        average=UniformAverage(),
+    trainer = online_trainer(
+        [bank, TransitionBank(2, averaging=True)], Chain(2), lambda_=0.05, average=UniformAverage()
     )
     few = Features(np.arange(len(data.gold) + 1), np.zeros(len(data.gold), np.int32), data.X[:, 0].copy())
     early = Tokens(np.arange(len(data.gold) + 1), few)

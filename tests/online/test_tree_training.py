@@ -7,11 +7,10 @@ import pytest
 
 from omkl.groups.tables import DenseBank
 from omkl.losses import CRF, Perceptron, StructuredHinge
-from omkl.online import Example, InverseSqrt, OnlineTrainer
-from omkl.regularizers import SquaredL21
+from omkl.online import Example, InverseSqrt
 from omkl.structures import NonProjectiveTree, ProjectiveTree
 
-from ..passes import fit
+from ..passes import fit, online_trainer
 
 N_TAGS = 4
 TRUE_WEIGHTS = np.random.default_rng(0).normal(size=(N_TAGS + 1) ** 2)
@@ -61,11 +60,10 @@ def sentences(structure, count, seed):
 @pytest.mark.parametrize("structure", [NonProjectiveTree(), NonProjectiveTree(False), ProjectiveTree()], ids=repr)
 @pytest.mark.parametrize("loss", [StructuredHinge(), CRF(), Perceptron()], ids=lambda loss: type(loss).__name__)
 def test_the_trainer_learns_to_parse_and_which_features_matter(structure, loss):
-    trainer = OnlineTrainer(
+    trainer = online_trainer(
         [ArcBank("pairs", (N_TAGS + 1) ** 2), ArcBank("noise", 50)],
         structure,
-        loss,
-        SquaredL21(),
+        loss=loss,
         lambda_=1e-3,
         schedule=InverseSqrt(0.5),
     )

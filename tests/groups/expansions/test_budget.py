@@ -1,7 +1,5 @@
 """Kernel groups on a budget against brute force: the literal algorithm with an explicit feature space."""
 
-import copy
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,9 +11,11 @@ from omkl.exceptions import InputError
 from omkl.groups import BudgetedExpansion, KernelExpansion, Tokens, TransitionBank
 from omkl.kernels import B1Spline, Custom, Gaussian, Laplacian, Linear, Polynomial
 from omkl.losses import CRF, StructuredHinge
-from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor, UniformAverage
+from omkl.online import InverseSqrt, PolynomialAverage, UniformAverage
 from omkl.regularizers import SquaredL21
 from omkl.structures import Chain
+
+from ...passes import online_trainer
 
 K, D = 3, 4
 KERNELS = {
@@ -49,13 +49,11 @@ def make_bank(kernels, budget, averaging=False, dtype=np.float64):
 
 
 def make_trainer(bank, method="fobos", lambda_=0.02, loss=None, average=None):
-    return OnlineTrainer(
+    return online_trainer(
         [bank],
         Chain(K),
-        loss or StructuredHinge(),
-        SquaredL21(),
+        loss=loss,
         lambda_=lambda_,
-        schedule=InverseSqrt(1.0),
         method=method,
         average=average,
         unpenalized=[TransitionBank(K, averaging=average is not None)],
@@ -194,11 +192,9 @@ def test_rounds_and_averages_are_those_of_the_literal_algorithm(method, average,
     stream = Stream(60)
     budget = 3  # more vectors would soon span the linear kernel's space
     bank = make_bank(kernels, budget, averaging=True)
-    trainer = OnlineTrainer(
+    trainer = online_trainer(
         [bank],
         Chain(K),
-        StructuredHinge(),
-        SquaredL21(),
         lambda_=0.02,
         schedule=InverseSqrt(0.3),
         method=method,
@@ -242,30 +238,6 @@ def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
     indices, expected, ties = np.array(chosen).T
     assert_array_equal(indices, expected)
     assert ties.max() > 1, "dual averaging was meant to give equal coefficients"
-
-
-def test_projection_changes_the_model_the_least():
-    """In each feature space: least squares, and by Pythagoras the norm loses what the others cannot express."""
-    kernels = {"quadratic": Polynomial(2), "linear": Linear(normalize=None)}
-    trainer = make_trainer(make_bank(kernels, 3))
-    n_checked = 0
-    for x, y in Stream():
-        trainer.update(x, y)
-        bank = copy.deepcopy(trainer).banks[0]
-        if bank.n_support < 3:
-            continue
-        before, X, A = bank.group_state.square_norms.copy(), np.array(bank.supports["x"]), bank.coefficients.copy()
-        index, others = 1, [0, 2]
-        bank._drop(index)
-        for k, kernel in enumerate(kernels.values()):
-            features = kernel.features(X)
-            c, *_ = np.linalg.lstsq(features[others].T, features[index], rcond=None)
-            moved = np.outer(c, A[k, index])
-            assert_allclose(bank.coefficients[k, others], A[k, others] + moved, rtol=1e-5, atol=1e-6)
-            lost = np.sum((features[index] - c @ features[others]) ** 2) * np.sum(A[k, index] ** 2)
-            assert_allclose(bank.group_state.square_norms[k], before[k] - lost, rtol=1e-6, atol=1e-8)
-        n_checked += 1
-    assert n_checked > 20
 
 
 def test_factors_stay_those_of_the_kernel_matrices():
@@ -353,18 +325,6 @@ def test_a_state_that_does_not_fit_is_refused():
         make_bank(KERNELS, 5).load_state(bank.state())
     with pytest.raises(InputError, match="do not fit"):
         make_bank(KERNELS, 12, averaging=True).load_state(bank.state())
-
-
-def test_what_was_frozen_stays_as_it_was():
-    stream = list(Stream())
-    trainer = make_trainer(make_bank(KERNELS, 6, averaging=True), average=UniformAverage())
-    for x, y in stream[:30]:
-        trainer.update(x, y)
-    predictor = Predictor(trainer.banks, trainer.structure)
-    before = predictor.potentials(stream[0][0]).unary.copy()
-    for x, y in stream[30:]:
-        trainer.update(x, y)
-    assert_array_equal(predictor.potentials(stream[0][0]).unary, before)
 
 
 def test_memory_grows_with_the_support_and_is_constant_from_the_budget_on():

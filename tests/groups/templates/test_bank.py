@@ -15,10 +15,12 @@ from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.groups.templates.bank import largest
 from omkl.groups.templates.layout import ArcGuide
 from omkl.losses import CRF, StructuredHinge
-from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor
+from omkl.online import InverseSqrt, PolynomialAverage, Predictor
 from omkl.parsing.sentences import Guide, encode
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree, TreePotentials
+
+from ...passes import online_trainer
 
 TEMPLATES = TemplateSet(
     [
@@ -195,8 +197,13 @@ def check_training(name, dtype, templates):
     sizes = [1 << 14] * (9 if templates is STACKED else 6)
     bank = ArcTemplateBank(templates, averaging=True, dtype=dtype, sizes=sizes)
     common = {"lambda_": settings["lambda_"], "method": settings["method"], "average": PolynomialAverage(2.0)}
-    trainer = OnlineTrainer(
-        [bank], NonProjectiveTree(), settings["loss"], settings["regularizer"], schedule=InverseSqrt(0.3), **common
+    trainer = online_trainer(
+        [bank],
+        NonProjectiveTree(),
+        loss=settings["loss"],
+        regularizer=settings["regularizer"],
+        schedule=InverseSqrt(0.3),
+        **common,
     )
     naive = NaiveParser(templates, settings["loss"], settings["regularizer"], rate=InverseSqrt(0.3), **common)
     rng = np.random.default_rng(1)
@@ -232,33 +239,12 @@ def trained(templates=TEMPLATES, rounds=30, **settings):
     corpus = sentences()
     tokens = encode(Treebank.from_sentences(corpus), templates)
     bank = ArcTemplateBank(templates, averaging=True, memory=20)
-    trainer = OnlineTrainer(
-        [bank],
-        NonProjectiveTree(),
-        StructuredHinge(),
-        SquaredL21(),
-        lambda_=0.02,
-        schedule=InverseSqrt(0.3),
-        average=PolynomialAverage(2.0),
-        **settings,
+    trainer = online_trainer(
+        [bank], NonProjectiveTree(), lambda_=0.02, schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0), **settings
     )
     for s in range(rounds):
         trainer.update(tokens.sentence(s % len(corpus)), np.array(corpus[s % len(corpus)].heads))
     return trainer, tokens
-
-
-def test_a_dead_template_costs_no_look_up():
-    """Its weights are never read: poison in them is not seen."""
-    trainer, tokens = trained()
-    bank = trainer.banks[0]
-    clean = bank._layout
-    x = tokens.sentence(1)
-    trainer.group_state.scales[:] = 0.0
-    bank.table[:] = np.nan
-    scores = TreePotentials(np.zeros((len(x) + 1, len(x) + 1)))
-    bank.add_potentials(x, scores)
-    assert np.isfinite(scores.arcs).all()
-    assert clean is bank._layout
 
 
 def test_the_restricted_bank_scores_as_the_kept_templates_do():
@@ -266,14 +252,8 @@ def test_the_restricted_bank_scores_as_the_kept_templates_do():
     kept = TEMPLATES.keep(TEMPLATES.names[1:6])
     bank = trainer.banks[0]
     smaller = bank.restricted(kept)
-    other = OnlineTrainer(
-        [smaller],
-        NonProjectiveTree(),
-        StructuredHinge(),
-        SquaredL21(),
-        lambda_=0.02,
-        schedule=InverseSqrt(0.3),
-        average=PolynomialAverage(2.0),
+    other = online_trainer(
+        [smaller], NonProjectiveTree(), lambda_=0.02, schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0)
     )
     rows = [trainer.group_state.names.index(name) for name in other.group_state.names]
     state = trainer.group_state.state()
@@ -322,8 +302,8 @@ def test_the_collision_rate_is_estimated_from_how_full_the_tables_are():
     found = []
     for size in (4, 1 << 12, 1 << 15):
         bank = ArcTemplateBank(TEMPLATES, averaging=True, sizes=[size] * 6)
-        trainer = OnlineTrainer(
-            [bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0, schedule=InverseSqrt(0.3)
+        trainer = online_trainer(
+            [bank], NonProjectiveTree(), regularizer=Ridge(), lambda_=0.0, schedule=InverseSqrt(0.3)
         )
         for s, sentence in enumerate(corpus):
             trainer.update(tokens.sentence(s), np.array(sentence.heads))
@@ -361,9 +341,7 @@ def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
     templates = TemplateSet(["h.form m.form", "h.form m.form direction", "h.form m.form distance", "h.upos m.upos",
                              "h-1.upos h.form m.form distance", "m.upos direction", "h.form m+1.form"])  # fmt: skip
     bank = ArcTemplateBank(templates, dtype=dtype, memory=0.2)
-    trainer = OnlineTrainer(
-        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.0, schedule=InverseSqrt(0.1)
-    )
+    trainer = online_trainer([bank], NonProjectiveTree(), lambda_=0.0, schedule=InverseSqrt(0.1))
     treebank = Treebank.from_sentences(made)
     tokens = encode(treebank, templates)
     for s in range(5):
