@@ -62,7 +62,7 @@ def packed_products(rows, which, vectors, out):
         for i in range(0, n, 4):
             start, height = i * (i + 1) // 2, min(4, n - i)
             even = i // 16 * 16 if height == 4 else 0
-            # empty ends for the last rows, of which there may be fewer
+            # slices are empty for the last rows if there are fewer than four
             r0, r1 = packed[start : start + even], packed[start + i + 1 :][:even]
             r2, r3 = packed[start + 2 * i + 3 :][:even], packed[start + 3 * i + 6 :][:even]
             w0, w1, w2, w3 = vector[i], vector[min(i + 1, n - 1)], vector[min(i + 2, n - 1)], vector[min(i + 3, n - 1)]

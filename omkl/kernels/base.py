@@ -73,7 +73,7 @@ class Kernel(Component):
     maps_sparse: ClassVar[bool] = False
     #: Whether it is known to be positive semidefinite; others are checked on the training samples by batch solvers.
     semidefinite: ClassVar[bool] = False
-    #: Whether each value comes from the inner product or distance of its two vectors alone, whatever stands beside it.
+    #: Whether a value depends only on the inner product or the distance of its two vectors.
     entrywise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

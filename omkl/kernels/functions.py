@@ -87,7 +87,7 @@ class Polynomial(Kernel):
         return _integer_power(base, self.degree)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        # what overflows is refused where it is used
+        # values that overflow are refused where they are used
         with np.errstate(over="ignore"):
             return _integer_power(self.gamma * _squares(X) + self.coef0, self.degree)
 
@@ -125,7 +125,7 @@ def _monomials(n_columns: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
 def _squares(X: Vectors) -> np.ndarray:
     """Squared lengths of the rows of an array or CSR matrix."""
     if sparse.issparse(X):
-        # where no column is there twice, squaring entries is enough
+        # without duplicate entries, squaring each of them is enough
         squares = X.power(2) if X.has_canonical_format else X.multiply(X)
         return np.asarray(squares.sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", X, X)

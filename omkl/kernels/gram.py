@@ -12,10 +12,10 @@ from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel
 from omkl.kernels.inputs import Vectors
 
-#: Most that a matrix may differ from its transpose, and lack in positive semidefiniteness, in units of its largest
-#: diagonal entry: what single precision and a sum over many samples leave.
+#: Largest asymmetry, and largest negative eigenvalue, of an accepted matrix relative to its largest diagonal entry:
+#: the rounding of single precision.
 ROUNDING = 1e-5
-#: Largest entry: what solvers compute with larger ones has no digits left.
+#: Largest entry: with larger ones solvers lose all digits.
 LARGEST = 1e15
 #: Samples on which functions are checked.
 MOST_CHECKED = 1000

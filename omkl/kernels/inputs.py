@@ -107,7 +107,7 @@ def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarr
         return X
     if isinstance(columns, slice):
         return X[:, columns]
-    # an index in brackets would leave the rows of an array apart in memory
+    # unlike indexing, np.take leaves the rows of an array contiguous
     return X[:, list(columns)] if sparse.issparse(X) else X.take(columns, axis=1)
 
 
@@ -146,7 +146,7 @@ class Pair:
             return pairwise.euclidean_distances(X, Y, squared=True)
         center, square, variance = self.right.spread
         if square / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > variance:
-            # the distances would be lost in the length of the vectors: move the origin into the data
+            # far from the origin distances are small differences of large numbers: center the data
             X, Y = X - center, Y - center
             distances = X @ Y.T
             distances *= -2.0

@@ -97,7 +97,7 @@ class PackedStack(KernelStack):
 
     def restricted(self, samples: np.ndarray) -> PackedStack:
         i, j = np.tril_indices(len(samples))
-        # by take, as an index in brackets would leave the entries of a kernel apart in memory
+        # unlike indexing, np.take leaves the entries of a kernel contiguous
         return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1))
 
     @property
@@ -289,7 +289,7 @@ def _pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarra
     (n, d), which = X.shape, np.array(list(kernels), dtype=np.int64)
     widths, scales = np.zeros((len(which), d)), np.ones((len(which), 1))
     for row, scale, kernel in zip(widths, scales, kernels.values()):
-        # a column may be there twice
+        # columns may be repeated
         np.add.at(row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / known(kernel.width_, kernel))
         scale[:] = 1.0 / n if kernel.normalize == "trace" else 1.0
     widths, scales = widths.astype(rows.dtype), scales.astype(rows.dtype)

@@ -85,6 +85,15 @@ def solve_generically(problem, factors, loss, penalty):
     return value, Expansion(np.arange(len(factors)), coefficients, float(bias.value) if problem.intercept else 0.0)
 
 
+def assert_optimal(solution, optimum):
+    """The solution is optimal, and every record bounds the optimum from both sides."""
+    assert solution.converged
+    np.testing.assert_allclose(solution.certificate.primal, optimum, rtol=1e-6)
+    for record in solution.history:
+        assert record["dual"] <= optimum * (1 + 1e-7)
+        assert record["primal"] >= optimum * (1 - 1e-7)
+
+
 def generic_optimum(problem, factors, loss, penalty):
     """The optimal value."""
     return solve_generically(problem, factors, loss, penalty)[0]

@@ -21,7 +21,7 @@ from omkl.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L1, L21, ElasticNet, LqNorm, SquaredL21
 
 from ..stacks import DenseStack
-from .generic import generic_optimum, small_problem
+from .generic import assert_optimal, generic_optimum, small_problem
 
 SMOOTH = ["logistic", "squared hinge", "squared", "Huber"]
 each_loss = pytest.mark.parametrize("loss", SMOOTH)
@@ -32,13 +32,9 @@ each_loss = pytest.mark.parametrize("loss", SMOOTH)
 @pytest.mark.parametrize("intercept", [True, False])
 def test_fista_reaches_the_optimum_between_valid_bounds(loss, penalty, intercept):
     problem, factors = small_problem(loss, penalty, intercept)
-    optimum = generic_optimum(problem, factors, loss, penalty)
-    solution = IterativeSoftThresholding().solve(problem, tol=1e-7)
-    assert solution.converged
-    assert_allclose(solution.certificate.primal, optimum, rtol=1e-6)
-    for record in solution.history:
-        assert record["dual"] <= optimum * (1 + 1e-7)
-        assert record["primal"] >= optimum * (1 - 1e-7)
+    assert_optimal(
+        IterativeSoftThresholding().solve(problem, tol=1e-7), generic_optimum(problem, factors, loss, penalty)
+    )
 
 
 @each_loss
@@ -94,7 +90,7 @@ def test_a_warm_start_begins_where_the_other_search_ended():
         (Logistic(), SquaredL21() + LqNorm(), "exact prox"),
     ],
 )
-def test_what_they_cannot_do_is_refused(loss, regularizer, message):
+def test_unsupported_problems_are_refused(loss, regularizer, message):
     problem, _ = small_problem("logistic", "squared block 1-norm")
     with pytest.raises(InputError, match=message):
         IterativeSoftThresholding().solve(Problem(problem.kernels, problem.y, loss, regularizer, 1.0))

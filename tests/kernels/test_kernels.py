@@ -204,7 +204,7 @@ def test_float32_distances_survive_a_large_offset(X):
         lambda: ChiSquared().fit(np.array([[-1.0]])),
     ],
 )
-def test_what_makes_no_kernel_is_refused(make):
+def test_invalid_kernels_are_refused(make):
     with pytest.raises(InputError):
         make()
 

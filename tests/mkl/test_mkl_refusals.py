@@ -19,7 +19,7 @@ def test_a_path_needs_strengths(cancer, C):
         MKLClassifier(KERNELS).path(*cancer, C=C)
 
 
-def test_stopping_early_warns_and_tells_the_gap(cancer):
+def test_stopping_early_warns_with_the_gap(cancer):
     X, y = cancer
     with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .* not within tol=1e-06"):
         model = MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5, dtype="float64").fit(X, y)
@@ -95,7 +95,7 @@ def test_a_path_that_stops_early_warns(cancer):
 
 @pytest.mark.parametrize("scale", [1e-8, 1e-4])
 @pytest.mark.parametrize("solver", ["spicy", "fista"])
-def test_a_prediction_that_is_constant_is_not_silent(cancer, scale, solver):
+def test_a_constant_prediction_warns(cancer, scale, solver):
     X, y = cancer
     grams = [scale * gram for gram in grams_of(X, X)]
     with pytest.warns(UserWarning, match=r"all of them|No kernel"):
@@ -116,8 +116,8 @@ def test_a_kernel_has_no_coordinates_to_penalize(cancer, solver):
     [dict(C=1e16), dict(C=1e16, loss="hinge"), dict(tol=1e-308), dict(tol=1e-308, loss="hinge")],
     ids=["C of the logistic loss", "C of the hinge", "tol of the logistic loss", "tol of the hinge"],
 )
-def test_what_rounding_leaves_no_way_to_ends_soon_with_a_sentence(cancer, settings):
-    """A hundred rounds would be tried, of up to 150 steps."""
+def test_a_search_that_rounding_stops_ends_early_with_a_warning(cancer, settings):
+    """Without the check it would try a hundred rounds of up to 150 steps."""
     X, y = cancer
     with pytest.warns(ConvergenceWarning, match="rounding prevents progress: raise tol, lower C, or scale"):
         model = MKLClassifier(["gaussian", "linear"], **settings).fit(X[:100], y[:100])

@@ -118,7 +118,7 @@ def test_paths_and_stability_selection_take_several_outputs(labelled, measured):
         ({}, lambda y: np.ones_like(y), "same labels"),
     ],
 )
-def test_what_is_no_set_of_labels_is_refused(labelled, settings, make, match):
+def test_invalid_labels_are_refused(labelled, settings, make, match):
     X, y = labelled
     with pytest.raises(InputError, match=match):
         MKLClassifier(KERNELS, **settings).fit(X, make(y))

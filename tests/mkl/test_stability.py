@@ -122,6 +122,6 @@ def test_bad_parameters_are_refused_in_one_sentence(noisy, settings, message):
         MKLClassifier(columns(X)).stability_selection(X, y, **{"C": [0.1], **settings})
 
 
-def test_what_leaves_no_kernel_out_is_refused(noisy):
+def test_regularizers_without_sparsity_are_refused(noisy):
     with pytest.raises(InputError, match="leaves kernels out"):
         MKLClassifier(regularizer="uniform").stability_selection(*noisy)

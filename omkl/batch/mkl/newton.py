@@ -255,7 +255,7 @@ class KernelTerm:
         return DenseCurvature(sums)
 
     def _same_sum(self, add, weights, which):
-        """Return the weighted sum of kernels, and keep it: the weights of a ridge never change."""
+        """Return the weighted sum of kernels; keep it, since the weights of a ridge never change."""
         if self._kept_for is None or not all(map(np.array_equal, self._kept_for, (weights, which))):
             self._kept_for, self._kept = (weights, which), add(weights, which)
         return self._kept

@@ -19,7 +19,7 @@ from omkl.exceptions import InputError
 
 #: Kernels of the first working set, and the fewest to add; and of several outputs, where their products take long.
 FIRST, FIRST_OF_PARTS = 60, 8
-#: Rounds in which inactive kernels leave; later they stay, so that none comes and goes for ever.
+#: Rounds in which inactive kernels leave the working set; later they stay, which prevents cycles.
 LEAVING = 10
 #: Most Newton steps on one working set.
 MOST_STEPS = 150

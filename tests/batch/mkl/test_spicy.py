@@ -123,7 +123,7 @@ class TestEdges:
         np.testing.assert_array_equal(first.model.coefficients, second.model.coefficients)
 
 
-def test_iterations_are_told_and_can_be_stopped():
+def test_iterations_are_reported_and_can_be_stopped():
     kernels, y = many_kernels()
     problem = Problem(kernels, y, Logistic(), L21(), 20.0)
     told = []
