@@ -9,9 +9,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-from sklearn.base import is_classifier
-
 import omkl
 from omkl import data
 from omkl._progress import progress_bar
@@ -64,11 +61,13 @@ def predict(options: Options) -> None:
     model, kind = load_model(options)
     if options.nbest is not None:
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
+        if kind in ("rows", "annotations"):
+            opt.refuse(f"is for labelers and parsers, not {of_class(model)}", "nbest")
     probabilities = "predict_proba" if kind == "rows" else "predict_marginals"
     if options.confidence and kind != "annotations" and not hasattr(model, probabilities):
         raise InputError(
-            f"--confidence needs probabilities, which {of_class(model)} has after training with --loss crf, or, if it "
-            "is a labeler or a parser, with --dev."
+            "--confidence needs probabilities: classifiers and labelers have them with --loss crf, and labelers and "
+            "parsers with --dev."
         )
     options.to = _form(options, kind, model)
     {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}[kind](model, options)
@@ -108,7 +107,6 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     """Annotate sentences; all that is no annotation is written as it was read."""
-    opt.refuse("is for single models, not an annotator", "nbest")
     annotate = partial(annotator.annotate, confidence=options.confidence)
     _write_sentences(_sentences(options.input), annotate, None, annotator.columns_, "Annotated", options)
 
@@ -267,23 +265,13 @@ def _predict_rows(model: Model, options: Options) -> None:
 
 
 def _row_records(model: Model, X: Any, options: Options) -> Iterator[Record]:
-    """A record for each row: ``y``, with ``confidence`` if asked for; or ``nbest``, pairs of ``y`` and ``score``."""
-    if not options.confidence and options.nbest is None:
-        yield from ({"y": output} for output in model.predict(X).tolist())
-        return
-    if not is_classifier(model):
-        opt.refuse(f"is for classifiers, not {of_class(model)}", "confidence", "nbest")
-    scores = model.predict_proba(X) if options.confidence else model.decision_function(X)
-    scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
-    ranked, classes = np.argsort(-scores, axis=1, kind="stable"), model.classes_.tolist()
-    for best, own in zip(ranked[:, : options.nbest or 1].tolist(), scores.tolist()):
-        if options.confidence:
-            yield {"y": classes[best[0]], "confidence": round(own[best[0]], 3)}
-        else:
-            yield {"nbest": [{"y": classes[k], "score": own[k]} for k in best]}
+    """A record for each row: ``y``, and its ``confidence`` if asked for."""
+    predicted = model.predict(X).tolist()
+    if not options.confidence:
+        return ({"y": output} for output in predicted)
+    sure = model.predict_proba(X).max(axis=1).tolist()
+    return ({"y": output, "confidence": round(p, 3)} for output, p in zip(predicted, sure))
 
 
 def _row_text(record: Record) -> str:
-    if "nbest" in record:
-        return "\t".join(f"{found['y']}\t{found['score']:.6g}" for found in record["nbest"])
     return f"{record['y']}\t{record['confidence']:.3f}" if "confidence" in record else str(record["y"])

@@ -183,7 +183,7 @@ def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
         ("evaluate TREES TREES --jobs 2", "--jobs does not go with a pair of treebanks"),
         ("inspect MODEL --top -1", "-1 is not in the range x>=0"),
         ("inspect MODEL --scheme BIO", "No such option '--scheme'"),
-        ("predict REGRESSOR ROWS --nbest 2", "--nbest is for classifiers, not an OnlineMKLRegressor"),
+        ("predict REGRESSOR ROWS --nbest 2", "--nbest is for labelers and parsers, not an OnlineMKLRegressor"),
         ("predict MODEL ROWS --confidence", "--confidence needs probabilities"),
         ("train classifier ROWS -o x.npz --checkpoint-every 5s", "checkpoint=DIRECTORY"),
         ("train classifier ROWS -o x.npz --precision float16 --budget 9", "--predict-only does not go with --budget"),

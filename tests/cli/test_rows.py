@@ -94,6 +94,24 @@ def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables
     np.testing.assert_array_equal(omkl.load(model).predict(X), ours.predict(X))
 
 
+@pytest.mark.parametrize("kind", [omkl.OnlineMKLClassifier, omkl.MKLClassifier])
+def test_confidence_is_the_probability_of_the_class(kind, tables, tmp_path):
+    X, y = tables["classifier"]
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = kind(["linear"], loss="crf" if kind is omkl.OnlineMKLClassifier else "logistic").fit(X, names)
+    model.save(tmp_path / "m.npz")
+    write(tmp_path / "x.npz", X, y)
+    predict = ["predict", str(tmp_path / "m.npz"), str(tmp_path / "x.npz"), "--confidence", "--quiet", "-o"]
+    for output in ("o.txt", "o.jsonl"):
+        assert main([*predict, str(tmp_path / output)]) == 0
+    records = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    expected = model.predict_proba(X).max(axis=1)
+    np.testing.assert_allclose([record["confidence"] for record in records], expected, atol=5.1e-4)
+    assert [record["y"] for record in records] == model.predict(X).tolist()
+    lines = (tmp_path / "o.txt").read_text().splitlines()
+    assert lines == [f"{record['y']}\t{record['confidence']:.3f}" for record in records]
+
+
 def test_columns_of_strings_are_groups(tmp_path):
     pytest.importorskip("pyarrow")
     data, model, output = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
