@@ -19,7 +19,7 @@ import numpy as np
 
 import omkl
 from omkl.losses import PointwiseLoss
-from omkl.regularizers import L21, ScalarPenalty
+from omkl.regularizers import L21, Regularizer
 from omkl.reports import plot_weights
 
 rng = np.random.default_rng(0)
@@ -113,14 +113,27 @@ print(f"the batch model is at most {100 * ready.dual_gap_:.2f}% from the optimum
 # Of two thermometers that say the same, the group lasso gives more to one than to the other, more or less by chance. The
 # *reverse Huber* penalty (Owen 2007) has them share: it is linear for small norms, as the group lasso, so that what is
 # useless gets little or none, and quadratic for large ones, as the ridge. A penalty of single group norms, convex and
-# increasing with value 0 at 0, is a :class:`~omkl.regularizers.ScalarPenalty` of two functions, itself and its derivative;
-# proximity operator and conjugate follow.
+# increasing with value 0 at 0, is a :class:`~omkl.regularizers.Regularizer` that is ``separable``. We write its value and
+# its slopes; proximity operator and conjugate follow. What solvers rely on is declared: that small norms become 0, and the
+# slope at 0.
 
 KNEE = 0.3
-reverse_huber = ScalarPenalty(
-    lambda norms: np.where(norms <= KNEE, norms, (norms**2 + KNEE**2) / (2 * KNEE)),
-    lambda norms: np.maximum(1.0, norms / KNEE),
-)
+
+
+class ReverseHuber(Regularizer):
+    aliases: ClassVar = {"reverse-huber": {}}
+    separable = is_sparse = True
+    slope_at_zero = 1.0
+
+    def value(self, norms):
+        norms = np.asarray(norms)
+        return float(np.where(norms <= KNEE, norms, (norms**2 + KNEE**2) / (2 * KNEE)).sum())
+
+    def slopes(self, norms):
+        return np.maximum(1.0, np.divide(norms, KNEE))
+
+
+reverse_huber = ReverseHuber()
 norms = np.linspace(0, 2, 200)
 figure, (left, right) = plt.subplots(1, 2, figsize=(6.5, 2.6), layout="constrained")
 for name, penalty, style in (("group lasso", L21(), "--"), ("reverse Huber", reverse_huber, "-")):

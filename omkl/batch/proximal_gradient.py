@@ -103,14 +103,7 @@ class _ColumnSpace:
 
     def __init__(self, problem: DesignProblem) -> None:
         self.problem, self.groups = problem, problem.groups
-        weights = problem.groups.weights
-        self.scales = 1.0 / self._spread(np.ones(self.groups.n_groups) if weights is None else weights)
-
-    def _spread(self, values: np.ndarray) -> np.ndarray:
-        """Return one value a column from one value a group."""
-        columns = np.empty(self.problem.design.shape[1])
-        columns[slice(None) if self.groups.order is None else self.groups.order] = self.groups.blocks.spread(values)
-        return columns
+        self.scales = 1.0 / self.groups.spread(self.groups.gauge.norm_weights)
 
     def _iterate(self, coefficients: np.ndarray) -> Iterate:
         support, own = np.flatnonzero(coefficients), coefficients * self.scales
@@ -131,7 +124,7 @@ class _ColumnSpace:
         target = iterate.coefficients + step * direction.coefficients
         norms = self.groups.norms(target * self.scales)
         shrunk = self.problem.regularizer.prox(norms, self.problem.penalty * step)
-        return self._iterate(target * self._spread(ratio_or_zero(shrunk, norms)))
+        return self._iterate(target * self.groups.spread(ratio_or_zero(shrunk, norms)))
 
     def square(self, after: Iterate, before: Iterate) -> float:
         move = after.coefficients - before.coefficients
@@ -246,7 +239,7 @@ def _check(problem: Problem | DesignProblem) -> None:
             f"exact prox; got {problem.loss!r} and {regularizer!r}."
         )
     if isinstance(problem, DesignProblem) and (
-        problem.n_outputs > 1 or problem.unpenalized is not None or problem.groups.mixed is not None
+        problem.n_outputs > 1 or problem.unpenalized is not None or not problem.groups.gauge.is_euclidean
     ):
         raise InputError(
             'Several outputs, sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".'

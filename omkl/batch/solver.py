@@ -185,7 +185,7 @@ class PathPoint:
 
 
 def regularization_path(
-    solver: Solver,
+    solver: BaseSolver,
     problem: BaseProblem,
     values: int | ArrayLike = 20,
     tol: float = 1e-2,
@@ -196,7 +196,7 @@ def regularization_path(
 
     Parameters
     ----------
-    solver : Solver
+    solver : Solver or DesignSolver
         Of kernels, or of design matrices.
     problem : Problem or DesignProblem
         Its own C, or alpha, is not used.

@@ -14,10 +14,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import resolve, warn_caller
-from omkl._messages import listed
 from omkl.batch.group_lasso.matrices import as_design
 from omkl.batch.solver import DesignSolver, Solution, regularization_path
-from omkl.batch.weighted_loss import WeightedLoss
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import (
     CONSTRAINTS,
@@ -29,7 +27,6 @@ from omkl.estimators.batch import (
     resolve_loss,
 )
 from omkl.estimators.cross_validation import without_splitters
-from omkl.estimators.explanations import Explanation
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import (
@@ -45,8 +42,10 @@ from omkl.exceptions import InputError
 from omkl.linear.explain import explain_columns
 from omkl.linear.problems import (
     DesignLike,
+    Groups,
     Samples,
     coefficients_of,
+    constant_model,
     encode_targets,
     identical_samples,
     path_record,
@@ -58,12 +57,13 @@ from omkl.linear.problems import (
     warn_unless_converged,
 )
 from omkl.losses import Logistic, PointwiseLoss
+from omkl.regularizers import Regularizer
 
 
 class SparseLinear(SavedEstimator):
     """Base class of linear models that select columns or groups of them.
 
-    Subclasses store the parameters, and are classifiers or regressors.
+    Subclasses are classifiers or regressors, and have an alpha, or choose one.
     """
 
     _constraints: ClassVar[dict[str, Constraint]] = {
@@ -90,29 +90,33 @@ class SparseLinear(SavedEstimator):
     _progress = "iteration"
 
     alpha: float
-    groups: Any
-    loss: Any
-    regularizer: Any
-    group_weights: Any
     class_weight: str | dict | None = None
     multiclass: str = "ovr"
     warm_start: bool = False
-    solver: Any
-    tol: float
-    max_iter: int | None
-    fit_intercept: bool
-    positive: bool
-    verbose: bool
-    classes_: np.ndarray
-    multilabel_: bool
-    multinomial_: bool
-    constant_labels_: dict[int, bool]
-    coef_: np.ndarray
-    intercept_: Any
-    dual_gap_: float
-    n_iter_: int
-    history_: list[dict[str, Any]]
-    n_features_in_: int
+
+    def __init__(
+        self,
+        groups: Groups,
+        loss: str | PointwiseLoss,
+        regularizer: str | Regularizer,
+        group_weights: str | ArrayLike | dict | None,
+        solver: str | DesignSolver,
+        tol: float,
+        max_iter: int | None,
+        fit_intercept: bool,
+        positive: bool,
+        verbose: bool,
+    ) -> None:
+        self.groups = groups
+        self.loss = loss
+        self.regularizer = regularizer
+        self.group_weights = group_weights
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.positive = positive
+        self.verbose = verbose
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -155,12 +159,11 @@ class SparseLinear(SavedEstimator):
             raise InputError(f'multiclass="multinomial" has a loss of its own: leave out loss={self.loss!r}.')
 
     def _read(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
+        self, X: DesignLike, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
     ) -> tuple[Samples, ClassDecoder | None]:
         """Check the samples, and leave out those of weight 0; X is not copied if it is in float32 or float64."""
-        several, is_operator = has_columns(y), isinstance(X, LinearOperator)
-        targets: Any
-        if is_operator:
+        several, copies = has_columns(y), None
+        if isinstance(X, LinearOperator):
             forget_columns(self)
             self.n_features_in_ = X.shape[1]
             targets = check_array(plain_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None)
@@ -184,7 +187,8 @@ class SparseLinear(SavedEstimator):
         design = as_design(X) if kept is None else as_design(X).rows(kept)
         samples = Samples(design, encoded, weights)
         offsets = read_offsets(offset, len(targets), sum(samples.widths))
-        copies = None if is_operator else identical_samples(X, targets, offsets)
+        if not isinstance(X, LinearOperator):
+            copies = identical_samples(X, targets, offsets)
         samples.offsets = None if offsets is None else offsets[:, own]
         samples.copies = None if copies is None else copies[own]
         return samples, decoder
@@ -194,7 +198,8 @@ class SparseLinear(SavedEstimator):
         target = samples.targets[0]
         is_constant = decoder is None and not np.ptp(target, axis=0).any()
         if is_constant and self.fit_intercept and samples.offsets is None:
-            coefficients, intercepts = self._constant(samples)
+            self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
+            coefficients, intercepts = constant_model(resolve_loss(self, links=True), samples)
         else:
             coefficients, intercepts = self._solve(samples, alpha)
         if decoder is not None:
@@ -207,15 +212,6 @@ class SparseLinear(SavedEstimator):
         alone = decoder is None and target.ndim == 1
         self.coef_ = coefficients[0] if alone else coefficients
         self.intercept_ = float(intercepts[0]) if alone else intercepts
-
-    def _constant(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients and intercepts for constant targets, at which the loss may be 0, to which no gap is relative."""
-        loss, targets = resolve_loss(self, links=True), samples.targets[0].reshape(len(samples.targets[0]), -1).T
-        self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
-        ones, zeros = np.ones(targets.shape[1]), np.zeros(targets.shape[1])
-        intercepts = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
-        warn_caller(f"y is constant, and so is the model: {listed(targets[:, 0].tolist(), 5)}.", UserWarning)
-        return np.zeros((len(targets), samples.design.shape[1])), np.array(intercepts)
 
     def _solve(self, samples: Samples, alpha: float) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (P, n) and intercepts (P,) of all problems."""
@@ -305,8 +301,7 @@ class SparseLinear(SavedEstimator):
         -------
         array of shape (n,), or (n, K) of K labels or outputs
         """
-        outputs = self._outputs(X, offset)
-        return self._decoder().decode(outputs)
+        return self._decoder().decode(self._outputs(self._checked(X), offset))
 
     @available_if(is_a_classifier)
     def decision_function(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
@@ -321,8 +316,7 @@ class SparseLinear(SavedEstimator):
         -------
         array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for K > 2 classes, or labels
         """
-        outputs = self._outputs(X, offset)
-        return self._decoder().scores(outputs)
+        return self._decoder().scores(self._outputs(self._checked(X), offset))
 
     @available_if(is_probabilistic)
     def predict_proba(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
@@ -337,8 +331,7 @@ class SparseLinear(SavedEstimator):
         -------
         array of shape (n, K) for classes, or (n, L) for having each of L labels
         """
-        outputs = self._outputs(X, offset)
-        return self._decoder().probabilities(outputs)
+        return self._decoder().probabilities(self._outputs(self._checked(X), offset))
 
     def _has_probabilities(self) -> bool:
         return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic)
@@ -348,16 +341,13 @@ class SparseLinear(SavedEstimator):
             return NumberDecoder(resolve_loss(self, links=True))
         return ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_, multinomial=self.multinomial_)
 
-    def _outputs(self, X: DesignLike, offset: ArrayLike | None = None) -> np.ndarray:
-        """Outputs (n, P) of all problems, from the columns that are not zero."""
-        return self._outputs_of(self._checked(X), offset)
-
-    def _outputs_of(self, X: DesignLike, offset: ArrayLike | None) -> np.ndarray:
+    def _outputs(self, X: DesignLike, offset: ArrayLike | None) -> np.ndarray:
+        """Return outputs (n, P) of all problems for checked inputs, from the columns that are not zero."""
         outputs = predictions_of(as_design(X), np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
         known = read_offsets(offset, *outputs.shape)
         return outputs if known is None else outputs + known.T
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: DesignLike) -> DesignLike:
         """Check inputs of a prediction: an array, a sparse matrix or a ``LinearOperator``."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
@@ -368,45 +358,7 @@ class SparseLinear(SavedEstimator):
             )
         return X
 
-    def explain(
-        self,
-        x: DesignLike,
-        *,
-        label: object = None,
-        against: object = None,
-        target: int = 0,
-        offset: ArrayLike | None = None,
-        n: int = 20,
-    ) -> Explanation:
-        """Explain the prediction of one sample by what its columns add to it.
-
-        Of a classifier the parts add up to the margin, the difference of the scores of two classes.
-
-        Parameters
-        ----------
-        x : array of shape (d,), or what :meth:`predict` takes with one sample
-        label, against : class, optional
-            The class to explain, the predicted one by default, and the one to compare it with, by default the best of
-            the others. Not for a regressor, nor for labels in columns.
-        target : int
-            Number of the output of a regressor, or of the label, from 0.
-        offset : float or array, optional
-            As for :meth:`predict`, of the one sample.
-        n : int > 0
-            Number of the strongest columns to list.
-
-        Returns
-        -------
-        omkl.Explanation
-            Among the groups are ``intercept`` and, if given, ``offset``. With the Poisson loss the ``margin`` is the
-            logarithm of the predicted mean.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If the sample does not fit the model, or a class or target is none of its own.
-        """
-        return explain_columns(self, x, label, against, target, offset, n)
+    explain = explain_columns
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

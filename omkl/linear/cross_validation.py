@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,10 +19,69 @@ from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
 from omkl.linear.base import SparseLinear, score_with_offset
-from omkl.linear.estimators import Groups
-from omkl.linear.problems import DesignLike, Samples, coefficients_of, path_values, predictions_of, problems_of
+from omkl.linear.problems import DesignLike, Groups, Samples, coefficients_of, path_values, predictions_of, problems_of
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
+
+Model = TypeVar("Model", bound=SparseLinear)
+
+
+def fit_best_alpha(
+    self: Model,
+    X: DesignLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    sample_groups: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+) -> Model:
+    """Choose alpha, and learn the coefficients from all samples.
+
+    Parameters
+    ----------
+    X, y, offset
+        As for :meth:`GroupLasso.fit`.
+    sample_weight : array of shape (m,), optional
+        Weights >= 0 of the samples in the mean loss, and of held-out samples in scores.
+    sample_groups : array of shape (m,), optional
+        Samples of one group stay in one fold, with splitters such as scikit-learn's ``GroupKFold``.
+
+    Returns
+    -------
+    self
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        As for a single alpha; if alphas are not valid, if cv does not cut the samples into folds or leaves one
+        empty, or if scoring is no score, or is undefined in all folds.
+    """
+    self._check()
+    check_n_jobs(self.n_jobs)
+    samples, decoder = self._read(X, y, sample_weight, offset)
+    targets = plain_targets(y)
+    given = targets.toarray() if sparse.issparse(targets) else np.asarray(targets)
+    given = given if has_columns(given) else given.ravel()
+    search = PathSearch(self, "alpha", given, sample_weight, sample_groups)
+    weights = check_sample_weight(sample_weight, len(given))
+    kept = slice(None) if weights is None else np.flatnonzero(weights)
+    alphas = path_values(problems_of(self, samples.merged(), 1.0), self.alphas)
+    outputs_decoder = NumberDecoder(resolve_loss(self, links=True)) if decoder is None else decoder
+
+    def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
+        return HeldOut(*_path_of_fold(self, samples, alphas, train, test), outputs_decoder)
+
+    alpha = search.choose(
+        alphas,
+        held_out,
+        given[kept] if is_a_classifier(self) else samples.targets[0],
+        None if weights is None else weights[kept],
+        self._has_probabilities(),
+        self.n_jobs,
+    )
+    self._learn(samples, decoder, alpha)
+    search.warn()
+    return self
 
 
 class GroupLassoCV(RegressorMixin, SparseLinear):
@@ -87,52 +146,13 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
         verbose: bool = False,
     ) -> None:
         self.alphas = alphas
-        self.groups = groups
+        shared = (groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose)
+        super().__init__(*shared)
         self.cv = cv
         self.scoring = scoring
         self.n_jobs = n_jobs
-        self.loss = loss
-        self.regularizer = regularizer
-        self.group_weights = group_weights
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.verbose = verbose
 
-    def fit(
-        self,
-        X: DesignLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        sample_groups: ArrayLike | None = None,
-        offset: ArrayLike | None = None,
-    ) -> Self:
-        """Choose alpha, and learn the coefficients from all samples.
-
-        Parameters
-        ----------
-        X, y, offset
-            As for :meth:`GroupLasso.fit`.
-        sample_weight : array of shape (m,), optional
-            Weights >= 0 of the samples in the mean loss, and of held-out samples in scores.
-        sample_groups : array of shape (m,), optional
-            Samples of one group stay in one fold, with splitters such as scikit-learn's ``GroupKFold``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            As for a single alpha; if alphas are not valid, if cv does not cut the samples into folds or leaves one
-            empty, or if scoring is no score, or is undefined in all folds.
-        """
-        return _fit_best(self, X, y, sample_weight, sample_groups, offset)
-
+    fit = fit_best_alpha
     score = score_with_offset
 
 
@@ -185,44 +205,15 @@ positive, verbose
         verbose: bool = False,
     ) -> None:
         self.alphas = alphas
-        self.groups = groups
+        shared = (groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose)
+        super().__init__(*shared)
         self.cv = cv
         self.scoring = scoring
         self.n_jobs = n_jobs
-        self.loss = loss
-        self.regularizer = regularizer
-        self.group_weights = group_weights
         self.multiclass = multiclass
         self.class_weight = class_weight
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.verbose = verbose
 
-    def fit(
-        self,
-        X: DesignLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        sample_groups: ArrayLike | None = None,
-        offset: ArrayLike | None = None,
-    ) -> Self:
-        """Choose alpha, and learn the coefficients from all samples.
-
-        Parameters
-        ----------
-        X, y, sample_weight, sample_groups, offset
-            As for :meth:`GroupLassoCV.fit`.
-
-        Returns
-        -------
-        self
-        """
-        return _fit_best(self, X, y, sample_weight, sample_groups, offset)
-
+    fit = fit_best_alpha
     score = score_with_offset
 
     def __sklearn_tags__(self) -> Any:
@@ -230,43 +221,6 @@ positive, verbose
         tags.classifier_tags.multi_label = self._takes_labels
         tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves none of them in the model
         return tags
-
-
-def _fit_best(
-    model: Any,
-    X: DesignLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None,
-    sample_groups: ArrayLike | None,
-    offset: ArrayLike | None,
-) -> Any:
-    """Fit an estimator at the best alpha; parameters as for :meth:`GroupLassoCV.fit`."""
-    model._check()
-    check_n_jobs(model.n_jobs)
-    samples, decoder = model._read(X, y, sample_weight, offset)
-    targets = plain_targets(y)
-    given = targets.toarray() if sparse.issparse(targets) else np.asarray(targets)
-    given = given if has_columns(given) else given.ravel()
-    search = PathSearch(model, "alpha", given, sample_weight, sample_groups)
-    weights = check_sample_weight(sample_weight, len(given))
-    kept = slice(None) if weights is None else np.flatnonzero(weights)
-    alphas = path_values(problems_of(model, samples.merged(), 1.0), model.alphas)
-    outputs_decoder = NumberDecoder(resolve_loss(model, links=True)) if decoder is None else decoder
-
-    def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
-        return HeldOut(*_path_of_fold(model, samples, alphas, train, test), outputs_decoder)
-
-    alpha = search.choose(
-        alphas,
-        held_out,
-        given[kept] if is_a_classifier(model) else samples.targets[0],
-        None if weights is None else weights[kept],
-        model._has_probabilities(),
-        model.n_jobs,
-    )
-    model._learn(samples, decoder, alpha)
-    search.warn()
-    return model
 
 
 def _path_of_fold(

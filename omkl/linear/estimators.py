@@ -1,6 +1,5 @@
 """GroupLasso and SparseLogisticRegression: models that select columns, with a certificate."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -8,11 +7,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from omkl.batch.solver import DesignSolver
 from omkl.linear.base import SparseLinear, score_with_offset
+from omkl.linear.problems import Groups
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
-
-#: Groups of columns.
-Groups = Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
 
 
 class GroupLasso(RegressorMixin, SparseLinear):
@@ -100,17 +97,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
         verbose: bool = False,
     ) -> None:
         self.alpha = alpha
-        self.groups = groups
-        self.loss = loss
-        self.regularizer = regularizer
-        self.group_weights = group_weights
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.positive = positive
+        shared = (groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose)
+        super().__init__(*shared)
         self.warm_start = warm_start
-        self.verbose = verbose
 
     score = score_with_offset
 
@@ -188,19 +177,11 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
         verbose: bool = False,
     ) -> None:
         self.alpha = alpha
-        self.groups = groups
-        self.loss = loss
-        self.regularizer = regularizer
-        self.group_weights = group_weights
+        shared = (groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose)
+        super().__init__(*shared)
         self.multiclass = multiclass
         self.class_weight = class_weight
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.positive = positive
         self.warm_start = warm_start
-        self.verbose = verbose
 
     score = score_with_offset
 

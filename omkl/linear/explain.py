@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.batch.group_lasso.blocks import column_labels
@@ -12,27 +13,64 @@ from omkl.estimators.batch import read_groups
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
+from omkl.linear.problems import DesignLike
 from omkl.online.group_contributions import Contributions, Piece
 
 
-def explain_columns(model: Any, x: Any, label: Any, against: Any, target: int, offset: Any, n: int) -> Explanation:
-    """Explain a prediction by contributions of columns; see :meth:`omkl.GroupLasso.explain`."""
-    X = model._checked(one_row(x))
+def explain_columns(
+    self: Any,
+    x: DesignLike,
+    *,
+    label: object = None,
+    against: object = None,
+    target: int = 0,
+    offset: ArrayLike | None = None,
+    n: int = 20,
+) -> Explanation:
+    """Explain the prediction of one sample by what its columns add to it.
+
+    Of a classifier the parts add up to the margin, the difference of the scores of two classes.
+
+    Parameters
+    ----------
+    x : array of shape (d,), or what :meth:`predict` takes with one sample
+    label, against : class, optional
+        The class to explain, the predicted one by default, and the one to compare it with, by default the best of
+        the others. Not for a regressor, nor for labels in columns.
+    target : int
+        Number of the output of a regressor, or of the label, from 0.
+    offset : float or array, optional
+        As for :meth:`predict`, of the one sample.
+    n : int > 0
+        Number of the strongest columns to list.
+
+    Returns
+    -------
+    omkl.Explanation
+        Among the groups are ``intercept`` and, if given, ``offset``. With the Poisson loss the ``margin`` is the
+        logarithm of the predicted mean.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the sample does not fit the model, or a class or target is none of its own.
+    """
+    X = self._checked(one_row(x))
     known = None if offset is None else np.atleast_1d(np.asarray(offset, dtype=np.float64))
-    outputs = model._outputs_of(X, known if known is None or len(known) == 1 else known[None])
+    outputs = self._outputs(X, known if known is None or len(known) == 1 else known[None])
     if len(outputs) != 1:
         raise InputError(f"explain takes one sample, but there are {len(outputs)}: call it for each of them.")
-    chosen = contrast(model._decoder(), outputs[0], label, against, target)
+    chosen = contrast(self._decoder(), outputs[0], label, against, target)
     columns, values = _row_of(X)
-    added = (chosen.weights @ np.atleast_2d(model.coef_)[:, columns]) * values
+    added = (chosen.weights @ np.atleast_2d(self.coef_)[:, columns]) * values
     columns, added = columns[added != 0], added[added != 0]
-    owners, groups = _groups_of(model, columns), dict[str, float]()
+    owners, groups = _groups_of(self, columns), dict[str, float]()
     for name, value in zip(owners, added.tolist()):
         groups[name] = groups.get(name, 0.0) + value
-    groups[CONSTANT] = float(chosen.weights @ np.atleast_1d(model.intercept_))
+    groups[CONSTANT] = float(chosen.weights @ np.atleast_1d(self.intercept_))
     if known is not None:
         groups["offset"] = float(chosen.weights @ np.broadcast_to(known, len(chosen.weights)))
-    names = column_names_of(model)
+    names = column_names_of(self)
     pieces = [Piece("feature", name, j, None, v) for name, j, v in zip(owners, columns.tolist(), added.tolist())]
 
     def named(pieces: list[Piece]) -> list[str]:

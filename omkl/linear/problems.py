@@ -19,6 +19,7 @@ from omkl.batch.group_lasso.matrices import Design
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 from omkl.batch.group_lasso.several_outputs import stacked_problem
 from omkl.batch.solver import PathPoint, Solution, is_number_of_values, ordered
+from omkl.batch.weighted_loss import WeightedLoss
 from omkl.estimators.batch import (
     ClassDecoder,
     encode_classes,
@@ -31,10 +32,13 @@ from omkl.estimators.batch import (
 from omkl.estimators.targets import finite_targets
 from omkl.estimators.validation import as_numbers, column_names_of, row_digests, weighted_by_class
 from omkl.exceptions import InputError
+from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
 #: A design as users give it.
 DesignLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | LinearOperator
+#: Groups of columns as users give them.
+Groups: TypeAlias = Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
 #: Columns of an array that are compared before whole rows are.
 FEW_COLUMNS = 4
 #: Decades of alpha that a path spans if it is given a number of values.
@@ -100,36 +104,14 @@ def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np
 
 
 def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np.ndarray | None) -> np.ndarray | None:
-    """For each sample the first one with the same features, targets and offsets; None if all differ."""
-    codes = [np.unique(column, return_inverse=True)[1] for column in y.reshape(len(y), -1).T]
-    return first_alike(X, np.column_stack(codes if offsets is None else [*codes, *offsets]))
+    """For each sample the first one with the same features, targets and offsets; None if all differ.
 
-
-def first_alike(X: Any, columns: np.ndarray) -> np.ndarray | None:
-    """For each row the first identical one.
-
-    Only rows that agree in a sum of other columns and of a few of X are compared as a whole. Without copies this takes
-    the time of some columns, or of a product with a sparse matrix.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (m, n)
-    columns : array of shape (m, k)
-        More columns that must agree, such as targets.
-
-    Returns
-    -------
-    int array of shape (m,), or None
-        None if all rows differ.
-
-    Examples
-    --------
-    >>> first_alike(np.array([[1.0], [2.0], [1.0]]), np.zeros((3, 1)))
-    array([0, 1, 0])
+    Only samples that agree in a random sum of targets and of a few columns are compared as a whole.
     """
-    rng, summed, columns = np.random.default_rng(0), columns, columns + 0.0  # normalizes -0.0
+    rng, codes = np.random.default_rng(0), [np.unique(c, return_inverse=True)[1] for c in y.reshape(len(y), -1).T]
+    columns = np.column_stack([*codes, *(() if offsets is None else offsets)]) + 0.0  # normalizes -0.0
     if sparse.issparse(X):
-        sums = X @ rng.standard_normal(X.shape[1])
+        sums, summed = X @ rng.standard_normal(X.shape[1]), columns
     else:
         few = np.unique(np.linspace(0, X.shape[1] - 1, FEW_COLUMNS).astype(np.int64))
         sums, summed = np.zeros(len(columns)), np.column_stack([columns, X[:, few]])
@@ -200,6 +182,15 @@ def _column_groups(model: Any, n_columns: int) -> ColumnGroups:
 
 
 # ---- solutions --------------------------------------------------------------------------------------------------
+
+
+def constant_model(loss: PointwiseLoss, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients and intercepts for constant targets, at which the loss may be 0, to which no gap is relative."""
+    targets = samples.targets[0].reshape(len(samples.targets[0]), -1).T
+    ones, zeros = np.ones(targets.shape[1]), np.zeros(targets.shape[1])
+    intercepts = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
+    warn_caller(f"y is constant, and so is the model: {listed(targets[:, 0].tolist(), 5)}.", UserWarning)
+    return np.zeros((len(targets), samples.design.shape[1])), np.array(intercepts)
 
 
 def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:

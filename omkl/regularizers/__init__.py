@@ -1,9 +1,9 @@
 """Regularizers: convex functions of the vector of group norms (or of coordinates), with their proximity operators."""
 
 from omkl.regularizers.base import Regularizer
-from omkl.regularizers.composite import Composite
-from omkl.regularizers.overlapping import OverlappingGroups, SparseGroup, TreeGroups
-from omkl.regularizers.separable import L1, L21, ElasticNet, LqNorm, Ridge, ScalarPenalty
+from omkl.regularizers.composite import Composite, SparseGroup
+from omkl.regularizers.overlapping import OverlappingGroups, TreeGroups
+from omkl.regularizers.separable import L1, L21, ElasticNet, LqNorm, Ridge
 from omkl.regularizers.squared_norms import ElasticNetWeights, L21Ball, SquaredL21, SquaredLq, WeightedSquaredL21
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "OverlappingGroups",
     "Regularizer",
     "Ridge",
-    "ScalarPenalty",
     "SparseGroup",
     "SquaredL21",
     "SquaredLq",

@@ -286,10 +286,6 @@ class Regularizer(Component):
         """
         if not self.least_at_one_group:
             raise self._unbounded()
-        return self._norm_alone(value, n_groups)
-
-    def _norm_alone(self, value: float, n_groups: int) -> float:
-        """Return the largest norm at which some single group has no more than this value, by bisection."""
 
         def reaches(norm: np.ndarray) -> np.ndarray:
             return np.array([float(self.value_alone(float(norm[0]), n_groups).min()) >= value])

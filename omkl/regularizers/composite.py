@@ -1,4 +1,4 @@
-"""Weighted sums of regularizers."""
+"""Weighted sums of regularizers; the sparse group lasso is one."""
 
 import contextlib
 import math
@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import soft_threshold
 from omkl.regularizers.base import Regularizer, as_vector
+from omkl.regularizers.separable import L1, L21
 
 
 class Composite(Regularizer):
@@ -201,3 +203,26 @@ def _flatten(term: Regularizer, factor: float) -> list[tuple[Regularizer, float]
     if not isinstance(term, Composite):
         return [(term, factor)]
     return [(own, factor * c) for own, c in zip(term.regularizers, term.factors)]
+
+
+class SparseGroup(Composite):
+    r"""Sparse group lasso :math:`\sigma \sum_g \|x_g\|_2 + (1 - \sigma) \|x\|_1` (Friedman et al. 2010).
+
+    It needs the coordinates of the parameters, and serves explicit features only. The l1 step is taken before the step
+    on groups, which makes the composition the exact prox; the other order is not.
+
+    Parameters
+    ----------
+    sigma : float in [0, 1]
+        1 is the group lasso, 0 the lasso.
+    """
+
+    aliases = {"sparse-group": {}}
+
+    def __init__(self, sigma: float = 0.5) -> None:
+        check_number("sigma", sigma, least=0, most=1)
+        self.sigma = float(sigma)
+        parts = [(term, factor) for term, factor in ((L1(), 1 - self.sigma), (L21(), self.sigma)) if factor > 0]
+        super().__init__(*zip(*parts))
+
+    __repr__ = Regularizer.__repr__

@@ -1,9 +1,8 @@
-r"""Norms of unions of groups, overlapping or nested, and the sparse group lasso.
+r"""Norms of unions of groups, overlapping or nested.
 
 Norms of unions, :math:`\|\theta_g\| = (\sum_{k \in g} b_k^2)^{1/2}`, are functions of the group norms, so Proposition 1
-of Martins et al. (2011) holds for them: in a trainer they take unions of the model's own groups, kernels included. For
-overlaps between single features, let every feature be a group of its own. :class:`SparseGroup` needs the coordinates
-of the parameters, and serves explicit features only.
+of Martins et al. (2011) holds for them: they take unions of the model's own groups, kernels included. For overlaps
+between single features, let every feature be a group of its own.
 """
 
 import math
@@ -13,11 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl._components import check_number
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
+from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn
 from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
-from omkl.regularizers.separable import L1, L21
 
 #: Relative tolerance of membership in the dual ball; relative accuracy of the dual norm, and most triples of steps.
 WITHIN, GAUGE_ACCURACY, GAUGE_STEPS = 1e-9, 1e-12, 1000
@@ -220,69 +217,3 @@ class TreeGroups(_UnionOfGroups):
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
-
-
-class SparseGroup(Regularizer):
-    r"""Sparse group lasso :math:`\sigma \sum_g \|x_g\|_2 + (1 - \sigma) \|x\|_1` (Friedman et al. 2010).
-
-    Parameters
-    ----------
-    sigma : float in [0, 1]
-        1 is the group lasso, 0 the lasso.
-    groups : list of lists of int, optional
-        A partition of the coordinates. Left out in a trainer, where the model's own groups are meant.
-
-    Notes
-    -----
-    The prox takes the l1 step before the group step, which makes the composition exact; the other order is not.
-    """
-
-    aliases = {"sparse-group": {}}
-    on_coordinates = True
-    is_sparse = True
-    least_at_one_group = True
-
-    def __init__(self, sigma: float = 0.5, groups: Iterable[Iterable[int]] | None = None) -> None:
-        check_number("sigma", sigma, least=0, most=1)
-        self.sigma = float(sigma)
-        self.groups = None if groups is None else [list(group) for group in groups]
-        if self.groups is not None:
-            members = sorted(i for group in self.groups for i in group)
-            if members != list(range(len(members))):
-                raise InputError("groups must be a partition of 0 .. n-1: every coordinate in exactly one group.")
-        largest = max(map(len, self.groups or []), default=math.inf)
-        self.slope_at_zero = self.dual_radius = 1 - self.sigma + self.sigma / math.sqrt(largest)
-
-    def _unions(self) -> OverlappingGroups:
-        if self.groups is None:
-            raise InputError("SparseGroup needs groups to be evaluated by itself: give a partition of the coordinates.")
-        return OverlappingGroups(self.groups)
-
-    def value(self, norms: ArrayLike) -> float:
-        return self.sigma * self._unions().value(norms) + (1 - self.sigma) * float(np.abs(norms).sum())
-
-    def slopes(self, norms: ArrayLike) -> np.ndarray:
-        return self.sigma * self._unions().slopes(norms) + 1 - self.sigma
-
-    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return self._unions().prox(soft_threshold(as_vector(norms), step * (1 - self.sigma)), step * self.sigma)
-
-    def conjugate(self, dual_norms: ArrayLike) -> float:
-        # y is in sigma * group ball + (1 - sigma) * l_inf ball iff its excess over the latter is in the former
-        excess = self._unions()._union_norms(soft_threshold(as_vector(dual_norms), 1 - self.sigma))
-        return 0.0 if excess.max(initial=0.0) <= self.sigma * (1 + 1e-12) else math.inf
-
-    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
-        return np.array([norm])
-
-    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
-        # of the model's groups: both terms are the norm where a group is a single coordinate
-        return ratio_or_zero(1.0, np.abs(norms), np.inf)
-
-    def terms(self) -> tuple[Regularizer, ...]:
-        steps: list[Regularizer] = []
-        if self.sigma < 1:
-            steps.append((1 - self.sigma) * L1())
-        if self.sigma > 0:
-            steps.append(self.sigma * L21())
-        return tuple(steps)

@@ -4,15 +4,13 @@ Closed forms are those of Martins et al. (2011) and of Suzuki and Tomioka (2011,
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
-from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_lq, soft_threshold
-from omkl.regularizers.base import FARTHEST, OVERSHOOT, Regularizer, as_vector
+from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector
 
 
 class LinearQuadratic(Regularizer):
@@ -191,83 +189,3 @@ def _power(norms: ArrayLike, exponent: float) -> np.ndarray:
     """Return magnitudes to a power, inf where it overflows."""
     with np.errstate(over="ignore", divide="ignore"):
         return np.abs(as_vector(norms)) ** exponent
-
-
-class ScalarPenalty(Regularizer):
-    r"""A user's own penalty on each group norm: :math:`\sum_k \psi(b_k)`, convex and increasing, ``psi(0) = 0``.
-
-    The prox and the conjugate are found by bisection, to the last bit of a float.
-
-    Parameters
-    ----------
-    psi, derivative : callable
-        :math:`\psi` and :math:`\psi'`, each from an array of norms ``>= 0`` to an array. ``derivative`` must not
-        decrease; its value at 0, at least 0, is the slope on the right.
-    curvature : callable, optional
-        :math:`\psi''`, for batch solvers; by default the difference quotient of ``derivative``.
-    slope_at_infinity : float, optional
-        Limit of :math:`\psi'`, the largest dual norm at which the conjugate is finite. By default ``inf`` if
-        ``derivative`` still grows at 1e100, else its value there.
-
-    Notes
-    -----
-    Solvers that need a smooth conjugate take a penalty whose derivative increases strictly over [0.1, 1000], or to
-    where it overflows.
-
-    Raises
-    ------
-    InputError
-        If ``psi(0)`` is not 0, or ``derivative`` is negative or decreases.
-
-    >>> quartic = ScalarPenalty(lambda b: b**4 / 4, lambda b: b**3)
-    >>> quartic.prox([2.0, 10.0], step=1.0)
-    array([1., 2.])
-    """
-
-    separable = True
-    differentiable_prox = True
-
-    def __init__(
-        self,
-        psi: Callable[[np.ndarray], ArrayLike],
-        derivative: Callable[[np.ndarray], ArrayLike],
-        curvature: Callable[[np.ndarray], ArrayLike] | None = None,
-        slope_at_infinity: float | None = None,
-    ) -> None:
-        self.psi = psi
-        self.derivative = derivative
-        self.curvature = curvature
-        self.slope_at_infinity = slope_at_infinity
-        near = self.slopes(np.append(0.0, np.geomspace(0.1, 1e3, 17)))
-        far = self.slopes(np.geomspace(1.0, FARTHEST, 11))
-        rises = np.diff(near[np.isfinite(near)])
-        if self.value(np.zeros(1)) != 0.0 or not near[0] >= 0.0 or np.any(rises < 0):
-            raise InputError("psi(0) must be 0, and derivative, which must not decrease, at least 0.")
-        if slope_at_infinity is None:
-            grows = not np.isfinite(far).all() or far[-1] > far[-2] * (1.0 + OVERSHOOT)
-            slope_at_infinity = math.inf if grows else far[-1]
-        self.slope_at_zero, self.dual_radius = float(near[0]), float(slope_at_infinity)
-        self.is_sparse = self.slope_at_zero > 0
-        self.smooth_conjugate = math.isinf(self.dual_radius) and bool(np.all(rises > 0))
-
-    def value(self, norms: ArrayLike) -> float:
-        return float(np.sum(self._array_of(self.psi, norms)))
-
-    def slopes(self, norms: ArrayLike) -> np.ndarray:
-        return self._array_of(self.derivative, norms)
-
-    def curvatures(self, norms: ArrayLike) -> np.ndarray:
-        if self.curvature is None:
-            return super().curvatures(norms)
-        return self._array_of(self.curvature, norms)
-
-    def _array_of(self, function: Callable[[np.ndarray], ArrayLike], norms: ArrayLike) -> np.ndarray:
-        """Return the function's values as an array, also where it returns one number for all."""
-        magnitudes: np.ndarray = np.abs(as_vector(norms))
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.broadcast_to(as_vector(function(magnitudes)), magnitudes.shape)
-
-    def norm_bound(self, value: float, n_groups: int) -> float:
-        # psi(b) >= p psi_1(sum b / p) by convexity, and sum b >= ||b||_2
-        alone, mean = (self._norm_alone(v, n_groups) for v in (value, value / n_groups))
-        return min(math.sqrt(n_groups) * alone, n_groups * mean)

@@ -159,29 +159,23 @@ class WeightedSquaredL21(Regularizer):
             raise InputError(f"weights must name the groups {', '.join(names)}, and no others: see {min(wrong)!r}.")
         return WeightedSquaredL21([by_name[name] for name in names])
 
-    def _checked(self, norms: ArrayLike) -> np.ndarray:
-        norms = as_vector(norms)
-        if norms.shape != self.weights.shape:
-            raise InputError(f"There are {norms.size} groups but {self.weights.size} weights: give one weight a group.")
-        return norms
-
     def value(self, norms: ArrayLike) -> float:
-        return 0.5 * float(self.weights @ np.abs(self._checked(norms))) ** 2
+        return 0.5 * float(self.weights @ np.abs(norms)) ** 2
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
-        return float(self.weights @ np.abs(self._checked(norms))) * self.weights
+        return float(self.weights @ np.abs(norms)) * self.weights
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return prox_weighted_squared_l1(self._checked(norms), self.weights, step)
+        return prox_weighted_squared_l1(as_vector(norms), self.weights, step)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
-        magnitudes, free = np.abs(self._checked(dual_norms)), self.weights == 0
+        magnitudes, free = np.abs(dual_norms), self.weights == 0
         if np.any(magnitudes[free] > 0):
             return math.inf
         return 0.5 * float(np.max(magnitudes[~free] / self.weights[~free], initial=0.0)) ** 2
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
-        return 0.0 if np.any(self._checked(dual_norms)[self.weights == 0] != 0) else 1.0
+        return 0.0 if np.any(as_vector(dual_norms)[self.weights == 0] != 0) else 1.0
 
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
         return 0.5 * (self.weights * norm) ** 2

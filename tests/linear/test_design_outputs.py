@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_linnerud
@@ -104,10 +104,13 @@ def test_two_classes_are_the_logistic_loss_and_other_losses_are_refused(iris):
         GroupLasso(positive=True).fit(*load_linnerud(return_X_y=True))
 
 
-@pytest.mark.parametrize("kind", ["operator", "CSR", "float32 in Fortran order"])
-def test_every_kind_of_design_gives_the_same_models(outputs, kind):
+def single_precision(X):
+    return np.asfortranarray(X, dtype=np.float32)
+
+
+@pytest.mark.parametrize("convert", [aslinearoperator, csr_array, csc_array, single_precision])
+def test_every_kind_of_design_gives_the_same_models(outputs, convert):
     X, Y = outputs
-    convert = {"operator": aslinearoperator, "CSR": csr_array, "float32 in Fortran order": single_precision}[kind]
     weights = np.ones(10)
     weights[3] = 0.0
     options = {"groups": np.arange(30) // 3, "group_weights": weights, "tol": 1e-7}
@@ -120,7 +123,3 @@ def test_every_kind_of_design_gives_the_same_models(outputs, kind):
     ):
         reference = clone(model).fit(X, y).coef_
         assert_allclose(clone(model).fit(convert(X), y).coef_, reference, atol=2e-3)
-
-
-def single_precision(X):
-    return np.asfortranarray(X, dtype=np.float32)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression
-from omkl.linear.problems import first_alike
+from omkl.linear.problems import identical_samples
 
 
 def by_comparison(X, columns):
@@ -25,7 +25,7 @@ def test_copies_are_those_that_comparison_finds(seed, m, n, n_values):
     expected = by_comparison(X, y)
     with_zeros = sparse.csr_array((X.ravel(), np.tile(np.arange(n), m), np.arange(0, m * n + 1, n)), shape=X.shape)
     for design in (X, np.asfortranarray(X), -0.0 + X, sparse.csc_array(X), sparse.csr_array(X), with_zeros):
-        found = first_alike(design, y)
+        found = identical_samples(design, y, None)
         if len(set(expected)) == m:
             assert found is None
         else:

@@ -39,7 +39,6 @@ from omkl.regularizers import (
     L21Ball,
     LqNorm,
     Ridge,
-    ScalarPenalty,
     SparseGroup,
     SquaredL21,
     TreeGroups,
@@ -48,6 +47,7 @@ from omkl.regularizers import (
 from omkl.structures import Binary, Chain, Multiclass
 
 from ..passes import fit, online_trainer
+from ..penalties import OwnPenalty
 
 GROUPS = [[0, 1], [2, 3], [4, 5], [6, 7]]
 NAMES = ["a", "b", "c", "d"]
@@ -353,7 +353,7 @@ def test_decayed_average_weights_models_by_their_age_for_ever(data, half_life):
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_a_sum_of_penalties_trains_like_its_scalar_form(method, data):
     """Its terms take one joint step, the prox of the sum, and not one after the other."""
-    own = ScalarPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2)
+    own = OwnPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2)
     norms = []
     for regularizer in (0.5 * LqNorm() + 0.5 * Ridge(), own):
         trainer = data.trainer(regularizer, 0.3, method=method)

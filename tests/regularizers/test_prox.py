@@ -13,22 +13,23 @@ from omkl.regularizers import (
     L21,
     Composite,
     ElasticNet,
+    ElasticNetWeights,
     L21Ball,
     LqNorm,
     OverlappingGroups,
     Ridge,
-    ScalarPenalty,
-    SparseGroup,
     SquaredL21,
+    SquaredLq,
     TreeGroups,
     WeightedSquaredL21,
 )
+
+from ..penalties import OwnPenalty
 
 P = 6
 WEIGHTS = np.array([1.0, 0.5, 0.0, 2.0, 1.0, 0.3])
 CHAIN_OF_GROUPS = [[0, 1, 2], [2, 3], [3, 4, 5]]
 TREE = [[0, 1, 2, 3, 4, 5], [0, 1], [2, 3, 4], [3, 4]]
-PARTITION = [[0, 1], [2, 3, 4], [5]]
 
 
 def group_sum(x, groups, weights=None):
@@ -49,11 +50,10 @@ CASES = {
     "elastic": (ElasticNet(0.3), lambda x: 0.7 * cp.norm1(x) + 0.15 * cp.sum_squares(x)),
     "ridge": (Ridge(), lambda x: 0.5 * cp.sum_squares(x)),
     "l1": (L1(), cp.norm1),
-    "sparse group": (SparseGroup(0.4, PARTITION), lambda x: 0.4 * group_sum(x, PARTITION) + 0.6 * cp.norm1(x)),
     "tree": (TreeGroups(TREE, [1.0, 0.5, 0.8, 0.3]), lambda x: group_sum(x, TREE, [1.0, 0.5, 0.8, 0.3])),
     "overlapping": (OverlappingGroups(CHAIN_OF_GROUPS, exact=True), lambda x: group_sum(x, CHAIN_OF_GROUPS)),
     "user": (
-        ScalarPenalty(lambda b: np.exp(b) - 1, np.exp),
+        OwnPenalty(lambda b: np.exp(b) - 1, np.exp),
         lambda x: cp.sum(cp.exp(cp.abs(x))) - P,
     ),
     "scaled": (0.25 * SquaredL21(), lambda x: 0.125 * cp.square(cp.norm1(x))),
@@ -73,6 +73,12 @@ CASES = {
     ),
 }
 every_regularizer = pytest.mark.parametrize("name", CASES)
+#: Squared norms that stand for sets of kernel weights; their values are tested beside those sets.
+SQUARED_NORMS = {f"elastic net weights {eta}": ElasticNetWeights(eta) for eta in (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)}
+SQUARED_NORMS |= {f"squared lq {q:.3g}": SquaredLq(q) for q in (12 / 11, 8 / 7, 4 / 3, 1.6, 2.0)}
+each_function = pytest.mark.parametrize(
+    "regularizer", [regularizer for regularizer, _ in CASES.values()] + list(SQUARED_NORMS.values()), ids=repr
+)
 vectors = arrays(np.float64, P, elements=st.floats(-20, 20).map(lambda v: round(v, 3)))
 steps = st.floats(0.01, 10)
 
@@ -122,21 +128,19 @@ def test_prox_is_firmly_nonexpansive(name, first, second, step):
     assert moved @ moved <= moved @ (first - second) + 1e-7
 
 
-@every_regularizer
+@each_function
 @given(x0=vectors)
-def test_moreau_decomposition(name, x0):
+def test_moreau_decomposition(regularizer, x0):
     """``x - prox(x)`` is the prox of the conjugate: Fenchel's inequality is tight between the two parts."""
-    regularizer, _ = CASES[name]
     primal = regularizer.prox(x0, 1.0)
     dual = x0 - primal
     gap = regularizer.value(primal) + regularizer.conjugate(dual * (1 - 1e-9)) - primal @ dual
     assert abs(gap) <= 1e-5 * (1 + abs(primal @ dual))
 
 
-@every_regularizer
+@each_function
 @given(x=vectors, y=vectors)
-def test_fenchels_inequality(name, x, y):
-    regularizer, _ = CASES[name]
+def test_fenchels_inequality(regularizer, x, y):
     assert regularizer.value(x) + regularizer.conjugate(y) >= x @ y - 1e-6 * (1 + abs(x @ y))
 
 
@@ -167,14 +171,13 @@ SEPARABLE = {
     "lq3": LqNorm(3),
     "elastic": ElasticNet(0.3),
     "ridge": Ridge(),
-    "user": ScalarPenalty(lambda b: np.exp(b) - 1, np.exp),
-    "user with curvature": ScalarPenalty(lambda b: np.exp(b) - 1, np.exp, np.exp),
+    "user": OwnPenalty(lambda b: np.exp(b) - 1, np.exp),
     "scaled": 0.25 * ElasticNet(0.3),
-    "user, linear": ScalarPenalty(lambda b: b, np.ones_like),
-    "user, pseudo-Huber": ScalarPenalty(lambda b: np.hypot(1, b) - 1, lambda b: b / np.hypot(1, b)),
+    "user, linear": OwnPenalty(lambda b: b, np.ones_like, 1.0),
+    "user, pseudo-Huber": OwnPenalty(lambda b: np.hypot(1, b) - 1, lambda b: b / np.hypot(1, b), 1.0),
     "lq + ridge": 0.5 * LqNorm() + 0.5 * Ridge(),
     "lq + elastic": LqNorm(3) + ElasticNet(0.2),
-    "lq + user + l21": LqNorm(1.2) + ScalarPenalty(lambda b: np.exp(b) - 1, np.exp) + L21(),
+    "lq + user + l21": LqNorm(1.2) + OwnPenalty(lambda b: np.exp(b) - 1, np.exp) + L21(),
     "l21 + ridge": L21() + 2 * Ridge(),
 }
 each_separable = pytest.mark.parametrize("regularizer", SEPARABLE.values(), ids=SEPARABLE)

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
-from omkl._components import resolve
-from omkl.exceptions import InputError
-from omkl.regularizers import ElasticNetWeights, Regularizer, SquaredL21, SquaredLq, WeightedSquaredL21
+from omkl.regularizers import ElasticNetWeights, SquaredL21, SquaredLq, WeightedSquaredL21
 from omkl.regularizers._jit_prox import threshold_by_newton, threshold_by_sorting
 
 P = 6
@@ -57,24 +55,6 @@ def test_conjugate_is_the_largest_over_the_set_of_weights(case, seed):
 
 
 @each_case
-@given(x0=vectors, step=st.floats(0.01, 10))
-def test_moreau_decomposition(case, x0, step):
-    """``x - prox(x)`` is a subgradient at the prox: Fenchel's inequality is tight between the two."""
-    regularizer, _ = CASES[case]
-    primal = regularizer.prox(x0, step)
-    slope = (x0 - primal) / step
-    gap = regularizer.value(primal) + regularizer.conjugate(slope) - primal @ slope
-    assert abs(gap) <= 1e-8 * (1e-3 + x0 @ x0)
-
-
-@each_case
-@given(x=vectors, y=vectors)
-def test_fenchels_inequality(case, x, y):
-    regularizer, _ = CASES[case]
-    assert regularizer.value(x) + regularizer.conjugate(y) >= x @ y - 1e-9 * (1 + abs(x @ y))
-
-
-@each_case
 def test_norm_bound_holds(case):
     regularizer, _ = CASES[case]
     rng = np.random.default_rng(0)
@@ -112,29 +92,6 @@ def test_the_weights_of_many_kernels_meet_the_optimality_conditions(eta):
     assert_allclose(multiplier, multiplier.mean(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("regularizer", [SquaredLq(1.5), ElasticNetWeights(0.5)])
-def test_nothing_comes_of_nothing(regularizer):
-    zeros = np.zeros(3)
-    assert regularizer.value(zeros) == regularizer.conjugate(zeros) == 0.0
-    assert_allclose(regularizer.prox(zeros, 1.0), zeros)
-    assert_allclose(regularizer.kernel_weights(zeros), zeros)
-    assert_allclose(regularizer.prox(np.array([1.0, 2.0]), 0.0), [1.0, 2.0])
-
-
-def test_they_are_found_by_name():
-    assert resolve(Regularizer, "elastic-net-weights:eta=0.3", "regularizer") == ElasticNetWeights(0.3)
-    assert resolve(Regularizer, "lp-norm:q=1.5", "regularizer") == SquaredLq(1.5)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [lambda: SquaredLq(1.0), lambda: SquaredLq(2.5), lambda: ElasticNetWeights(-0.1), lambda: ElasticNetWeights(2)],
-)
-def test_parameters_out_of_range_are_refused(make):
-    with pytest.raises(InputError):
-        make()
-
-
 DRAWS = {
     "normal": lambda rng, p: rng.normal(size=p),
     "ties": lambda rng, p: np.round(rng.normal(size=p), 1),
@@ -170,10 +127,24 @@ def test_a_zero_weight_is_not_penalised():
     assert_allclose(shrunk[[0, 2]], SquaredL21().prox([3.0, 1.0], 1.0))
 
 
-def test_an_empty_vector_and_all_zero_weights_pass():
-    assert SquaredL21().prox(np.zeros(0), 1.0).shape == (0,)
-    assert_allclose(WeightedSquaredL21([0.0, 0.0]).prox([1.0, 2.0], 1.0), [1.0, 2.0])
+@pytest.mark.parametrize("eta", [0.0, 1e-6, 0.3, 0.9, 1 - 1e-6, 1.0])
+@pytest.mark.parametrize("step", [1e-9, 1e-3, 1.0, 1e5])
+def test_weights_of_an_elastic_net_prox_meet_their_constraint_and_are_the_best(eta, step):
+    """``x = b d / (d + t)`` with ``sum_k b_k^2 t / (d_k + t)`` least: no weights of the set around d do better."""
+    b = np.array([1.0, 0.9, 0.5, 1e-3, 0.0])
+    x = ElasticNetWeights(eta).prox(b, step)
+    weights = np.divide(x, b, out=np.zeros(5), where=b > 0)
+    # d = t s / (1 - s), of the share s that is left of a norm
+    d = step * weights / np.maximum(1.0 - weights, 1e-300)
+    if step > 1e-8:
+        assert_allclose(eta * d.sum() + (1 - eta) * d @ d, 1.0, rtol=1e-6)
 
+    def gain(weights):
+        return (b**2 * weights / (1.0 + weights / step)).sum()
 
-def test_step_zero_moves_nothing():
-    assert_allclose(SquaredL21().prox([3.0, 1.0], 0.0), [3.0, 1.0])
+    for k, l in np.ndindex(5, 5):  # noqa: E741
+        moved = d.copy()
+        moved[k] += 1e-3
+        moved[l] = max(moved[l] - 1e-3, 0.0)
+        size = 0.5 * eta * moved.sum() + np.sqrt((0.5 * eta * moved.sum()) ** 2 + (1 - eta) * moved @ moved)
+        assert gain(moved / size) <= gain(d) * (1 + 1e-9)

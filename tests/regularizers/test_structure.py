@@ -23,7 +23,6 @@ from omkl.regularizers import (
     OverlappingGroups,
     Regularizer,
     Ridge,
-    ScalarPenalty,
     SparseGroup,
     SquaredL21,
     SquaredLq,
@@ -31,13 +30,17 @@ from omkl.regularizers import (
     WeightedSquaredL21,
 )
 
+from ..penalties import OwnPenalty
+
 
 def test_l1_before_the_group_norm_is_exact_and_the_other_order_is_not():
     x = np.array([1.0, -0.4, 0.9, 0.2, -2.0, 0.3])
-    sparse_group = SparseGroup(0.5, [[0, 1, 2], [3, 4, 5]])
-    other_order = 0.5 * OverlappingGroups([[0, 1, 2], [3, 4, 5]])
-    wrong = (0.5 * L1()).prox(other_order.prox(x, 1.0), 1.0)
-    assert np.abs(sparse_group.prox(x, 1.0) - wrong).max() > 0.02
+    own, groups = 0.5 * L1(), 0.5 * OverlappingGroups([[0, 1, 2], [3, 4, 5]])
+    w = cp.Variable(6)
+    value = 0.5 * cp.norm1(w) + 0.5 * (cp.norm(w[:3]) + cp.norm(w[3:]))
+    cp.Problem(cp.Minimize(value + 0.5 * cp.sum_squares(w - x))).solve(solver=cp.CLARABEL)
+    assert_allclose(groups.prox(own.prox(x, 1.0), 1.0), w.value, atol=1e-4)
+    assert np.abs(own.prox(groups.prox(x, 1.0), 1.0) - w.value).max() > 0.02
 
 
 def test_a_composite_orders_its_terms_so_that_the_composition_is_exact():
@@ -67,14 +70,6 @@ def test_a_step_of_a_later_union_never_raises_an_earlier_one(seed):
         shrunk = later.prox(x, rng.uniform(0, 2))
         for earlier in unions[:j]:
             assert earlier.value(shrunk) <= earlier.value(x) + 1e-12
-
-
-def test_overlapping_prox_in_turn_is_one_step_a_union():
-    x = np.array([3.0, 1.0, 0.2])
-    in_turn = OverlappingGroups([[0, 1], [1, 2]]).prox(x, 0.5)
-    expected = OverlappingGroups([[1, 2]]).prox(OverlappingGroups([[0, 1]]).prox(x, 0.5), 0.5)
-    assert_allclose(in_turn, expected)
-    assert np.abs(in_turn - OverlappingGroups([[0, 1], [1, 2]], exact=True).prox(x, 0.5)).max() > 1e-3
 
 
 def test_a_tree_refuses_groups_that_cross():
@@ -119,32 +114,10 @@ def test_arguments_for_groups_that_are_not_there_are_refused(regularizer, messag
 
 
 @pytest.mark.parametrize(
-    ("regularizer", "expected"),
-    [
-        (L21(), [3.0, 0.0, 1.0]),
-        (SquaredL21(), [0.75, 0.0, 0.25]),
-        (WeightedSquaredL21([1.0, 1.0, 3.0]), [0.5, 0.0, 1 / 18]),
-        (WeightedSquaredL21([0.0, 1.0, 3.0]), [np.inf, 0.0, 1 / 9]),
-        (LqNorm(1.5), [3.0**0.5, 0.0, 1.0]),
-        (LqNorm(3.0), [1 / 3.0, 0.0, 1.0]),
-        (ElasticNet(0.5), [3.0 / 2.0, 0.0, 1.0]),
-        (Ridge(), [1.0, 1.0, 1.0]),
-        (L21Ball(2.0), [0.75, 0.0, 0.25]),
-        (ScalarPenalty(np.square, lambda b: 2 * b), [0.5, 0.5, 0.5]),
-        (Ridge() + L21Ball(1e9), [1.0, 1.0, 1.0]),
-        (0.5 * LqNorm(1.5) + 0.5 * Ridge(), [2 / (3**-0.5 + 1), 0.0, 1.0]),
-        (OverlappingGroups([[0, 1], [2]]), [3.0, 3.0, 1.0]),
-    ],
-)
-def test_recovered_kernel_weights(regularizer, expected):
-    assert_allclose(regularizer.kernel_weights([3.0, 0.0, 1.0]), expected)
-
-
-@pytest.mark.parametrize(
     "regularizer",
     [
         2 * L21(), SquaredL21(), ElasticNet(0.3), Ridge(), LqNorm(1.5), LqNorm(4), SquaredLq(1.5),
-        WeightedSquaredL21([1.0, 0.5, 3.0]), ScalarPenalty(np.expm1, np.exp), LqNorm() + 0.3 * Ridge(),
+        WeightedSquaredL21([1.0, 0.5, 3.0]), OwnPenalty(np.expm1, np.exp), LqNorm() + 0.3 * Ridge(),
         SquaredL21() + ElasticNet(0.2), TreeGroups([[0, 1, 2], [0, 1]]) + Ridge(), ElasticNetWeights(0.4),
     ],
     ids=repr,
@@ -175,21 +148,20 @@ def test_the_weight_of_a_group_that_is_not_penalized_is_no_zero():
         SparseGroup(0.3), WeightedSquaredL21([1.0, 0.3, 2.0, 1.0, 0.7]), SquaredL21() + 2 * ElasticNet(0.3),
         L21Ball(1.0) + Ridge(), TreeGroups([[0, 1, 2, 3, 4], [1, 2], [1]], [0.2, 1.0, 0.4]),
         OverlappingGroups([[0, 1, 2], [2, 3, 4]], [1.0, 0.5]),
-        LqNorm(4.0) + L21(), ScalarPenalty(np.expm1, np.exp), WeightedSquaredL21(np.eye(5)[0]) + Ridge(),
+        LqNorm(4.0) + L21(), OwnPenalty(np.expm1, np.exp), WeightedSquaredL21(np.eye(5)[0]) + Ridge(),
     ],
     ids=repr,
 )  # fmt: skip
 def test_norm_bound_holds_and_is_exact_where_it_says_so(regularizer):
     rng = np.random.default_rng(0)
-    whole = SparseGroup(0.3, [range(5)]) if isinstance(regularizer, SparseGroup) else regularizer
     for _ in range(200):
         b = rng.exponential(size=5) * (rng.random(5) < 0.6)
-        value = whole.value(b)
+        value = regularizer.value(b)
         if np.isfinite(value):
             assert np.linalg.norm(b) <= regularizer.norm_bound(value, 5) * (1 + 1e-9)
     bound = regularizer.norm_bound(0.8, 5)
     if regularizer.least_at_one_group:
-        assert min(whole.value((1 - 1e-9) * bound * e) for e in np.eye(5)) <= 0.8
+        assert min(regularizer.value((1 - 1e-9) * bound * e) for e in np.eye(5)) <= 0.8
 
 
 @pytest.mark.parametrize("regularizer", [WeightedSquaredL21([0.0, 1.0]), TreeGroups([[0]])], ids=repr)
@@ -221,12 +193,6 @@ magnitudes = st.floats(-12, 12)
 @settings(max_examples=20)
 def test_q_norm_root_against_50_digits(q, b, step):
     assert_allclose(LqNorm(q).prox([10**b], 10**step), q_norm_root(10**b, 10**step, q), rtol=1e-11, atol=1e-300)
-
-
-def test_parts_by_name():
-    assert resolve(Regularizer, "mkl", "regularizer") == SquaredL21()
-    assert resolve(Regularizer, "lq:q=1.2", "regularizer") == LqNorm(1.2)
-    assert resolve(Regularizer, L21(), "regularizer") == L21()
 
 
 @pytest.mark.parametrize(
@@ -269,11 +235,12 @@ def test_a_name_that_is_taken_is_refused_but_a_class_can_be_defined_anew():
     [
         lambda: LqNorm(1.0),
         lambda: ElasticNet(1.5),
+        lambda: SquaredLq(2.5),
+        lambda: ElasticNetWeights(-0.1),
         lambda: L21Ball(0.0),
         lambda: WeightedSquaredL21([-1.0]),
         lambda: 0 * L21(),
         lambda: SparseGroup(2.0),
-        lambda: SparseGroup(0.5, [[0, 2]]),
         lambda: OverlappingGroups([]),
         lambda: OverlappingGroups([[0, 1, 0]]),
         lambda: TreeGroups([[0]], weights=[np.inf]),

@@ -8,15 +8,15 @@ quadratic, proximal steps minimised by Newton's method in the dual take over, wi
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from omkl._components import check_number
 from omkl.batch.group_lasso.newton import ProximalNewton
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 from omkl.batch.group_lasso.screening import DesignNorms
 from omkl.batch.group_lasso.sweeps import Sweeps
-from omkl.batch.group_lasso.warm_starts import DALStart, Iterate, Waypoint, padded, usable
+from omkl.batch.group_lasso.warm_starts import DALStart, Iterate, padded, usable
 from omkl.batch.group_lasso.working_set import WorkingSet
 from omkl.batch.problem import Certificate, relative_gap
 from omkl.batch.solver import DesignSolver, GapMonitor, Solution
@@ -58,15 +58,15 @@ class DAL(DesignSolver):
     -----
     Sweeps go before Newton steps where the loss has no kink and the regularizer is linear or quadratic in each norm.
     Newton systems have the size of the active columns or of the samples, whichever is smaller. They are solved by
-    Cholesky factors, beyond 5000 by conjugate gradients. A working set of k columns takes 8 m k bytes; no other is
+    Cholesky factors. A working set of k columns takes 8 m k bytes; no other is
     copied. A regularizer without a threshold, such as the ridge, takes a working set of all columns.
     """
 
     aliases = {"dal": {}}
 
     def __init__(self, gamma: float = 1e3, growth: float = 10.0) -> None:
-        if not 0 < gamma < np.inf or not 1 < growth < np.inf:
-            raise InputError(f"gamma must be > 0 and growth > 1, both finite, got {gamma!r} and {growth!r}.")
+        check_number("gamma", gamma, above=0)
+        check_number("growth", growth, above=1)
         self.gamma = gamma
         self.growth = growth
 
@@ -77,50 +77,54 @@ class DAL(DesignSolver):
                 f"{problem.regularizer!r}; 'sparsa' takes others."
             )
 
-    def _search(self, problem: DesignProblem, monitor: GapMonitor, start: Any) -> Solution:
+    def _search(self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None) -> Solution:
         return _Search(self, problem, usable(start, problem)).run(monitor)
 
 
 class _Search:
-    """One solve: working set, coefficients, the alpha that is solved for, and the best certificates."""
+    """One solve: working set, current model, the alpha that is solved for, and the best certificates."""
 
     def __init__(self, solver: DAL, problem: DesignProblem, start: DALStart):
-        self.solver, self.problem = solver, problem
+        self.solver, self.problem, self.start = solver, problem, start
         self.working_set = WorkingSet(problem) if start.working_set is None else start.working_set
-        self.w = np.zeros(len(self.working_set.columns))
-        self.alpha = np.inf
-        self.newton_steps = 0
         self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
-        self.best: Any = None
-        self.found: Any = None
-        if start.trail:
-            self.w = padded(start.trail[-1].iterate.w, len(self.w))
-        elif start.model is not None:
-            self._restore(start.model)
-        self.start = start
+        self.alpha, self.newton_steps = np.inf, 0
+        self.best: Certificate | None = None
+        self.found: tuple[Certificate, LinearModel, Iterate] | None = None
+        self.iterate = self._begin()
 
-    def _restore(self, model: LinearModel) -> None:
-        """Set the coefficients to those of a model."""
-        groups = self.problem.groups
-        missing = np.setdiff1d(groups.of_columns(model.active), np.concatenate([self.working_set.groups, groups.free]))
+    def _begin(self) -> Iterate:
+        """Return the model that the path predicts, if it is better than the last one; else the last one."""
+        problem, start, size = self.problem, self.start, len(self.working_set.columns)
+        if not start.trail:
+            return self._iterate(problem, np.zeros(0) if start.model is None else self._coefficients_of(start.model))
+        last, predicted = start.trail[-1][1], start.predict(problem.alpha, self.working_set)
+        if predicted is not None:
+            iterate = self._iterate(problem, predicted)
+            if iterate.primal < problem.primal(last.outputs, last.norms):
+                return iterate
+        return self._iterate(problem, padded(last.w, size))
+
+    def _coefficients_of(self, model: LinearModel) -> np.ndarray:
+        """Add the groups of a model to the working set; return its coefficients there."""
+        groups, working_set = self.problem.groups, self.working_set
+        missing = np.setdiff1d(groups.of_columns(model.active), np.concatenate([working_set.groups, groups.free]))
         if len(missing):
-            self.working_set.extend(missing)
-        full = model.dense(self.problem.design.shape[1])
-        self.w = self.working_set.scaled(full[self.working_set.columns])
+            working_set.extend(missing)
+        return working_set.scaled(model.dense(self.problem.design.shape[1])[working_set.columns])
 
     def run(self, monitor: GapMonitor) -> Solution:
         """Search until the gap is reached or nothing is gained."""
-        stalled, least_gap, tol = 0, np.inf, monitor.tol
-        most_stalled = MOST_STALLED if self.problem.takes_newton_steps else MOST_REPEATED
-        iterate = self._begin()
+        problem, tol, stalled, least_gap = self.problem, monitor.tol, 0, np.inf
+        most_stalled = MOST_STALLED if problem.takes_newton_steps else MOST_REPEATED
         # where no other groups are expected, reach the gap on the working set before a look at them
-        grows, goes_on = False, self.start.is_settled and iterate.gap > tol and monitor.max_iter > 1
+        grows, goes_on = False, self.start.is_settled and self.iterate.gap > tol and monitor.max_iter > 1
         if goes_on:
-            self.alpha = self.problem.alpha
+            self.alpha = problem.alpha
             monitor.max_iter -= 1
-            iterate = self._solve_working_set(FINE * tol, iterate)
+            self._solve_working_set(FINE * tol)
         while True:
-            certificate, dual_norms, own_gap = self._certify(iterate)
+            certificate, dual_norms, own_gap = self._certify()
             gap = certificate.gap
             over = monitor.record(
                 certificate.primal,
@@ -138,36 +142,25 @@ class _Search:
             grows |= others
             # where no group enters, the rest of the gap is the working set's own
             fine = max(FINE * tol, min(SHARE * own_gap, ROUGH)) if others else FINE * SHARE * min(tol, own_gap)
-            if self._knows_all and self.problem.loss.is_quadratic:
+            if len(self.working_set.groups) == problem.groups.n_groups and problem.loss.is_quadratic:
                 fine = ALMOST * tol
-            tol_here = ROUGH if self.alpha > self.problem.alpha else fine
-            iterate = self._solve_working_set(tol_here, self._on_larger(iterate, dual_norms))
-        # lower bounds hold for every model
-        certificate = replace(self.found, dual=self.best.dual, rho=self.best.rho)
-        return Solution(
-            self.model,
-            certificate,
-            len(monitor.history) - 1 + goes_on,
-            certificate.proves(tol),
-            monitor.history,
-            DALStart(
-                self.model,
-                self.working_set,
-                self.norms,
-                (*self.start.trail, Waypoint(self.problem.alpha, self.found_iterate))[-2:],
-                len(self.working_set.groups) > 0 and not grows,
-            ),
-        )
+            self._solve_working_set(ROUGH if self.alpha > problem.alpha else fine)
+        return self._solution(monitor, len(monitor.history) - 1 + goes_on, grows)
 
-    @property
-    def _knows_all(self) -> bool:
-        """True if all groups are on the working set."""
-        return len(self.working_set.groups) == self.problem.groups.n_groups
+    def _solution(self, monitor: GapMonitor, n_iter: int, grows: bool) -> Solution:
+        """Return the best model with the best dual point: lower bounds hold for every model."""
+        assert self.found is not None
+        assert self.best is not None
+        certificate, model, iterate = self.found
+        certificate = replace(certificate, dual=self.best.dual, rho=self.best.rho)
+        trail, is_settled = (*self.start.trail, (self.problem.alpha, iterate))[-2:], len(self.working_set.groups) > 0
+        start = DALStart(model, self.working_set, self.norms, trail, is_settled and not grows)
+        return Solution(model, certificate, n_iter, certificate.proves(monitor.tol), monitor.history, start)
 
-    def _certify(self, iterate: Iterate) -> tuple[Certificate, np.ndarray, float]:
+    def _certify(self) -> tuple[Certificate, np.ndarray, float]:
         """Return the best certificate of the model, the dual norms of all groups, and the gap of its own dual point."""
-        problem, working_set, rho = self.problem, self.working_set, iterate.rho
-        norms = np.zeros(problem.groups.n_groups)
+        problem, working_set, iterate = self.problem, self.working_set, self.iterate
+        norms, rho = np.zeros(problem.groups.n_groups), iterate.rho
         norms[working_set.groups] = iterate.norms
         primal = problem.primal(iterate.outputs, norms)
         # those of the working set are in double precision, whatever that of the design
@@ -176,9 +169,8 @@ class _Search:
         if self.best is None or dual > self.best.dual:
             self.best = Certificate(primal, dual, norms, iterate.outputs, scale * rho)
         certificate = Certificate(primal, self.best.dual, norms, iterate.outputs, self.best.rho)
-        if self.found is None or primal < self.found.primal:
-            self.found, self.found_iterate = certificate, iterate
-            self.model = working_set.model(iterate.w, iterate.b)
+        if self.found is None or primal < self.found[0].primal:
+            self.found = certificate, working_set.model(iterate.w, iterate.b), iterate
         return certificate, dual_norms, relative_gap(primal, dual)
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
@@ -187,29 +179,31 @@ class _Search:
         Return whether other groups are likely to follow: after the first model, those that were not added.
         """
         problem, working_set = self.problem, self.working_set
-        most: int
         # without a threshold every group is in the model
         outside = dual_norms / problem.threshold if problem.threshold > 0 else np.full(len(dual_norms), np.inf)
-        outside[working_set.groups] = 0.0
-        outside[problem.groups.free] = 0.0
-        if problem.threshold == 0:
-            most = len(outside)
-            entrants = np.flatnonzero(outside)
-        elif len(working_set.groups):
-            most = max(FEWEST_ENTRANTS, int(np.count_nonzero(working_set.blocks.norms(self.w))))
-            entrants = np.flatnonzero(outside > problem.alpha)
-        else:
+        outside[np.concatenate([working_set.groups, problem.groups.free])] = 0.0
+        is_first, least = not len(working_set.groups), problem.alpha
+        most = max(FEWEST_ENTRANTS, int(np.count_nonzero(self.iterate.norms)))
+        if is_first:
             most = min(FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean())))
             # others follow on a path
-            entrants = np.flatnonzero(outside > (0.0 if self.start.trail else problem.alpha))
-        others = len(entrants) > (most if not len(working_set.groups) else 0)
+            least = 0.0 if self.start.trail else problem.alpha
+        if problem.threshold == 0:
+            most = len(outside)
+        entrants = np.flatnonzero(outside > least)
+        others = len(entrants) > (most if is_first else 0)
         # the worst come first: once they have moved, others need not
         entrants = entrants[np.argsort(-outside[entrants], kind="stable")][:most]
         if len(entrants):
             working_set.extend(entrants)
-            self.w = padded(self.w, len(working_set.columns))
             outside[entrants] = 0.0
         self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
+        # the same model and dual point on the larger working set, at the present alpha
+        last, problem, dual_norms = self.iterate, self._current, dual_norms[working_set.groups]
+        w, norms = padded(last.w, len(working_set.columns)), padded(last.norms, len(dual_norms))
+        primal = problem.primal(last.outputs, norms)
+        gap = relative_gap(primal, problem.scaled_dual(last.rho, dual_norms)[0])
+        self.iterate = replace(last, w=w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap)
         return others
 
     @property
@@ -217,129 +211,87 @@ class _Search:
         """The problem at the present alpha."""
         return self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
 
-    def _solve_working_set(self, tol: float, iterate: Iterate) -> Iterate:
+    def _solve_working_set(self, tol: float) -> None:
         """Solve on the working set, to a relative gap over its columns: sweeps, then Newton steps if these are slow."""
         problem = self._current
         if len(self.working_set.groups):
             if not problem.loss.has_kink and problem.regularizer.elastic is not None:
-                iterate = self._sweep(problem, tol, iterate)
-            if iterate.gap > tol and problem.takes_newton_steps:
-                iterate = self._step_by_newton(problem, tol, iterate)
-        return iterate
+                self._sweep(problem, tol)
+            if self.iterate.gap > tol and problem.takes_newton_steps:
+                self._step_by_newton(problem, tol)
 
-    def _begin(self) -> Iterate:
-        """Return the model that the path predicts, if it is better than the last one; else the last one."""
-        last, predicted = self.w, self.start.predict(self.problem.alpha, self.working_set)
-        if predicted is not None:
-            self.w, before = predicted, self.start.trail[-1].iterate
-            iterate = self._iterate(self.problem)
-            if iterate.primal < self.problem.primal(before.outputs, before.norms):
-                return iterate
-            self.w = last
-        return self._iterate(self.problem)
-
-    def _on_larger(self, last: Iterate, dual_norms: np.ndarray) -> Iterate:
-        """Return the same model and dual point on the larger working set, at the present alpha."""
-        problem, dual_norms = self._current, dual_norms[self.working_set.groups]
-        norms = padded(last.norms, len(dual_norms))
-        primal = problem.primal(last.outputs, norms)
-        gap = relative_gap(primal, problem.scaled_dual(last.rho, dual_norms)[0])
-        return replace(last, w=self.w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap)
-
-    def _iterate(self, problem: DesignProblem, rho: np.ndarray | None = None) -> Iterate:
-        """Return the model on the working set, at the best intercept, with its own dual point or a better one given."""
+    def _iterate(self, problem: DesignProblem, w: np.ndarray, rho: np.ndarray | None = None) -> Iterate:
+        """Return a model on the working set, at the best intercept, with its own dual point or a better one given."""
         working_set = self.working_set
-        outputs = working_set.outputs(self.w)
+        outputs = working_set.outputs(w)
         b = problem.best_intercept(outputs)
         outputs += b
-        norms = working_set.norms(self.w)
+        norms = working_set.gauge.norms(w)
         primal = problem.primal(outputs, norms)
         points = [problem.dual_point(outputs)] if rho is None else [problem.dual_point(outputs), problem.inside(rho)]
-        if not np.isfinite(problem.loss.curvature) and not self.w.any():
+        if not np.isfinite(problem.loss.curvature) and not w.any():
             points.append(problem.best_constant()[1])
-        best: Any = None
-        for point, found in zip(points, working_set.correlations(np.array(points))):
-            dual_norms = working_set.dual_norms(found)
-            dual, _ = problem.scaled_dual(point, dual_norms)
-            if best is None or dual > best[0]:
-                best = dual, point, dual_norms, found
-        dual, point, dual_norms, found = best
-        gap, own = relative_gap(primal, dual), point is points[0]
-        return Iterate(self.w, b, outputs, point, norms, dual_norms, found, primal, gap, own)
+        correlations = working_set.correlations(np.array(points))
+        dual_norms = [working_set.gauge.dual_norms(found) for found in correlations]
+        duals = [problem.scaled_dual(point, own)[0] for point, own in zip(points, dual_norms)]
+        k = int(np.argmax(duals))
+        gap = relative_gap(primal, duals[k])
+        return Iterate(w, b, outputs, points[k], norms, dual_norms[k], correlations[k], primal, gap, k == 0)
 
-    def _sweep(self, problem: DesignProblem, tol: float, iterate: Iterate) -> Iterate:
+    def _sweep(self, problem: DesignProblem, tol: float) -> None:
         """Take rounds of coordinate descent, as long as they promise the gap soon."""
         worth, closely = (WORTH_ON_PATH, ALMOST) if self.start.trail else (WORTH_ALONE, ALONE)
-        sweeps, iterates, made = Sweeps(problem, self.working_set, worth), [iterate], [0]
-        while iterates[-1].gap > tol and not (
-            self._slow(iterates, made, tol, sweeps.price(self.w))
-            if problem.takes_newton_steps
-            else self._stuck(iterates)
-        ):
-            last = iterates[-1]
-            self.w = sweeps.round(
-                last.w, last.outputs, last.correlations if last.own else None, closely * tol * abs(last.primal)
-            )
+        sweeps, gaps, made = Sweeps(problem, self.working_set, worth), [self.iterate.gap], [0]
+        while gaps[-1] > tol:
+            last = self.iterate
+            if _slow(gaps, made, tol, sweeps.price(last.w)) if problem.takes_newton_steps else _stuck(gaps):
+                break
+            correlations, target = last.correlations if last.own else None, closely * tol * abs(last.primal)
+            w, halved = sweeps.round(last.w, last.outputs, correlations, target), 0
             # where few losses are curved, a round may overflow, and is halved
             with np.errstate(over="ignore", invalid="ignore"):
-                iterate = self._iterate(problem, sweeps.extrapolated)
-            for halved in range(HALVINGS + 1):
-                if self._descends(iterate, last) or halved == HALVINGS:
-                    break
-                self.w = 0.5 * (self.w + last.w)
-                with np.errstate(over="ignore", invalid="ignore"):
-                    iterate = self._iterate(problem)
+                iterate = self._iterate(problem, w, sweeps.extrapolated)
+                while not _descends(iterate, last) and halved < HALVINGS:
+                    w, halved = 0.5 * (w + last.w), halved + 1
+                    iterate = self._iterate(problem, w)
             sweeps.learn(halved)
-            if not self._descends(iterate, last):
-                self.w, iterate = last.w, last
-            iterates.append(iterate)
+            self.iterate = iterate if _descends(iterate, last) else last
+            gaps.append(self.iterate.gap)
             made.append(sweeps.sweeps)
-        return iterates[-1]
 
-    @staticmethod
-    def _descends(iterate: Iterate, last: Iterate) -> bool:
-        """Return whether a round has led down; near the rounding of the primal the gap decides."""
-        rounding = ROUNDING * abs(last.primal) if iterate.gap < last.gap else 0.0
-        return bool(iterate.primal <= last.primal + rounding)
-
-    def _slow(self, iterates: list[Iterate], made: list[int], tol: float, price: float) -> bool:
-        """Return whether sweeps will reach ``tol`` later than Newton steps, at the rate of the last three rounds.
-
-        ``made`` are the sweeps up to each iterate, and ``price`` is the number that takes the time of a Newton step.
-        """
-        if len(iterates) < 4:
-            return False
-        gaps = np.minimum.accumulate([iterate.gap for iterate in iterates])
-        rate = np.log(gaps[-1] / gaps[-4]) / 3.0
-        rounds = np.log(tol / gaps[-1]) / rate if rate < 0 else np.inf
-        per_round = (made[-1] - made[-4]) / 3.0
-        return rounds > MOST_ROUNDS and rounds * per_round > NEWTON_NEEDED * price
-
-    def _stuck(self, iterates: list[Iterate]) -> bool:
-        """Return whether the last rounds have gained nothing."""
-        gaps = [iterate.gap for iterate in iterates]
-        return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])
-
-    def _step_by_newton(self, problem: DesignProblem, tol: float, iterate: Iterate) -> Iterate:
-        """Take proximal steps, each minimised by Newton's method in the dual; return the better of start and end."""
-        working_set, target = self.working_set, tol * abs(iterate.primal)
+    def _step_by_newton(self, problem: DesignProblem, tol: float) -> None:
+        """Take proximal steps, each minimised by Newton's method in the dual; keep the better of start and end."""
+        working_set, last = self.working_set, self.iterate
         # the loss is a mean
-        gamma = self.solver.gamma * len(iterate.rho) / working_set.mean_square
-        search = ProximalNewton(
-            problem,
-            working_set,
-            iterate.w,
-            iterate.b,
-            iterate.rho,
-            iterate.gap * abs(iterate.primal),
-            gamma,
-            self.solver.growth,
-        )
-        search.solve(target, NEWTON_STEPS)
+        gamma = self.solver.gamma * len(last.rho) / working_set.mean_square
+        gap = last.gap * abs(last.primal)
+        search = ProximalNewton(problem, working_set, last.w, last.b, last.rho, gap, gamma, self.solver.growth)
+        search.solve(tol * abs(last.primal), NEWTON_STEPS)
         self.newton_steps += search.newton_steps
-        self.w = search.w
-        found = self._iterate(problem, search.rho)
-        if found.primal > iterate.primal:
-            self.w = iterate.w
-            found = self._iterate(problem, search.rho)
-        return found
+        found = self._iterate(problem, search.w, search.rho)
+        self.iterate = found if found.primal <= last.primal else self._iterate(problem, last.w, search.rho)
+
+
+def _descends(iterate: Iterate, last: Iterate) -> bool:
+    """Return whether a round has led down; near the rounding of the primal the gap decides."""
+    rounding = ROUNDING * abs(last.primal) if iterate.gap < last.gap else 0.0
+    return bool(iterate.primal <= last.primal + rounding)
+
+
+def _slow(gaps: list[float], made: list[int], tol: float, price: float) -> bool:
+    """Return whether sweeps will reach ``tol`` later than Newton steps, at the rate of the last three rounds.
+
+    ``made`` are the sweeps up to each gap, and ``price`` is the number that takes the time of a Newton step.
+    """
+    if len(gaps) < 4:
+        return False
+    least = np.minimum.accumulate(gaps)
+    rate = np.log(least[-1] / least[-4]) / 3.0
+    rounds = np.log(tol / least[-1]) / rate if rate < 0 else np.inf
+    per_round = (made[-1] - made[-4]) / 3.0
+    return rounds > MOST_ROUNDS and rounds * per_round > NEWTON_NEEDED * price
+
+
+def _stuck(gaps: list[float]) -> bool:
+    """Return whether the last rounds have gained nothing."""
+    return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])

@@ -1,6 +1,6 @@
 """Design matrices: products with all columns, or with a few. They are never copied."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -8,6 +8,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from omkl.batch.group_lasso._jit_columns import dense_products, dense_products_and_squares, sparse_products
 from omkl.exceptions import InputError
+
+#: Columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix.
+Matrix: TypeAlias = np.ndarray | sparse.csc_matrix
 
 
 class Design:
@@ -19,8 +22,7 @@ class Design:
     is_sparse : bool
         Whether columns are those of a CSC matrix.
     selective : bool
-        Whether products with a few columns cost less than with all. Only then there are ``some_correlations`` and
-        ``correlations_and_norms``.
+        Whether products with a few columns cost less than with all. Only then there are ``correlations_and_norms``.
     n_outputs : int
         Number of outputs that share the matrix.
     """
@@ -60,7 +62,7 @@ class Design:
         indices : int array of shape (k,)
         rho : array of shape (m,)
         """
-        raise NotImplementedError
+        return self.correlations(rho)[indices]
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the correlations and the norms of all columns: two arrays (n,).
@@ -71,8 +73,8 @@ class Design:
         """
         raise NotImplementedError
 
-    def columns(self, indices: np.ndarray) -> Any:
-        """Return columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix of a sparse design.
+    def columns(self, indices: np.ndarray) -> Matrix:
+        """Return columns, (m, k); a CSC matrix of a sparse design.
 
         Parameters
         ----------
@@ -89,16 +91,6 @@ class Design:
             Increasing positions.
         """
         return RowsOfDesign(self, kept)
-
-    def fill(self, out: np.ndarray, indices: np.ndarray) -> None:
-        """Write columns of a design that is not sparse into an array.
-
-        Parameters
-        ----------
-        out : Fortran-ordered array of shape (m, k)
-        indices : int array of shape (k,)
-        """
-        out[:] = self.columns(indices)
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         r"""Return :math:`\sum_j A_j w_j` over some columns, (m,).
@@ -136,17 +128,10 @@ class DenseDesign(Design):
         found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
         return _finite(found), np.sqrt(squares)
 
-    def columns(self, indices: np.ndarray) -> Any:
+    def columns(self, indices: np.ndarray) -> Matrix:
         if self.matrix.flags.f_contiguous:
             return self._transposed[indices].astype(np.float64, copy=False).T
         return np.asfortranarray(np.take(self.matrix, indices, axis=1), dtype=np.float64)
-
-    def fill(self, out: np.ndarray, indices: np.ndarray) -> None:
-        if self.selective and self.matrix.dtype == out.dtype:
-            # modes other than "clip" make another copy
-            np.take(self._transposed, indices, axis=0, out=out.T, mode="clip")
-        else:
-            super().fill(out, indices)
 
 
 class SparseDesign(Design):
@@ -166,7 +151,7 @@ class SparseDesign(Design):
         squares = np.asarray(self.matrix.power(2).sum(axis=0), dtype=np.float64).ravel()
         return self.correlations(rho), np.sqrt(squares)
 
-    def columns(self, indices: np.ndarray) -> Any:
+    def columns(self, indices: np.ndarray) -> Matrix:
         return sparse.csc_matrix(self.matrix[:, indices], dtype=np.float64)
 
 
@@ -176,7 +161,7 @@ class OperatorDesign(Design):
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         return _finite(np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel())
 
-    def columns(self, indices: np.ndarray) -> Any:
+    def columns(self, indices: np.ndarray) -> Matrix:
         found = np.empty((self.shape[0], len(indices)), order="F")
         unit = np.zeros(self.shape[1])
         for k, j in enumerate(indices):
@@ -216,7 +201,7 @@ class RowsOfDesign(Design):
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self._design.correlations_and_norms(self._spread(rho))
 
-    def columns(self, indices: np.ndarray) -> Any:
+    def columns(self, indices: np.ndarray) -> Matrix:
         found = self._design.columns(indices)
         return found[self._kept] if sparse.issparse(found) else np.asfortranarray(found[self._kept])
 

@@ -13,20 +13,17 @@ active columns. The multiplier of the equality is the intercept. Bounds and kink
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_solve
-from scipy.sparse.linalg import LinearOperator, cg
 
 from omkl.batch.group_lasso.blocks import Blocks
+from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem
-from omkl.batch.group_lasso.working_set import WorkingSet
+from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
 from omkl.batch.newton import BarrierSearch, cholesky
 
-#: Above this order conjugate gradients take the place of a Cholesky factor.
-LARGEST_FACTOR = 5000
 #: Residual of a system, relative to its right side, above which the solution is refined; solutions at most.
 WELL_SOLVED, MOST_REFINED = 1e-10, 3
 
@@ -71,18 +68,18 @@ class DesignTerm:
         self._radii = self._shrunk(self._v_norms)
         ratio = np.divide(self._radii, self._v_norms, out=np.zeros_like(self._radii), where=self._radii > 0)
         self.x = self._v * self.working_set.blocks.spread(ratio)
-        self.norms = self._radii if self.working_set.mixed is None else self.working_set.norms(self.x)
+        gauge = self.working_set.gauge
+        self.norms = self._radii if gauge.is_euclidean else gauge.norms(self.x)
         self._outputs = self.working_set.outputs(self.x)
 
     def _thresholded(self, v: np.ndarray) -> np.ndarray:
         """Return coefficients after the proximity operator of single magnitudes."""
-        mixed = self.working_set.mixed
-        return v if mixed is None else mixed.thresholded(v, self.gamma * self.problem.penalty)
+        return self.working_set.gauge.thresholded(v, self.gamma * self.problem.penalty)
 
     def _shrunk(self, norms: np.ndarray) -> np.ndarray:
-        shrunk, mixed = self.problem.regularizer.prox(norms, self.gamma * self.problem.penalty), self.working_set.mixed
+        shrunk = self.problem.regularizer.prox(norms, self.gamma * self.problem.penalty)
         # columns are divided by the weight of the norm, unless that is 0
-        return shrunk if mixed is None else np.where(mixed.norm_weights > 0, shrunk, norms)
+        return np.where(self.working_set.gauge.norm_weights > 0, shrunk, norms)
 
     def gradient(self) -> np.ndarray:
         """Return predictions without the intercept, (m,)."""
@@ -90,28 +87,27 @@ class DesignTerm:
 
     def hessian(self) -> "NewtonSystem":
         """Return the second derivatives, of the active columns alone."""
-        blocks, active, mixed = self.working_set.blocks, np.flatnonzero(self._radii), self.working_set.mixed
+        blocks, active, gauge = self.working_set.blocks, np.flatnonzero(self._radii), self.working_set.gauge
         indices, sizes = np.flatnonzero(blocks.spread(self._radii)), blocks.sizes[active]
         slopes = self.problem.regularizer.prox_slope(self._v_norms[active], self.gamma * self.problem.penalty)
-        if mixed is not None:
+        if not gauge.is_euclidean:
             indices = np.flatnonzero(self.x)
             sizes = blocks.sums((self.x != 0).astype(np.int64))[active]
-            slopes = np.where(mixed.norm_weights[active] > 0, slopes, 1.0)
+            slopes = np.where(gauge.norm_weights[active] > 0, slopes, 1.0)
         jacobian = RayJacobian(Blocks(sizes), self._v[indices], self._v_norms[active], self._radii[active], slopes)
-        return NewtonSystem(self.working_set, indices, self.working_set.matrix[:, indices], jacobian, self.gamma)
+        return NewtonSystem(self.working_set.matrix[:, indices], jacobian, self.gamma)
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """Return the values on a line through the point, as a function of the step."""
         self._moves = self.working_set.matrix.T @ direction
-        center, mixed = self.w + self.gamma * self.correlations, self.working_set.mixed
+        center, has_norm = self.w + self.gamma * self.correlations, self.working_set.gauge.norm_weights > 0
 
         def value(step: float) -> float:
             # the penalty of single coefficients cancels with what the threshold has taken
             norms = self.working_set.blocks.norms(self._thresholded(center + (step * self.gamma) * self._moves))
             shrunk = self._shrunk(norms)
             envelope = float(shrunk @ (norms - 0.5 * shrunk)) / self.gamma
-            paid = shrunk if mixed is None else np.where(mixed.norm_weights > 0, shrunk, 0.0)
-            return envelope - self.problem.penalty * self.problem.regularizer.value(paid)
+            return envelope - self.problem.penalty * self.problem.regularizer.value(np.where(has_norm, shrunk, 0.0))
 
         return value
 
@@ -176,7 +172,7 @@ class ProximalNewton(BarrierSearch):
         self.term = DesignTerm(self.problem, term.working_set, term.x, self.gamma, term.rho, term.correlations)
 
     def dual_norms(self) -> np.ndarray:
-        return self.term.working_set.dual_norms(self.term.correlations)
+        return self.term.working_set.gauge.dual_norms(self.term.correlations)
 
     def model_norms(self) -> np.ndarray:
         return self.term.norms
@@ -235,9 +231,6 @@ class NewtonSystem:
 
     Parameters
     ----------
-    working_set : WorkingSet
-    active : int array of shape (a,)
-        Indices of the columns of B on the working set.
     columns : array (m, a) or CSC matrix
         B.
     jacobian : RayJacobian
@@ -245,10 +238,8 @@ class NewtonSystem:
     gamma : float
     """
 
-    def __init__(
-        self, working_set: WorkingSet, active: np.ndarray, columns: Any, jacobian: RayJacobian, gamma: float
-    ) -> None:
-        self.working_set, self.active, self.B, self.jacobian, self.gamma = working_set, active, columns, jacobian, gamma
+    def __init__(self, columns: Matrix, jacobian: RayJacobian, gamma: float) -> None:
+        self.B, self.jacobian, self.gamma = columns, jacobian, gamma
 
     def __matmul__(self, t: np.ndarray) -> np.ndarray:
         return self.gamma * self._times(self._times_transposed(t))
@@ -278,23 +269,18 @@ class NewtonSystem:
             change = float(found.sum() / ones.sum()) if equality else 0.0
             x, multiplier = x + found - change * ones, multiplier + change
             left = right - (self @ x + diagonal * x + multiplier)
-            if self._iterates or np.linalg.norm(left) <= WELL_SOLVED * np.linalg.norm(right):
+            if np.linalg.norm(left) <= WELL_SOLVED * np.linalg.norm(right):
                 break
         return x, multiplier
 
-    @property
-    def _iterates(self) -> bool:
-        return min(self.B.shape) > LARGEST_FACTOR
-
     def _solver(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return a solver of systems with this diagonal, of the smaller size."""
-        if self._iterates:
-            return partial(self._by_conjugate_gradients, 1.0 / diagonal)
-        return self._by_columns(1.0 / diagonal) if len(self.active) <= len(diagonal) else self._by_rows(diagonal)
+        m, n_active = self.B.shape
+        return self._by_columns(1.0 / diagonal) if n_active <= m else self._by_rows(diagonal)
 
     def _by_columns(self, inverse: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Solve by Woodbury's identity: a system of the size of the active columns."""
-        gram = self.working_set.gram(self.active, inverse, self.B)
+        gram = inner_products(self.B, inverse)
         M = self.jacobian.sqrt_times(self.jacobian.sqrt_times(gram).T)
         M[np.diag_indices_from(M)] += 1.0 / self.gamma
         factor = cholesky(M), True
@@ -312,13 +298,6 @@ class NewtonSystem:
         M = self.gamma * (Q.T @ Q)
         M[np.diag_indices_from(M)] += diagonal
         return partial(cho_solve, (cholesky(M), True), check_finite=False)
-
-    def _by_conjugate_gradients(self, inverse: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Solve in scaled variables, in which the diagonal is 1."""
-        root = np.sqrt(inverse)
-        system = LinearOperator((len(root), len(root)), lambda t: t + root * (self @ (root * t)), dtype=np.float64)
-        found, _ = cg(system, root * right, rtol=1e-3, maxiter=500)
-        return root * found
 
     def _times(self, t: np.ndarray) -> np.ndarray:
         """Return Q t."""

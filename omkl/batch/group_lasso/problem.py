@@ -75,15 +75,19 @@ class DesignProblem(BaseProblem):
         _check_alpha(self.alpha)
         if np.shape(self.y) != (m,):
             raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
-        if self.offset is not None and (np.shape(self.offset) != (m,) or not np.isfinite(self.offset).all()):
-            raise InputError(f"offset must hold {m} finite numbers, one for each row of the design.")
         if self.loss.classifies and self.intercept and np.all(self.y == self.y[0]):
             raise InputError("y has one class only: with an intercept there is nothing to learn.")
         groups = ColumnGroups(None, n) if self.groups is None else self.groups
         if groups.n_columns != n:
             raise InputError(f"The groups are of {groups.n_columns} columns, but the design has {n}.")
         regularizer, groups = _with_coordinates(self.regularizer, groups, self.positive)
-        _check_regularizer(regularizer, groups)
+        if not regularizer.exact or (
+            regularizer.on_coordinates and not (regularizer.separable and groups.blocks.single)
+        ):
+            raise InputError(
+                f"{regularizer!r} is no function of these groups' norms with an exact proximity operator: leave out "
+                "groups, or choose another."
+            )
         if len(groups.free) and self.loss.has_kink:
             raise InputError(f"Groups of weight 0 need a loss without kinks, which {self.loss!r} is not.")
         object.__setattr__(self, "groups", groups)
@@ -195,8 +199,8 @@ def _with_coordinates(
     """Return a regularizer of group norms, and groups whose norms include the penalty of single coefficients."""
     terms = regularizer.terms()
     on_norms = [term for term in terms if not term.on_coordinates]
-    if len(on_norms) == len(terms) or not on_norms or getattr(regularizer, "groups", None) is not None:
-        return regularizer, groups.reweighed(1.0, groups.l1, positive or groups.positive)
+    if len(on_norms) == len(terms) or not on_norms:
+        return regularizer, groups.reweighed(1.0, groups.l1, positive or groups.gauge.positive)
     elastic = [term.elastic or (0.0, np.inf) for term in terms]
     if any(quadratic > 0 for _, quadratic in elastic):
         raise InputError(
@@ -205,16 +209,6 @@ def _with_coordinates(
     l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
     factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
     return L21(), groups.reweighed(factor, l1, positive)
-
-
-def _check_regularizer(regularizer: Regularizer, groups: ColumnGroups) -> None:
-    """Refuse a regularizer that is not a function of the norms of these groups."""
-    if regularizer.on_coordinates and not (regularizer.separable and groups.blocks.single):
-        raise InputError(
-            f"{regularizer!r} penalizes single columns: leave out groups, or use a regularizer of group norms."
-        )
-    if not regularizer.exact:
-        raise InputError(f"The regularizer must have an exact proximity operator, got {regularizer!r}.")
 
 
 @dataclass
@@ -232,7 +226,7 @@ class LinearModel:
 
     active: np.ndarray
     coefficients: np.ndarray
-    intercept: Any = 0.0
+    intercept: float | np.ndarray = 0.0
 
     def dense(self, n_columns: int) -> np.ndarray:
         """Return all coefficients, (n,).
@@ -254,10 +248,6 @@ def check_start(model: Any, problem: DesignProblem) -> None:
     model : object
     problem : DesignProblem
     """
-    if not isinstance(model, LinearModel):
-        raise InputError(f"start must be a LinearModel or the start of a solution, not {type(model).__name__}.")
-    if len(model.active) and model.active.max() >= problem.design.shape[1]:
-        raise InputError(
-            f"The start has a coefficient for column {model.active.max()}, but the design has"
-            f" {problem.design.shape[1]} columns."
-        )
+    n_columns = problem.design.shape[1]
+    if not isinstance(model, LinearModel) or model.active.max(initial=0) >= n_columns:
+        raise InputError(f"start must be a LinearModel of the design's {n_columns} columns, or a solution's start.")

@@ -1,13 +1,12 @@
 """Quadratic models over a few columns: coordinate descent and Newton steps."""
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from omkl.batch.group_lasso._jit_sweeps import Bases, sweep_products
 from omkl.batch.group_lasso.blocks import Blocks
+from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.stacked_loss import MultinomialHessian
 
 #: Most sweeps, sweeps between two Newton steps, and halvings of such a step.
@@ -158,7 +157,9 @@ class CoupledModel:
         Weights of the norms of the groups, and of half their squares.
     """
 
-    def __init__(self, columns: Any, hessian: MultinomialHessian, rho: np.ndarray, slope: float, ridge: float) -> None:
+    def __init__(
+        self, columns: Matrix, hessian: MultinomialHessian, rho: np.ndarray, slope: float, ridge: float
+    ) -> None:
         self._columns, self._hessian, self._slope, self._ridge = columns, hessian, slope, ridge
         self._correlations = self._with_columns(rho)
 

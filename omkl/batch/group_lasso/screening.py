@@ -105,4 +105,5 @@ class DesignNorms:
         problem = self._problem
         columns, blocks = problem.groups.columns_of(groups)
         self.passes += len(columns) / problem.design.shape[1]
-        return problem.groups.dual_norms_of(groups, blocks, problem.design.some_correlations(columns, rho))
+        found = problem.design.some_correlations(columns, rho)
+        return problem.groups.gauge.of(groups, blocks).dual_norms(found)

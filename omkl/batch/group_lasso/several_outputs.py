@@ -73,13 +73,11 @@ class StackedProblem(DesignProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.groups.mixed is not None:
+        if self.loss.has_kink or not self.groups.gauge.is_euclidean:
             raise InputError(
-                "Problems of several outputs have group norms alone: leave out positive, and weights of single"
-                " coefficients."
+                "Problems of several outputs need a loss without kinks, and group norms without an l1 norm, got "
+                f"{self.loss!r} and {self.regularizer!r}."
             )
-        if self.loss.has_kink:
-            raise InputError(f"Problems of several outputs need a loss without kinks, which {self.loss!r} is not.")
 
     @property
     def n_outputs(self) -> int:
@@ -142,20 +140,15 @@ def stacked_problem(
     m, n_outputs = targets.shape
     n_columns = design.shape[1]
     groups = ColumnGroups(None, n_columns) if groups is None else groups
-    if groups.mixed is not None:
-        raise InputError("Groups of several outputs weigh their norms alone.")
+    labels, gauge = groups.spread(np.arange(groups.n_groups)), groups.gauge
     single = DesignProblem(design, np.zeros(m), Squared(), regularizer, alpha, groups, intercept, sample_weight)
-    labels = np.empty(n_columns, dtype=np.int64)
-    labels[slice(None) if groups.order is None else groups.order] = np.repeat(
-        np.arange(groups.n_groups), groups.blocks.sizes
-    )
     return StackedProblem(
         StackedDesign(design, n_outputs),
         np.asarray(targets, dtype=np.float64).T.ravel(),
         Logistic() if loss is None else loss,
         regularizer,
         alpha,
-        ColumnGroups(np.repeat(labels, n_outputs), n_columns * n_outputs, groups.weights),
+        ColumnGroups(np.repeat(labels, n_outputs), n_columns * n_outputs, gauge.norm_weights, l1=groups.l1),
         intercept,
         None,
         None if offset is None else np.asarray(offset, dtype=np.float64).T.ravel(),

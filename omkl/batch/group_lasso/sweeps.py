@@ -9,7 +9,7 @@ from omkl.batch.group_lasso._jit_sweeps import LARGEST_BASIS, Coupling, Penalty,
 from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.quadratic import CoupledModel, QuadraticModel
-from omkl.batch.group_lasso.working_set import WorkingSet
+from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
 
 #: Most sweeps of a round; they end when one gains no more than this share of the first.
 MOST_SWEEPS, WORTH = 20, 0.01
@@ -57,17 +57,22 @@ class Sweeps:
 
     def __init__(self, problem: DesignProblem, working_set: WorkingSet, worth: float = 0.0) -> None:
         self._problem, self._working_set = problem, working_set
-        self._starts = np.append(working_set.column_blocks.starts, working_set.matrix.shape[1])
+        self._starts = working_set.column_blocks.bounds
         self._groups = np.arange(len(working_set.groups))
         slope, curvature = problem.regularizer.elastic or (0.0, 0.0)  # the solver asks for an elastic one
         self._penalty = problem.penalty * slope, problem.penalty * curvature
         self.extrapolated: np.ndarray | None = None
         self.sweeps = 0
         self.damping, self._worth = 0.0, worth
-        self._columns, self._entries = working_set.compiled_columns, working_set.n_entries / max(self._starts[-1], 1)
-        mixed, nothing = working_set.mixed, np.empty(0)
-        weights = (nothing, nothing, False) if mixed is None else (mixed.norm_weights, mixed.l1_weights, mixed.positive)
-        self._compiled_penalty = Penalty(*self._penalty, *weights)
+        self._columns, self._entries = working_set.compiled_columns, working_set.column_size
+        gauge, nothing = working_set.gauge, np.empty(0)
+        self._compiled_penalty = Penalty(*self._penalty, nothing, nothing, False)
+        if not gauge.is_euclidean:
+            self._compiled_penalty = Penalty(*self._penalty, gauge.norm_weights, gauge.l1_weights, gauge.positive)
+        #: A basis of what is not regularized.
+        self._free = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
+        if problem.unpenalized is not None:
+            self._free = problem.unpenalized.basis
         #: Of a loss that couples outputs.
         self._hessian: Any = None
 
@@ -106,7 +111,7 @@ class Sweeps:
                 w, rho = self._extrapolate(met, curvature)
                 met = [(w.copy(), rho.copy())]
             groups = np.flatnonzero(self._working_set.blocks.norms(w))
-            if self._working_set.mixed is None and sweeps > self._newton_price(groups):
+            if self._working_set.gauge.is_euclidean and sweeps > self._newton_price(groups):
                 self._solve_groups(groups, w, rho, weights)
                 break
             if gained <= WORTH * first:
@@ -129,7 +134,7 @@ class Sweeps:
         They must be known, or take no longer than they save. Of k columns, f of which are new, they are
         :math:`f (2 k - f) m` operations, and a sweep is :math:`4 k m` for each output.
         """
-        if not self._problem.loss.is_quadratic or self._working_set.mixed is not None:
+        if not (self._problem.loss.is_quadratic and self._working_set.gauge.is_euclidean):
             return False
         columns, entries = self._starts[-1], self._entries
         new = columns - self._working_set.products.known(weights)
@@ -140,14 +145,10 @@ class Sweeps:
         self, w: np.ndarray, correlations: np.ndarray, square: float, weights: np.ndarray, target: float
     ) -> int:
         """Minimise the model over all groups by inner products, in place; return the number of sweeps."""
-        problem, working_set, free = self._problem, self._working_set, None
-        if problem.unpenalized is not None:
-            free = problem.unpenalized.basis
-        elif problem.intercept:
-            free = np.ones((len(weights), 1))
+        problem, working_set = self._problem, self._working_set
         bases = working_set.eigenbases.arrays
         find_bases(self._columns, self._starts, self._groups, weights, bases)
-        gram = working_set.products.of(working_set.matrix, weights, free)
+        gram = working_set.products.of(working_set.matrix, weights, self._free)
         model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, self._penalty)
         by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)
         return model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
@@ -196,7 +197,8 @@ class Sweeps:
             change = 0.5 * float(((rho * rho - last_rho * last_rho) / curvature).sum())
         else:
             change = -0.5 * float((rho + last_rho) @ self._working_set.outputs(w - last_w))
-        norms, last_norms = self._working_set.norms(w), self._working_set.norms(last_w)
+        gauge = self._working_set.gauge
+        norms, last_norms = gauge.norms(w), gauge.norms(last_w)
         slope, quadratic = self._penalty
         change += slope * float((norms - last_norms).sum()) + 0.5 * quadratic * float((norms**2 - last_norms**2).sum())
         return (w, rho.copy()) if change < 0 else (last_w, last_rho)
@@ -210,7 +212,7 @@ class Sweeps:
 
     def price(self, w: np.ndarray) -> float:
         """Return the number of sweeps over the active groups that take the time of a Newton step in the dual."""
-        columns, entries = np.count_nonzero(w), self._entries
+        columns, entries = int(np.count_nonzero(w)), self._entries
         return min(columns, len(self._problem.y)) * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
 
     def _newton_price(self, groups: np.ndarray) -> float:
@@ -221,12 +223,12 @@ class Sweeps:
         """
         if self._hessian is not None:
             return SWEEPS_PER_STEP
-        columns, entries = np.diff(self._starts)[groups].sum(), self._entries
+        columns, entries = int(np.diff(self._starts)[groups].sum()), self._entries
         return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
 
     def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> None:
         """Minimise the quadratic model over these groups alone, in place; by one Newton step of a coupled loss."""
-        n_outputs, sizes, free = self._problem.n_outputs, np.diff(self._starts), self._problem.unpenalized
+        n_outputs, sizes = self._problem.n_outputs, np.diff(self._starts)
         coefficients, chosen = w.reshape(-1, n_outputs), np.zeros(len(self._groups), dtype=bool)
         chosen[groups] = True
         indices = np.flatnonzero(np.repeat(chosen, sizes))
@@ -237,14 +239,7 @@ class Sweeps:
                 model = CoupledModel(columns, self._hessian, rho, *self._penalty)
                 coefficients[indices] += model.newton_step(coefficients[indices].ravel(), blocks)
             return
-        gram = self._working_set.gram(indices, weights, columns)
-        if free is not None:
-            weighted = weights[:, None] * free.basis
-            products = columns.T @ weighted
-            gram = gram - products @ np.linalg.pinv(free.basis.T @ weighted) @ products.T
-        elif self._problem.intercept:
-            means = columns.T @ weights
-            gram = gram - np.outer(means, means) / weights.sum()
+        gram = inner_products(columns, weights, self._free)
         bases = self._working_set.eigenbases.arrays
         found, starts = coefficients[indices], np.append(0, np.cumsum(sizes[groups]))
         model = QuadraticModel(gram, starts, groups, bases, bases.values[indices], self._penalty)

@@ -1,7 +1,6 @@
 """Warm starts of DAL: the model, the working set, and the prediction of a path's next solution."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,13 +43,6 @@ class Iterate:
     own: bool
 
 
-class Waypoint(NamedTuple):
-    """A solution of a path: its alpha, and the model on the working set of that time."""
-
-    alpha: float
-    iterate: Iterate
-
-
 @dataclass
 class DALStart:
     """A warm start of :class:`~omkl.batch.DAL`.
@@ -60,8 +52,8 @@ class DALStart:
     model : LinearModel or None
     working_set, norms : WorkingSet, DesignNorms or None
         Of the same design and groups.
-    trail : tuple of Waypoint
-        The last two solutions of a path.
+    trail : tuple of (float, Iterate)
+        Alpha and model of the last two solutions of a path, each on the working set of its time.
     is_settled : bool
         Whether the last solution needed no other groups.
     """
@@ -69,7 +61,7 @@ class DALStart:
     model: LinearModel | None
     working_set: WorkingSet | None = None
     norms: DesignNorms | None = None
-    trail: tuple[Waypoint, ...] = ()
+    trail: tuple[tuple[float, Iterate], ...] = ()
     is_settled: bool = False
 
     def predict(self, alpha: float, working_set: WorkingSet) -> np.ndarray | None:
@@ -77,18 +69,18 @@ class DALStart:
 
         Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
         """
-        if len(self.trail) < 2 or self.trail[0].alpha == self.trail[1].alpha:
+        if len(self.trail) < 2 or self.trail[0][0] == self.trail[1][0]:
             return None
         (alpha_0, before), (alpha_1, last) = self.trail
-        blocks, mixed = working_set.blocks, working_set.mixed
+        blocks = working_set.blocks
         reach = min((alpha - alpha_1) / (alpha_1 - alpha_0), FARTHEST)
-        w_0, w_1 = (padded(point.w, blocks.sizes.sum()) for point in (before, last))
+        w_0, w_1 = (padded(point.w, blocks.bounds[-1]) for point in (before, last))
         straight = w_1 + reach * (w_1 - w_0)
         w = np.where(blocks.spread(blocks.sums(straight * w_1)) > 0, straight, 0.0)
-        return np.maximum(w, 0.0) if mixed is not None and mixed.positive else w
+        return np.maximum(w, 0.0) if working_set.gauge.positive else w
 
 
-def usable(start: Any, problem: DesignProblem) -> DALStart:
+def usable(start: DALStart | LinearModel | None, problem: DesignProblem) -> DALStart:
     """Return a start for the problem: of another design, other groups or intercept, only the model is kept."""
     start = start if isinstance(start, DALStart) else DALStart(start)
     if start.model is not None:

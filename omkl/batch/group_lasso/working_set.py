@@ -1,13 +1,12 @@
 """The working set of a design: some of its columns in double precision, with their inner products."""
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 
 from omkl.batch.group_lasso._jit_columns import dense_combination
 from omkl.batch.group_lasso._jit_sweeps import LARGEST_BASIS, Bases, Columns
 from omkl.batch.group_lasso.blocks import Blocks
+from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 
 #: Room of a working set that grows, as a multiple of its columns: memory costs nothing until it is written.
@@ -49,10 +48,10 @@ class Eigenbases:
 
 
 class InnerProducts:
-    r""":math:`B^\top \mathrm{diag}(h) B` of a working set's columns B, with what is not regularized at its best.
+    """The :func:`inner_products` of a working set's columns, which grow with it.
 
-    They grow with the working set, and stay while the weights h of samples are the same. Along a path of the squared
-    loss all points share them (Friedman, Hastie and Tibshirani 2010, section 2.2).
+    They stay while the weights h of samples are the same. Along a path of the squared loss all points share them
+    (Friedman, Hastie and Tibshirani 2010, section 2.2).
     """
 
     def __init__(self) -> None:
@@ -64,17 +63,13 @@ class InnerProducts:
         """Return of how many columns they are known for these weights."""
         return self.n_known if self._weights is not None and np.array_equal(self._weights, weights) else 0
 
-    def of(self, matrix: Any, weights: np.ndarray, free: np.ndarray | None) -> np.ndarray:
+    def of(self, matrix: Matrix, weights: np.ndarray, free: np.ndarray | None) -> np.ndarray:
         """Return an array whose first k rows and columns hold them.
 
         Parameters
         ----------
-        matrix : array (m, k) in Fortran order, or CSC matrix
-            B: as in the last call, with more columns behind those that were there.
-        weights : array of shape (m,)
-            h.
-        free : array of shape (m, r) or None
-            A basis of what is not regularized.
+        matrix, weights, free
+            As for :func:`inner_products`; new columns of the matrix are behind those of the last call.
         """
         first, k = self.known(weights), matrix.shape[1]
         if k > len(self._store):
@@ -82,24 +77,42 @@ class InnerProducts:
             grown[:first, :first] = self._store[:first, :first]
             self._store = grown
         if first < k:
-            self._extend(matrix, first, weights, free)
+            self._store[:k, first:k] = strip = inner_products(matrix, weights, free, first)
+            self._store[first:k, :first] = strip[:first].T
         self._weights, self.n_known = weights, k
         return self._store
 
-    def _extend(self, matrix: Any, first: int, weights: np.ndarray, free: np.ndarray | None) -> None:
-        """Add the products of all columns with those from the first new one on."""
-        new, uniform, size = matrix[:, first:], np.all(weights == weights[0]), matrix.shape[1]
-        weighted = new if uniform else _times_rows(weights, new)
-        strip = self._store[:size, first:size]
-        strip[:first] = _dense(matrix[:, :first].T @ weighted)
-        strip[first:] = _dense(new.T @ weighted)  # BLAS computes half of the product of a matrix with itself
-        if uniform:
-            strip *= weights[0]
-        if free is not None and (sparse.issparse(matrix) or not uniform):
-            weighted = weights[:, None] * free
-            parts = np.asarray(matrix.T @ weighted)
-            strip -= parts @ np.linalg.pinv(free.T @ weighted) @ parts[first:].T
-        self._store[first:size, :first] = strip[:first].T
+
+def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None = None, first: int = 0) -> np.ndarray:
+    r"""Return :math:`B^\top \mathrm{diag}(h) B`, with what is not regularized at its best, from one column on.
+
+    Parameters
+    ----------
+    matrix : array (m, k) in Fortran order, or CSC matrix
+        B; columns of an array are orthogonal to ``free``.
+    weights : array of shape (m,)
+        h >= 0.
+    free : array of shape (m, r), optional
+        A basis of what is not regularized.
+    first : int
+        The first column of the result, (k, k - first).
+    """
+    is_sparse, uniform = sparse.issparse(matrix), np.all(weights == weights[0])
+    weighted = matrix
+    if not uniform:
+        root = np.sqrt(weights)
+        weighted = sparse.diags_array(root) @ matrix if is_sparse else root[:, None] * matrix
+    # BLAS computes half of the product of a matrix with itself
+    new = weighted[:, first:]
+    parts = [weighted[:, :first].T @ new, new.T @ new]
+    products = np.concatenate([part.toarray() if is_sparse else part for part in parts])
+    if uniform:
+        products *= weights[0]
+    if free is not None and (is_sparse or not uniform):
+        curved = weights[:, None] * free
+        shares = np.asarray(matrix.T @ curved)
+        products -= shares @ np.linalg.pinv(free.T @ curved) @ shares[first:].T
+    return products
 
 
 class WorkingSet:
@@ -118,31 +131,26 @@ class WorkingSet:
         Of the problem's design.
     blocks, column_blocks : Blocks
         The groups' coefficients, and their columns.
+    gauge : GroupNorms
+        Norms of the groups' coefficients.
     matrix : array (m, k) in Fortran order, or CSC matrix
     eigenbases : Eigenbases
     products : InnerProducts
-    mixed : MixedNorms or None
-        Norms of the groups, where they are not Euclidean.
     """
 
     def __init__(self, problem: DesignProblem) -> None:
         self._problem, self._single, self.n_outputs = problem, problem.single, problem.n_outputs
-        m = self._single.design.shape[0]
-        self.groups = np.empty(0, dtype=np.int64)
-        self._columns = np.empty(0, dtype=np.int64)
-        self.columns = self._columns
-        self.blocks = self.column_blocks = Blocks(np.empty(0, dtype=np.int64))
+        m, nothing = self._single.design.shape[0], np.empty(0, dtype=np.int64)
+        self.groups = self._columns = self.columns = nothing
+        self.blocks = self.column_blocks = Blocks(nothing)
+        self.gauge = problem.groups.gauge.of(nothing, self.blocks)
         self.eigenbases, self.products = Eigenbases(), InnerProducts()
-        self._scales = np.empty(0)
+        self._scales: np.ndarray | None = None
         self._free = problem.unpenalized
         #: Means of the columns that were subtracted, or their parts (r, k) in the basis of what is not regularized.
         self._means = np.empty(0 if self._free is None else (self._free.basis.shape[1], 0))
-        self.mixed = None if problem.groups.mixed is None else problem.groups.mixed_of(self.groups)
         self._store = np.empty((m, 0), order="F")
-        self.matrix: Any = self._store
-        self._ever_active = np.empty(0, dtype=np.int64)
-        self._kept_at = np.empty(0, dtype=np.int64)
-        self._gram = np.empty((0, 0))
+        self.matrix: Matrix = self._store
 
     def is_of(self, problem: DesignProblem) -> bool:
         """Return whether a working set of that problem would hold the same."""
@@ -151,22 +159,19 @@ class WorkingSet:
 
     def extend(self, groups: np.ndarray) -> None:
         """Append groups."""
-        whole = self._single.groups
+        whole, n_outputs = self._single.groups, self.n_outputs
         columns, added = whole.columns_of(groups)
         self.groups = np.concatenate([self.groups, groups])
         self.column_blocks = Blocks(whole.blocks.sizes[self.groups])
-        self.blocks = self.column_blocks if self.n_outputs == 1 else Blocks(self.column_blocks.sizes * self.n_outputs)
+        self.blocks = self.column_blocks if n_outputs == 1 else Blocks(self.column_blocks.sizes * n_outputs)
+        scales = None if whole.scales is None else whole.scales[self.groups]
+        self.gauge = whole.gauge.of(self.groups, self.blocks, scales)
+        self._scales = None if scales is None else self.column_blocks.spread(scales)
         self.eigenbases.extend(added.sizes)
         self._columns = np.concatenate([self._columns, columns])
-        self.columns = (self._columns[:, None] * self.n_outputs + np.arange(self.n_outputs)).ravel()
-        if whole.mixed is not None:
-            self.mixed = whole.mixed_of(self.groups)
-        scales = None
-        if whole.scales is not None:
-            scales = np.repeat(whole.scales[groups], added.sizes)
-            self._scales = np.concatenate([self._scales, scales])
-        self._kept_at = np.concatenate([self._kept_at, np.full(len(columns), -1)])
-        means = (self._append_sparse if self._single.design.is_sparse else self._append_dense)(columns, scales)
+        self.columns = (self._columns[:, None] * n_outputs + np.arange(n_outputs)).ravel()
+        own = None if self._scales is None else self._scales[-len(columns) :]
+        means = (self._append_sparse if self._single.design.is_sparse else self._append_dense)(columns, own)
         self._means = np.concatenate([self._means, means], axis=-1)
 
     def _append_sparse(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
@@ -185,7 +190,7 @@ class WorkingSet:
             grown[:, : k - len(columns)] = self.matrix
             self._store = grown
         found = self._store[:, k - len(columns) : k]
-        self._single.design.fill(found, columns)
+        found[:] = self._single.design.columns(columns)
         if scales is not None:
             found /= scales
         means = np.zeros(len(columns))
@@ -198,19 +203,11 @@ class WorkingSet:
         self.matrix = self._store[:, :k]
         return means
 
-    def norms(self, w: np.ndarray) -> np.ndarray:
-        """Return the norm of each group of coefficients, (g,)."""
-        return self.blocks.norms(w) if self.mixed is None else self.mixed.norms(w)
-
-    def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
-        """Return the dual norm of each group of correlations (k K,), (g,)."""
-        return self.blocks.norms(correlations) if self.mixed is None else self.mixed.dual_norms(correlations)
-
-    def model(self, w: np.ndarray, b: Any) -> LinearModel:
+    def model(self, w: np.ndarray, b: float | np.ndarray) -> LinearModel:
         """Return the model of the design's own columns, for coefficients and intercept of the working set."""
         n_outputs, columns = self.n_outputs, self._columns
         by_output = w.reshape(-1, n_outputs)
-        values = by_output / self._scales[:, None] if len(self._scales) else by_output
+        values = by_output if self._scales is None else by_output / self._scales[:, None]
         constants = np.broadcast_to(b, n_outputs * len(self._store)).reshape(n_outputs, -1)
         if self._free is None:
             intercepts, is_free = constants[:, 0] - self._means @ by_output, np.zeros(len(columns), dtype=bool)
@@ -250,56 +247,26 @@ class WorkingSet:
     @property
     def compiled_columns(self) -> Columns:
         """The columns as compiled loops take them."""
-        if not sparse.issparse(self.matrix):
+        if isinstance(self.matrix, np.ndarray):
             none = np.empty(0, dtype=np.int32)
             return Columns(self.matrix.T, np.empty(0), none, none)
         return Columns(np.empty((0, 0)), self.matrix.data, self.matrix.indices, self.matrix.indptr)
 
     @property
-    def n_entries(self) -> int:
-        """Number of stored entries of the columns."""
-        return self.matrix.nnz if sparse.issparse(self.matrix) else self.matrix.size
+    def _entries(self) -> np.ndarray:
+        """The stored entries of the columns."""
+        return self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.data
+
+    @property
+    def column_size(self) -> float:
+        """Mean number of stored entries of a column."""
+        return self._entries.size / max(len(self._columns), 1)
 
     @property
     def mean_square(self) -> float:
         """Mean of the squared norms of the columns; 1 where all are zero."""
-        entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
-        return float(np.linalg.norm(entries)) ** 2 / max(len(self._columns), 1) or 1.0
+        return float(np.linalg.norm(self._entries)) ** 2 / max(len(self._columns), 1) or 1.0
 
     def scaled(self, coefficients: np.ndarray) -> np.ndarray:
         """Return coefficients of the working set from those of the design's columns."""
-        return coefficients * np.repeat(self._scales, self.n_outputs) if len(self._scales) else coefficients
-
-    def gram(self, active: np.ndarray, weights: np.ndarray, columns: Any) -> np.ndarray:
-        r"""Return :math:`B^\top \mathrm{diag}(h) B` of the active columns B, with weights (m,) >= 0 of the samples."""
-        if np.all(weights == weights[0]):
-            return weights[0] * self._unweighted_gram(active)
-        if sparse.issparse(columns):
-            return (columns.T @ _times_rows(weights, columns)).toarray()
-        half = columns * np.sqrt(weights)[:, None]
-        return half.T @ half
-
-    def _unweighted_gram(self, active: np.ndarray) -> np.ndarray:
-        """Return inner products of active columns; those of all columns that were ever active are kept."""
-        new = active[self._kept_at[active] < 0]
-        if len(new):
-            known = len(self._ever_active)
-            self._ever_active = np.concatenate([self._ever_active, new])
-            self._kept_at[new] = np.arange(known, len(self._ever_active))
-            grown = np.empty((len(self._ever_active), len(self._ever_active)))
-            grown[:known, :known] = self._gram
-            strip = _dense(self.matrix[:, self._ever_active].T @ self.matrix[:, new])
-            grown[:, known:] = strip
-            grown[known:, :known] = strip[:known].T
-            self._gram = grown
-        kept = self._kept_at[active]
-        return self._gram[kept][:, kept]
-
-
-def _times_rows(weights: np.ndarray, matrix: Any) -> Any:
-    """Return a matrix whose rows are multiplied by weights."""
-    return sparse.diags_array(weights) @ matrix if sparse.issparse(matrix) else weights[:, None] * matrix
-
-
-def _dense(matrix: Any) -> np.ndarray:
-    return matrix.toarray() if sparse.issparse(matrix) else matrix
+        return coefficients if self._scales is None else coefficients * np.repeat(self._scales, self.n_outputs)

@@ -18,7 +18,7 @@ from omkl.batch import (
     certify,
     regularization_path,
 )
-from omkl.batch.group_lasso.blocks import MixedNorms
+from omkl.batch.group_lasso.blocks import Blocks, GroupNorms
 from omkl.exceptions import InputError
 from omkl.losses import Hinge, Logistic, Poisson, Squared
 from omkl.regularizers import L1, L21, ElasticNet, SparseGroup
@@ -111,7 +111,7 @@ def test_solutions_are_those_of_a_convex_solver(samples, kind, loss, intercept, 
 def test_newton_steps_end_where_sweeps_do(samples, kind, monkeypatch):
     problem = make_problem(samples, Logistic, kind)
     swept = DAL().solve(problem, 1e-9)
-    monkeypatch.setattr("omkl.batch.group_lasso.dal._Search._slow", lambda *_: True)
+    monkeypatch.setattr("omkl.batch.group_lasso.dal._slow", lambda *_: True)
     stepped = DAL().solve(problem, 1e-8)
     assert (stepped.history[-1]["newton_steps"] > 0) == ("unpenalized" not in kind)
     assert_allclose(stepped.model.dense(24), swept.model.dense(24), atol=1e-3)
@@ -157,7 +157,7 @@ def test_the_dual_norm_is_the_polar(c, w, norm_weight, l1_weight, positive):
     if norm_weight + l1_weight < 1e-3:
         return
     c, w = np.array(c), np.array(w[: len(c)])
-    norms = MixedNorms(np.array([len(c)]), np.array([norm_weight]), np.array([l1_weight]), positive)
+    norms = GroupNorms(Blocks(np.array([len(c)])), np.array([norm_weight]), np.array([l1_weight]), positive)
     bound = norms.dual_norms(c)[0]
     if positive:
         w = np.abs(w)

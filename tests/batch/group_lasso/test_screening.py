@@ -8,9 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify
-from omkl.batch.group_lasso.dal import _Search
 from omkl.batch.group_lasso.screening import DesignNorms
-from omkl.batch.group_lasso.warm_starts import usable
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
 
@@ -52,15 +50,6 @@ def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(k
     assert np.all(found[~violated] <= problem.alpha * (1 + 1e-5))
 
 
-def test_near_a_known_point_few_products_are_computed():
-    problem = make_problem()
-    norms, rho = DesignNorms(problem), np.random.default_rng(0).normal(size=M)
-    rho *= problem.alpha / problem.groups.dual_norms(problem.design.correlations(rho)).max()
-    norms.at(rho, *NONE)
-    norms.at(0.9 * rho + 1e-3 * np.linalg.norm(rho) / np.sqrt(M), *NONE)
-    assert norms.passes < 1.1
-
-
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_screened_searches_find_what_full_passes_find(kind, loss):
@@ -96,21 +85,6 @@ def test_a_straight_line_of_dual_points_is_known_from_two_of_them():
     rho, exact = rho * problem.alpha / exact.max(), exact * problem.alpha / exact.max()
     assert_allclose(norms.at(0.999 * rho, *NONE), 0.999 * exact, rtol=1e-5)
     assert norms.passes == before
-
-
-@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
-@pytest.mark.parametrize("grouped", [True, False])
-def test_a_path_predicts_its_next_solution(loss, grouped):
-    problem = make_problem(share=1.0, grouped=grouped, loss=loss, m=100)
-    alphas = problem.alpha * np.linspace(0.6, 0.4, 5)
-    start, gaps = None, []
-    for alpha in alphas:
-        begun = _Search(DAL(), problem.at(alpha), usable(start, problem))._begin()
-        solution = DAL().solve(problem.at(alpha), 1e-8, start=start)
-        gaps.append(begun.primal / solution.certificate.primal - 1)
-        start = solution.start
-    # the second starts from the first alone
-    assert max(gaps[2:]) < 0.3 * gaps[1]
 
 
 @pytest.mark.parametrize("kind", ["dense", "single"])

@@ -9,19 +9,20 @@ from omkl.batch import IterativeSoftThresholding, OneStep, Spicy
 from omkl.batch.mkl.problem import Problem
 from omkl.exceptions import InputError
 from omkl.losses import Exponential, Hinge, Logistic, Quantile, Squared
-from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, ScalarPenalty
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge
 
+from ...penalties import OwnPenalty
 from ...stacks import DenseStack
 
 SAME = {
-    "group lasso": (L21(), ScalarPenalty(lambda b: b, np.ones_like)),
+    "group lasso": (L21(), OwnPenalty(lambda b: b, np.ones_like, 1.0)),
     "sum": (
         0.5 * LqNorm() + 0.5 * Ridge(),
-        ScalarPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2),
+        OwnPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2),
     ),
     "sparse sum": (
         ElasticNet(0.3) + LqNorm(3),
-        ScalarPenalty(lambda b: 0.7 * b + 0.15 * b**2 + b**3 / 3, lambda b: 0.7 + 0.3 * b + b**2),
+        OwnPenalty(lambda b: 0.7 * b + 0.15 * b**2 + b**3 / 3, lambda b: 0.7 + 0.3 * b + b**2),
     ),
 }
 

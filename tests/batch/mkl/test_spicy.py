@@ -7,8 +7,9 @@ import pytest
 
 from omkl.batch import OneStep, Problem, Spicy, certify
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Squared, SquaredHinge
-from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, ScalarPenalty, SquaredL21
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
+from ...penalties import OwnPenalty
 from ...stacks import DenseStack
 from ..generic import generic_optimum, small_problem
 
@@ -165,7 +166,7 @@ def test_the_squared_norm_is_the_same_problem_at_another_C(C):
 # ---- the one-step method ----------------------------------------------------------------------------------------
 
 #: The elastic net as a user might write it.
-OWN = ScalarPenalty(lambda b: b + b**2 / 2, lambda b: 1 + b)
+OWN = OwnPenalty(lambda b: b + b**2 / 2, lambda b: 1 + b)
 
 
 @pytest.mark.parametrize(
