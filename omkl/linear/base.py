@@ -53,6 +53,7 @@ from omkl.linear.problems import (
     predictions_of,
     problems_of,
     read_offsets,
+    solver_of,
     starts_from,
     warn_unless_converged,
 )
@@ -154,7 +155,7 @@ class SparseLinear(SavedEstimator):
     def _check(self) -> None:
         check_parameters(self, self._constraints)
         resolve_loss(self, links=True)
-        resolve(DesignSolver, self.solver, "solver")
+        solver_of(self)
         if self.multiclass == "multinomial" and not self._has_probabilities():
             raise InputError(f'multiclass="multinomial" has a loss of its own: leave out loss={self.loss!r}.')
 
@@ -215,7 +216,7 @@ class SparseLinear(SavedEstimator):
 
     def _solve(self, samples: Samples, alpha: float) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (P, n) and intercepts (P,) of all problems."""
-        solver, problems = resolve(DesignSolver, self.solver, "solver"), problems_of(self, samples.merged(), alpha)
+        solver, problems = solver_of(self), problems_of(self, samples.merged(), alpha)
         starts = self._starts(samples) or [None] * len(problems)
         solutions: list[Solution] = []
         for problem, start in zip(problems, starts):
@@ -277,7 +278,7 @@ class SparseLinear(SavedEstimator):
         """
         model = clone(self)
         model._check()
-        solver = resolve(DesignSolver, self.solver, "solver")
+        solver = solver_of(self)
         samples = model._read(X, y, sample_weight, offset)[0].merged()
         problems = problems_of(model, samples, 1.0)
         values = path_values(problems, alphas)

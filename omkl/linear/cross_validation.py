@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.model_selection import BaseCrossValidator
 
-from omkl._components import check_n_jobs, resolve
+from omkl._components import check_n_jobs
 from omkl.batch.solver import DesignSolver, regularization_path
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import NEVER, NumberDecoder, is_a_classifier, resolve_loss
@@ -19,7 +19,16 @@ from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
 from omkl.linear.base import SparseLinear, score_with_offset
-from omkl.linear.problems import DesignLike, Groups, Samples, coefficients_of, path_values, predictions_of, problems_of
+from omkl.linear.problems import (
+    DesignLike,
+    Groups,
+    Samples,
+    coefficients_of,
+    path_values,
+    predictions_of,
+    problems_of,
+    solver_of,
+)
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -231,7 +240,7 @@ def _path_of_fold(
     if samples.offsets is not None:
         outputs += samples.offsets[:, test].T
     active, gaps = np.zeros(len(alphas)), np.zeros(len(alphas))
-    solver, rows = resolve(DesignSolver, model.solver, "solver"), samples.rows(train).merged()
+    solver, rows = solver_of(model), samples.rows(train).merged()
     for p, (known, width) in enumerate(zip(rows.targets, samples.widths)):
         if is_a_classifier(model) and known.ndim == 1 and np.all(known == known[0]):
             outputs[:, :, p] = -NEVER if known[0] > 0 else NEVER

@@ -18,7 +18,7 @@ from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.matrices import Design
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 from omkl.batch.group_lasso.several_outputs import stacked_problem
-from omkl.batch.solver import PathPoint, Solution, is_number_of_values, ordered
+from omkl.batch.solver import DesignSolver, PathPoint, Solution, is_number_of_values, ordered
 from omkl.batch.weighted_loss import WeightedLoss
 from omkl.estimators.batch import (
     ClassDecoder,
@@ -144,6 +144,11 @@ def encode_targets(
     targets = [signs > 0] if multinomial else list(np.ascontiguousarray(signs.T))
     weights = weighted_by_class(model.class_weight, classes, codes, weights)
     return targets, weights, ClassDecoder(classes, multinomial=multinomial)
+
+
+def solver_of(model: Any) -> DesignSolver:
+    """The solver of a model."""
+    return resolve(DesignSolver, model.solver, "solver")
 
 
 def problems_of(model: Any, samples: Samples, alpha: float) -> list[DesignProblem]:

@@ -148,7 +148,7 @@ def test_the_weight_of_a_group_that_is_not_penalized_is_no_zero():
         SparseGroup(0.3), WeightedSquaredL21([1.0, 0.3, 2.0, 1.0, 0.7]), SquaredL21() + 2 * ElasticNet(0.3),
         L21Ball(1.0) + Ridge(), TreeGroups([[0, 1, 2, 3, 4], [1, 2], [1]], [0.2, 1.0, 0.4]),
         OverlappingGroups([[0, 1, 2], [2, 3, 4]], [1.0, 0.5]),
-        LqNorm(4.0) + L21(), OwnPenalty(np.expm1, np.exp), WeightedSquaredL21(np.eye(5)[0]) + Ridge(),
+        LqNorm(4.0) + L21(), WeightedSquaredL21(np.eye(5)[0]) + Ridge(),
     ],
     ids=repr,
 )  # fmt: skip

@@ -30,15 +30,13 @@ CONTINUATION = 0.2
 #: tolerance and of the gap. ALMOST: share of the tolerance for quadratic losses with all groups on the working set.
 #: ALMOST, ALONE: shares of these for sweeps over inner products, on a path and for one problem.
 ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
-#: Most rounds of sweeps that may be left, halvings of a round that the quadratic model has misled, and rounds without a
-#: smaller gap before they are given up where there are no Newton steps.
-MOST_ROUNDS, HALVINGS, MOST_WAITED = 8, 10, 10
+#: Halvings of a round that the quadratic model has misled, rounds without a smaller gap before they are given up, and
+#: the share of the gap that three rounds must leave at most where Newton steps in the dual are the alternative.
+HALVINGS, MOST_WAITED, SLOW = 10, 10, 0.1
 #: Relative rounding of a sum over the samples.
 ROUNDING = 1e-15
 #: Sweeps over a working set that its inner products are worth, for one problem and on a path.
 WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
-#: Newton steps that a working set is expected to need.
-NEWTON_NEEDED = 5
 #: Most Newton steps on one working set. The search stalls after so many certificates whose gap is not smaller by this
 #: share; earlier (the last number) where there are only sweeps.
 NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
@@ -241,11 +239,9 @@ class _Search:
     def _sweep(self, problem: DesignProblem, tol: float) -> None:
         """Take rounds of coordinate descent, as long as they promise the gap soon."""
         worth, closely = (WORTH_ON_PATH, ALMOST) if self.start.trail else (WORTH_ALONE, ALONE)
-        sweeps, gaps, made = Sweeps(problem, self.working_set, worth), [self.iterate.gap], [0]
-        while gaps[-1] > tol:
+        sweeps, gaps = Sweeps(problem, self.working_set, worth), [self.iterate.gap]
+        while gaps[-1] > tol and not self._gives_up(gaps):
             last = self.iterate
-            if _slow(gaps, made, tol, sweeps.price(last.w)) if problem.takes_newton_steps else _stuck(gaps):
-                break
             correlations, target = last.correlations if last.own else None, closely * tol * abs(last.primal)
             w, halved = sweeps.round(last.w, last.outputs, correlations, target), 0
             # where few losses are curved, a round may overflow, and is halved
@@ -257,7 +253,15 @@ class _Search:
             sweeps.learn(halved)
             self.iterate = iterate if _descends(iterate, last) else last
             gaps.append(self.iterate.gap)
-            made.append(sweeps.sweeps)
+
+    def _gives_up(self, gaps: list[float]) -> bool:
+        """Return whether rounds gain nothing more, or less than Newton steps in the dual are likely to.
+
+        Rounds over groups with Euclidean norms take Newton steps themselves.
+        """
+        if self.working_set.gauge.is_euclidean or not self.problem.takes_newton_steps:
+            return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])
+        return len(gaps) > 3 and gaps[-1] > SLOW * gaps[-4]
 
     def _step_by_newton(self, problem: DesignProblem, tol: float) -> None:
         """Take proximal steps, each minimised by Newton's method in the dual; keep the better of start and end."""
@@ -276,22 +280,3 @@ def _descends(iterate: Iterate, last: Iterate) -> bool:
     """Return whether a round has led down; near the rounding of the primal the gap decides."""
     rounding = ROUNDING * abs(last.primal) if iterate.gap < last.gap else 0.0
     return bool(iterate.primal <= last.primal + rounding)
-
-
-def _slow(gaps: list[float], made: list[int], tol: float, price: float) -> bool:
-    """Return whether sweeps will reach ``tol`` later than Newton steps, at the rate of the last three rounds.
-
-    ``made`` are the sweeps up to each gap, and ``price`` is the number that takes the time of a Newton step.
-    """
-    if len(gaps) < 4:
-        return False
-    least = np.minimum.accumulate(gaps)
-    rate = np.log(least[-1] / least[-4]) / 3.0
-    rounds = np.log(tol / least[-1]) / rate if rate < 0 else np.inf
-    per_round = (made[-1] - made[-4]) / 3.0
-    return rounds > MOST_ROUNDS and rounds * per_round > NEWTON_NEEDED * price
-
-
-def _stuck(gaps: list[float]) -> bool:
-    """Return whether the last rounds have gained nothing."""
-    return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])

@@ -51,8 +51,8 @@ class QuadraticModel:
 
     def minimise(
         self, w: np.ndarray, correlations: np.ndarray, *, square: float = 0.0, target: float = -np.inf, worth: float
-    ) -> int:
-        """Minimise over all groups, in place; return the number of sweeps.
+    ) -> None:
+        """Minimise over all groups, in place.
 
         Parameters
         ----------
@@ -88,7 +88,6 @@ class QuadraticModel:
             made += sweeps
             if not is_over:
                 square = self._newton_step(w, correlations, square)
-        return made
 
     def _newton_step(self, w: np.ndarray, correlations: np.ndarray, square: float) -> float:
         """Take Newton's step in the groups that are not zero; set groups that it leads past zero to zero."""

@@ -48,8 +48,6 @@ class Sweeps:
     ----------
     extrapolated : array of shape (K m,) or None
         The residual of the last extrapolation: often the better dual point.
-    sweeps : int
-        Made so far.
     damping : float in [0, 1]
         Where it is 1 the second derivatives are the loss's largest, where these are bounded, and no round increases
         the objective.
@@ -62,7 +60,6 @@ class Sweeps:
         slope, curvature = problem.regularizer.elastic or (0.0, 0.0)  # the solver asks for an elastic one
         self._penalty = problem.penalty * slope, problem.penalty * curvature
         self.extrapolated: np.ndarray | None = None
-        self.sweeps = 0
         self.damping, self._worth = 0.0, worth
         self._columns, self._entries = working_set.compiled_columns, working_set.column_size
         gauge, nothing = working_set.gauge, np.empty(0)
@@ -99,7 +96,7 @@ class Sweeps:
         if self._takes_products(weights):
             if correlations is None or len(correlations) < len(w):
                 correlations = self._working_set.correlations(rho[None])[0]
-            self.sweeps += self._sweep_products(w, correlations, float((rho * rho / curvature).sum()), weights, target)
+            self._sweep_products(w, correlations, float((rho * rho / curvature).sum()), weights, target)
             return w
         groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
         for sweeps in range(1, MOST_SWEEPS + 1):
@@ -116,7 +113,6 @@ class Sweeps:
                 break
             if gained <= WORTH * first:
                 break
-        self.sweeps += sweeps
         return w
 
     def _sweep(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> float:
@@ -143,15 +139,15 @@ class Sweeps:
 
     def _sweep_products(
         self, w: np.ndarray, correlations: np.ndarray, square: float, weights: np.ndarray, target: float
-    ) -> int:
-        """Minimise the model over all groups by inner products, in place; return the number of sweeps."""
+    ) -> None:
+        """Minimise the model over all groups by inner products, in place."""
         problem, working_set = self._problem, self._working_set
         bases = working_set.eigenbases.arrays
         find_bases(self._columns, self._starts, self._groups, weights, bases)
         gram = working_set.products.of(working_set.matrix, weights, self._free)
         model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, self._penalty)
         by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)
-        return model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
+        model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
 
     def _curvature(self, rho: np.ndarray) -> np.ndarray:
         """Return damped second derivatives of the losses at a dual point, or bounds that outputs share, (K m,)."""
@@ -200,7 +196,9 @@ class Sweeps:
         gauge = self._working_set.gauge
         norms, last_norms = gauge.norms(w), gauge.norms(last_w)
         slope, quadratic = self._penalty
-        change += slope * float((norms - last_norms).sum()) + 0.5 * quadratic * float((norms**2 - last_norms**2).sum())
+        change += slope * float((norms - last_norms).sum())
+        if quadratic:
+            change += 0.5 * quadratic * float((norms**2 - last_norms**2).sum())
         return (w, rho.copy()) if change < 0 else (last_w, last_rho)
 
     def learn(self, halved: int) -> None:
@@ -209,11 +207,6 @@ class Sweeps:
             self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
         else:
             self.damping = 0.1 * self.damping if self.damping > LEAST_DAMPING else 0.0
-
-    def price(self, w: np.ndarray) -> float:
-        """Return the number of sweeps over the active groups that take the time of a Newton step in the dual."""
-        columns, entries = int(np.count_nonzero(w)), self._entries
-        return min(columns, len(self._problem.y)) * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
 
     def _newton_price(self, groups: np.ndarray) -> float:
         """Return the number of sweeps over these groups that take the time of a Newton system of theirs.
