@@ -3,7 +3,6 @@
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import (
     EpsilonInsensitive,
-    Exponential,
     Hinge,
     Huber,
     Logistic,
@@ -24,7 +23,6 @@ from omkl.losses.structured import (
 __all__ = [
     "CRF",
     "EpsilonInsensitive",
-    "Exponential",
     "Hinge",
     "Huber",
     "Logistic",

@@ -43,37 +43,6 @@ class Logistic(PointwiseLoss):
         return np.minimum(y, 0.0), np.maximum(y, 0.0)
 
 
-class Exponential(PointwiseLoss):
-    r""":math:`e^{-yz}`, the loss of boosting, with the conjugate :math:`u \log u - u` of :math:`u = y \rho \ge 0`.
-
-    >>> Exponential().value(np.array([-1.0]), np.array([0.0]))
-    array([1.])
-    """
-
-    aliases = {"exponential": {}}
-    classifies = True
-
-    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            return np.exp(-y * z)
-
-    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        return -y * self.value(y, z)
-
-    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        u = y * rho
-        return np.where(u >= 0, xlogy(np.maximum(u, 0.0), np.maximum(u, 0.0)) - u, np.inf)
-
-    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return y * np.log(y * rho)
-
-    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return 1.0 / (y * rho)
-
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
-
-
 class Hinge(PiecewiseQuadratic):
     r""":math:`\max(0, 1 - yz)`, the loss of the support vector machine."""
 

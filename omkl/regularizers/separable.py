@@ -48,11 +48,6 @@ class LinearQuadratic(Regularizer):
         shrunk = soft_threshold(as_vector(norms), step * self.linear) if self.linear else as_vector(norms)
         return shrunk / (1.0 + step * self.quadratic)
 
-    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
-        norms = as_vector(norms)
-        alive = norms > step * self.linear if self.linear else np.ones_like(norms)
-        return alive / (1.0 + step * self.quadratic)
-
     def conjugate(self, dual_norms: ArrayLike) -> float:
         if not self.quadratic:
             largest = np.abs(dual_norms).max(initial=0.0)
@@ -162,13 +157,6 @@ class LqNorm(Regularizer):
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return prox_lq(as_vector(norms), step, self.q)
-
-    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
-        # 1 / (1 + (q - 1) t x^(q-2)), where t x^(q-1) = b - x
-        norms = as_vector(norms)
-        root = self.prox(norms, step)
-        at_zero = np.full_like(norms, 0.0 if self.q < 2 else 1.0 / (1.0 + step * (self.q == 2)))
-        return np.divide(root, root + (self.q - 1.0) * (norms - root), out=at_zero, where=norms > 0)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return float(_power(dual_norms, self._r).sum()) / self._r

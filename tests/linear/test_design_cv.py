@@ -5,10 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LassoCV
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import omkl
@@ -21,18 +20,6 @@ GROUPS = [[0, 2, 4, 6, 8], [1, 3], [5, 7, 9]]
 @parametrize_with_checks([GroupLassoCV(4, cv=3), SparseLogisticRegressionCV(4, cv=3)])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
-
-
-@pytest.fixture(scope="module")
-def diabetes():
-    X, y = load_diabetes(return_X_y=True)
-    return StandardScaler().fit_transform(X), y
-
-
-@pytest.fixture(scope="module")
-def cancer():
-    X, y = load_breast_cancer(return_X_y=True)
-    return StandardScaler().fit_transform(X), y
 
 
 def scores_of(search):

@@ -4,20 +4,12 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet, LinearRegression
-from sklearn.preprocessing import StandardScaler
 
 from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression, load
 from omkl.exceptions import InputError
 
 GROUPS = [[0, 1], [2, 3], [4, 5, 6, 7], [8, 9]]
-
-
-@pytest.fixture(scope="module")
-def diabetes():
-    X, y = load_diabetes(return_X_y=True)
-    return StandardScaler().fit_transform(X), y
 
 
 @pytest.mark.parametrize("positive", [False, True])

@@ -10,7 +10,6 @@ from sklearn.metrics import mean_poisson_deviance
 from omkl.exceptions import InputError
 from omkl.losses import (
     EpsilonInsensitive,
-    Exponential,
     Hinge,
     Huber,
     Logistic,
@@ -28,7 +27,6 @@ LOSSES = [
     Squared(),
     EpsilonInsensitive(0.3),
     Huber(0.7),
-    Exponential(),
     Quantile(0.2),
     Poisson(),
 ]
@@ -146,10 +144,6 @@ def test_no_kink_is_lower_than_the_best_shift(loss, seed, n, ties):
 def test_of_all_shifts_that_are_as_good_the_best_is_in_the_middle():
     y = np.array([1.0, 1.0, -1.0, -1.0])
     assert Hinge().best_shift(y, np.zeros(4), np.ones(4)) == 0.0
-
-
-def test_a_wide_margin_missed_is_an_infinite_exponential_loss_without_a_warning():
-    assert Exponential().value(np.array([1.0]), np.array([-1e4]))[0] == np.inf
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if not loss.classifies], ids=repr)

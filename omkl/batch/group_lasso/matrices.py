@@ -73,12 +73,14 @@ class Design:
         """
         raise NotImplementedError
 
-    def columns(self, indices: np.ndarray) -> Matrix:
+    def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
         """Return columns, (m, k); a CSC matrix of a sparse design.
 
         Parameters
         ----------
         indices : int array of shape (k,)
+        out : Fortran-ordered array of shape (m, k), optional
+            Where to write them, if the design is not sparse.
         """
         raise NotImplementedError
 
@@ -128,10 +130,14 @@ class DenseDesign(Design):
         found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
         return _finite(found), np.sqrt(squares)
 
-    def columns(self, indices: np.ndarray) -> Matrix:
-        if self.matrix.flags.f_contiguous:
-            return self._transposed[indices].astype(np.float64, copy=False).T
-        return np.asfortranarray(np.take(self.matrix, indices, axis=1), dtype=np.float64)
+    def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
+        out = np.empty((self.shape[0], len(indices)), order="F") if out is None else out
+        if self.selective and self.matrix.dtype == out.dtype:
+            # modes other than "clip" make another copy
+            np.take(self._transposed, indices, axis=0, out=out.T, mode="clip")
+        else:
+            out[:] = np.take(self.matrix, indices, axis=1)
+        return out
 
 
 class SparseDesign(Design):
@@ -151,7 +157,7 @@ class SparseDesign(Design):
         squares = np.asarray(self.matrix.power(2).sum(axis=0), dtype=np.float64).ravel()
         return self.correlations(rho), np.sqrt(squares)
 
-    def columns(self, indices: np.ndarray) -> Matrix:
+    def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
         return sparse.csc_matrix(self.matrix[:, indices], dtype=np.float64)
 
 
@@ -161,14 +167,14 @@ class OperatorDesign(Design):
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         return _finite(np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel())
 
-    def columns(self, indices: np.ndarray) -> Matrix:
-        found = np.empty((self.shape[0], len(indices)), order="F")
+    def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
+        out = np.empty((self.shape[0], len(indices)), order="F") if out is None else out
         unit = np.zeros(self.shape[1])
         for k, j in enumerate(indices):
             unit[j] = 1.0
-            found[:, k] = self.matrix.matvec(unit)
+            out[:, k] = self.matrix.matvec(unit)
             unit[j] = 0.0
-        return found
+        return out
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         full = np.zeros(self.shape[1])
@@ -201,9 +207,13 @@ class RowsOfDesign(Design):
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self._design.correlations_and_norms(self._spread(rho))
 
-    def columns(self, indices: np.ndarray) -> Matrix:
-        found = self._design.columns(indices)
-        return found[self._kept] if sparse.issparse(found) else np.asfortranarray(found[self._kept])
+    def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
+        found = self._design.columns(indices)[self._kept]
+        if self.is_sparse:
+            return found
+        out = np.empty(found.shape, order="F") if out is None else out
+        out[:] = found
+        return out
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         return self._design.product(indices, coefficients)[self._kept]

@@ -190,7 +190,7 @@ class WorkingSet:
             grown[:, : k - len(columns)] = self.matrix
             self._store = grown
         found = self._store[:, k - len(columns) : k]
-        found[:] = self._single.design.columns(columns)
+        self._single.design.columns(columns, found)
         if scales is not None:
             found /= scales
         means = np.zeros(len(columns))
