@@ -119,7 +119,7 @@ def test_a_constant_target_is_learned_and_samples_are_kept_together(diabetes):
         ({"alphas": [1.0, -1.0]}, "finite and > 0"),
         ({"cv": 1}, "does not cut"),
         ({"cv": []}, "must have folds"),
-        ({"scoring": "good"}, "is no score"),
+        ({"scoring": "good"}, "name of a score"),
         ({"scoring": "roc_auc"}, "does not score"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"cv": [([0, 1], [])]}, "must have folds"),
