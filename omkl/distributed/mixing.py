@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from omkl._threads import in_threads
 from omkl.distributed.cluster import gathered, identity, submitted, workers_of
 from omkl.exceptions import InputError
 from omkl.groups.base import check_ability
-from omkl.online.rounds import Examples, Step, below
+from omkl.online.rounds import Examples, Record, Step, below
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.online.training_loop import Source, serial_pass
 
@@ -48,8 +48,7 @@ class MixedPass(NamedTuple):
     loss: float
     n_examples: int
     weight: float
-    record: dict[str, Any]
-    #: ``on_round`` was not called.
+    record: Record
     in_shards: bool = True
 
 
@@ -123,7 +122,7 @@ class ParameterMixing:
             trainer.recompute_norms()
         elif weights.any():
             mix(trainer, states, weights / weights.sum())
-        record: dict[str, Any] = {"shards": len(states), "mixing_seconds": time.perf_counter() - passed}
+        record: Record = {"shards": len(states), "mixing_seconds": time.perf_counter() - passed}
         for j, (state, loss, weight) in enumerate(zip(states, losses.tolist(), weights.tolist()), 1):
             record |= {f"loss:shard{j}": loss / weight if weight else 0.0, f"seconds:shard{j}": float(state["seconds"])}
         yield MixedPass(float(losses.sum()), sum(self._sizes), float(weights.sum()), record)

@@ -38,12 +38,21 @@ def initial_potentials(structure: Structure, x: Input) -> Potentials:
     return potentials
 
 
-class FrozenGroups:
+class FrozenGroups(ABC):
     """Base class of averaged groups for prediction; groups of scale 0 are not computed."""
 
     names: list[str]
     #: Set by the group state of a predictor; without it all groups are in use.
     group_state: GroupStateView | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return int(self.group_nbytes().sum())
+
+    @abstractmethod
+    def group_nbytes(self) -> np.ndarray:
+        """Return the bytes of each group, (p,)."""
 
     def _in_use(self, k: int) -> bool:
         return self.group_state is None or self.group_state.scales[k] != 0.0

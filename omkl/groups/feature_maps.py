@@ -148,11 +148,6 @@ class FrozenFeatureMaps(FrozenGroups):
         groups = enumerate(zip(kernels, views, map(np.ascontiguousarray, blocks)))
         self._groups = [(k, *group) for k, group in groups if group[2].any()]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, those of the maps among them."""
-        return int(self.group_nbytes().sum())
-
     def group_nbytes(self) -> np.ndarray:
         """Return the bytes of each group, (p,): its weights and its map."""
         nbytes = np.zeros(len(self.names))

@@ -22,15 +22,9 @@ MOST_POWER = 30.0
 class Average(Component):
     """Weights ``w_t >= 0``: the averaged model is ``sum_t w_t theta_t / sum_t w_t``, kept lazily at O(p) a round."""
 
-    @property
-    def period(self) -> int | None:
-        """Rounds after which the weights so far are divided by :attr:`discount`; None for never."""
-        return None
-
-    @property
-    def discount(self) -> float:
-        """Growth of the weights in a period."""
-        return 1.0
+    #: Rounds after which the weights so far are divided by :attr:`discount`, their growth; None for never.
+    period: int | None = None
+    discount = 1.0
 
     def weight(self, t: int) -> float:
         """Return the weight of the model after a round.
@@ -96,17 +90,11 @@ class DecayedAverage(Average):
     def __init__(self, half_life: float = 10_000.0) -> None:
         check_number("half_life", half_life, above=0)
         self.half_life = float(half_life)
-
-    @property
-    def period(self) -> int:
-        return max(1, round(40 * self.half_life))
-
-    @property
-    def discount(self) -> float:
-        return 2.0 ** (self.period / self.half_life)
+        self.period = self._rounds = max(1, round(40 * self.half_life))
+        self.discount = 2.0 ** (self._rounds / self.half_life)
 
     def weight(self, t: int) -> float:
-        return 2.0 ** (((t - 1) % self.period) / self.half_life)
+        return 2.0 ** (((t - 1) % self._rounds) / self.half_life)
 
 
 class Predictor:

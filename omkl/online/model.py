@@ -109,23 +109,6 @@ class OnlineSettings:
         """True if potentials are log-probabilities."""
         return isinstance(self.loss, StructuredLoss) and self.loss.is_likelihood
 
-    def trainer(self, codec: Codec, *banks: Sequence, given: tuple = ()) -> OnlineTrainer:
-        """Return an untrained trainer for some banks, by default those that the codec makes for what is ``given``."""
-        regularized, *free = banks or codec.banks(self.average is not None, *given)
-        return OnlineTrainer(
-            regularized,
-            codec.structure,
-            self.loss,
-            self.regularizer,
-            lambda_=GrowingHorizon(self.C),
-            schedule=self.schedule.fresh(),
-            method=self.method,
-            average=self.average,
-            unpenalized=free[0] if free else (),
-            order=codec.order,
-            weighting=self.weighting,
-        )
-
 
 class OnlineModel:
     """A codec, and the trainer over its groups: all that is learned, in one place."""
@@ -143,8 +126,22 @@ class OnlineModel:
         self._scored_at = -1
 
     def start(self, *banks: list, given: tuple = ()) -> OnlineTrainer:
-        """Make the trainer for some banks, by default those that the codec makes for the examples ``given``."""
-        self.trainer = self.settings.trainer(self.codec, *banks, given=given)
+        """Make the trainer for some banks, by default those that the codec makes for what is ``given``."""
+        settings, codec = self.settings, self.codec
+        regularized, *free = banks or codec.banks(settings.average is not None, *given)
+        self.trainer = OnlineTrainer(
+            regularized,
+            codec.structure,
+            settings.loss,
+            settings.regularizer,
+            lambda_=GrowingHorizon(settings.C),
+            schedule=settings.schedule.fresh(),
+            method=settings.method,
+            average=settings.average,
+            unpenalized=free[0] if free else (),
+            order=codec.order,
+            weighting=settings.weighting,
+        )
         return self.trainer
 
     def encode(self, data: Data) -> Examples:

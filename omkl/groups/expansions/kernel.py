@@ -299,11 +299,6 @@ class FrozenExpansion(FrozenGroups):
         self._supports = {view: Reference(support[used]) for view, support in supports.items()}
         self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=dtype)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return self._coefficients.nbytes + sum(support.nbytes for support in self._supports.values())
-
     def group_nbytes(self) -> np.ndarray:
         """Return the bytes of each group, (p,): its coefficients, and its part of the shared support vectors."""
         nbytes = np.zeros(len(self.names))
