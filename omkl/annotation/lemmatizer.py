@@ -11,7 +11,7 @@ from omkl.sequences.labeler import SequenceLabeler
 
 #: A labeler, or the only label that there is.
 Model: TypeAlias = SequenceLabeler | str
-#: Changes of case before a form is cut; of those that need the least cutting the first is used.
+#: Changes of case before a form is cut. The first that needs the least cutting is used.
 CASES: dict[str, Callable[[str], str]] = {
     "keep": str,
     "lower": str.lower,

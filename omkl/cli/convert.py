@@ -66,7 +66,7 @@ def _convert_sequences(options: Options, to: str) -> dict[str, int]:
 
 
 def _write_sequences(output: str, pairs: Iterable[tuple[list, list | None]], to: str) -> dict[str, int]:
-    """Write sequences and their labels, words for CRFsuite with the attributes that labelers make of them."""
+    """Write sequences and labels; for CRFsuite, words become the attributes that labelers make of them."""
     from omkl.features.words import token_features
 
     if to == "crfsuite":

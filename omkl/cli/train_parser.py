@@ -21,7 +21,7 @@ MOST_GROUPS = 5
 
 
 def _lexicons(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Files of values of words, by name, of texts ``NAME=FILE``."""
+    """Read ``NAME=FILE`` as a dict from names of lexicons to their files."""
     found = dict(value.partition("=")[::2] for value in values)
     if len(found) < len(values) or not all(name and path for name, path in found.items()):
         raise click.BadParameter("a lexicon is NAME=FILE, with a name of its own.", context, parameter)

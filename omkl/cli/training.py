@@ -87,7 +87,7 @@ class Interruption:
 
     def on_start(self, trainer: OnlineTrainer, source: object) -> bool:
         """Listen to Ctrl-C; returns whether it has come already."""
-        # a process that ignores it, as a job in the background of a script, stays so
+        # a background job of a script ignores Ctrl-C, and still does
         if not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             with suppress(ValueError):  # only the main thread gets signals
                 self._before = signal.signal(signal.SIGINT, self._note)

@@ -36,7 +36,7 @@ from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
 TOP = 10
 #: Settings of a first parser that is given by its templates alone.
 QUICK: dict[str, Any] = {"C": 1.0, "epochs": 3, "labeled": False}
-#: Parameters that it shares with the parser that it comes before.
+#: Parameters that such a parser takes from the one that it comes before.
 SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state")
 
 
@@ -243,7 +243,7 @@ class TreebankCodec:
         return codec
 
     def complete(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
-        """Pass sentences on block by block; the first block that lacks a column in use is a warning."""
+        """Yield the blocks, and warn once of columns in use that a block lacks."""
         warned = False
         for treebank in blocks:
             lacking = [] if warned else lacking_columns(treebank, self.empty)

@@ -101,7 +101,7 @@ def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = N
         lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
         n_unknown += int(np.count_nonzero((gold.heads < 0) & (predicted.heads >= 0)))
     if not counts.scores["upos"].any():
-        raise InputError("There must be a word that counts: give sentences, or choose another ignore=.")
+        raise InputError("No word counts: give sentences, or choose another ignore=.")
     if n_unknown and not lacks["heads"]:
         raise InputError(f"{n_unknown} gold words have no head, and others have one: leave their sentences out.")
     scores: dict[str, Any] = {row["score"]: row["f1"] for row in records("score", counts.scores)}

@@ -113,7 +113,7 @@ def facts_of(treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.nda
 
 
 def check_trees(treebank: Treebank, partial: bool = False) -> None:
-    """Raise unless there are sentences, and every word has a head, or one word of each where they may be partial."""
+    """Raise an error where a word has no head (``partial``: where no word of a sentence has one)."""
     if not len(treebank):
         raise InputError("There is no sentence: give at least one.")
     n_unknown = np.add.reduceat(treebank.heads < 0, treebank.offsets[:-1], dtype=np.int64)
@@ -180,7 +180,7 @@ def _field_reader(treebank: Treebank, lexicons: Mapping) -> Callable[[str], np.n
 
     @cache
     def strings_in(column: str) -> tuple[np.ndarray, list[str]]:
-        """Index of each word's string among the different strings of a column, and these."""
+        """Index of each word's string in a list of the different strings of a column, and the list."""
         codes, strings = treebank.codes(column), treebank.strings[column].tolist()
         present = present_codes(codes)
         return np.searchsorted(present, codes), [strings[code] for code in present]

@@ -29,7 +29,7 @@ def _best_potentials(potentials: np.ndarray) -> np.ndarray:
 
 
 def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
-    """Margin below the best potential of a word within which a share of the right arcs, in (0, 1), lies."""
+    """Smallest margin below the best potential of each word that holds this share, in (0, 1), of the right arcs."""
     below = []
     for arcs, heads in zip(guide.arcs or (), gold.trees()):
         potentials, known = np.asarray(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)

@@ -17,7 +17,7 @@ from omkl.reports.quality_rows import row_quality
 from omkl.reports.quality_sequences import sequence_quality
 from omkl.reports.quality_trees import annotation_quality, tree_quality
 
-#: Examples to measure groups on; product of sentences and templates of parsers, and fewest sentences.
+#: Examples that groups are measured on; of parsers, sentences times templates, and the fewest sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 
 

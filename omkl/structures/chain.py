@@ -39,7 +39,7 @@ class TrigramPotentials(NamedTuple):
 
 
 AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike, ...]
-#: Above so many labels a second-order chain is refused: its table of trigrams has the third power of their number.
+#: Most labels of a second-order chain, whose table of trigrams grows with the cube of their number.
 MOST_LABELS = 400
 
 
