@@ -153,7 +153,7 @@ def check_state(arrays: Mapping[str, np.ndarray], where: str) -> None:
     for name, array in arrays.items():
         if "/" not in name:
             continue
-        with np.errstate(all="ignore"):  # a sum that is finite tells without another array
+        with np.errstate(all="ignore"):  # a finite sum means finite numbers, and needs no temporary array
             is_finite = array.dtype.kind in "biu" or (
                 array.dtype.kind == "f" and (np.isfinite(array.sum()) or np.isfinite(array).all())
             )

@@ -157,9 +157,7 @@ def _simple(token: Mapping[str, object]) -> dict[str, object]:
             if not others and (name is None or weight == 1):
                 simple[key] = weight if name is None else name
             elif None in value:
-                raise InputError(
-                    f"an entry must be a number or strings but in crfsuite, got {key!r:.80}, which is both."
-                )
+                raise InputError(f"an entry must be a number or strings, got both in {key!r:.80}: crfsuite holds them.")
     return simple
 
 

@@ -257,7 +257,7 @@ class WordEncoder:
         return Features(starts, flat[:n], np.ones(n))
 
     def _still_known(self, grow):
-        """The known words; forgotten where unknown values may be known by now, or are to be learned."""
+        """The known words; they are looked up anew where the vocabulary has grown, or is to learn their values."""
         known = self._remembered
         grown = len(self.vocabulary.groups) != self._n_known
         if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
