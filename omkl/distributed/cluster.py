@@ -72,7 +72,7 @@ def gathered(client: Client, futures: Sequence[Future]) -> list:
 
 
 def identity(value: T) -> T:
-    """Return a value: the task by which a worker keeps it, and Dask sends it again if the worker is lost."""
+    """Return a value. As a task, it keeps the value on a worker; Dask repeats it if the worker is lost."""
     return value
 
 

@@ -282,7 +282,7 @@ def lengthened(array: np.ndarray, length: int, axis: int = 0, fill: int = 0) -> 
     """Return a copy of an array that is longer along an axis, with new entries of the value ``fill``."""
     shape = list(array.shape)
     shape[axis] = length
-    # untouched pages of zeros take no memory
+    # zeros that are never written take no memory
     longer = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
     longer[tuple(map(slice, array.shape))] = array
     return longer

@@ -195,7 +195,12 @@ class GroupState:
         self.total_weight = self.pending_weight = 0.0
 
     def discount(self, factor: float) -> None:
-        """Multiply the weights of all models in the average, of which the banks hold the other part."""
+        """Multiply the weights of all models in the average; banks multiply their running sums.
+
+        Parameters
+        ----------
+        factor : float
+        """
         self.averages *= factor
         self.total_weight *= factor
         self.pending_weight *= factor

@@ -52,7 +52,7 @@ class TableBank(Bank):
         return slice(None)
 
     def _find_nonzero(self) -> None:
-        """Set from the table what the bank knows of where it is not zero."""
+        """Find the rows of the table that are not zero, after it was replaced."""
 
     def grow_outputs(self, n_outputs: int) -> None:
         for axis in self._label_axes:

@@ -22,7 +22,7 @@ MOST_POWER = 30.0
 class Average(Component):
     """Weights ``w_t >= 0``: the averaged model is ``sum_t w_t theta_t / sum_t w_t``, kept lazily at O(p) a round."""
 
-    #: Rounds after which the weights so far are divided by :attr:`discount`, their growth; None for never.
+    #: Rounds after which all sums are divided by :attr:`discount`, as the weights start again; None for never.
     period: int | None = None
     discount = 1.0
 

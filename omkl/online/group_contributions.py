@@ -19,7 +19,7 @@ from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
 from omkl.structures.base import Output, Potentials, Structure
 
-#: Name of the contribution of potentials that come with the input from another model.
+#: Name of the contribution of the first model, whose potentials come with the input.
 GIVEN = "first model"
 
 

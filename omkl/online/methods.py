@@ -201,7 +201,7 @@ class OutOfSampleWeights(ForwardBackward):
         return 0.5 * float((norms[alive] ** 2 / self.weights[alive]).sum())
 
     def grow(self, n_groups: int) -> None:
-        # each begins with the mean weight, and the losses of the mix
+        # new groups start with the mean weight, and with the losses of the mix
         n, known = n_groups - len(self.weights), len(self.weights)
         self.cumulative = np.append(self.cumulative, np.full(n, self.weights @ self.cumulative))
         self.sums = np.append(self.sums, np.zeros(n))
@@ -216,7 +216,7 @@ class OutOfSampleWeights(ForwardBackward):
         self._factors[: len(self.weights)] = self.weights
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
-        """Return the weights of the averaged model, whose rounds count ``total`` with ``pending`` for the last."""
+        """Return the weights of the averaged model; the last round counts ``pending`` of the ``total`` weight."""
         weights = np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0) if total else self.weights
         return weights / weights.sum()
 

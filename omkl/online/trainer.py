@@ -86,7 +86,7 @@ class OnlineTrainer:
         self.evidence = Evidence(self.n_penalized) if weighting == "out-of-sample" else None
         self.recompute_every = RECOMPUTE_EVERY
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
-        self.began = 0  # rounds that had been when the model last began at zero
+        self.began = 0  # the round after which the model last started at zero
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
@@ -112,7 +112,7 @@ class OnlineTrainer:
     def _bind_regularizer(self):
         names = self.group_names
         known = set(names)
-        # what is not in the user's order, as transitions, comes after
+        # groups that the user did not name, such as transitions, come last
         self.order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
         self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
         steps = () if self.bound is None else self.bound.terms()
@@ -153,7 +153,7 @@ class OnlineTrainer:
         potentials = self.potentials(x)  # line 4
         loss, gradient = self._loss_and_gradient(potentials, y)
         square_gradient = 0.0
-        if gradient is not None:  # else right, and by a margin
+        if gradient is not None:  # None: the output is right by a margin
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
             square_gradient = weight**2 * self.method.observe(self.group_state)

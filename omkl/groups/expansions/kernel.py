@@ -244,7 +244,7 @@ class KernelExpansion(KernelBank):
         self.forget_input()
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        # mixed coefficients of the support that there was, then what each shard has added
+        # first the mixed coefficients of the old support vectors, then the vectors that each shard has added
         n, column = self.n_support, (slice(None), None, None)
         parts = [self.supports, *({view: X[n:] for view, X in support_of(state).items()} for state in states)]
         views = dict.fromkeys(view for part in parts for view in part)  # a shard without support has no arrays

@@ -1,8 +1,7 @@
 """Loops over all arcs of sentences: what templates add to their scores.
 
-Which line and buckets of a table a key has is told where templates learn. Here the arcs of a head are scored eight at a
-time, in vectors, while the lines of later heads are on their way from slower memory. Scores are the same bits as those
-of one arc after the other.
+``_jit_arcs`` describes lines and buckets. Here eight arcs of a head are scored at a time, in vectors, while the lines
+of later heads are prefetched. The scores have the same bits as if arcs were scored one by one.
 """
 
 import numpy as np
@@ -15,8 +14,7 @@ from omkl._compilation import compiled, prefetch
 LINE = 32
 #: Arcs that are scored at a time.
 LANES = 8
-#: Arcs by which asking for their lines is ahead of scoring them: enough for the lines to arrive, and few enough not to
-#: drive them out of the fastest cache before they are needed.
+#: Arcs by which prefetching is ahead of scoring: enough for the lines to arrive, few enough for the fastest cache.
 AHEAD = 128
 CACHE_LINE = 64
 #: Bits of the place of a key's weights that tell buckets; the others are the line.
@@ -158,8 +156,10 @@ def _turns(bins):
 
 @compiled
 def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, table, turns, starts, rows):
-    """Add pairs of views that look at no field between, whose keys are hashed: one head after the other, behind what
-    asks for the lines of those that come, those of the next pair as well."""
+    """Add pairs of views that look at no field between, one head after the other.
+
+    The lines of later heads are prefetched meanwhile, across the end of a pair.
+    """
     n_nodes = head_keys.shape[1]
     first, n_arcs, width = _sentences_of(nodes)
     ahead = AHEAD // width + 1
@@ -184,7 +184,7 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
                 np.uint64(bases[p + 1] - bases[p]),
                 places[slot, :padded],
             )
-            if first[node] == 0:  # other sentences find the lines of the pair where the first has brought them
+            if first[node] == 0:  # the first sentence prefetches the lines of the pair for the others
                 low, high = _span(scales[coming, 0], scales[coming, 1], scales[coming, 2], n_bytes)
                 _fetch(places[slot, :n], of_lines + np.uint64(bases[p]) * stride, stride, low, high)
             node, coming = (node + 1, coming) if node + 1 < n_nodes else (0, coming + 1)
@@ -247,7 +247,7 @@ def _span(bare, directed, distant, n_bytes):
 
 @compiled
 def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
-    """Add the weights at the places of a head's arcs to their scores; arrays are addresses."""
+    """Add the weights at the places of a head's arcs to their scores; arrays are given by their addresses."""
     for a in range(0, n_arcs, LANES):
         offset = np.uint64(a) * _WORD
         _weigh_lanes(places + offset, lines, bare, directed, distant, scores + offset, weight)
@@ -255,7 +255,7 @@ def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
 
 @compiled
 def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lines, bins, scores):
-    """Add a pair of views where each value of a field between the two tokens, or their kinship, has its own line."""
+    """Add a pair of views with a line for each value of a field between the two tokens, or for their kinship."""
     n_nodes = scores.shape[0]
     size = np.uint64(lines.shape[0])
     seen = np.empty(n_nodes, np.uint64)

@@ -32,10 +32,10 @@ _SIX = np.uint64(6)
 _MASK7 = np.uint64(7)
 _MASK15 = np.uint64(15)
 
-#: Bytes that the processor fetches at a time, and pairs of views by which fetching is ahead of moving.
+#: Bytes that the processor fetches at a time, and pairs of views by which prefetching is ahead of learning.
 CACHE_LINE = 64
 AHEAD = 4
-#: Arcs, those of one sentence, that are not enough to keep tables in the cache.
+#: With fewer arcs, as in one sentence, a table does not stay in the cache between its uses: lines are prefetched.
 FEW = 1 << 13
 
 
@@ -104,8 +104,11 @@ def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
 
 @compiled
 def _fetch_line(table, line):
-    """Ask for a line of a table: one that was not looked at since the last sentence is in slower memory, and what
-    waits for it takes five times as long as its arithmetic."""
+    """Prefetch a line of a table.
+
+    A line that was not used since the last sentence is in slower memory: waiting for it takes five times as long as the
+    arithmetic.
+    """
     start = np.uint64(table.ctypes.data) + np.uint64(line) * np.uint64(table.strides[0])
     for offset in range(0, table.strides[0], CACHE_LINE):
         prefetch(start + np.uint64(offset))
@@ -113,7 +116,7 @@ def _fetch_line(table, line):
 
 @compiled
 def _fetch_arcs(heads, modifiers, lines, sums, places):
-    """Ask for the lines of some arcs, in the table and in the sums of its average, if there are any."""
+    """Prefetch the lines of some arcs, in the table and in the running sums of its average, if there are any."""
     size = np.uint64(lines.shape[0])
     for a in range(places.shape[1]):
         line = ((((heads[places[1, a]] + modifiers[places[2, a]]) * _MIX) >> _HALF) * size) >> _HALF

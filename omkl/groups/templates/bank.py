@@ -15,12 +15,12 @@ from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcKeys, ArcSentence, ArcTokens, GoldTrees, TemplateLayout
 from omkl.structures.trees import TreePotentials
 
-#: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
+#: Most lines of a pair of views for each of its keys on gold arcs; the keys of wrong arcs need room too.
 LINES_A_KEY = 0.5
 #: Gold arcs whose keys are counted.
 SAMPLE = 200_000
 ALIGNMENT = 128
-#: Arcs with a smaller gradient are not moved along: they are nearly all arcs of a trained CRF, and nearly no gradient.
+#: Arcs with a smaller gradient are skipped: nearly all arcs of a trained CRF, with hardly any of its gradient.
 NEGLIGIBLE = 1e-5
 
 
@@ -198,7 +198,7 @@ class ArcTemplateBank(Bank):
         return products
 
     def _scale_group(self, k: int, factor: float) -> None:
-        if not self._stored[k]:  # nothing was kept of it
+        if not self._stored[k]:  # its weights were never stored
             return
         bounds = [(block.start, block.stop) for block in self._blocks[k]]
         average = self.group_state.averages[k]
