@@ -75,7 +75,7 @@ def test_files_may_name_components_only(saved, target, tmp_path):
     with pytest.raises(ModelFileError, match="learns"):
         load(target, {**manifest, "parameters": {**manifest["parameters"], "eta0": learned}}, arrays)
     attributes = {**manifest["attributes"], "predict": 3}
-    with pytest.raises(ModelFileError, match="no learned attribute 'predict'"):
+    with pytest.raises(ModelFileError, match="the attribute 'predict'"):
         load(target, {**manifest, "attributes": attributes}, arrays)
 
 
