@@ -11,7 +11,6 @@ from omkl.estimators.structured import PlainExamples
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import (
-    Constant,
     DistanceOverGradients,
     InverseSqrt,
     MeanPolyak,
@@ -124,11 +123,6 @@ def test_an_example_without_weight_is_absent(method):
                 other.update(TOKENS.sequence(i), GOLD[i])
     assert trainer.round == other.round
     assert_array_equal(trainer.banks[0].averaged_table(), other.banks[0].averaged_table())
-
-
-def test_the_radius_bounds_weighted_rounds_too():
-    trainer = train(trainer_of(None, 0.0, Constant(1.0), radius=0.25), np.full(40, 0.3), 2)
-    assert_allclose(np.linalg.norm(trainer.group_state.norms), 0.25)
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])

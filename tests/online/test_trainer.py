@@ -295,14 +295,6 @@ def test_a_callback_stops_training(data):
     assert len(history) == len(seen) == 3
 
 
-def test_weights_scale_the_gradient(data):
-    x, y, _ = data.examples[0]
-    once, thrice = data.trainer(None, schedule=Constant(0.1)), data.trainer(None, schedule=Constant(0.3))
-    once.update(x, y, weight=3.0)
-    thrice.update(x, y)
-    assert_allclose(once.banks[0].averaged_table(), thrice.banks[0].averaged_table())
-
-
 def test_a_chain_and_a_multiclass_share_the_trainer(data):
     """A sequence of one token with no transitions is a multiclass example."""
     chain = online_trainer([data.bank(n_outputs=2)], Chain(2), lambda_=0.1)
