@@ -20,14 +20,13 @@ from omkl.estimators.targets import checked_classes, label_array
 from omkl.estimators.validation import Constraint, Number
 from omkl.exceptions import InputError
 from omkl.losses.base import PointwiseLoss
+from omkl.losses.pointwise import Logistic
 
 
 class BatchEstimator(Protocol):
-    """The parameters and methods of batch estimators that functions here need."""
+    """The parameters of batch estimators that functions here need."""
 
     loss: PointwiseLoss | str
-
-    def _has_probabilities(self) -> bool: ...
 
 
 #: The score of a class that the training part of a fold lacks; no other score is as low.
@@ -176,9 +175,14 @@ def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassD
     return np.where(y[:, varying], 1.0, -1.0), ClassDecoder(np.arange(y.shape[1]), True, constant)
 
 
+def has_log_odds(estimator: BatchEstimator) -> bool:
+    """Return whether the scores of a batch classifier with this loss are log-odds."""
+    return isinstance(resolve(PointwiseLoss, estimator.loss, "loss"), Logistic)
+
+
 def is_probabilistic(estimator: BatchEstimator) -> bool:
     """Return True where scores of a batch classifier are log-odds, else raise AttributeError; for ``available_if``."""
-    if estimator._has_probabilities():
+    if has_log_odds(estimator):
         return True
     raise AttributeError(
         f'{type(estimator).__name__} has probabilities with loss="logistic", not with loss={estimator.loss!r}; '

@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, column_or_1d
 
-from omkl._components import resolve, warn_caller
+from omkl._components import warn_caller
 from omkl.batch.group_lasso.matrices import as_design
 from omkl.batch.solver import DesignSolver, Solution, regularization_path
 from omkl.data.frames import plain_targets
@@ -22,6 +22,7 @@ from omkl.estimators.batch import (
     ClassDecoder,
     GapProgress,
     NumberDecoder,
+    has_log_odds,
     is_a_classifier,
     is_probabilistic,
     resolve_loss,
@@ -57,7 +58,7 @@ from omkl.linear.problems import (
     starts_from,
     warn_unless_converged,
 )
-from omkl.losses import Logistic, PointwiseLoss
+from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
 
@@ -156,7 +157,7 @@ class SparseLinear(SavedEstimator):
         check_parameters(self, self._constraints)
         resolve_loss(self, links=True)
         solver_of(self)
-        if self.multiclass == "multinomial" and not self._has_probabilities():
+        if self.multiclass == "multinomial" and not has_log_odds(self):
             raise InputError(f'multiclass="multinomial" has a loss of its own: leave out loss={self.loss!r}.')
 
     def _read(
@@ -333,9 +334,6 @@ class SparseLinear(SavedEstimator):
         array of shape (n, K) for classes, or (n, L) for having each of L labels
         """
         return self._decoder().probabilities(self._outputs(self._checked(X), offset))
-
-    def _has_probabilities(self) -> bool:
-        return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic)
 
     def _decoder(self) -> ClassDecoder | NumberDecoder:
         if not is_a_classifier(self):

@@ -14,7 +14,7 @@ from sklearn.model_selection import BaseCrossValidator
 from omkl._components import check_n_jobs
 from omkl.batch.solver import DesignSolver, regularization_path
 from omkl.data.frames import plain_targets
-from omkl.estimators.batch import NEVER, NumberDecoder, is_a_classifier, resolve_loss
+from omkl.estimators.batch import NEVER, NumberDecoder, has_log_odds, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
@@ -85,7 +85,7 @@ def fit_best_alpha(
         held_out,
         given[kept] if is_a_classifier(self) else samples.targets[0],
         None if weights is None else weights[kept],
-        self._has_probabilities(),
+        has_log_odds(self),
         self.n_jobs,
     )
     self._learn(samples, decoder, alpha)

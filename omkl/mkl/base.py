@@ -18,7 +18,6 @@ from omkl.estimators.batch import (
     NumberDecoder,
     is_a_classifier,
     is_probabilistic,
-    resolve_loss,
 )
 from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import Explanation, one_row
@@ -27,7 +26,7 @@ from omkl.estimators.validation import COLUMNS, Constraint, Number, OneOf, colum
 from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
-from omkl.losses import Logistic, PointwiseLoss
+from omkl.losses import PointwiseLoss
 from omkl.mkl.kernel_sources import KernelInputs, KernelSource, combined_values, compares_sparse, is_precomputed
 from omkl.mkl.model import KernelModel
 from omkl.mkl.reading import prepare, read_inputs
@@ -61,7 +60,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     weighting: str = "norms"
     n_jobs: int | None = None
     verbose: bool = False
-    # parameters of some subclasses
+    # of some subclasses
     C: float = field(default=1.0, init=False)
     class_weight: str | dict | None = field(default=None, init=False)
     multiclass: str = field(default="auto", init=False)
@@ -191,9 +190,6 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         outputs = self._outputs(X)
         return self._decoder().probabilities(outputs)
 
-    def _has_probabilities(self) -> bool:
-        return isinstance(resolve_loss(self), Logistic)
-
     def _decoder(self) -> ClassDecoder | NumberDecoder:
         if not is_a_classifier(self):
             return NumberDecoder()
@@ -201,8 +197,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
     def _outputs(self, X: KernelInputs) -> np.ndarray:
         """Outputs (n, P) of all problems."""
-        checked = self._checked(X)
-        return self._model.outputs(checked, self.n_jobs)
+        X = self._checked(X)
+        return self._model.outputs(X, self.n_jobs)
 
     def _checked(self, X: KernelInputs) -> Vectors | GramMatrices:
         """Check inputs of a prediction: an array, or Gram matrices."""
@@ -261,8 +257,6 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         """
         X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
         return self._model.explain(self._decoder(), X, (label, against, target), n, column_names_of(self))
-
-    # ---- paths --------------------------------------------------------------------------------------------------
 
     def _at(self, C: float) -> BatchMKL:
         """An estimator of a single C with the same parameters."""

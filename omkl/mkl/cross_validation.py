@@ -14,10 +14,10 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import Tags
 
 from omkl.data.frames import plain_targets
-from omkl.estimators.batch import NumberDecoder
+from omkl.estimators.batch import NumberDecoder, has_log_odds
 from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.estimators.targets import has_columns
-from omkl.losses import Logistic, PointwiseLoss
+from omkl.losses import PointwiseLoss
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.batch import MKLClassifier, MKLRegressor
 from omkl.mkl.kernel_sources import KernelInputs
@@ -74,8 +74,7 @@ def fit_with_search(
         return _held_out_path(training, Cs, train, test, n_threads)
 
     weights = None if sample_weight is None else training.weights
-    probabilistic = isinstance(training.settings.loss, Logistic)
-    C = search.choose(Cs, held_out, training.y, weights, probabilistic, n_threads)
+    C = search.choose(Cs, held_out, training.y, weights, has_log_odds(self), n_threads)
     self._solve(source, training, C)
     search.warn()
     return self

@@ -1,6 +1,5 @@
 """OnlineMKLClassifier and OnlineMKLRegressor: a class or a number for each row, learned online."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self, Unpack
@@ -24,8 +23,7 @@ from omkl.estimators.training import RunOptions, Task
 from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.features.views import TokenData
 from omkl.losses import PointwiseLoss
-from omkl.mkl.rows import RowsLike, checked_rows, read_rows, row_potentials, score_rows
-from omkl.online.averaging import Predictor
+from omkl.mkl.rows import RowsLike, checked_rows, held_out_r2, read_rows, row_potentials, score_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -399,9 +397,3 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 def _declared(classes: ArrayLike | str | None) -> list | str | None:
     """Classes as labels of Python."""
     return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
-
-
-def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
-    """R^2 of a frozen model on held-out examples."""
-    gold = [y for _, y, _ in examples]
-    return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])

@@ -1,13 +1,14 @@
 """Rows with one output each: checked on their way in, and scored."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from omkl._threads import in_threads
@@ -35,6 +36,7 @@ from omkl.estimators.validation import (
 )
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
+from omkl.online.averaging import Predictor
 
 #: Rows from users.
 RowsLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Mapping[str, Any] | Stream | Block | Iterable
@@ -120,6 +122,12 @@ def score_rows(
     found = [(np.asarray(block.y), estimator.predict(block.X)) for block in blocks_of(X, y, sample_weight)]
     gold, predicted = (np.concatenate(parts) for parts in zip(*found))
     return float(metric(gold, predicted, sample_weight=sample_weight))
+
+
+def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
+    """R^2 of a frozen model on held-out examples."""
+    gold = [y for _, y, _ in examples]
+    return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 
 
 def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: ArrayLike) -> Any:

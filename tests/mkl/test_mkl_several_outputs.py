@@ -115,7 +115,7 @@ def test_paths_and_stability_selection_take_several_outputs(labelled, measured):
     [
         ({}, lambda y: y + 1, "labels that a sample has or not"),
         ({"class_weight": "balanced"}, lambda y: y, "class_weight"),
-        ({}, lambda y: np.ones_like(y), "same labels"),
+        ({}, lambda y: np.ones_like(y), "must hold 0 and 1"),
     ],
 )
 def test_invalid_labels_are_refused(labelled, settings, make, match):
