@@ -29,7 +29,7 @@ class StackedLoss(WeightedLoss):
     n_parts : int
         The number of outputs P.
     free : Unpenalized, optional
-        What is not regularized, in every output.
+        The unpenalized part, in every output.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class MultinomialLoss(WeightedLoss):
         The number of classes K.
     offset : array of shape (K m,), optional
     free : Unpenalized
-        What is not regularized, with the intercept as a column of ones; a matrix without columns if there is nothing.
+        The unpenalized part, with the intercept as a column of ones; a matrix without columns if there is nothing.
     """
 
     couples_outputs = True
@@ -141,13 +141,13 @@ class MultinomialLoss(WeightedLoss):
         return self.weights * (self.y - (u / u.sum(axis=0)).ravel())
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
-        """Return a near dual point at which what is not regularized is best."""
+        """Return a near dual point at which the unpenalized part is optimal."""
         outputs = np.log(np.maximum(self._probabilities(rho), 1e-300)).ravel()
         outputs = outputs if self.offset is None else outputs - self.offset
         return self.dual_point(outputs + self.best_intercept(outputs))
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        """Return the best values (K m,) of what is not regularized, for these scores."""
+        """Return the best values (K m,) of the unpenalized part, for these scores."""
         return minimize(self, outputs, lambda rho: self.hessian(rho).best_values(rho))
 
     def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
@@ -165,7 +165,7 @@ class MultinomialHessian:
     weights : array of shape (m,)
         The :math:`c_i`.
     basis : array of shape (m, r)
-        Basis of what is not regularized.
+        Basis of the unpenalized part.
     damping : float in [0, 1]
         Share of the way to the bound :math:`c_i / 2` of all Hessians.
     """
@@ -193,7 +193,7 @@ class MultinomialHessian:
         return self.weights * ((1.0 - self.damping) * self.shares * (1.0 - self.shares) + 0.5 * self.damping)
 
     def best_values(self, rho: np.ndarray) -> np.ndarray:
-        """Return values (K m,) of what is not regularized at the minimum of the quadratic model with this residual."""
+        """Return values (K m,) of the unpenalized part at the minimum of the quadratic model with this residual."""
         change = self._inverse @ (rho.reshape(self.shares.shape) @ self.basis).ravel()
         return (change.reshape(len(self.shares), -1) @ self.basis.T).ravel()
 

@@ -204,7 +204,7 @@ class Unpenalized:
 
 
 def minimize(loss: WeightedLoss, outputs: np.ndarray, direction: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return the best values (m,) of what is not regularized, by Newton steps with a line search.
+    """Return the best values (m,) of the unpenalized part, by Newton steps with a line search.
 
     ``outputs`` (m,) are the predictions of the rest of the model, and ``direction(rho)`` is the Newton step.
     """

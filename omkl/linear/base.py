@@ -303,7 +303,8 @@ class SparseLinear(SavedEstimator):
         -------
         array of shape (n,), or (n, K) of K labels or outputs
         """
-        return self._decoder().decode(self._outputs(self._checked(X), offset))
+        outputs = self._outputs(self._checked(X), offset)
+        return self._decoder().decode(outputs)
 
     @available_if(is_a_classifier)
     def decision_function(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
@@ -318,7 +319,8 @@ class SparseLinear(SavedEstimator):
         -------
         array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for K > 2 classes, or labels
         """
-        return self._decoder().scores(self._outputs(self._checked(X), offset))
+        outputs = self._outputs(self._checked(X), offset)
+        return self._decoder().scores(outputs)
 
     @available_if(is_probabilistic)
     def predict_proba(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
@@ -333,7 +335,8 @@ class SparseLinear(SavedEstimator):
         -------
         array of shape (n, K) for classes, or (n, L) for having each of L labels
         """
-        return self._decoder().probabilities(self._outputs(self._checked(X), offset))
+        outputs = self._outputs(self._checked(X), offset)
+        return self._decoder().probabilities(outputs)
 
     def _decoder(self) -> ClassDecoder | NumberDecoder:
         if not is_a_classifier(self):
@@ -369,8 +372,6 @@ class SparseLinear(SavedEstimator):
     def _takes_labels(self) -> bool:
         """Return whether a classifier with these parameters learns labels in columns."""
         return self.class_weight is None and self.multiclass != "multinomial"
-
-    # ---- model files --------------------------------------------------------------------------------------------
 
     def _saved_parameters(self) -> dict[str, Any]:
         return without_splitters(super()._saved_parameters())

@@ -96,7 +96,7 @@ def test_a_path_and_cross_validation_know_the_offset(counts):
     assert own.scores_.mean(axis=0).max() < chosen.scores_.mean(axis=0).max()
 
 
-def test_what_is_no_count_or_no_offset_is_refused(counts):
+def test_bad_counts_and_offsets_are_refused(counts):
     X, y, offset = counts
     with pytest.raises(InputError, match="row 0"):
         GroupLasso(loss="poisson").fit(X, y - 100)

@@ -87,7 +87,7 @@ def test_a_path_is_the_separate_fits(cancer, solver):
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_warm_start_leaves_what_is_allowed_no_more(diabetes):
+def test_a_warm_start_is_clipped_where_coefficients_must_be_positive(diabetes):
     X, y = diabetes
     model = GroupLasso(0.3, warm_start=True, tol=1e-8).fit(X, y)
     assert model.coef_.min() < 0

@@ -70,12 +70,12 @@ def test_cross_validation_is_that_of_grid_search():
         ({}, np.ones_like(Y), "labels"),
     ],
 )
-def test_what_is_no_set_of_labels_is_refused(settings, y, match):
+def test_bad_labels_are_refused(settings, y, match):
     with pytest.raises(InputError, match=match):
         SparseLogisticRegression(0.02, **settings).fit(X, y)
 
 
-def test_after_labels_come_classes():
+def test_a_new_fit_forgets_the_labels():
     model = SparseLogisticRegression(0.02).fit(X, Y).fit(X, Y[:, 0])
     assert not model.multilabel_
     assert model.predict(X).shape == (120,)

@@ -28,7 +28,7 @@ def test_sparse_groups_are_those_of_a_convex_solver(diabetes, positive):
     assert any(0 < count < len(group) for count, group in zip(chosen, GROUPS))
 
 
-def test_without_groups_coefficients_that_are_not_negative_are_scikit_learn_s(diabetes):
+def test_a_positive_elastic_net_agrees_with_scikit_learn(diabetes):
     X, y = diabetes
     ours = GroupLasso(0.5, regularizer="elastic-net:mu=0.4", positive=True, tol=1e-10).fit(X, y)
     theirs = ElasticNet(alpha=0.5, l1_ratio=0.6, positive=True, tol=1e-10, max_iter=10_000).fit(X, y)
@@ -52,7 +52,7 @@ def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, tmp_path):
     assert np.count_nonzero(labels.coef_[0, [2, 3]]) == 2
 
 
-def test_alpha_is_chosen_for_them_as_well(diabetes):
+def test_alpha_is_chosen_for_sparse_and_positive_groups(diabetes):
     X, y = diabetes
     model = GroupLassoCV(5, groups=GROUPS, regularizer="sparse-group", positive=True, cv=3).fit(X, y)
     assert model.coef_.min() >= 0.0

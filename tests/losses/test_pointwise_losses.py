@@ -141,14 +141,14 @@ def test_no_kink_is_lower_than_the_best_shift(loss, seed, n, ties):
     assert losses[-1] <= min(losses) + 1e-12 * (1.0 + min(losses))
 
 
-def test_of_all_shifts_that_are_as_good_the_best_is_in_the_middle():
+def test_the_best_shift_is_the_middle_of_the_optimal_interval():
     y = np.array([1.0, 1.0, -1.0, -1.0])
     assert Hinge().best_shift(y, np.zeros(4), np.ones(4)) == 0.0
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if not loss.classifies], ids=repr)
 @given(y=predictions, z=predictions)
-def test_online_a_loss_is_what_it_is_in_batches(loss, y, z):
+def test_value_and_gradient_agree_with_the_batch_methods(loss, y, z):
     y = target(loss, y)[0]
     structure, potentials = Scalar(), UnaryPotentials(np.array([[z]]))
     value, gradient = loss.value_and_gradient(structure, potentials, y)

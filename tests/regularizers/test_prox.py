@@ -247,7 +247,7 @@ def test_slopes_and_curvatures_are_the_derivatives_of_the_value(regularizer):
 
 
 @every_regularizer
-def test_what_is_declared_is_so(name):
+def test_declared_properties_hold(name):
     """Sparsity, slope at zero and radius of the dual domain, against prox and conjugate themselves."""
     regularizer, _ = CASES[name]
     small = np.array([2.0, 2.0, 2.0, 1e-9, 1e-9, 1e-9])

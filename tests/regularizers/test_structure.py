@@ -152,7 +152,7 @@ def test_the_weight_of_a_group_that_is_not_penalized_is_no_zero():
     ],
     ids=repr,
 )  # fmt: skip
-def test_norm_bound_holds_and_is_exact_where_it_says_so(regularizer):
+def test_norm_bound_holds_and_is_exact_where_declared(regularizer):
     rng = np.random.default_rng(0)
     for _ in range(200):
         b = rng.exponential(size=5) * (rng.random(5) < 0.6)
@@ -165,7 +165,7 @@ def test_norm_bound_holds_and_is_exact_where_it_says_so(regularizer):
 
 
 @pytest.mark.parametrize("regularizer", [WeightedSquaredL21([0.0, 1.0]), TreeGroups([[0]])], ids=repr)
-def test_norms_without_a_bound_are_said_to_have_none(regularizer):
+def test_unbounded_norms_are_refused(regularizer):
     with pytest.raises(InputError, match=type(regularizer).__name__):
         regularizer.norm_bound(1.0, 2)
     with pytest.raises(InputError, match="does not bound"):

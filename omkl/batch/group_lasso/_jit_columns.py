@@ -37,7 +37,7 @@ def dense_products_and_squares(columns, rho):
 
 @compiled
 def sparse_products(data, rows, ends, which, rho):
-    """The same for columns of a CSC matrix."""
+    """Return ``columns[which] @ rho`` for the columns of a CSC matrix."""
     products = np.zeros(len(which))
     for k in range(len(which)):
         for entry in range(ends[which[k]], ends[which[k] + 1]):

@@ -9,9 +9,9 @@ import numpy as np
 
 from omkl._compilation import compiled
 
-#: Groups of more columns have no eigenbasis: they step by the largest eigenvalue alone, from so many power iterations.
+#: Largest group with an eigenbasis. Larger ones use a bound of the largest eigenvalue, from so many power iterations.
 LARGEST_BASIS, POWER_ITERATIONS = 192, 20
-#: Most proximal steps on the inner products of a group, and the change, relative to the first, to stop at.
+#: Most proximal steps for one group; they stop where a change is at most this share of the first.
 MOST_STEPS, CLOSE = 50, 1e-3
 
 

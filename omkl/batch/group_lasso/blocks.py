@@ -85,7 +85,7 @@ class GroupNorms:
         return values
 
     def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
-        r"""Return the polar of :math:`\Omega_g` at each block, (g,); 0 for groups of no weight."""
+        r"""Return the polar of :math:`\Omega_g` at each block, (g,); 0 for groups of weight 0."""
         if not self.is_euclidean:
             weights = self.norm_weights, self.l1_weights
             return mixed_dual_norms(correlations, self.blocks.bounds[1:], *weights, self.positive)

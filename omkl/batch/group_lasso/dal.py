@@ -35,7 +35,7 @@ ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
 HALVINGS, MOST_WAITED, SLOW = 10, 10, 0.1
 #: Relative rounding of a sum over the samples.
 ROUNDING = 1e-15
-#: Sweeps over a working set that its inner products are worth, for one problem and on a path.
+#: Inner products of a working set are computed if they cost at most this many sweeps: for one problem, on a path.
 WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
 #: Most Newton steps on one working set. The search stalls after so many certificates whose gap is not smaller by this
 #: share; earlier (the last number) where there are only sweeps.

@@ -85,7 +85,7 @@ class DesignProblem(BaseProblem):
             regularizer.on_coordinates and not (regularizer.separable and groups.blocks.single)
         ):
             raise InputError(
-                f"{regularizer!r} is no function of these groups' norms with an exact proximity operator: leave out "
+                f"{regularizer!r} must be a function of the groups' norms with an exact proximity operator: leave out "
                 "groups, or choose another."
             )
         if len(groups.free) and self.loss.has_kink:
@@ -203,9 +203,7 @@ def _with_coordinates(
         return regularizer, groups.reweighed(1.0, groups.l1, positive or groups.gauge.positive)
     elastic = [term.elastic or (0.0, np.inf) for term in terms]
     if any(quadratic > 0 for _, quadratic in elastic):
-        raise InputError(
-            f"{regularizer!r} has squares beside penalties of single coefficients: leave out one or the other."
-        )
+        raise InputError(f"{regularizer!r} cannot combine squared norms with l1 penalties of single coefficients.")
     l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
     factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
     return L21(), groups.reweighed(factor, l1, positive)

@@ -151,7 +151,7 @@ class CoupledModel:
     columns : array (m, a), or CSC matrix
     hessian : MultinomialHessian
     rho : array of shape (K m,)
-        The residual, where what is not regularized is best.
+        The residual, where the unpenalized part is optimal.
     slope, ridge : float
         Weights of the norms of the groups, and of half their squares.
     """

@@ -63,7 +63,7 @@ class StackedProblem(DesignProblem):
     Attributes
     ----------
     single : DesignProblem
-        The design, its groups and what is not regularized, for one output.
+        The design, its groups and the unpenalized part, for one output.
     multinomial : bool
         Whether the loss is that of multinomial regression.
     """

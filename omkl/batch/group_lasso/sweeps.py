@@ -15,7 +15,7 @@ from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
 MOST_SWEEPS, WORTH = 20, 0.01
 #: Points that an extrapolation rests on.
 EXTRAPOLATED = 5
-#: Speed of products and factors of matrices, relative to sweeps with as many operations.
+#: Speed of matrix products and factorizations, relative to sweeps with as many operations.
 FASTER_FACTORS = 5.0
 #: Share of the largest gain at which sweeps over inner products of active groups end.
 LEAST_GAIN = 1e-4
@@ -66,7 +66,7 @@ class Sweeps:
         self._compiled_penalty = Penalty(*self._penalty, nothing, nothing, False)
         if not gauge.is_euclidean:
             self._compiled_penalty = Penalty(*self._penalty, gauge.norm_weights, gauge.l1_weights, gauge.positive)
-        #: A basis of what is not regularized.
+        #: A basis of the unpenalized part.
         self._free = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
         if problem.unpenalized is not None:
             self._free = problem.unpenalized.basis
@@ -165,7 +165,7 @@ class Sweeps:
         return curvature if n_outputs == 1 else np.tile(curvature.reshape(n_outputs, -1).max(axis=0), n_outputs)
 
     def _balanced(self, rho: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the residual of the quadratic model once what is not regularized is best."""
+        """Return the residual of the quadratic model where the unpenalized part is optimal."""
         if self._hessian is not None:
             return self._hessian.balance(rho)
         by_output = rho.reshape(self._problem.n_outputs, -1)
@@ -176,9 +176,9 @@ class Sweeps:
         return by_output.ravel()
 
     def _extrapolate(self, met: list[tuple[np.ndarray, np.ndarray]], curvature: np.ndarray) -> tuple:
-        """Return coefficients and residual where sweeps seem to lead to, if that is lower; else where they are.
+        """Extrapolate coefficients and residual if that lowers the objective; else return the last ones.
 
-        The affine combination whose last steps cancel best: Anderson's extrapolation (Bertrand and Massias 2021).
+        Anderson's extrapolation (Bertrand and Massias 2021): the affine combination with the smallest combined step.
         """
         last_w, last_rho = met[-1]
         steps = np.array([after - before for (before, _), (after, _) in pairwise(met)])

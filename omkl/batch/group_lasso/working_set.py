@@ -84,7 +84,7 @@ class InnerProducts:
 
 
 def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None = None, first: int = 0) -> np.ndarray:
-    r"""Return :math:`B^\top \mathrm{diag}(h) B`, with what is not regularized at its best, from one column on.
+    r"""Return :math:`B^\top \mathrm{diag}(h) B`, with the unpenalized part at its optimum, from one column on.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None 
     weights : array of shape (m,)
         h >= 0.
     free : array of shape (m, r), optional
-        A basis of what is not regularized.
+        A basis of the unpenalized part.
     first : int
         The first column of the result, (k, k - first).
     """
@@ -120,7 +120,7 @@ class WorkingSet:
 
     With an intercept, dense columns are centred: :math:`Aw + b = (A - 1 \bar a^\top) w + b + \bar a^\top w`, and
     :math:`1^\top \rho = 0` leaves :math:`A^\top \rho` as it is. Otherwise columns far from 0 would be nearly collinear
-    with the constant. They are made orthogonal to all else that is not regularized as well.
+    with the constant. They are made orthogonal to all other unpenalized columns as well.
 
     Coefficients of K outputs are vectors (k K,), with those of one column side by side.
 
@@ -147,7 +147,7 @@ class WorkingSet:
         self.eigenbases, self.products = Eigenbases(), InnerProducts()
         self._scales: np.ndarray | None = None
         self._free = problem.unpenalized
-        #: Means of the columns that were subtracted, or their parts (r, k) in the basis of what is not regularized.
+        #: Means of the columns that were subtracted, or their parts (r, k) in the basis of the unpenalized part.
         self._means = np.empty(0 if self._free is None else (self._free.basis.shape[1], 0))
         self._store = np.empty((m, 0), order="F")
         self.matrix: Matrix = self._store

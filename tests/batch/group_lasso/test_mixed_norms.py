@@ -131,7 +131,7 @@ def test_a_path_begins_where_no_penalized_group_is_in_the_model(samples, kind):
         )
 
 
-def test_wide_designs_bound_what_it_does_not_compute():
+def test_paths_on_wide_designs_are_the_separate_fits():
     """Wide designs in Fortran order, where products with few columns are cheap: paths are the separate fits."""
     rng = np.random.default_rng(1)
     A = np.asfortranarray(rng.normal(size=(60, 800)))
@@ -170,12 +170,12 @@ def test_the_dual_norm_is_the_polar(c, w, norm_weight, l1_weight, positive):
         assert_allclose(np.linalg.norm(left), bound * norm_weight, atol=1e-9 * (1 + bound))
 
 
-def test_what_is_certified_is_what_is_promised(samples):
+def test_infeasible_models_and_unsuitable_solvers_are_refused(samples):
     problem = make_problem(samples, Squared, "positive")
     assert problem.evaluate(LinearModel(np.array([0]), np.array([-1.0])))[0][0] == np.inf
     with pytest.raises(InputError, match="dal"):
         SpaRSA().solve(problem)
-    with pytest.raises(InputError, match="squares"):
+    with pytest.raises(InputError, match="squared norms"):
         DesignProblem(problem.design, problem.y, Squared(), ElasticNet(0.5) + L1(), 1.0, ColumnGroups(LABELS, 24))
     groups = ColumnGroups(np.arange(24) == 23, 24, [0.0, 1.0])
     with pytest.raises(InputError, match="fit any targets"):

@@ -52,7 +52,7 @@ def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(k
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_screened_searches_find_what_full_passes_find(kind, loss):
+def test_screening_does_not_change_the_solution(kind, loss):
     problem = make_problem(kind, share=0.1, loss=loss, m=200, n=2000)
     rows = problem.design.matrix.tocsr() if kind == "sparse" else np.ascontiguousarray(problem.design.matrix)
     full = DesignProblem(as_design(rows), problem.y, loss, L21(), problem.alpha)
@@ -89,7 +89,7 @@ def test_a_straight_line_of_dual_points_is_known_from_two_of_them():
 
 @pytest.mark.parametrize("kind", ["dense", "single"])
 @pytest.mark.parametrize("apart", [0.0, 1e-12, 1e-8, 1e-4])
-def test_points_that_are_all_but_one_still_give_bounds(kind, apart):
+def test_nearly_equal_points_still_give_bounds(kind, apart):
     problem = make_problem(kind)
     rng = np.random.default_rng(0)
     first = rng.normal(size=M)

@@ -132,7 +132,7 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
         assert np.linalg.eigvalsh(np.diag(u[:, i]) - np.outer(u[:, i], u[:, i]))[-1] <= bound <= 0.5
 
 
-def test_what_several_outputs_cannot_is_refused(samples):
+def test_kinks_and_sparse_groups_are_refused_for_several_outputs(samples):
     A, targets = samples
     for loss, regularizer in ((Hinge(), L21()), (Squared(), SparseGroup(0.5))):
         with pytest.raises(InputError, match="several outputs"):
