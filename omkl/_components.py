@@ -248,4 +248,4 @@ def check_number(
 def check_n_jobs(n_jobs: object) -> None:
     """Raise unless ``n_jobs`` is a whole number other than 0, or None."""
     if n_jobs is not None:
-        check_number("n_jobs", n_jobs, integer=True, least=-math.inf if n_jobs != 0 else 1)
+        check_number("n_jobs", n_jobs, integer=True, least=1 if is_among(n_jobs, (0,)) else -math.inf)
