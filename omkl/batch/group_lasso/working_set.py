@@ -102,10 +102,9 @@ def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None 
     if not uniform:
         root = np.sqrt(weights)
         weighted = sparse.diags_array(root) @ matrix if is_sparse else root[:, None] * matrix
-    # BLAS computes half of the product of a matrix with itself
     new = weighted[:, first:]
-    parts = [weighted[:, :first].T @ new, new.T @ new]
-    products = np.concatenate([part.toarray() if is_sparse else part for part in parts])
+    # BLAS computes half of the product of an array with itself
+    products = (weighted.T @ new).toarray() if is_sparse else np.concatenate([weighted[:, :first].T @ new, new.T @ new])
     if uniform:
         products *= weights[0]
     if free is not None and (is_sparse or not uniform):
