@@ -1,11 +1,12 @@
 """Frozen workers, servers that are no schedulers, and access control."""
 
 import os
+import random
 import signal
 import sys
 import threading
 import urllib.request
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -20,6 +21,13 @@ dask = pytest.importorskip("dask")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 
 
+@pytest.fixture
+def client():
+    """Workers for one attack each: Dask does not always put another one in the place of one that is killed."""
+    with local_client(2) as client:
+        yield client
+
+
 def data():
     X = np.random.default_rng(0).normal(size=(4000, 10))
     return X, (X[:, 0] + X[:, 1] > 0).astype(np.int64)
@@ -29,17 +37,34 @@ def fit(**options):
     return OnlineMKLClassifier(["linear"], epochs=12, random_state=0).fit(*data(), **options)
 
 
+def assert_same_model(found, expected):
+    for name, array in expected.model_.trainer.state().items():
+        assert_array_equal(found.model_.trainer.state()[name], array, err_msg=name, strict=True)
+
+
+@contextmanager
+def attacked(client, attack, seed):
+    """While the context lasts, ``attack(pid)`` a worker of the client once, at a random instant."""
+    rng = random.Random(seed)
+    victim, delay = rng.choice(sorted(client.run(os.getpid).values())), rng.uniform(0.0, 2.0)
+    timer = threading.Timer(delay, attack, [victim])
+    timer.start()
+    try:
+        yield victim
+    finally:
+        timer.join()
+
+
+def freeze(pid):
+    os.kill(pid, signal.SIGSTOP)
+
+
 @pytest.fixture(scope="module")
 def expected():
     return fit(shards=2)
 
 
-def test_nobody_else_is_let_in():
-    with local_client(2) as client:
-        check_access(client)
-
-
-def check_access(client):
+def test_nobody_else_is_let_in(client):
     addresses = [client.scheduler.address, *client.run(os.getpid)]
     assert {address.rpartition(":")[0] for address in addresses} == {"tls://127.0.0.1"}
     server = client.cluster.scheduler.http_server
@@ -58,15 +83,10 @@ def check_access(client):
 
 def test_a_frozen_worker_is_left_out(expected, monkeypatch):
     monkeypatch.setattr(cluster, "PATIENCE", 2.0)
-    with local_client(2) as client:
-        victim = min(client.run(os.getpid).values())
-        timer = threading.Timer(0.5, os.kill, [victim, signal.SIGSTOP])
-        timer.start()
+    with local_client(2) as client, attacked(client, freeze, 1) as victim:
         try:
             found = fit(client=client, shards=2)
         finally:
-            timer.join()
             with suppress(ProcessLookupError):  # Dask may have ended it
                 os.kill(victim, signal.SIGKILL)
-    for name, array in expected.model_.trainer.state().items():
-        assert_array_equal(found.model_.trainer.state()[name], array, err_msg=name, strict=True)
+    assert_same_model(found, expected)
