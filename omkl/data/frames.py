@@ -127,11 +127,18 @@ def are_few_classes(y: np.ndarray) -> bool:
     return y.dtype.kind in "biuU" and len(y) <= FEW_CLASSES
 
 
+def check_unmasked(values: object, name: str) -> None:
+    """Raise InputError if entries of a masked array are masked."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} must have no masked entries: fill them, or leave them out.")
+
+
 def plain_targets(y: Any) -> Any:
     """Convert nullable and categorical targets of pandas to types of NumPy, without making floats of classes.
 
-    Raises InputError if targets are missing, dates or durations.
+    Raises InputError if targets are masked, missing, dates or durations.
     """
+    check_unmasked(y, "y")
     if is_frame(y):
         return np.column_stack([plain_targets(y[name]) for name in y.columns])
     dtype = getattr(y, "dtype", None)
@@ -148,7 +155,8 @@ def plain_targets(y: Any) -> Any:
 
 
 def check_rows(X: Any) -> None:
-    """Raise InputError if columns share a name, or a sparse matrix is damaged."""
+    """Raise InputError if entries are masked, columns share a name, or a sparse matrix is damaged."""
+    check_unmasked(X, "X")
     if is_frame(X):
         _check_names(X)
     if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):

@@ -20,6 +20,7 @@ from omkl._components import check_choice, check_flags, check_number, is_among
 from omkl._messages import listed, shown
 from omkl.data.frames import (
     check_rows,
+    check_unmasked,
     column_names,
     plain_targets,
     times_as_days,
@@ -172,6 +173,7 @@ def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarra
 
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     """Convert real numbers to an array in double precision; an InputError names the argument if they are none."""
+    check_unmasked(values, name)
     with suppress(TypeError, ValueError, OverflowError):
         values = np.asarray(values)
         if values.dtype.kind not in "cMm":

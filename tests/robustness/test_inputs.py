@@ -69,6 +69,15 @@ def test_columns_that_share_a_name_are_refused(learner):
         model.fit(pd.DataFrame(X, columns=["a", "b", "a", "c"]), y)
 
 
+def test_masked_entries_are_refused(learner):
+    model, y = learner
+    masked = np.ma.masked_greater(X, 1.0)
+    with pytest.raises(InputError, match="X must have no masked entries"):
+        model.fit(masked, y)
+    with pytest.raises(InputError, match="y must have no masked entries"):
+        model.fit(X, np.ma.masked_greater(y, 0.5))
+
+
 def test_missing_targets_are_named_by_their_row(learner):
     pd = pytest.importorskip("pandas")
     model, y = learner
