@@ -44,6 +44,9 @@ class ArcFactored(Structure, ABC):
     def __init__(self, single_root: bool = True) -> None:
         self.single_root = bool(single_root)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(single_root={self.single_root})"
+
     def zeros(self, size: int) -> TreePotentials:
         return TreePotentials(np.zeros((size + 1, size + 1)))
 

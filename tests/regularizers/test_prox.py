@@ -53,7 +53,7 @@ CASES = {
     "tree": (TreeGroups(TREE, [1.0, 0.5, 0.8, 0.3]), lambda x: group_sum(x, TREE, [1.0, 0.5, 0.8, 0.3])),
     "overlapping": (OverlappingGroups(CHAIN_OF_GROUPS, exact=True), lambda x: group_sum(x, CHAIN_OF_GROUPS)),
     "user": (
-        OwnPenalty(lambda b: np.exp(b) - 1, np.exp),
+        OwnPenalty(np.expm1, np.exp),
         lambda x: cp.sum(cp.exp(cp.abs(x))) - P,
     ),
     "scaled": (0.25 * SquaredL21(), lambda x: 0.125 * cp.square(cp.norm1(x))),
@@ -171,13 +171,13 @@ SEPARABLE = {
     "lq3": LqNorm(3),
     "elastic": ElasticNet(0.3),
     "ridge": Ridge(),
-    "user": OwnPenalty(lambda b: np.exp(b) - 1, np.exp),
+    "user": OwnPenalty(np.expm1, np.exp),
     "scaled": 0.25 * ElasticNet(0.3),
     "user, linear": OwnPenalty(lambda b: b, np.ones_like, 1.0),
     "user, pseudo-Huber": OwnPenalty(lambda b: np.hypot(1, b) - 1, lambda b: b / np.hypot(1, b), 1.0),
     "lq + ridge": 0.5 * LqNorm() + 0.5 * Ridge(),
     "lq + elastic": LqNorm(3) + ElasticNet(0.2),
-    "lq + user + l21": LqNorm(1.2) + OwnPenalty(lambda b: np.exp(b) - 1, np.exp) + L21(),
+    "lq + user + l21": LqNorm(1.2) + OwnPenalty(np.expm1, np.exp) + L21(),
     "l21 + ridge": L21() + 2 * Ridge(),
 }
 each_separable = pytest.mark.parametrize("regularizer", SEPARABLE.values(), ids=SEPARABLE)
