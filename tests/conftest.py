@@ -20,7 +20,7 @@ settings.register_profile(
 # after a change to the mathematics: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("omkl"), derandomize=False, max_examples=500)
 settings.load_profile("omkl")
-if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: what compiled loops do without a word, as integers that wrap
+if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: NumPy warns where compiled loops do not, as on integer overflow
     np.seterr(all="ignore")
     settings.register_profile("uncompiled", settings.get_profile("omkl"), max_examples=3)
     settings.load_profile("uncompiled")
@@ -31,7 +31,7 @@ if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: what compiled loops do with
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_for_blas():
-    """Here and in processes of tests: threads that wait for a core that others use make small matrices very slow."""
+    """Use one BLAS thread here and in child processes: waiting threads make small products slow on busy cores."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with threadpool_limits(1):
         yield
@@ -39,7 +39,7 @@ def one_thread_for_blas():
 
 @pytest.fixture(scope="session")
 def real_data():
-    """Path of a real data file; the test is skipped without it, or fails where OMKL_DATA promises it."""
+    """Return the path of a real data file; skip the test if it is missing, or fail if OMKL_DATA is set."""
 
     def find(relative):
         path = data_home() / relative
@@ -73,7 +73,7 @@ def rng():
 
 @pytest.fixture
 def ctrl_c():
-    """Python's own handler, also where tests run in the background of a script, which is deaf to Ctrl-C."""
+    """Restore Python's handler of Ctrl-C, which processes in the background ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""A trainer's epochs over a list of examples, as tests ask for them, and what ends them."""
+"""Helpers that train for some epochs, or stop in the middle."""
 
 from omkl.losses import StructuredHinge
 from omkl.online import ArraySource, InverseSqrt, OnlineTrainer, TrainingLoop
@@ -20,11 +20,11 @@ def fit(trainer, examples, *, epochs=1, rng=None, callbacks=(), make_pass=serial
 
 
 class Killed(BaseException):
-    """Stands for the end of a process, of which nothing stays but its files."""
+    """Raised in place of killing the process."""
 
 
 class Kill:
-    """Callback that ends everything after so many rounds."""
+    """Callback that raises ``Killed`` after a number of rounds."""
 
     def __init__(self, rounds):
         self.rounds = rounds

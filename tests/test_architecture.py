@@ -1,4 +1,4 @@
-"""Who may import whom: every subpackage imports only from those below it, and never in a circle."""
+"""Rules of the architecture: import directions, sizes of folders, bases of estimators."""
 
 import ast
 from collections import Counter
@@ -22,7 +22,7 @@ FILES = 15
 BASES = 3
 #: Most files in a chain of imports.
 CHAIN = 16
-#: Each subpackage or module, and those whose public names it may import.
+#: The subpackages and modules that each subpackage may import.
 MAY_IMPORT = {
     "exceptions": set(),
     "_components": {"exceptions"},
@@ -59,7 +59,7 @@ def subpackage_of(path):
 
 
 def imported_modules(path):
-    """Names of the modules that a file imports, wherever in it; of ``from omkl import x`` that is ``omkl.x``."""
+    """Yield the modules that a file imports anywhere; ``from omkl import x`` counts as ``omkl.x``."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from [f"omkl.{alias.name}" for alias in node.names] if node.module == "omkl" else [node.module]
@@ -87,7 +87,7 @@ def test_the_subpackages_have_no_circle():
 
 
 def file_of(module):
-    """The file that a module of omkl is read from, or None; where names are loaded lazily, the stub that lists them."""
+    """Return the file of a module, or the stub of a package that loads lazily; None if there is none."""
     path = ROOT.joinpath(*module.split(".")[1:])
     candidates = (path / "__init__.pyi", path / "__init__.py", path.with_suffix(".py"))
     return next((file for file in candidates if file.exists()), None)

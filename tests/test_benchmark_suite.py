@@ -1,4 +1,4 @@
-"""What the benchmarks say of peers that are missing, fail, crash or hang, and of how times grow."""
+"""The benchmark suite with peers that are missing, fail, crash or hang, and its exponents of growth."""
 
 import json
 import os

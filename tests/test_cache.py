@@ -1,4 +1,4 @@
-"""The cache against a naive one: what is held is right, bounded, and the most recently used."""
+"""The cache against a naive one: it is correct, bounded, and keeps the most recently used entries."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_places_hold_the_most_recently_used(capacity, rng):
         keys = rng.permutation(10)[: rng.integers(1, capacity + 1)].tolist()
         indices = recent.indices(keys, fill)
         assert [held[index] for index in indices] == keys
-        # of the keys of one call those that were known count as used first
+        # within one call, known keys count as used before new ones
         known = [key for key in keys if key in order[-capacity:]]
         order = [key for key in order if key not in keys] + known + [key for key in keys if key not in known]
         assert {key for key in range(10) if key in recent} == set(order[-capacity:])

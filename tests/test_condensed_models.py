@@ -75,7 +75,7 @@ def test_a_labeler_predicts_bit_for_bit_and_learns_no_more(name, online, rng, tm
 
 def test_features_without_weight_are_not_kept(rng, tmp_path):
     X, y = words(rng, 200)
-    for k, sequence in enumerate(X):  # the later half is easy, and brings features that no mistake was made with
+    for k, sequence in enumerate(X):  # the later half is easy: its new features are never updated
         for token, tag in zip(sequence, y[k]):
             token.update(tag=tag, own=f"{k}")
     settings = {"loss": "perceptron", "regularizer": None, "eta0": 1.0, "shuffle": False}

@@ -1,4 +1,4 @@
-"""What is loaded when: as little as possible before it is used."""
+"""Lazy loading: modules are imported at their first use."""
 
 import subprocess
 import sys

@@ -157,7 +157,7 @@ def test_a_flipped_bit_is_refused_or_harmless(model_file, data):
         found = omkl.load(damaged)
     except ModelFileError:
         return
-    X, _ = sequences(np.random.default_rng(0))  # the bit is of a date, or of something else that nobody reads
+    X, _ = sequences(np.random.default_rng(0))  # the bit belongs to a date or another unused field
     for mine, theirs in zip(found.decision_function(X), omkl.load(model_file).decision_function(X)):
         assert_array_equal(mine, theirs)
 

@@ -1,4 +1,4 @@
-"""Every argument and result of every public function has a type; mypy, run in .ci/run, holds bodies against them."""
+"""Every public function has types for its arguments and result."""
 
 import ast
 import importlib.resources
@@ -23,7 +23,7 @@ def public_functions(body, prefix=""):
 
 
 def untyped(function):
-    """What of a function has no type: arguments, and its result."""
+    """Return the arguments without a type, and "result" if it has none."""
     own = function.args
     arguments = [*own.posonlyargs, *own.args, *own.kwonlyargs, own.vararg, own.kwarg]
     names = [a.arg for a in arguments if a is not None and a.annotation is None]

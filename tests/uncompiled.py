@@ -1,4 +1,4 @@
-"""What compiled loops ask of the processor, in NumPy, over memory at addresses: for loops that are not compiled."""
+"""Substitutes in NumPy for processor instructions of compiled loops, for runs without compilation."""
 
 import ctypes
 

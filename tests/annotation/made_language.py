@@ -1,4 +1,4 @@
-"""Sentences of a language whose rules are few and known."""
+"""Sentences of an artificial language with a few known rules."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ SYLLABLES = [c + v for c in "bdfgklmnprtvz" for v in "aeiou"]
 
 
 def sentences(n, seed=0, xpos=True):
-    """Subject, verb, object: -s is a plural after a determiner, and a present tense after a noun."""
+    """Draw sentences of subject, verb and object; -s marks a plural or the present tense."""
     rng = np.random.default_rng(seed)
     made = []
     for _ in range(n):

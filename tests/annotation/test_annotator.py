@@ -1,4 +1,4 @@
-"""From words to trees: what an annotator learns from a treebank whose rules are known, and what it writes."""
+"""The annotator on an artificial treebank: tags, lemmas and trees that it learns, and files that it writes."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -44,7 +44,7 @@ def columns_of(treebank):
     return [treebank.heads.tolist(), *(strings_of(treebank, name) for name in names)]
 
 
-LETTERS = st.text("aAb\u00df\u00e9\u00c9\u0131\u0130-", min_size=1)  # among them those whose case is no pair
+LETTERS = st.text("aAb\u00df\u00e9\u00c9\u0131\u0130-", min_size=1)  # including features without a value
 
 
 @given(LETTERS, LETTERS)
@@ -151,7 +151,7 @@ def test_stacked_parser_with_a_lexicon(train, test, tmp_path):
 
 def test_trees_are_learned_with_cross_fitted_tags(monkeypatch):
     rng = np.random.default_rng(0)
-    words = [f"w{i}" for i in range(300)]  # each is there once: nobody can know its tag before
+    words = [f"w{i}" for i in range(300)]  # each form occurs once, so its tag cannot be memorized
     made = [
         Sentence(forms=words[i : i + 3], upos=rng.choice(["A", "B"], 3).tolist(), heads=[2, 0, 2], deprels=["x"] * 3)
         for i in range(0, 300, 3)
@@ -200,7 +200,7 @@ def test_missing_annotation_is_no_label(train, test):
 
 def test_trees_are_learned_where_there_are_heads(train, test):
     heads = train.heads.copy()
-    heads[: train.offsets[50]] = -1  # the first 50 sentences have none
+    heads[: train.offsets[50]] = -1  # the first 50 sentences have no lemmas
     heads[train.offsets[60] + 1] = -1  # and a word of another
     settings = {"parts": ["upos", "trees"]}
     with pytest.warns(DataWarning) as caught:

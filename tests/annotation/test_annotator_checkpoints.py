@@ -1,4 +1,4 @@
-"""An annotator whose training was killed and resumed is the one that was not, byte for byte."""
+"""An annotator that was killed in training and resumed equals an uninterrupted one, byte for byte."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(treebank, straigh
         with pytest.raises(Killed):
             untrained(Kill(more)).fit(treebank, **options, resume=attempt > 0)
     assert saved(untrained().fit(treebank, **options, resume=True), tmp_path) == straight
-    # what is over is read, and not learned again; all but the parser is over
+    # finished parts are loaded and not trained again; only the parser is unfinished
     again = Kill(1)
     assert saved(untrained(again).fit(treebank, **options, resume=True), tmp_path) == straight
     assert again.rounds == 1

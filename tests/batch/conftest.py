@@ -1,4 +1,4 @@
-"""Tests with the arguments ``loss`` and ``regularizer`` run over all there are."""
+"""Run tests with the arguments ``loss`` and ``regularizer`` for all losses and regularizers."""
 
 from .generic import LOSSES, REGULARIZERS
 

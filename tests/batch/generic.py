@@ -31,12 +31,12 @@ REGULARIZERS = {
 
 
 def constrained(constraint):
-    """The least of sum b^2 / (2 d) over weights d that meet a constraint, in the language of the generic solver."""
+    """Minimum of sum b^2 / (2 d) over weights d that meet a constraint, as a cvxpy expression."""
 
     def penalty(b, constraints):
         weights = cp.Variable(b.shape[0], nonneg=True)
         constraints.append(constraint(weights))
-        # b^2 / d <= t, for norms b that the solver may raise
+        # b^2 / d <= t, where the solver may increase the norms b
         roofs = cp.Variable(b.shape[0])
         constraints.extend(cp.quad_over_lin(b[k], weights[k]) <= roofs[k] for k in range(b.shape[0]))
         return 0.5 * cp.sum(roofs)

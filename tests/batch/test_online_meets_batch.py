@@ -1,4 +1,4 @@
-"""Online MKL on a finite set, over and over: it ends at the optimum that batch MKL certifies for the same objective.
+"""Online MKL with many passes over a finite set converges to the certified optimum of batch MKL.
 
 Online: ``(1/(C m)) R(theta) + (1/m) sum hinge``; batch: ``C sum hinge + R``. With two classes an output scores
 ``y z / 2`` for the one potential z, so that the structured hinge is the hinge of the margin ``y z``.
@@ -20,7 +20,7 @@ COLUMNS = {"line": slice(0, 1), "wave": slice(1, 2), "noise": slice(2, 4), "ever
 
 
 def kernels(of_columns):
-    """A kernel for each set of columns; ``of_columns`` says how the online side is told which they are."""
+    """Return one kernel for each set of columns; ``of_columns`` makes the online specification of a set."""
     at = {name: of_columns(columns) for name, columns in COLUMNS.items()}
     return {
         "line": Linear(normalize=None, on=at["line"]),
@@ -45,7 +45,7 @@ def data():
     ("loss", "same", "C"), [("hinge", Hinge(), 0.3), ("hinge", Hinge(), 3.0), ("crf", Logistic(), 3.0)]
 )
 def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept):
-    """Of two classes the conditional random field is logistic regression."""
+    """With two classes, the conditional random field is logistic regression."""
     X, y, stack = data
     problem = Problem(stack, y, same, SquaredL21(), C, intercept)
     optimum = Spicy().solve(problem, tol=1e-6).certificate

@@ -1,4 +1,4 @@
-"""ISTA, FISTA, IST and SpaRSA: optima, what they promise on the way, and the exact intercept."""
+"""ISTA, FISTA, IST and SpaRSA: optima, monotone steps, and the exact intercept."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_ista_reaches_the_optimum_and_never_rises(loss):
 
 
 def gaussian_problem(loss, C):
-    """Kernels of many widths on the variables of noisy data: badly conditioned, as kernels are."""
+    """Make badly conditioned kernels of many widths on noisy data."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))
     squares = (X[:, None, :] - X[None, :, :]) ** 2

@@ -1,4 +1,4 @@
-"""``--checkpoint`` and ``--resume``: a training command that was killed gives the file of one that was not."""
+"""``--checkpoint`` and ``--resume``: a killed and resumed command writes the same file as an uninterrupted one."""
 
 import signal
 import subprocess
@@ -53,7 +53,7 @@ def test_streams_are_learned_block_by_block_and_resume(kind, treebank, tmp_path)
     assert main([*command, str(tmp_path / "straight.npz")]) == 0
     run = ["--checkpoint", str(tmp_path / "run"), "--checkpoint-every", "7 rounds"]
     assert main([*command, str(tmp_path / "first.npz"), *run]) == 0
-    # the newer checkpoint is lost: the run goes on from the one before
+    # without the newer checkpoint, the run resumes from the older one
     max((tmp_path / "run").iterdir()).unlink()
     assert main([*command, str(tmp_path / "resumed.npz"), *run, "--resume"]) == 0
     for name in ("first", "resumed"):

@@ -71,7 +71,7 @@ def test_values_that_cannot_be_read_back_are_refused(tmp_path, format, token, la
 
 
 def test_words_without_a_tag_have_no_label(tmp_path, capsys):
-    """The underscore of CoNLL-U was learned as a tag."""
+    """The underscore of CoNLL-U is not a tag."""
     tags = ["DET", "NOUN", "_", "VERB"] * 5
     lines = [f"1\tthe\t_\t{tags[i]}\t_\t_\t0\t_\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t1\t_\t_\t_\n\n" for i in range(20)]
     path, model, whole = (str(tmp_path / name) for name in ("t.conllu", "m.npz", "whole.conllu"))
@@ -132,7 +132,7 @@ def test_bad_conversions_are_one_sentence(content, output, message, tmp_path, ca
 
 
 def test_files_of_conll_2003_are_recognized_by_their_first_line(tmp_path):
-    """A file of CoNLL 2003 as it is: no suffix that says so, and a line for each document."""
+    """An original file of CoNLL 2003 has no telling suffix, and a line for each document."""
     sentences = ["EU NNP I-NP B-ORG\nrejects VBZ I-VP O\n", "Peter NNP I-NP B-PER\nBlackburn NNP I-NP I-PER\n"]
     (tmp_path / "eng.train").write_text("-DOCSTART- -X- -X- O\n\n" + "\n-DOCSTART- -X- -X- O\n\n".join(sentences))
     X, y = read_sequences(tmp_path / "eng.train")

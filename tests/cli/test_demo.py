@@ -44,7 +44,7 @@ def test_useless_views_are_independent_of_the_digit():
     assert list(flat[0]) == [*USEFUL, *USELESS]
     digit_of = {row.tobytes(): label for row, label in zip(np.vstack(dates.train_images), labels)}
     others = [digit_of[token["pixels of another digit"].tobytes()] for token in flat]
-    # as many agree as among digits drawn at random
+    # random digits agree this often
     expected = np.sum((np.bincount(labels) / len(labels)) ** 2)
     assert np.mean(others == labels) == pytest.approx(expected, abs=0.03)
     for name in ("place on the page", "number of the form"):

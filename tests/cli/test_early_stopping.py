@@ -13,7 +13,7 @@ from omkl.data import synthetic_treebank, write_treebank
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A treebank and rows, to train on and others, by their names."""
+    """Return training and test files of a treebank and of rows, by name."""
     folder = tmp_path_factory.mktemp("files")
     trees = synthetic_treebank(120, vocabulary=10, random_state=0)
     write_treebank(folder / "t.conllu", trees[:80])

@@ -147,7 +147,7 @@ def test_charts_and_tables_line_up():
 
 
 def test_a_labeler_tags_treebanks_and_text(tmp_path, capsys):
-    """What it writes is CoNLL-U again: its labels are UPOS, and all else is as it was."""
+    """The output is the input with predicted UPOS."""
     train, text, out = tmp_path / "train.conllu", tmp_path / "text", tmp_path / "out.conllu"
     lines = [
         "# sent_id = 1",

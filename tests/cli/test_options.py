@@ -17,7 +17,7 @@ from omkl.data import synthetic_treebank, write_treebank
 
 
 def commands(group=opt.omkl, path="omkl"):
-    """All groups and commands, by what is typed."""
+    """Return all groups and commands by their full names."""
     yield path, group
     for name in group.list_commands(None) if isinstance(group, click.Group) else ():
         yield from commands(group.get_command(None, name), f"{path} {name}")
@@ -88,7 +88,7 @@ def test_a_shell_completes_commands_options_and_files():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A treebank, rows, and models of both, by what they are called."""
+    """Return a treebank, rows, and models of both, by name."""
     folder = tmp_path_factory.mktemp("files")
     found = {name: str(folder / name) for name in ("t.conllu", "r.svm", "tagger.npz", "rows.npz", "parser.npz")}
     write_treebank(found["t.conllu"], synthetic_treebank(60, vocabulary=10, random_state=0))

@@ -21,7 +21,7 @@ def tables():
 
 
 def write(path, X, y):
-    """A file in the format of its suffix; arguments that say where the outputs are."""
+    """Write a file in the format of its suffix; return the arguments that name the outputs."""
     if path.suffix == ".svm":
         dump_svmlight_file(X, y, str(path), zero_based=False)
         return []
@@ -183,7 +183,7 @@ def test_models_of_the_batch_side_are_inspected_too(tables, tmp_path, capsys):
 
 @pytest.mark.parametrize("stream", [[], ["--stream"]])
 def test_columns_are_found_by_their_names(tmp_path, stream):
-    """A model trained on a file predicts the same where the columns come in another order, or says what is missing."""
+    """A model predicts the same when columns are reordered, and names missing columns."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))
     y = (X[:, 0] > 0).astype(int)

@@ -1,4 +1,4 @@
-"""Files for tests of streams, and what they all must do."""
+"""Files for tests of streams, and checks that all streams must pass."""
 
 import bz2
 import gzip
@@ -38,7 +38,7 @@ def damage(path):
 
 
 def whole(stream, epoch=0):
-    """All inputs and outputs of a stream, whose blocks must have the size they say."""
+    """Return all inputs and outputs of a stream, and check the sizes of its blocks."""
     blocks = list(stream.blocks(epoch))
     sizes = [block.n_examples for block in blocks]
     assert sizes[:-1] == [stream.block_size] * (len(sizes) - 1)
@@ -56,7 +56,7 @@ def whole(stream, epoch=0):
 
 
 def peak_memory(stream):
-    """Most bytes that Python and numpy, and Arrow, hold during a pass; the least of two, as other threads may work."""
+    """Return the peak of bytes allocated by Python, numpy and Arrow in a pass, the smaller of two measurements."""
     return min(_peak_of_pass(stream) for _ in range(2))
 
 

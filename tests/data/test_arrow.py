@@ -1,4 +1,4 @@
-"""CSV, Parquet and Arrow: what pyarrow reads whole is what comes in blocks, and rows that are wrong are named."""
+"""CSV, Parquet and Arrow: blocks hold what pyarrow reads at once, and errors name the wrong rows."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Columns of streams are known by their names, and found by them in whatever order a file or a frame has them."""
+"""Streams know their columns by name, and models find them in any order."""
 
 import warnings
 

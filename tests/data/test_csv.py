@@ -1,4 +1,4 @@
-"""CSV as it comes: line ends in cells, quotation marks that are never closed, numbers beside a bad cell, and pipes."""
+"""Unusual CSV: line ends in cells, unclosed quotation marks, bad cells, and pipes."""
 
 import csv
 import io
@@ -52,7 +52,7 @@ def test_a_quotation_mark_that_is_never_closed_ends_the_file(tmp_path):
     good = write(tmp_path / "b.csv", "x,s,y\n1,c,0\n")
     with pytest.warns(DataWarning, match="the rest of it is left out"):
         assert whole(stream_csv([good, path], "y", on_error="skip"))[0] == [{"x": 1.0, "s": "c"}]
-    # a mark within a cell is a character
+    # a quotation mark within a cell is a character
     path = write(tmp_path / "b.csv", "x,s\n" + "".join(f'{i},5" pipe\n' for i in range(3000)))
     assert whole(stream_csv(path))[0] == [{"x": float(i), "s": '5" pipe'} for i in range(3000)]
 

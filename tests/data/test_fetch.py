@@ -1,4 +1,4 @@
-"""The scripts that fetch data: verified by what is in the files, atomic, one sentence when they fail."""
+"""Scripts that fetch data verify checksums, write atomically, and fail with one sentence."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""Streams of treebanks, sequences and arrays equal what is read whole, in the memory of a block."""
+"""Streams of treebanks, sequences and arrays equal the whole files, in the memory of a block."""
 
 import json
 

@@ -43,7 +43,7 @@ KINDS = {
 
 
 class Capsule:
-    """What other libraries give: a stream of Arrow, and nothing else."""
+    """Object of another library that only exports an Arrow stream."""
 
     def __init__(self, table):
         self._table = table

@@ -1,4 +1,4 @@
-"""Readers: what they return, and one clear sentence for every way a file can be wrong."""
+"""Readers: results, and one clear error for every kind of wrong file."""
 
 import gzip
 import os
@@ -102,7 +102,7 @@ def test_crfsuite_attribute_lists(tmp_path):
 
 
 def test_tabs_between_columns_are_not_taken_for_attributes(tmp_path):
-    """Words were the labels, and tags attributes without a value."""
+    """A file of columns is not read as attributes."""
     path = tmp_path / "train.conll"
     path.write_text("the\tDET\ndog\tNOUN\n")
     with pytest.raises(InputError, match=r"may hold columns"):
@@ -116,7 +116,7 @@ def test_tabs_between_columns_are_not_taken_for_attributes(tmp_path):
 
 @pytest.mark.parametrize("blank", [" ", "\t", " \t ", "\r"])
 def test_a_line_of_spaces_parts_sequences_in_all_formats_of_lines(tmp_path, blank):
-    """In CRFsuite's it was a token whose label was a space."""
+    """In CRFsuite's format too, where it could be a token with a blank label."""
     path = tmp_path / "train.crfsuite"
     path.write_bytes(f"B\tw=a\n{blank}\nO\tw=b\n".encode())
     assert read_sequences(path) == ([[{"w": {"a": 1.0}}], [{"w": {"b": 1.0}}]], [["B"], ["O"]])

@@ -117,7 +117,7 @@ def test_iterables_are_grouped():
     assert block.y is None
     sequences = [([{"a": 1.0}], ["x"]), ([{"a": 1.0}, {"b": 1.0}], ["x", "y"])]
     assert list(Stream.from_iterable(sequences)) == sequences
-    numbered = [(np.eye(2), [0, 1]), (np.eye(2)[:1], [1])]  # labels that are numbers are no vectors
+    numbered = [(np.eye(2), [0, 1]), (np.eye(2)[:1], [1])]  # numeric labels are not vectors
     assert [y for _, y in Stream.from_iterable(numbered)] == [[0, 1], [1]]
 
 

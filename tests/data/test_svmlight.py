@@ -1,4 +1,4 @@
-"""svmlight's format: what scikit-learn reads whole is what comes in blocks, and lines that are wrong are named."""
+"""svmlight's format: blocks hold what scikit-learn reads at once, and errors name the wrong lines."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Iterative parameter mixing: one shard is the serial algorithm, many are the dense average with one proximal step."""
+"""Iterative parameter mixing: one shard is serial training, several are the dense average and a proximal step."""
 
 import copy
 
@@ -110,7 +110,7 @@ def make_trainer(explicit, options, average, schedule=None):
 
 
 class Recorded:
-    """A regularizer that notes how much its proximal steps take away, and their weights."""
+    """Regularizer that records the shrinkage and the weights of its proximal steps."""
 
     def __init__(self, regularizer):
         self.regularizer, self.removed, self.weight = regularizer, 0.0, 0.0
@@ -122,7 +122,7 @@ class Recorded:
 
 
 def naive_mix(start, shards, weights, options):
-    """The dense models of the shards, averaged, with one proximal step: written down literally."""
+    """Average the dense models of the shards, then take one proximal step."""
     mixed = copy.deepcopy(start)
 
     def mean(name):
@@ -287,7 +287,7 @@ class Classification:
 
 @pytest.mark.parametrize("regularizer", [L21(), SquaredL21()])
 def test_mixing_ends_where_serial_training_does(regularizer):
-    """The proximal step of the mix does not count the regularizer twice, and is no more than restores sparsity."""
+    """The proximal step of the mix restores sparsity without counting the regularizer twice."""
     data = Classification()
     objectives = []
     for n_shards in (1, 4):
@@ -298,7 +298,7 @@ def test_mixing_ends_where_serial_training_does(regularizer):
 
 
 def test_group_sparsity_survives_mixing(monkeypatch):
-    """The plain average has the groups that any shard has; the mix has fewer than half of them."""
+    """The plain average keeps every group of any shard; the mix keeps fewer than half of them."""
     data = Classification(200)
     trainer = data.trainer(L21(), 0.3, InverseSqrt(0.5))
     anywhere, mixed = [], []

@@ -1,4 +1,4 @@
-"""Kernels on two worker processes: solvers find what they find on one machine, also when a worker dies."""
+"""Kernels on two worker processes: the solutions are those of one machine, even if a worker dies."""
 
 import os
 import signal
@@ -90,7 +90,7 @@ CASES = [
 
 
 def assert_same_solution(found, expected, exactly):
-    """To 1e-10, or to the last bit, as is the case where the kernels that were worked on are kept here."""
+    """Compare to 1e-10, or bit by bit if the active kernels are cached here."""
     assert expected.converged
     assert len(expected.model.active) > 3
     assert_array_equal(found.model.active, expected.model.active)
@@ -194,7 +194,7 @@ def test_a_paused_worker_gets_no_partition(client, packed):
 
 
 def set_status(name, dask_worker):
-    dask_worker.memory_manager.memory_pause_fraction = False  # nor does the worker go on by itself
+    dask_worker.memory_manager.memory_pause_fraction = False  # and the worker stops
     dask_worker.status = distributed.Status[name]
 
 
@@ -288,7 +288,7 @@ def test_several_classes_share_the_kernels(client, monkeypatch):
         DistributedStack, "from_kernels", classmethod(lambda *args: made.append(original(*args)) or made[-1])
     )
     X, y = load_iris(return_X_y=True)
-    kernels = ["gaussian", "laplacian"]  # none of a low rank, which one machine would hold as a factor
+    kernels = ["gaussian", "laplacian"]  # none has a low rank, which would be stored as a factor
     here, there = MKLClassifier(kernels, C=10.0).fit(X, y), MKLClassifier(kernels, C=10.0).fit(X, y, client=client)
     assert len(made) == 1
     assert_array_equal(there.decision_function(X), here.decision_function(X))

@@ -1,4 +1,4 @@
-"""Shards on threads of one process: the bits of shards elsewhere."""
+"""Shards on threads of one process equal shards on workers, bit by bit."""
 
 import numpy as np
 import pytest

@@ -36,7 +36,7 @@ def assert_same_model(found, expected):
 
 
 def one_shard(monkeypatch):
-    """``shards=1`` stands for plain training: this has it mixed."""
+    """Train one shard with mixing; ``shards=1`` trains without."""
 
     class OneShard(Run):
         def __init__(self, *args, **options):
@@ -89,11 +89,11 @@ def test_balanced_class_weights_are_those_of_all_shards_together():
 
 @pytest.mark.parametrize("setting", ONLINE)
 def test_two_shards_of_equal_data_are_one_of_them(setting):
-    """Shard j has the examples j, j + 2, ...: every example twice in a row makes them equal."""
+    """Shard j has the examples j, j + 2, ..., so examples given twice in a row make two equal shards."""
     weights = np.random.default_rng(2).choice([0.3, 0.7, 1.0], size=len(Y))  # presented once each
     settings = {**ONLINE[setting], "shuffle": False}
     doubled = [np.repeat(values, 2, axis=0) for values in (X, Y, weights)]
-    # C weighs the sum of the losses, which is twice that of one shard
+    # C multiplies the sum of losses, which is twice that of one shard
     mixed = classifier(C=1.0, **settings).fit(*doubled, shards=2)
     alone = classifier(C=2.0, **settings).fit(X, Y, weights)
     # the proximal step of a mix gives back what a sum over groups has taken, and what coupled norms have, nearly

@@ -1,4 +1,4 @@
-"""Shards on two real worker processes over TCP: the same bits as here, also where a worker is killed in an epoch."""
+"""Shards on two worker processes over TCP equal shards here, even if a worker is killed in an epoch."""
 
 import copy
 import os
@@ -64,7 +64,7 @@ def test_a_classifier_with_weights_trained_by_two_workers_is_the_serial_one(clie
 
 
 class Mortal:
-    """Examples, one of which kills the process that takes it, if that is a worker and no other has died before."""
+    """Examples of which one kills the first worker that receives it."""
 
     def __init__(self, fatal=None, flag=None, n=60):
         rng = np.random.default_rng(0)

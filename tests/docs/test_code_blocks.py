@@ -2,7 +2,7 @@
 
     python tests/docs/test_code_blocks.py --write docs/guide/labels.md ...      write what the blocks print
 
-Blocks of a page run one after the other, in one namespace, in a folder that has the files of ``samples.py``. A block of
+The blocks of a page run in order, in one namespace, in a folder that has the files of ``samples.py``. A block of
 ``text`` directly after a block of ``python`` or ``bash`` is its output; numbers may differ in their last digits.
 """
 
@@ -28,12 +28,12 @@ ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(python|bash)\n(.*?)^```$(\n\n?```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
-#: Commands that a test cannot carry out: ``.ci/run`` does, or they are about another machine.
+#: Commands that tests skip: ``.ci/run`` runs them, or they are for other machines.
 ELSEWHERE = re.compile(
     r"(\S*pip install|python3 -m venv|(\.venv/bin/)?python -m (pytest|ruff|sphinx|tests)|\.ci/run|"
     r"python data_scripts/|ln -s ~)"
 )
-#: A command of omkl, and what it is given and where its output goes, in so far as no shell is needed for that.
+#: A command of omkl with simple pipes and redirections, which run without a shell.
 ALONE = re.compile(
     r"((?P<source>echo|cat) (?P<what>\"[^\"$]*\"|[\w.-]+) \| )?omkl (?P<arguments>[^|<>]*)"
     r"(\| head -(?P<head>\d+)|> (?P<file>\S+))?"
@@ -42,7 +42,7 @@ NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]\d+)?")
 
 
 class Block(NamedTuple):
-    """Code of a page: its language, its first line, what it is said to print (None: nothing is said)."""
+    """Block of code on a page: language, line, and expected output or None."""
 
     language: str
     code: str
@@ -63,7 +63,7 @@ def load_samples():
 
 
 def run_page(page, folder):
-    """What each block of a page prints, in a folder of samples."""
+    """Run a page in a folder of samples; return the output of each block."""
     load_samples().write_samples(folder)
     commands = Path(folder) / ".commands"
     commands.mkdir()
@@ -85,7 +85,7 @@ def run_page(page, folder):
 
 
 def run_commands(block, page, environment):
-    """What commands print, line by line: omkl in this process, to save its start, and others by bash."""
+    """Run commands and return their output: omkl in this process, which saves its start, others in bash."""
     printed = io.StringIO()
     for line in block.code.splitlines():
         where = f"{page}, line {block.line}: {line}"
@@ -110,14 +110,14 @@ def run_commands(block, page, environment):
 
 
 def _given(source, what):
-    """What ``echo`` or ``cat`` hands to the next command."""
+    """Return the input that ``echo`` or ``cat`` pipes into the next command."""
     if source is None:
         return b""
     return (shlex.split(what)[0] + "\n").encode() if source == "echo" else Path(what).read_bytes()
 
 
 def same(expected, printed):
-    """Whether two texts are the same, but for spaces and the last digits of numbers."""
+    """Compare two texts, except spaces and the last digits of numbers."""
     if NUMBER.sub("0", expected).split() != NUMBER.sub("0", printed).split():
         return False
     numbers = [np.array([float(number) for number in NUMBER.findall(text)]) for text in (expected, printed)]
@@ -133,7 +133,7 @@ def test_code_on_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
 
 
 def test_all_code_is_in_blocks_that_are_run():
-    """Python and shell commands have no other name on a page: whatever is shown runs."""
+    """All languages of blocks are known, so that no code is skipped."""
     for page in PAGES:
         languages = set(re.findall(r"^\s*[`~:]{3,}\s*([\w{}-]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert languages.isdisjoint({"py", "pycon", "python3", "sh", "shell", "console", "{code-block}"}), page

@@ -1,4 +1,4 @@
-"""What ``pyproject.toml`` promises: one version, and an extra with all that users may want."""
+"""``pyproject.toml``: one version, and an extra ``all`` with all optional dependencies."""
 
 import tomllib
 from importlib.metadata import version
@@ -8,7 +8,7 @@ import omkl
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-#: Extras of those who work on omkl, not with it.
+#: Extras for development.
 DEVELOPERS = {"all", "docs", "peers", "test"}
 
 

@@ -1,6 +1,6 @@
-"""Every public name is on a page of the API reference; what the built pages hold is looked at where they were built.
+"""Every public name is in the API reference; built pages are checked if they are there.
 
-``OMKL_DOCS=docs/_build/html python -m pytest tests/docs/test_pages.py`` looks at those that sphinx has put there.
+``OMKL_DOCS=docs/_build/html python -m pytest tests/docs/test_pages.py`` checks the pages that sphinx has built there.
 """
 
 import ast
@@ -29,7 +29,7 @@ MODULES = [
 
 
 def public_names():
-    """``(module, name)`` of everything public that is no module."""
+    """Yield ``(module, name)`` of all public names except modules."""
     for module in map(importlib.import_module, MODULES):
         names = getattr(module, "__all__", None) or [
             name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__
@@ -60,7 +60,7 @@ def text_of(page):
 
 
 class Links(HTMLParser):
-    """What a page refers to, and the anchors that it has."""
+    """Links and anchors of a page."""
 
     def __init__(self, page):
         super().__init__()
@@ -92,7 +92,7 @@ def test_the_reference_lists_nothing_that_is_not_there():
 
 
 def test_every_example_begins_with_a_title():
-    """A line in its docstring, underlined: what the gallery of examples shows."""
+    """The gallery shows the underlined first line of the docstring."""
     for example in [*DOCS.parent.glob("examples/*.py"), *DOCS.glob("stories/*.py")]:
         assert re.match(r'"""\n(.+)\n=+\n', example.read_text(encoding="utf-8")), example
 

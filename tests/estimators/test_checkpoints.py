@@ -1,4 +1,4 @@
-"""A run that was killed at any instant and resumed gives the bytes of one that was not."""
+"""A run that is killed at any moment and resumed gives the same bytes as an uninterrupted one."""
 
 import itertools
 import os
@@ -41,7 +41,7 @@ def sequences(rng, n=25):
 
 
 def trained_with_kills(fit, make, folder, every, rounds, rng):
-    """The estimator after runs that were killed at random, each resumed where its checkpoint was."""
+    """Train with runs killed at random rounds, each resumed from the last checkpoint."""
     for attempt in itertools.count():
         estimator = make(callbacks=[Kill(int(rng.integers(1, rounds)))] if attempt < 4 else None)
         try:
@@ -91,7 +91,7 @@ def test_parsers_too_in_both_phases(parameters, rng, tmp_path):
     straight = fit(make())
     resumed = trained_with_kills(fit, make, tmp_path / "run", "5 rounds", 60, rng)
     assert_equal_files(straight, resumed, tmp_path)
-    # the latest checkpoint lies in the second phase: the first one is not made again
+    # the latest checkpoint is in the second phase, so the first is not repeated
     again = fit(make(callbacks=[Kill(0)]), checkpoint=tmp_path / "run", resume=True).set_params(callbacks=None)
     assert_equal_files(straight, again, tmp_path)
 
@@ -127,7 +127,7 @@ labeler.save(sys.argv[2])
 
 
 def test_sigkill_at_any_instant(tmp_path, rng):
-    """Real processes that write a checkpoint every round, killed wherever they are: in the middle of writing, too."""
+    """Kill real processes that write a checkpoint every round, also while they write."""
     program = tmp_path / "train.py"
     program.write_text(textwrap.dedent(PROGRAM))
     subprocess.run([sys.executable, program, "none", tmp_path / "straight.npz"], check=True)

@@ -1,4 +1,4 @@
-"""Columns by name and position, data frames of either kind, sparse inputs: one model whatever holds the numbers."""
+"""Columns by name or position, pandas and polars, sparse inputs: all give the same model."""
 
 import warnings
 
@@ -203,7 +203,7 @@ def test_widths_from_data_know_no_units(kernel, dtype, power, rng):
 
 
 def test_the_median_is_over_distinct_rows():
-    """Copies of a row say nothing about the width: a column that is mostly zero has the width of what is not."""
+    """Repeated rows do not change the width: zeros of a mostly empty column count once."""
     column = np.concatenate([np.zeros(90), np.linspace(1e5, 2e5, 10)])[:, None]
     gaussian = Gaussian().fit(column)
     assert 1e8 < gaussian.width_ < 1e11
@@ -226,7 +226,7 @@ def mixed_table(rng, n=500):
 
 @pytest.mark.parametrize("power", [-30, 3])
 def test_numbers_of_dicts_know_no_units(power, rng, tmp_path):
-    """Multiplied by a power of two, which changes no digit of them, they give the same bits; saved and loaded too."""
+    """Multiplying a number by a power of two gives the same bits, also after saving and loading."""
     age, income, city, y = mixed_table(rng, 200)
     tables = [
         [{"age": a, "pay": p * unit, "note": [str(c)]} for a, p, c in zip(age.tolist(), income.tolist(), city)]

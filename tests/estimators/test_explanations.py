@@ -1,4 +1,4 @@
-"""Parts of an explanation sum to the margin, which is the difference of the scores that the model itself gives."""
+"""The parts of an explanation sum to the margin, the difference of two scores of the model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What all online estimators promise alike: weights of classes, histories, streams to score, sentences that refuse."""
+"""Behaviour of all online estimators: class weights, histories, scoring of streams, errors."""
 
 import numpy as np
 import pytest
@@ -101,7 +101,7 @@ def test_streams_are_scored_as_arrays_are(rng):
 @pytest.mark.parametrize("missing", [None, np.nan, float("nan")])
 def test_a_label_that_is_missing_is_refused(missing, rng):
     words = [[{"word": "a"}, {"word": "b"}]]
-    if missing is not None:  # which a labeler takes for a token that is not annotated
+    if missing is not None:  # a labeler reads this as a token without a label
         with pytest.raises(InputError):
             SequenceLabeler().fit(words, [["D", missing]])
     with pytest.raises(ValueError, match=r"row 1|NaN|missing"):

@@ -34,7 +34,7 @@ def classifier(regularizer, **parameters):
 
 
 def both(make):
-    """A regularizer with arguments by position, and the same by name."""
+    """Return a regularizer with arguments by position, and the same by name."""
     return make([0, 1, 2]), make(list(KERNELS))
 
 
@@ -68,7 +68,7 @@ RICHER = [[{"first": "x", **token, "late": "y"} for token in sentence] for sente
 
 @pytest.mark.parametrize("last", ["before growing", "after growing"])
 def test_arguments_by_position_keep_their_groups_as_groups_are_added(last, tmp_path):
-    """Transitions are the third group, and stay so; also in a model that is saved, loaded, and goes on."""
+    """Transitions stay the third group, also after saving, loading and further training."""
     found = []
     for group in (2, "transitions"):
         model = omkl.SequenceLabeler(
@@ -115,7 +115,7 @@ TERMS = {
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations_with_replacement(TERMS, 2)))
 def test_weights_of_composites_are_norms_over_slopes(one, other):
-    """Slopes by differences of the value, which knows nothing of kernel weights."""
+    """Slopes come from finite differences of the value, independent of kernel weights."""
     regularizer = TERMS[one] + 0.5 * TERMS[other]
     model = classifier(regularizer, C=0.5).fit(X, Y)
     norms = dict(zip(model.predictor_.group_names, model.predictor_.norms.tolist()))

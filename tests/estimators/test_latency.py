@@ -1,4 +1,4 @@
-"""One row at a time: checks that are spared, and what is computed once, change neither predictions nor refusals."""
+"""Predictions of single rows: shortcuts and caches change neither predictions nor errors."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Parts of a user's own that lack a method: one sentence says which, and who needs it."""
+"""User-defined parts that lack a method: the error names the method and its caller."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_a_part_without_a_method_that_is_needed_is_refused_in_one_sentence(make,
 
 
 class Overlap(Kernel):
-    """A kernel of a user's that has no name to ask for it by."""
+    """User-defined kernel without a name."""
 
     def raw(self, pair):
         return np.minimum(pair.X[:, None, :], pair.Y[None, :, :]).sum(axis=2)

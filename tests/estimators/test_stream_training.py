@@ -1,4 +1,4 @@
-"""Estimators on streams: the same bits as ``partial_fit``, whatever comes late, and however often they are killed."""
+"""Estimators on streams equal ``partial_fit``, with late labels and features, and after kills."""
 
 import itertools
 
@@ -211,7 +211,7 @@ def test_progressive_error_is_that_of_testing_before_training(rng):
     settings = {"average": None, "eta0": 0.5}
     OnlineMKLClassifier(KERNELS, callbacks=[meter], **settings).partial_fit(X, y)
     model = OnlineMKLClassifier(KERNELS, **settings).partial_fit(X[:1], y[:1], classes=[0, 1, 2])
-    # kernels here are fixed, so that a model of the first example alone is the same model
+    # these kernels do not depend on the data, so one example suffices to make the model
     wrong = [y[0] != 0]
     for x, label in zip(X[1:], y[1:]):
         wrong.append(model.predict([x])[0] != label)

@@ -1,4 +1,4 @@
-"""Predictions in threads, and one sentence at a time: the same bits as all together on one thread."""
+"""Predictions in threads, or one sentence at a time, have the same bits as all at once on one thread."""
 
 import pytest
 from numpy.testing import assert_array_equal

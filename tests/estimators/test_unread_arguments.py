@@ -1,4 +1,4 @@
-"""What is given is used, or refused in a sentence: no argument, weight, name or option of the online side is unread."""
+"""Arguments of online estimators are used, or refused with a clear error."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def test_a_stream_of_weighted_classes_has_the_objective_of_the_arrays():
 
 
 def test_rates_of_dual_averaging_rest_where_there_is_no_gradient():
-    """Else distance and rate drive each other: the free intercept grew by half in every round, up to infinity."""
+    """Otherwise the free intercept grows without bound."""
     model = classifier(loss="crf", method="rda", class_weight={0: 1000.0, 1: 1e-4}).fit(X, Y)
     assert np.isfinite(model.decision_function(X)).all()
     assert np.isfinite(model.history_[-1]["rate"])
@@ -174,7 +174,7 @@ def test_a_model_goes_on_and_is_saved_with_the_parameters_it_was_fitted_with(lat
 
 
 def test_labels_are_what_they_are_however_they_are_held(tmp_path):
-    """A Series was added to the labels before it, and numbers of NumPy's could not be saved."""
+    """Labels may be a Series, or numbers of NumPy."""
     pandas = pytest.importorskip("pandas")
     scores = labeler().fit(SEQUENCES, LABELS).decision_function(SEQUENCES)
     for held in (

@@ -1,4 +1,4 @@
-"""Early stopping by examples of their own: the model is the best epoch's on them, however the training data come."""
+"""Early stopping on given examples keeps the model of the best epoch, for arrays and streams."""
 
 import numpy as np
 import pandas
@@ -48,7 +48,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_model_is_that_of_the_best_epoch_on_the_examples_given(name):
-    """Its score, as anybody would measure it afterwards, is the best that was noted while it was trained."""
+    """Its score, measured afterwards, is the best score of the history."""
     model, training, validation = CASES[name]
     noted = []
     model.set_params(callbacks=[lambda trainer, record: noted.append(record["validation_score"])])
@@ -78,7 +78,7 @@ def test_what_nobody_looks_at_or_does_not_fit_is_refused():
 
 
 def test_sequences_may_be_held_in_any_way_and_need_a_label():
-    """Arrays of lists, and one weight for all, ended in errors of NumPy; without a label accuracy was NaN."""
+    """Sequences may be arrays of lists, and need at least one label."""
     X, y = [["a", "b"], ["b"]] * 4, [["A", "B"], ["B"]] * 4
     model = omkl.SequenceLabeler(early_stopping=True, epochs=2, random_state=0)
     held = np.empty(8, dtype=object), np.empty(8, dtype=object)

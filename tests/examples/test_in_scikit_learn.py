@@ -1,4 +1,4 @@
-"""The stories of the example inside scikit-learn end as they say."""
+"""The example inside scikit-learn runs and reaches its figures."""
 
 from .running import load_example
 

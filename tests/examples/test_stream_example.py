@@ -1,4 +1,4 @@
-"""The example of a drifting stream: the weights follow the kernel that tells."""
+"""The example of a drifting stream: the weights follow the informative kernel."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The example of templates: none of the useless ones is left, and the table says so."""
+"""The example of templates: no uninformative template remains, and the table shows it."""
 
 from omkl.data import Treebank, synthetic_treebank, write_treebank
 

@@ -1,4 +1,4 @@
-"""The example of views: EasyMKL is what it says, and the table tells views from noise."""
+"""The example of views: EasyMKL is correct, and the table separates views from noise."""
 
 import cvxpy as cp
 import numpy as np

@@ -16,7 +16,7 @@ ANIMALS = {"dog": "0110", "cat": "0110", "cow": "0111", "runs": "10", "sleeps": 
 
 
 def told_by(column):
-    """Sentences of words without meaning; an entry in a column says which word hangs on which."""
+    """Draw sentences of random words whose heads follow from a column."""
     rng = np.random.default_rng(0)
     sentences = []
     for _ in range(150):
@@ -74,7 +74,7 @@ def test_a_lexicon_of_a_file_is_that_of_a_dict(tmp_path):
 
 
 def clustered(rng, n_sentences):
-    """Words that are never seen twice; those of one cluster hang on those of the other."""
+    """Draw sentences of unique words of two clusters; words of one have heads in the other."""
     sentences, clusters = [], {}
     for _ in range(n_sentences):
         n = int(rng.integers(3, 8))

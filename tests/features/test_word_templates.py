@@ -1,4 +1,4 @@
-"""Features of words: what templates say, and what is refused."""
+"""Features of words: values of templates, and errors."""
 
 import pytest
 

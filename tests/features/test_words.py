@@ -1,4 +1,4 @@
-"""Sequences of words and of attribute lists: the same models as of the dicts that they are short for."""
+"""Sequences of words and of attribute lists give the same models as the equivalent dicts."""
 
 import warnings
 
@@ -45,7 +45,7 @@ def assert_equal_features(ours, theirs):
 
 @given(first=SENTENCES, second=SENTENCES, third=SENTENCES)
 def test_features_are_those_of_the_dicts(first, second, third):
-    """Learned, looked up, and learned again, in one vocabulary and in two."""
+    """Training and lookup agree, in one vocabulary and in two."""
     by_word, by_dict = Vocabulary(), Vocabulary()
     words = WordEncoder(by_word)
     for X, grow in ((first, True), (second, False), (third, True), (second, False), (second, True)):
@@ -140,7 +140,7 @@ def test_attribute_lists_are_short_for_dicts(rng):
 
 @pytest.mark.parametrize("to", ["crfsuite", "jsonl"])
 def test_numbers_are_the_same_feature_in_dicts_lists_and_files(rng, tmp_path, to):
-    """A model of dicts did not know numbers of CRFsuite's files, nor one of these those of JSON lines."""
+    """Numbers from dicts, CRFsuite's files and JSON lines are the same features."""
     X, y = tagged(rng)
     dicts = [
         [{"word": w, "length": float(len(w)), "bias": True, "empty": "", "z": 0, "in": {"x": 1.5}} for w in x]

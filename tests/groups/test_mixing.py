@@ -1,4 +1,4 @@
-"""Tables of arc templates, mixed: scores are linear in parameters, so the mix scores as the shards do on average."""
+"""Mixed tables of arc templates: scores are linear, so the mix has the average scores of the shards."""
 
 import copy
 

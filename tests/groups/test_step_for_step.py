@@ -63,7 +63,7 @@ def explicit_bank(names, kernels, averaging):
 
 
 def banks_of(kind, problem, averaging):
-    """The same three kernel groups, held in different ways; returns banks and tokens."""
+    """Return banks of the same three kernel groups in different storages, and their tokens."""
     names, kernels = list(KERNELS), list(KERNELS.values())
     views = ["x"] * 3
     if kind == "explicit":
@@ -192,7 +192,7 @@ def test_lazy_averages_are_the_averages(kind, setting, average, naive_model, mon
 
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), B1Spline(h=2.0)], ids=lambda k: k.name)
 def test_kernels_without_features_agree_cached_and_expanded(kernel):
-    """No explicit map exists here: the two ways to hold the group are checked against each other."""
+    """Without an explicit feature map, the two storages are compared with each other."""
     problem = Problem()
     models = []
     for bank in (CachedKernelBank, KernelExpansion):

@@ -80,7 +80,7 @@ def test_normalisations(X, Y):
         assert_allclose(unit(X, Y), cosine, rtol=1e-10)
     assert_allclose(np.trace(Linear(normalize="trace").fit(X)(X)), 1.0)
     assert_allclose(np.diag(Linear(normalize="average").fit(X)(X)).mean(), 1.0)
-    # what was learned in training stays when test inputs are scored
+    # scoring does not change what was learned in training
     fitted = Linear(normalize="average").fit(X)
     assert_allclose(fitted(Y), (Y @ Y.T) / np.mean(np.sum(X**2, axis=1)))
 
@@ -162,7 +162,7 @@ def test_gram_matrices_and_rows_on_demand_agree(X, dtype, monkeypatch):
         assert_allclose(gram, kernel(X), rtol=tolerance, atol=tolerance)
     rows = GramRows(kernels, inputs, dtype, budget=len(kernels) * 40 * np.dtype(dtype).itemsize * 7)
     for wanted in ([3, 1], [39], [1, 2, 3, 4, 5], [0, 39, 20], [3, 1]):
-        # of a distance of zero, a kernel that takes its root magnifies the rounding
+        # the square root of a distance near zero magnifies rounding
         assert_allclose(rows[wanted], stack[:, wanted], rtol=tolerance, atol=max(tolerance, 1e-7))
         assert rows.n_kept <= 7
 

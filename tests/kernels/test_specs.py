@@ -1,4 +1,4 @@
-"""The kernel families of the papers: how many, which, and what their matrices are."""
+"""The kernel families of the papers: their number, members and matrices."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every kind of stack answers as one of plain Gram matrices does; what is no kernel is refused at the door."""
+"""Every kind of stack agrees with plain Gram matrices; invalid kernels are refused."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def test_a_stack_answers_as_plain_matrices_do(kind, which):
 @pytest.mark.parametrize("which", [None, np.array([5, 0, 2]), np.arange(0)])
 @pytest.mark.parametrize("form", [RestrictedView, lambda stack, samples: stack.restricted(samples)])
 def test_a_stack_of_some_of_the_samples_answers_as_plain_matrices_do(kind, which, form):
-    """Copied or looked at; and some of these samples again."""
+    """As copies and as views, and nested."""
     first, second = np.arange(0, N, 2), np.array([0, 2, 3, 20, 33])
     stack = form(STACKS[kind](), first)
     answers_alike(stack, DenseStack(GRAMS).restricted(first), which, 1e-4 if "single" in kind else 1e-7)
@@ -149,7 +149,7 @@ def test_kernels_that_are_not_kept_are_zero():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_are_in_double_precision(dtype):
-    """The answers are those of the stored numbers: only the storage rounds."""
+    """Only the storage rounds: results are exact for the stored numbers."""
     stack = PackedStack.from_grams(GRAMS, dtype)
     stored = DenseStack(GRAMS.astype(dtype).astype(np.float64))
     vector = np.random.default_rng(3).normal(size=N)

@@ -1,4 +1,4 @@
-"""Counts, and what is known of predictions beforehand: the Poisson loss and offsets, against other solvers."""
+"""Poisson loss and offsets, against other solvers."""
 
 import cvxpy as cp
 import numpy as np
@@ -15,7 +15,7 @@ GROUPS = np.arange(12) // 3
 
 @pytest.fixture(scope="module")
 def counts():
-    """Design, counts, and the logarithms of the exposures that they were drawn with."""
+    """Draw a design, counts, and the logarithms of their exposures."""
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(120, 12)), rng.uniform(0.5, 4, 120)
     return X, rng.poisson(exposure * np.exp(0.6 * X[:, 0] - 0.4 * X[:, 1] + 0.3)).astype(float), np.log(exposure)

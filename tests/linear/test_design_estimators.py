@@ -1,4 +1,4 @@
-"""GroupLasso and SparseLogisticRegression: scikit-learn's checks, what they learn, and what they refuse."""
+"""GroupLasso and SparseLogisticRegression: scikit-learn's checks, solutions, and errors."""
 
 import numpy as np
 import pytest

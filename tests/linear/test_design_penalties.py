@@ -1,4 +1,4 @@
-"""Estimators on designs with sparse groups, groups of weight 0 and coefficients that are not negative."""
+"""Linear estimators with sparse groups, groups of weight 0 and nonnegative coefficients."""
 
 import cvxpy as cp
 import numpy as np

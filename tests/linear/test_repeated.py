@@ -1,4 +1,4 @@
-"""Copies of rows are found, exactly; and designs learn the same from copies as from their weights."""
+"""Repeated rows are found, and give the same models as sample weights."""
 
 import numpy as np
 import pytest

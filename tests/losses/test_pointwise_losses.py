@@ -132,7 +132,7 @@ def test_the_constant_of_least_quantile_loss_is_the_quantile():
 @pytest.mark.parametrize("loss", [Hinge(), EpsilonInsensitive(0.3), EpsilonInsensitive(0.0), Quantile(0.2)], ids=repr)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 12), ties=st.booleans())
 def test_no_kink_is_lower_than_the_best_shift(loss, seed, n, ties):
-    """A function of straight pieces is lowest at one of its kinks; equal classes and weights make a piece level."""
+    """A piecewise linear function has its minimum at a kink; equal classes and weights make a piece flat."""
     rng = np.random.default_rng(seed)
     y = np.sign(rng.normal(size=n)) if loss.classifies else rng.normal(size=n)
     z, weights = (np.zeros(n), np.ones(n)) if ties else (rng.normal(size=n), rng.random(n) + 0.1)

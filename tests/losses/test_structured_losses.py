@@ -142,7 +142,7 @@ def test_losses_by_name():
 
 
 def test_a_perceptron_sees_violations_that_cost_nothing():
-    """The loss has no margin, so it does not depend on the cost: labels that may be confused are still told apart."""
+    """The loss has no margin, so it does not depend on the cost: labels with zero cost are still separated."""
     structure = Multiclass(3, cost=[[0, 0, 1], [0, 0, 1], [1, 1, 0]])
     value, gradient = Perceptron().value_and_gradient(structure, np.array([0.0, 5.0, 1.0]), 0)
     assert value == 5.0

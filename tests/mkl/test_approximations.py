@@ -117,7 +117,7 @@ def test_factors_give_the_model_that_matrices_give(cancer, solver):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_predictions_on_training_samples_are_the_solvers_own(cancer, dtype):
-    """The certificate, recomputed over the kernels as values of the same maps, from what the model predicts."""
+    """Recompute the certificate from predictions and kernel values of the same feature maps."""
     X, y = cancer
     model = MKLClassifier(LOW_RANK, regularizer="block1", C=3.0, dtype=dtype, tol=1e-3).fit(X, y)
     grams = as_grams(LOW_RANK, X)
@@ -152,7 +152,7 @@ class TestMoreThanFitsIntoMemory:
 
     @pytest.fixture(autouse=True)
     def _little_memory(self, monkeypatch):
-        """Room for factors of rank 60, and for no Gram matrix."""
+        """Allow memory for factors of rank 60, but not for a Gram matrix."""
         monkeypatch.setattr("omkl.mkl.gram_storage.packed_bytes_fit", lambda n_kernels, *_: n_kernels == 0)
         monkeypatch.setattr("omkl.mkl.gram_storage.affordable_rank", lambda *_: 60)
 

@@ -1,4 +1,4 @@
-"""Estimators on a budget: arrays and streams, memory, model files, what is refused at the door."""
+"""Estimators on a budget: arrays and streams, memory, model files, errors."""
 
 import numpy as np
 import pytest

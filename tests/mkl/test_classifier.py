@@ -1,4 +1,4 @@
-"""OnlineMKLClassifier: scikit-learn's own checks, and what they do not check."""
+"""OnlineMKLClassifier: scikit-learn's checks, and behaviour beyond them."""
 
 import pickle
 
@@ -98,7 +98,7 @@ def test_probabilities_are_those_of_the_crf_loss():
 
 
 def test_a_costlier_mistake_gets_a_wider_margin():
-    """Separable classes: the margin between two of them grows with the cost of taking one for the other."""
+    """Separable classes: the margin between two classes grows with the cost of confusing them."""
     X, y = load_iris(return_X_y=True)
     X, y = np.eye(3)[y], y
     cost = np.ones((3, 3)) - np.eye(3)

@@ -1,4 +1,4 @@
-"""MKLClassifier and MKLRegressor: scikit-learn's conventions, what they learn, and what a saved model holds."""
+"""MKLClassifier and MKLRegressor: scikit-learn's conventions, solutions, and saved models."""
 
 import numpy as np
 import pytest
@@ -120,7 +120,7 @@ def test_a_saved_model_of_several_problems_and_a_regressor(tmp_path):
 
 
 def test_the_gap_is_that_of_the_stored_model(cancer):
-    """The certificate, verified from public attributes and the definition of the dual alone."""
+    """Verify the certificate from public attributes and the definition of the dual."""
     X, y = cancer
     grams = np.array(grams_of(X, X))
     model = MKLClassifier("precomputed", regularizer="block1", C=2.0, tol=1e-5).fit(list(grams), y)

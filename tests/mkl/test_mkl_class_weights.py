@@ -25,7 +25,7 @@ def few_positives():
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_the_few_are_found_at_default_kernels_and_C(loss):
-    """Kernels so narrow that they learn samples by heart are not among the defaults, in four dimensions or in ten."""
+    """The default kernels are not so narrow that they memorize samples."""
     svm, ours = [], []
     for seed in range(3):
         rng = np.random.default_rng(seed)

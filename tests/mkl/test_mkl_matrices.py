@@ -1,4 +1,4 @@
-"""MKLClassifier and MKLRegressor on Gram matrices, given, computed again and again, or checked."""
+"""MKLClassifier and MKLRegressor on precomputed Gram matrices and on kernels computed on demand."""
 
 import numpy as np
 import pandas as pd

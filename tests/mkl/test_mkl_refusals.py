@@ -1,4 +1,4 @@
-"""What MKLClassifier and MKLRegressor refuse in one sentence, and what they warn of."""
+"""Errors and warnings of MKLClassifier and MKLRegressor."""
 
 import warnings
 

@@ -39,7 +39,7 @@ def test_outputs_with_one_kernel_are_kernel_ridge_regression(measured):
 
 
 def test_the_gap_is_that_of_the_joint_objective(measured):
-    """Primal and dual of the problem of all outputs, from what the model holds and nothing else."""
+    """Compute primal and dual of all outputs from the attributes of the model."""
     X, y = measured
     model = MKLRegressor(KERNELS, C=3.0, regularizer="block1", tol=1e-4).fit(X, y)
     grams = [model._model.source.kernels[m](X) for m in range(3)]

@@ -99,7 +99,7 @@ def test_precomputed_kernels(data, classes):
     grams = {name: np.exp(-np.square(x[:, None] - x) / 2) for name, x in zip(KERNELS, X.T)}
     model = MKLClassifier("precomputed", weighting="out-of-sample", C=10.0).fit(grams, classes)
     assert model.left_out_ == out_of_sample(MKLClassifier, C=10.0).fit(X, classes).left_out_
-    # what is left out is not asked for
+    # kernels left out are not computed
     few = {name: grams[name] for name in alive(model)}
     np.testing.assert_array_equal(model.predict(few), model.predict(grams))
     scores = cross_val_score(model, GramMatrices(grams), classes, cv=3)

@@ -1,4 +1,4 @@
-"""OnlineMKLRegressor: scikit-learn's own checks, the optimum it ends at, and what it promises about targets."""
+"""OnlineMKLRegressor: scikit-learn's checks, convergence to the optimum, and invariance to the unit of targets."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_one_pass_over_a_stream_learns_what_there_is_to_learn(rng):
 
 @pytest.mark.parametrize("regularizer", ["mkl", "l2"])
 def test_targets_may_have_any_unit(diabetes, regularizer):
-    """A power of two is a shift of exponents: the scaled model is the same to the last bit."""
+    """Scaling targets by a power of two scales the model exactly."""
     X, y = diabetes
     models = [
         omkl.OnlineMKLRegressor(regularizer=regularizer, epochs=3, random_state=0).fit(X, unit * y)

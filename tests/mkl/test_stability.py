@@ -22,7 +22,7 @@ def noisy():
 
 
 def halves_of(n, n_pairs, seed):
-    """The halves as the papers define them: pairs drawn at random that share no sample."""
+    """Draw complementary halves as the papers define them."""
     random = np.random.RandomState(seed)
     for _ in range(n_pairs):
         order = random.permutation(n)

@@ -1,4 +1,4 @@
-"""The test of groups on new examples: its formula, its level and power, and what training does with the answer."""
+"""The test of groups on new examples: formula, level, power, and effect on training."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def words(X, y, length=4):
 
 
 def recorded(monkeypatch):
-    """What the test is told of every example: potentials of each part, and what is left to explain, by position."""
+    """Record the inputs of the test: potentials of each part and residuals, by position."""
     told, take = [], Evidence.look_at
 
     def look_at(self, trainer, x, y, weight):

@@ -1,4 +1,4 @@
-"""What a model says of its groups: weights of the model that predicts, and how much each group helps."""
+"""Reports on groups: weights of the predicting model, and the value of each group."""
 
 import copy
 import json

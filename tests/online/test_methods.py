@@ -1,4 +1,4 @@
-"""Weights learned out of sample: Hedge keeps its bound, parts learn as one kernel, and useless groups end at zero."""
+"""Weights learned out of sample: the bound of Hedge, parts of a kernel, and uninformative groups."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a sample weight means in a round: the gradient and the share of the regularizer that belong to the example."""
+"""Sample weights scale the gradient and the proximal step of an example."""
 
 import cvxpy as cp
 import numpy as np

@@ -1,4 +1,4 @@
-"""Learning rates: what each rule says, followed by hand."""
+"""Learning rates against literal implementations of their rules."""
 
 import numpy as np
 import pytest
@@ -119,7 +119,7 @@ def test_a_gradient_without_length_is_none_to_the_rates():
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients(), MeanPolyak()], ids=lambda s: type(s).__name__)
 def test_a_weight_that_was_not_met_before_makes_no_longer_step(schedule):
-    """Gradients of length 2 times the weight: a step is never longer than where all weights are as the largest."""
+    """A step is never longer than if all examples had the largest weight."""
     schedule.plan(1000)
     schedule.observe(1e-4, (2e-4) ** 2, 1e-4)
     heavy = type(schedule)()

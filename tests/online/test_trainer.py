@@ -1,4 +1,4 @@
-"""The trainer: convergence to the optimum, special cases, reproducibility, state, histories, refusals."""
+"""The trainer: convergence to the optimum, special cases, reproducibility, state, histories, errors."""
 
 import cvxpy as cp
 import numpy as np
@@ -344,7 +344,7 @@ def test_decayed_average_weights_models_by_their_age_for_ever(data, half_life):
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_a_sum_of_penalties_trains_like_its_scalar_form(method, data):
-    """Its terms take one joint step, the prox of the sum, and not one after the other."""
+    """The terms take one joint step, the prox of the sum."""
     own = OwnPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2)
     norms = []
     for regularizer in (0.5 * LqNorm() + 0.5 * Ridge(), own):

@@ -1,4 +1,4 @@
-"""Algorithm 1 on trees, as it is: nothing in the trainer or the losses knows what an output looks like."""
+"""Algorithm 1 on trees: trainer and losses do not depend on the structure."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ TRUE_WEIGHTS = np.random.default_rng(0).normal(size=(N_TAGS + 1) ** 2)
 
 
 class TaggedSentence(NamedTuple):
-    """What a toy parser sees of an arc: the tags of both ends, and a feature that says nothing."""
+    """Features of an arc for a toy parser: the tags of both ends, and an uninformative one."""
 
     tags: np.ndarray
     noise: np.ndarray

@@ -1,4 +1,4 @@
-"""Scores of annotated sentences: equal to their definitions, counted word by word, and refusals of other words."""
+"""Scores of annotated sentences equal their definitions; other words are refused."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from omkl.exceptions import InputError
 
 RELATIONS = ("nsubj", "nsubj:pass", "obl:tmod", "det", "case", "case:gen", "punct", "aux", "root", "_")
 FEATS = ("_", "Number=Sing", "Typo=Yes", "Case=Nom|Number=Sing", "Number=Sing|Case=Nom", "Typo=Yes|Number=Sing")
-#: What Universal Dependencies call relations of content words and of function words, and universal features.
+#: Relations of content words and of function words, and universal features.
 CONTENT = {
     "acl", "advcl", "advmod", "amod", "appos", "ccomp", "compound", "conj", "csubj", "dep", "discourse", "dislocated",
     "expl", "fixed", "flat", "goeswith", "iobj", "list", "nmod", "nsubj", "nummod", "obj", "obl", "orphan",
@@ -26,13 +26,13 @@ UNIVERSAL = {
 
 
 def of_one_word(sentence, i):
-    """What the shared task compares of word ``i``, by its description: tags, universal features and relation."""
+    """Return what the shared task compares of word ``i``: tags, universal features and relation."""
     feats = {f for f in sentence.feats[i].split("|") if f.split("=")[0] in UNIVERSAL}
     return sentence.upos[i], feats, sentence.deprels[i].split(":")[0]
 
 
 def by_definition(pairs, counts=lambda gold, i: True):
-    """Each score as a ratio of counts, from sets of what gold and system say of each word."""
+    """Compute each score from sets of gold and predicted annotations."""
     said = {name: (set(), set()) for name in ("upos", "xpos", "ufeats", "alltags", "lemmas", "uas", "las", "clas",
                                                "mlas", "blex", "las_subtypes")}  # fmt: skip
     for s, (gold, system) in enumerate(pairs):

@@ -1,4 +1,4 @@
-"""Coarse-to-fine parsing: a second parser looks only at arcs that a first one finds likely."""
+"""Coarse-to-fine parsing: a second parser scores only the likely arcs of a first one."""
 
 from copy import copy
 

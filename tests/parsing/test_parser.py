@@ -145,7 +145,7 @@ def test_long_sentences_and_unknown_words(grammar):
 
 
 def without_heads(treebank, share, rng):
-    """A treebank in which some words have no head, but one of each sentence."""
+    """Remove the heads of some words, but keep one in each sentence."""
     unknown = rng.random(treebank.n_words) < share
     unknown[treebank.offsets[:-1] + (rng.random(len(treebank)) * treebank.lengths).astype(int)] = False
     heads, deprels = np.where(unknown, -1, treebank.heads), np.where(unknown, 0, treebank.deprels)
@@ -235,7 +235,7 @@ def test_bad_input_is_refused_and_the_parser_stays(grammar, settings, sentences,
     model.set_params(**settings)
     treebank = train if sentences is None else sentences
     if sentences and isinstance(sentences[0], Sentence):
-        treebank = Treebank.from_sentences(sentences, trees=False)  # nobody has checked these trees
+        treebank = Treebank.from_sentences(sentences, trees=False)  # unchecked trees
     with pytest.raises(InputError, match=message):
         model.fit(treebank)
     assert np.array_equal(model.parse(test).heads, before)

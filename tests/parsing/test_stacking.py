@@ -1,4 +1,4 @@
-"""A second parser that looks at the trees of a first one, and corrects its potentials."""
+"""A second parser uses the trees of a first one, and corrects its potentials."""
 
 import numpy as np
 import pytest

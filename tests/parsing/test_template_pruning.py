@@ -1,4 +1,4 @@
-"""``keep=``: a parser trained anew on the best of its templates, so many or as few as sentences held out allow."""
+"""``keep=``: retraining on the best templates, a given number or as few as held-out sentences allow."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def test_as_few_as_do_are_those_that_inform(grammar, tmp_path, capsys):
 
 
 class Scripted:
-    """A parser that is right with certain words only, by how many templates it has."""
+    """Parser whose accuracy depends only on its number of templates."""
 
     def __init__(self, templates, gold, n_right):
         self.templates_ = templates
@@ -73,7 +73,7 @@ class Scripted:
         ({16: 400, 7: 400, 3: 400, 1: 400}, 1),
         ({16: 400, 7: 300}, 15),
         ({16: 300, 7: 400, 3: 300}, 7),  # worse than the best so far, though not than all
-        ({16: 300, 7: 400, 3: 399, 1: 300}, 3),  # a word is less than a standard error
+        ({16: 300, 7: 400, 3: 399, 1: 300}, 3),  # one word is below a standard error
         ({16: 400, 7: 500, 3: 400}, 7),
     ],
 )

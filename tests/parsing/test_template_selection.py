@@ -1,4 +1,4 @@
-"""Templates that fit a treebank: what stands in for columns that are empty, what is merged, what is left out."""
+"""Templates are fitted to a treebank: substitutes for empty columns, merged and dropped templates."""
 
 import warnings
 from dataclasses import replace
@@ -49,7 +49,7 @@ def silently(call):
 
 @pytest.mark.parametrize("name", NAMED_SETS)
 def test_a_set_without_xpos_is_the_set_whose_views_read_upos(treebank, name):
-    """Compared with a rewriting of the text of the templates."""
+    """Compare with rewritten templates."""
     chosen, change = suited(TemplateSet.resolve(name), without(treebank, "xpos"), whole=False)
     expected = {}
     for template in TemplateSet.resolve(name):
@@ -123,7 +123,7 @@ def test_what_a_model_needs_and_the_input_lacks_is_one_warning(treebank, tmp_pat
         with pytest.warns(DataWarning, match="The input has no UPOS, XPOS") as caught:
             candidate.parse(without(test, "upos", "xpos"))
         assert len(caught) == 1
-    # what some words have in training may be missing from a short sentence by chance
+    # a field of some training words may be missing in a short sentence
     some = train.feats * (np.arange(train.n_words) % 2)
     sometimes = parser().fit(replace(train, feats=some))
     silently(lambda: sometimes.parse([Sentence(forms=["a"], lemmas=["a"], upos=["NOUN"], xpos=["X01"])]))

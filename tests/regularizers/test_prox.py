@@ -1,4 +1,4 @@
-"""Claims about every regularizer as a function of a vector: value, prox and conjugate fit each other and cvxpy."""
+"""Properties of every regularizer: value, prox and conjugate agree with each other and with cvxpy."""
 
 import cvxpy as cp
 import numpy as np
@@ -248,7 +248,7 @@ def test_slopes_and_curvatures_are_the_derivatives_of_the_value(regularizer):
 
 @every_regularizer
 def test_declared_properties_hold(name):
-    """Sparsity, slope at zero and radius of the dual domain, against prox and conjugate themselves."""
+    """Check declared sparsity, slope at zero and dual radius against prox and conjugate."""
     regularizer, _ = CASES[name]
     small = np.array([2.0, 2.0, 2.0, 1e-9, 1e-9, 1e-9])
     assert regularizer.is_sparse == (regularizer.prox(small, 1.0)[3:] == 0).any()

@@ -1,4 +1,4 @@
-"""Composites, trees, overlaps; kernel weights; bounds; how regularizers are named, added and refused."""
+"""Composites, trees, overlaps; kernel weights; bounds; names, sums and errors of regularizers."""
 
 import decimal
 from decimal import Decimal
@@ -85,7 +85,7 @@ def test_unions_refer_to_groups_by_name():
 
 
 def test_arguments_by_position_follow_the_users_order():
-    """And those by name need none."""
+    """Arguments by name do not depend on the order."""
     names, order, b = ["suffix", "shape", "word"], ["word", "suffix", "shape"], np.array([1.0, 5.0, 2.0])
     expected = WeightedSquaredL21([1.0, 2.0, 0.0]).prox(b, 0.3)
     for weights in ([0.0, 1.0, 2.0], {"shape": 2.0, "suffix": 1.0, "word": 0.0}):
@@ -123,7 +123,7 @@ def test_arguments_for_groups_that_are_not_there_are_refused(regularizer, messag
     ids=repr,
 )  # fmt: skip
 def test_kernel_weights_are_the_best_in_the_variational_form(regularizer):
-    """At the solution the gradient in each norm is ``b_k / d_k``, which differences of the value confirm."""
+    """At the solution, the gradient in each norm is ``b_k / d_k``; finite differences confirm it."""
     b, width = np.array([0.7, 2.0, 1.1]), 1e-6
     slopes = [(regularizer.value(b + e) - regularizer.value(b - e)) / (2 * width) for e in width * np.eye(3)]
     assert_allclose(regularizer.kernel_weights(b), b / slopes, rtol=1e-5)

@@ -24,7 +24,7 @@ VOID = {"meta", "img", "br", "link"}
 
 
 class Page(HTMLParser):
-    """Reads a page, and fails where elements are not closed in order."""
+    """Parser of a page that fails if elements are not closed in order."""
 
     def __init__(self, html):
         super().__init__()
@@ -61,7 +61,7 @@ class Page(HTMLParser):
 
 def checked(html):
     page = Page(html)
-    # nothing comes from elsewhere: all links are within the page, or data
+    # the page is self-contained: links are internal or data
     assert all(link.startswith(("#", "data:image/")) for link in page.links), page.links
     assert {link[1:] for link in page.links if link.startswith("#") and link.startswith("#section")} <= set(page.ids)
     assert "default-src 'none'" in html

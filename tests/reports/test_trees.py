@@ -1,4 +1,4 @@
-"""A drawn sentence: every word, arc and relation is there, and nothing lies on something else."""
+"""A drawn sentence has every word, arc and relation, and nothing overlaps."""
 
 import re
 from dataclasses import replace

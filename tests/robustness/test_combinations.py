@@ -42,7 +42,7 @@ def data():
 
 
 def check_claims(data, loss, regularizer, C):
-    """No model's objective is below what the certificate of another says is least; a loose certificate is told."""
+    """Check that no objective is below the lower bound of any certificate."""
     kernels, score = data
     estimator = MKLRegressor if loss == "squared" else MKLClassifier
     y = score if estimator is MKLRegressor else np.where(score > 0.3, 1, -1)

@@ -1,4 +1,4 @@
-"""Faults of the system: files are complete, resumed runs give the same bytes, errors name the cause."""
+"""Failures of the system: files stay complete, resumed runs give the same bytes, errors name the cause."""
 
 import contextlib
 import os
@@ -24,12 +24,12 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-#: What a process does with files, in the order in which a checkpoint does it.
+#: File operations of a checkpoint, in order.
 CALLS = ("open", "write", "fsync", "replace", "unlink")
 
 
 def killing(monkeypatch, call, number):
-    """Have a call of this kind be the last one: nothing that comes after it happens, not even tidying up."""
+    """Kill the process at this call, without any cleanup."""
     left, dead = [number], []
 
     def last(original):

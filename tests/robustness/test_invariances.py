@@ -75,7 +75,7 @@ def check_design(name, seed):
     expected = answers(plain, new)
 
     def check(model, new=new, expected=expected):
-        # where there are kinks the best model is nearly not the only one: what is certified is compared then
+        # with kinks the optimum is nearly not unique: compare objectives
         unit = 1.0 + np.abs(expected).max()
         assert_allclose(answers(model, new), expected, atol=unit * (0.02 if name == "hinge" else 3e-3))
         assert model.dual_gap_ <= model.tol
@@ -94,7 +94,7 @@ def check_design(name, seed):
     if name == "outputs":
         check(make(LABELS).fit(X, y[:, [2, 0, 1]]), expected=expected[:, [2, 0, 1]])
     elif draw is ternary:
-        # the same classes by names that the alphabet has the other way round
+        # rename the classes so that their order is reversed
         others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
         check(make(LABELS).fit(X, np.array([others[label] for label in y])), expected=expected[:, ::-1])
 
@@ -152,7 +152,7 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name):
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 @pytest.mark.parametrize("loss", ["crf", "squared"])
 def test_online_machines_are_invariant_to_order(method, loss):
-    """Where a loss has no ties, which the order of classes would break."""
+    """With losses without ties, which the order of classes would break."""
     rng = np.random.default_rng(1)
     X, y = ternary(rng) if loss == "crf" else regression(rng)
     X = X / np.abs(X).max(axis=0)
@@ -168,7 +168,7 @@ def test_online_machines_are_invariant_to_order(method, loss):
     for name, weight in plain.kernel_weights_.items():
         assert_allclose(permuted.kernel_weights_[name], weight, atol=1e-9)
     assert_allclose(answers(make(KERNELS).fit(X[:, columns], y), X[:, columns]), expected, atol=1e-8)
-    # a random order is one of the examples, not of their rows
+    # shuffling depends on positions, not on rows
     rows = rng.permutation(len(y))
     drawn = make(KERNELS, True).fit(X, y)
     assert_allclose(answers(make(KERNELS, True).fit(X[rows], y[rows]), X), answers(drawn, X), atol=1e-8)

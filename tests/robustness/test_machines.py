@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSI
 
 @pytest.fixture
 def client():
-    """Workers for one attack each: Dask does not always put another one in the place of one that is killed."""
+    """Start new workers for each attack, since Dask does not always replace a killed one."""
     with local_client(2) as client:
         yield client
 
@@ -44,7 +44,7 @@ def assert_same_model(found, expected):
 
 @contextmanager
 def attacked(client, attack, seed):
-    """While the context lasts, ``attack(pid)`` a worker of the client once, at a random instant."""
+    """Call ``attack`` on one worker at a random moment within the context."""
     rng = random.Random(seed)
     victim, delay = rng.choice(sorted(client.run(os.getpid).values())), rng.uniform(0.0, 2.0)
     timer = threading.Timer(delay, attack, [victim])

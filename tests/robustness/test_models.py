@@ -89,7 +89,7 @@ def test_named_components_have_no_side_effects():
     assert component_of("online", "Checkpoints") is None
 
 
-#: What may stand in a manifest where something else should.
+#: Wrong values for a manifest.
 VALUES = (
     None, -1, 0, 2**70, 1e300, "x", "", [], {}, [[[]]], True, {"float": "nan"}, {"float": "x"}, {"array": "nope"},
     {"user": "print"}, {"list": [1]}, {"slice": [0]}, {"items": [[[], 1]]}, {"part": "losses.Hinge"},
@@ -163,7 +163,7 @@ def test_indices_out_of_range_are_refused(saved, target):
 
 
 def content_of(target, content):
-    """Manifest and arrays of an archive of this content; None where it is refused."""
+    """Load an archive of this content; return None if it is refused."""
     target.write_bytes(content)
     try:
         manifest, arrays = read_archive(target)

@@ -1,4 +1,4 @@
-"""Outputs: written whole or not at all, never over something else; and what the command line says of them."""
+"""Outputs are written completely or not at all, and existing files are not damaged."""
 
 import io
 import os
@@ -181,7 +181,7 @@ def test_a_terminal_without_letters(rows, monkeypatch):
 
 
 def test_a_terminated_command_leaves_no_file(rows, tmp_path, monkeypatch, capsys):
-    """As predictions are written: what was there stays, and no temporary file is left."""
+    """An interrupted prediction keeps the old file and leaves no temporary one."""
     out = tmp_path / "labels"
     out.write_text("old")
 

@@ -1,4 +1,4 @@
-"""Values of wrong types for every parameter of every estimator: a finite model that can be saved, or an error."""
+"""Values of wrong types for every parameter: the fit gives a finite model that can be saved, or an error."""
 
 import itertools
 import warnings

@@ -1,4 +1,4 @@
-"""Strings that name kernels and templates: whatever is written, what comes of it is a part or omkl's own error."""
+"""Strings of kernels and templates: any string gives a part or one of omkl's errors."""
 
 import numpy as np
 import pytest

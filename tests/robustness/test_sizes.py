@@ -20,7 +20,7 @@ LONG = np.longdouble
 
 
 def check_lazy_steps(n_steps, regularizer, exact_prox):
-    """Groups that are scaled and never touched, and others that are: against numbers of 64 bits of mantissa."""
+    """Compare lazily scaled groups, updated or not, with extended precision."""
     X = np.array([[1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.7, -0.4]])
     rows = sparse.csr_array(X)
     tokens = Tokens(np.arange(3), Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data))
@@ -71,7 +71,7 @@ def log_add(a, b):
 
 
 def test_a_sequence_of_a_hundred_thousand_is_decoded_and_summed_up():
-    """Two labels, so that a loop of numbers can do it."""
+    """With two labels, a plain loop is the reference."""
     n, rng, chain = 100_000, np.random.default_rng(0), Chain(2)
     potentials = chain.zeros(n)
     potentials.unary[:] = rng.normal(size=(n, 2))

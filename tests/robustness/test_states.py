@@ -1,4 +1,4 @@
-"""Refused calls leave what was learned as it was, to the byte."""
+"""Refused calls do not change the model."""
 
 import warnings
 
@@ -40,7 +40,7 @@ def with_nan(X):
 
 
 def refusals(X, y):
-    """Calls with bad input, which is checked before anything is learned."""
+    """Yield calls with bad input, which is checked before learning."""
     if y is None:
         return
     yield lambda model: model.partial_fit(X, y[:-1])
@@ -77,7 +77,7 @@ def test_refused_calls_change_nothing(case):
         with pytest.raises(ValueError, match=r"."):
             call(model)
         assert state(model, path) == before
-    # and it goes on as if nothing had been
+    # and training continues unchanged
     loaded = omkl.load(path)
     for own in (model, loaded):
         own.partial_fit(X) if y is None else own.partial_fit(X, y)
@@ -88,7 +88,7 @@ def test_refused_calls_change_nothing(case):
 
 
 def test_loaded_models_go_on_after_groups_were_left_out(tmp_path):
-    """Their weight is zero, and that of their last round is not."""
+    """Their weight is zero, though their last step was not."""
     model = omkl.DependencyParser("small", memory=1, epochs=1, random_state=0).fit(TREES)
     assert model.left_out_
     model.save(tmp_path / "model.npz")

@@ -1,4 +1,4 @@
-"""Labelers under constraints, partly annotated data, the best labellings in order, probabilities of any loss."""
+"""Labelers with constraints, partial annotation, n best labellings, and calibrated probabilities."""
 
 from itertools import pairwise, product
 
@@ -45,7 +45,7 @@ def breaks_bio(labels):
 @pytest.mark.parametrize("loss", ["hinge", "crf", "perceptron"])
 @pytest.mark.parametrize("transitions", ["free", None])
 def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, tmp_path):
-    """Also where the inputs say nothing of the labels, so that a model without transitions breaks it."""
+    """Also with uninformative inputs, where a model without constraints violates the scheme."""
     _, y = chunks
     X = [rng.normal(size=(len(labels), 4)) for labels in y]
     strange = [rng.normal(size=(6, 4)) for _ in range(40)]
@@ -131,7 +131,7 @@ def test_the_best_labellings_come_in_order(chunks):
 
 @pytest.mark.parametrize("loss", ["hinge", "crf", "perceptron"])
 def test_none_is_an_unknown_label_and_no_class(rng, loss):
-    """A third of the annotation gone costs little; sequences without any change nothing."""
+    """Removing a third of the labels costs little; sequences without labels change nothing."""
     X, y = chunked(rng, 200)
     partial = [[label if rng.random() < 0.67 else None for label in labels] for labels in y]
     settings = {"loss": loss, "epochs": 5, "random_state": 0, "allowed_transitions": "BIO"}
@@ -157,7 +157,7 @@ def test_none_without_any_label_is_refused():
 
 
 def noisy(rng, n):
-    """Two labels that a number tells apart only so well, and that like to stay."""
+    """Draw two overlapping labels that tend to repeat."""
     X, y = [], []
     for _ in range(n):
         labels = np.cumsum(rng.random(rng.integers(2, 8)) < 0.2) % 2
@@ -181,7 +181,7 @@ def test_a_margin_model_is_calibrated_on_held_out_data(rng, tmp_path):
     labeler.calibrate(X_test[:200], y_test[:200])
     marginals = labeler.predict_marginals(X_test[200:])
     assert all(np.allclose(own.sum(axis=1), 1.0) for own in marginals)
-    # of the labels that have a probability of about p, about a share of p is right
+    # of labels with probability about p, a fraction of about p is correct
     p, hit = np.concatenate(marginals)[:, 1], np.concatenate(y_test[200:]) == 1
     for low in np.arange(0.1, 0.9, 0.2):
         inside = (p >= low) & (p < low + 0.2)

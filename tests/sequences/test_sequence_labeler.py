@@ -1,4 +1,4 @@
-"""SequenceLabeler: what users rely on."""
+"""SequenceLabeler: accuracy, options, and model files."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from omkl.kernels import Gaussian
 
 
 def arrays(rng, n_sequences=30, d=5, k=3):
-    """Sequences whose labels follow each other in a circle, seen through noise."""
+    """Draw noisy sequences whose labels form a cycle."""
     X, y = [], []
     centers = rng.normal(size=(k, d)) * 2
     for _ in range(n_sequences):
@@ -22,7 +22,7 @@ def arrays(rng, n_sequences=30, d=5, k=3):
 
 
 def words(X, y):
-    """The same as tokens of strings: one template tells the label, the other two are noise."""
+    """Turn sequences into tokens of strings: one informative template, two of noise."""
     rng = np.random.default_rng(1)
     return [
         [
@@ -97,7 +97,7 @@ def test_all_kinds_of_groups_mix_in_one_model(data):
 
 @pytest.mark.parametrize("kernels", [None, ["gaussian:on=image"]])
 def test_lists_of_numbers_are_vectors_as_arrays_are(data, kernels, tmp_path):
-    """JSON has no arrays: each number was a string, and a feature of its own."""
+    """Lists of numbers, as JSON has them, are vectors and not features."""
     X, y = data
     views = [[{"image": row, "n": i} for i, row in enumerate(x)] for x in X]
     scores = omkl.SequenceLabeler(kernels, random_state=0).fit(views, y).decision_function(views)

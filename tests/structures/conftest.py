@@ -60,16 +60,16 @@ class Trees:
 
 
 def draw_scores(seed, n, kind, scale=1.0):
-    """Random arc scores with nothing sensible where nothing is looked at: column 0 and the diagonal."""
+    """Draw arc scores, with NaN where they are not used: in column 0 and on the diagonal."""
     rng = np.random.default_rng(seed)
     scores = scale * rng.normal(size=(n + 1, n + 1))
     if kind == "ties":
         scores = scale * rng.integers(-1, 2, size=scores.shape).astype(float)
     if kind == "forbidden":
         scores[rng.random(scores.shape) < 0.5] = -np.inf
-    if kind == "rooted":  # where every token would rather be a child of the root
+    if kind == "rooted":  # every token prefers the root as its head
         scores[0] += 3.0 * scale
-    if kind == "cyclic":  # and where it would rather not
+    if kind == "cyclic":  # no token prefers the root
         scores[0] -= 30.0 * scale
     scores[:, 0] = np.nan
     np.fill_diagonal(scores, np.inf)

@@ -1,4 +1,4 @@
-"""Trees in order, trees of minimum risk, and trees that are known in part, by enumeration."""
+"""N best trees, trees of minimum risk, and partially known trees, against enumeration."""
 
 import numpy as np
 import pytest

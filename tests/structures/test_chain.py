@@ -121,7 +121,7 @@ def test_marginals_at_large_magnitudes_are_those_of_the_best_labelling(kind, sca
 
 
 def test_messages_that_hardly_overlap_fall_back_to_logs():
-    """The first position is certain of label 0 by e^900, the transition of leaving it by e^1000."""
+    """The first position prefers label 0 by e^900, the transition away from it by e^1000."""
     unary = np.array([[900.0, 0.0], [0.0, 0.0]])
     pairwise = np.array([[[-2000.0, -2000.0], [0.0, 0.0]]])
     assert np.isnan(_jit_chain.forward_backward(unary, pairwise, np.empty((2, 2)), np.empty((1, 2, 2))))
@@ -224,7 +224,7 @@ def test_n_best_and_pairs_of_arrays_are_refused_by_a_sentence():
 
 
 def sequences(rng, n=60):
-    """Labels repeat the one two before, which no pair tells; inputs tell only the first two."""
+    """Draw labels that repeat the one two positions before; only the first two depend on the input."""
     X, y = [], []
     for _ in range(n):
         first = rng.integers(0, 2, size=2)

@@ -1,4 +1,4 @@
-"""Projective trees against trees without that limit, and sums of weights against logarithms."""
+"""Projective trees against non-projective ones, and sums of weights against log space."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_sums_of_weights_are_those_of_logs_or_no_answer(arc_scores, seed, n, sin
 
 @pytest.mark.compiled
 def test_long_sentences_have_marginals(arc_scores):
-    """Too many trees for sums of weights: logs are taken."""
+    """The number of trees overflows, so sums are in log space."""
     scores = arc_scores(0, 350, "plain")
     assert np.isnan(_jit_projective.marginals(scores, True, np.zeros(scores.shape)))
     _, (expected,) = ProjectiveTree().marginals(scores)

@@ -101,7 +101,7 @@ def test_marginals_and_log_partition_by_enumeration(
 @pytest.mark.parametrize("n", [8, 20, 40])
 @pytest.mark.parametrize("magnitude", [1, 10**6])
 def test_a_single_root_is_exact_where_all_tokens_would_be_roots(n, magnitude):
-    """Whole numbers: a constant that no score reaches makes the arborescence have one root child, without rounding."""
+    """With integers, a large constant forces a single root child exactly."""
     rng = np.random.default_rng(n)
     scores = magnitude * rng.integers(-5, 5, size=(n + 1, n + 1))
     scores[0] += 20 * magnitude
@@ -117,7 +117,7 @@ def test_a_single_root_is_exact_where_all_tokens_would_be_roots(n, magnitude):
 
 
 def nested_cycles(n, shape):
-    """Scores whose contractions nest: one token at a time, or in pairs of pairs of pairs."""
+    """Draw scores with nested contractions: one token at a time, or recursively in pairs."""
     scores = np.full((n + 1, n + 1), -(10**6))
     if shape == "chain":
         for m in range(1, n):
@@ -178,7 +178,7 @@ def laplacian_determinant(weights, single_root):
 @pytest.mark.parametrize("single_root", [True, False])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_every_marginal_keeps_its_digits_where_the_laplacian_is_nearly_singular(single_root, seed):
-    """Pairs of tokens that hold each other by e^40, pairs of such pairs by e^20: exact fractions against floats."""
+    """Pairs of tokens that prefer each other by e^40, and pairs of such pairs by e^20, against exact fractions."""
     n = 6
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(n + 1, n + 1)) - 20.0

@@ -1,4 +1,4 @@
-"""DAL on a design matrix: against generic solvers and scikit-learn, for every kind of design, in degenerate cases."""
+"""DAL on a design matrix against generic solvers and scikit-learn, for every kind of design and in degenerate cases."""
 
 import cvxpy as cp
 import numpy as np
@@ -41,7 +41,7 @@ REGULARIZERS = {
     "sum": (0.5 * L21() + 0.5 * LqNorm(1.5), lambda b: 0.5 * cp.sum(b) + cp.sum(cp.power(b, 1.5)) / 3),
     "smooth": (0.5 * LqNorm(1.5) + 0.5 * Ridge(), lambda b: cp.sum(cp.power(b, 1.5)) / 3 + 0.25 * cp.sum_squares(b)),
 }
-#: Gaps that are asked for: with kinks, a barrier stands between the search and the last digits.
+#: Required gaps; larger for losses with kinks, where the barrier limits the precision.
 TIGHT = {True: 1e-8, False: 5e-6}
 #: Labels of groups of several sizes, not in order; and weights.
 LABELS = np.repeat(["c", "a", "d", "b"], [1, 6, 8, 5])[np.random.default_rng(3).permutation(20)]
@@ -51,7 +51,7 @@ each_smooth_loss = pytest.mark.parametrize("loss", ["squared", "logistic", "squa
 
 
 def make_problem(loss, regularizer="lasso", m=30, n=20, share=0.2, intercept=True, grouped=False, seed=0, **settings):
-    """A random problem with correlated columns, at a share of its largest useful alpha."""
+    """Draw a problem with correlated columns, at a fraction of its largest useful alpha."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(m, n)) @ (np.eye(n) + 0.3 * rng.normal(size=(n, n)) / np.sqrt(n)) + 0.5
     loss = LOSSES[loss][0]
@@ -149,7 +149,7 @@ def test_from_the_largest_alpha_on_the_model_is_a_constant(loss, intercept):
     problem = make_problem(loss, "elastic net", share=1.0, intercept=intercept)
     assert len(DAL().solve(problem, tol=1e-6).model.active) == 0
     below = make_problem(loss, "elastic net", share=0.98, intercept=intercept)
-    # with kinks the dual point of the best constant is not the only one
+    # with kinks, the dual point of the best constant is not unique
     if np.isfinite(below.loss.curvature):
         assert len(DAL().solve(below, tol=1e-9).model.active) > 0
 

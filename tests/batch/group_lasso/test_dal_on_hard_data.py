@@ -1,4 +1,4 @@
-"""DAL where losses are straight or have kinks, columns are alike, empty or no numbers, and targets say nothing."""
+"""DAL on losses with linear pieces or kinks, on equal or empty columns, and on uninformative targets."""
 
 import cvxpy as cp
 import numpy as np
@@ -27,7 +27,7 @@ SCALES = {
 }
 
 
-#: Losses that are straight or kinked, and their sums for a generic solver.
+#: Losses that are piecewise linear or have kinks, and their sums for cvxpy.
 KINKED = {
     Huber(1.0): lambda y, z: 0.5 * cp.sum(cp.huber(y - z, 1.0)),
     Huber(0.01): lambda y, z: 0.5 * cp.sum(cp.huber(y - z, 0.01)),
@@ -41,7 +41,7 @@ KINKED = {
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize(("share", "seed"), [(0.3, 0), (0.003, 1)])
 def test_losses_that_are_straight_or_kinked_take_few_newton_steps(loss, scale, share, seed):
-    """Where predictions are far from the targets such losses tell nothing of curvature."""
+    """Far from the targets, these losses have no curvature."""
     rng = np.random.default_rng(seed)
     X = SCALES[scale](rng.normal(size=(60, 20)), rng)
     signal = X / np.linalg.norm(X, axis=0) * np.sqrt(60)

@@ -1,4 +1,4 @@
-"""Sweeps on inner products that a path shares: the same solutions, whatever the loss's weights and what is free."""
+"""Coordinate descent on inner products shared along a path finds the same solutions."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ KINDS = {
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_path_has_the_solutions_of_single_problems(kind, is_sparse, monkeypatch):
-    """Which sweep over the columns themselves, and know nothing of inner products."""
+    """Single problems sweep over the columns, without inner products."""
     A, y, _ = data()
     matrix = sparse.csc_matrix(A) if is_sparse else np.asfortranarray(A)
     problem = problem_of(matrix, y, **KINDS[kind])

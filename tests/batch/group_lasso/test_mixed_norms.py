@@ -1,4 +1,4 @@
-"""Sparse groups, coefficients that are not negative, and groups that are not regularized, against a convex solver."""
+"""Sparse groups, nonnegative coefficients, and unregularized groups, against a convex solver."""
 
 import cvxpy as cp
 import numpy as np
@@ -26,7 +26,7 @@ from omkl.regularizers import L1, L21, ElasticNet, SparseGroup
 
 LABELS = np.arange(24) // 4
 ONES = np.ones(6)
-# weights of the groups' norms and of single coefficients, and whether these must not be negative
+# weights of group norms, weights of coefficients, nonnegative
 KINDS = {
     "sparse groups": (ONES, 0.5, False),
     "positive": (ONES, 0.0, True),
@@ -93,7 +93,7 @@ def test_solutions_are_those_of_a_convex_solver(samples, kind, loss, intercept, 
             make_problem(samples, loss, kind)
         return
     if is_sparse == intercept and loss in (Hinge, Poisson):
-        return  # half of the combinations say enough
+        return  # half of the combinations suffice
     problem = make_problem(samples, loss, kind, intercept, is_sparse)
     solution = DAL().solve(problem, 1e-8)
     value, w = by_cvxpy(samples, loss, kind, intercept)
@@ -162,7 +162,7 @@ def test_the_dual_norm_is_the_polar(c, w, norm_weight, l1_weight, positive):
     bound = norms.dual_norms(c)[0]
     if positive:
         w = np.abs(w)
-    # the supremum of <c, w> over the unit ball: never above, and reached where the proximity operator of c leads
+    # the dual norm is the supremum of <c, w> over the unit ball
     assert c @ w <= bound * norms.norms(w)[0] * (1 + 1e-9) + 1e-9
     if bound > 1e-6:
         assert_allclose(norms.dual_norms(2.0 * c), 2.0 * bound)

@@ -1,4 +1,4 @@
-"""Screening of groups: bounds hold, and searches with fewer products find what full passes find."""
+"""Screening of groups: its bounds hold, and it finds the same violations as full passes."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_screening_does_not_change_the_solution(kind, loss):
     assert few.history[-1]["passes"] < len(few.history)
     assert all_of_them.history[-1]["passes"] == len(all_of_them.history)
     assert_allclose(few.certificate.primal, all_of_them.certificate.primal, rtol=1e-7)
-    # the lower bound may be that of another model
+    # the lower bound may come from another model
     assert few.certificate.gap <= certify(problem, few.model).gap + 1e-12
 
 

@@ -1,4 +1,4 @@
-"""Several outputs that share their groups: multi-task and multinomial problems, against a convex solver."""
+"""Multi-task and multinomial problems, whose outputs share groups, against a convex solver."""
 
 import cvxpy as cp
 import numpy as np
@@ -71,7 +71,7 @@ def test_solutions_are_those_of_a_convex_solver(samples, kind, has_free, interce
     assert_allclose(solution.certificate.primal, value, rtol=1e-7)
     assert -1e-12 <= certify(problem, solution.model).gap <= 1e-6
     found = solution.model.dense(24 * OUTPUTS).reshape(24, OUTPUTS)
-    if kind == "multinomial":  # coefficients of what is not regularized may rise together
+    if kind == "multinomial":  # unregularized coefficients may all grow by the same amount
         found, W = (coefficients - coefficients.mean(axis=1, keepdims=True) for coefficients in (found, W))
     assert_allclose(found, W, atol=1e-3)
     assert all(len(set((found[g == LABELS] != 0).ravel())) == 1 for g in range(6))
@@ -126,7 +126,7 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
         hessian @ step, (loss.dual_point(z - 1e-6 * step) - loss.dual_point(z + 1e-6 * step)) / 2e-6, atol=1e-8
     )
     assert_allclose(hessian.balance(step).reshape(3, 6).sum(axis=1), step.sum() / 3, atol=1e-12)
-    # no curvature in any direction of a sample's scores is above the bound
+    # the bound holds for the curvature in every direction
     u = (y - rho / weights).reshape(3, 6)
     for i, bound in enumerate((loss.curvature(rho) / weights)[:6]):
         assert np.linalg.eigvalsh(np.diag(u[:, i]) - np.outer(u[:, i], u[:, i]))[-1] <= bound <= 0.5
@@ -147,7 +147,7 @@ def test_kinks_and_sparse_groups_are_refused_for_several_outputs(samples):
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", ["squared", "multinomial", "multinomial sparse"])
 def test_newton_steps_lead_to_the_solution_of_sweeps(size, intercept, kind, monkeypatch):
-    """Correlated columns, for which sweeps over samples take long."""
+    """On correlated columns, where coordinate descent is slow."""
     rng = np.random.default_rng(size)
     A = rng.normal(size=(80, 30)) + rng.normal(size=(80, 1))
     Y = A[:, :6] @ rng.normal(size=(6, 4)) + rng.normal(size=(80, 4))
@@ -166,7 +166,7 @@ def test_newton_steps_lead_to_the_solution_of_sweeps(size, intercept, kind, monk
 
 @pytest.mark.parametrize("seed", [3, 8, 11])
 def test_gaps_below_the_root_of_rounding_are_reached(seed):
-    """There the primal of a better model may be larger, and its dual point is what tells."""
+    """At such gaps, rounding may increase the primal of a better model; its dual point is better all the same."""
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(80, 30)) + rng.normal(size=(80, 1))
     Y = np.eye(4)[(A[:, :6] @ rng.normal(size=(6, 4)) + rng.normal(size=(80, 4))).argmax(axis=1)]

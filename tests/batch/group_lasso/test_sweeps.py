@@ -1,4 +1,4 @@
-"""Sweeps of coordinate descent on a working set: they end at the optimum, and no round goes past its line search."""
+"""Coordinate descent on a working set reaches the optimum, and each round passes its line search."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def make_problem(loss, regularizer, grouped, kind="dense"):
 
 
 def swept(problem, rounds):
-    """Coefficients of the design's columns after so many rounds on a working set of all columns, and the objective."""
+    """Return coefficients and objective after some rounds on a working set of all columns."""
     working_set = WorkingSet(problem)
     working_set.extend(np.arange(problem.groups.n_groups))
     sweeps, w = Sweeps(problem, working_set), np.zeros(24)
@@ -67,7 +67,7 @@ def test_one_sweep_minimises_a_single_group_exactly(regularizer, kind, size, mon
     monkeypatch.setattr(design_sweeps, "MOST_SWEEPS", 1)
     rng = np.random.default_rng(0)
     A = rng.normal(size=(60, size))
-    # columns of other scales, a duplicate and one of zeros; or more columns than samples
+    # columns of different scales, a duplicate and a zero column; or more columns than samples
     A *= 10.0 ** rng.uniform(-2, 1, size)
     A[:, 0], A[:, -1] = A[:, 1], 0.0
     y = A @ rng.normal(size=size) + rng.normal(size=60)
@@ -94,7 +94,7 @@ def test_groups_too_large_for_an_eigenbasis_are_solved_as_well():
 
 
 def test_groups_that_leave_are_zero_to_the_last_bit():
-    """Not by way of their eigenbases, whose rounding left coefficients of 1e-17, then of 1e-33 and so on."""
+    """Rounding in eigenbases must not leave coefficients of 1e-17."""
     problem = make_problem(Squared(), L21(), True)
     working_set = WorkingSet(problem)
     working_set.extend(np.arange(problem.groups.n_groups))

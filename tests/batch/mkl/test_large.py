@@ -1,4 +1,4 @@
-"""Large Newton systems: iterations without a matrix lead where Cholesky factors do, in memory of the factors' size."""
+"""Large Newton systems: matrix-free iterations find the solution of Cholesky factors in less memory."""
 
 import tracemalloc
 
@@ -14,7 +14,7 @@ from omkl.regularizers import L21, ElasticNet, Ridge
 
 @pytest.fixture
 def large_from(monkeypatch):
-    """A function that moves the number of samples from which on there is no matrix of all pairs."""
+    """Return a function that sets the number of samples above which no full matrix is formed."""
 
     def move(n_samples):
         monkeypatch.setattr("omkl.batch.mkl.newton.LARGE", n_samples)
@@ -23,7 +23,7 @@ def large_from(monkeypatch):
 
 
 def factored(n_samples, n_kernels=8, rank=15, seed=0):
-    """Low-rank kernels, three of which say something of the targets."""
+    """Draw low-rank kernels, three of which are informative."""
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(n_kernels, n_samples, rank)) / np.sqrt(n_samples * rank)
     signal = factors[:3, :, 0].sum(axis=0)
@@ -40,7 +40,7 @@ def test_iterations_solve_what_a_factor_does(equality, softest, monkeypatch):
     images = rng.normal(size=(2, 300))
     bends, diagonal = np.array([0.5, 2.0]), softest * 10 ** rng.uniform(0, 8, 300)
     curvature = Curvature(stack.summed(np.full(8, 50.0)), images, bends)
-    # the part of the right-hand side that the multiplier takes is by far the larger
+    # the multiplier's part of the right-hand side dominates
     right = rng.normal(size=300) + 1e3 * equality
     matrix = stack.combine(np.full(8, 50.0)) + (images.T * bends) @ images
     expected, multiplier = DenseCurvature(matrix).solve(diagonal, right, equality)
@@ -81,7 +81,7 @@ def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_
     assert found["matrix-free"] == pytest.approx(dense.certificate.primal, rel=3e-7)
     assert found["cg"] == pytest.approx(dense.certificate.primal, rel=3e-7)
     if isinstance(regularizer, L21):
-        # twins change nothing under the block 1-norm
+        # duplicate kernels change nothing under the block 1-norm
         assert found["mixed"] == pytest.approx(dense.certificate.primal, rel=3e-7)
 
 

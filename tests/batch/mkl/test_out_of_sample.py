@@ -1,4 +1,4 @@
-"""Choosing kernels by what they say of samples that were left out: against refits, and on kernels that are known."""
+"""Selection of kernels by left-out samples: against refits, and on kernels known to be informative."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def gaussians(X):
 
 
 def problem(n=60, n_useless=20, seed=0, noise=0.3):
-    """Kernels of single columns: y tells of the first two of them."""
+    """Make kernels on single columns; y depends on the first two."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 2 + n_useless))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + noise * rng.standard_normal(n)
@@ -53,7 +53,7 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
             if not with_kernel:
                 expected[k, i] = Y[i] - mean
                 continue
-            # centred by the others, which takes the place of their constant
+            # centered by the other samples, in place of an intercept
             own = centred(K, weights * rest)
             ridge_model = KernelRidge(kernel="precomputed", alpha=ridge)
             ridge_model.fit(own[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=roots[rest] ** 2)
@@ -83,7 +83,7 @@ def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypa
 
 
 def test_a_step_for_a_sample_is_taken_without_it():
-    """Its own part is what a step of the coefficients of a model that has not seen it would give it."""
+    """The prediction for a sample comes from a step without the sample."""
     grams, Y = problem(n=20, n_useless=2)
     n = 20
     roots = np.full(n, 1 / np.sqrt(n))
@@ -93,7 +93,7 @@ def test_a_step_for_a_sample_is_taken_without_it():
     model = out_of_sample._RidgeModel(np.tril(kernel), z, roots)
     gains, pairs = np.empty(n), 0.0
     for i in range(n):
-        # the system without the sample: its row and column are taken out of the inverse
+        # remove the row and column of the sample from the inverse
         without = model.inverse - np.outer(model.inverse[:, i], model.inverse[i]) / model.inverse[i, i]
         coefficients = without @ z[:, 0]
         np.testing.assert_allclose(coefficients[i], 0.0, atol=1e-12)
@@ -117,7 +117,7 @@ def test_few_useless_kernels_pass_where_all_are_useless():
     for seed in range(40):
         grams, Y = problem(n=50, n_useless=20, seed=seed)
         false.append(chosen(grams, np.random.default_rng(seed).standard_normal(Y.shape)).sum())
-    # a tenth is expected; a choice of all would be twenty
+    # a tenth is expected; selecting all would give twenty
     assert np.mean(false) <= 0.5
 
 
@@ -134,7 +134,7 @@ def test_many_kernels_of_which_none_stands_out_are_all_kept():
 
 
 def test_a_kernel_that_others_hide_is_found():
-    """Beside a loud part a faint one shows once the loud one is explained."""
+    """A weak kernel becomes visible when a strong one is in the model."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 12))
     y = 5 * X[:, 0] + X[:, 1] + 0.1 * rng.standard_normal(80)
@@ -183,7 +183,7 @@ def test_few_samples_stand_for_many(monkeypatch):
     counts = np.bincount(classes[samples])
     assert np.abs(counts - [75, 22.5, 2.5]).max() <= 1.0
     np.testing.assert_allclose(weights, 40.0)
-    # classes of equal weights, of which the smallest is taken whole
+    # equal class weights; all samples of the smallest class are used
     balanced = (4000 / 3 / np.bincount(classes))[classes]
     samples, weights = sampled(Y, balanced, 5)
     counts = np.bincount(classes[samples])

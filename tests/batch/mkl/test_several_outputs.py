@@ -19,7 +19,7 @@ P = 3
 
 
 def make(loss, regularizer, C=10 / 3, intercept=True, seed=0):
-    """A problem of three outputs, its targets and the factors of its kernels."""
+    """Draw a problem of three outputs; return it, its targets and the factors of its kernels."""
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(M, N, 5)) / np.sqrt(5)
     loss = LOSSES[loss][0]
@@ -56,7 +56,7 @@ def test_reaches_the_optimum_between_valid_bounds(loss, regularizer, intercept):
 
 
 def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
-    """A single kernel: half the square of the common norm is the sum of halves of the squares."""
+    """With one kernel, the squared common norm is a sum over outputs."""
     problem, targets, factors = make("logistic", "squared block 1-norm")
     stack = DenseStack((factors @ factors.transpose(0, 2, 1))[:1])
     settings = (problem.loss, problem.regularizer, 2.0, True, np.random.default_rng(1).uniform(0.5, 2.0, size=N))

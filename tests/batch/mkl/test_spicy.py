@@ -15,7 +15,7 @@ from ..generic import generic_optimum, small_problem
 
 
 def many_kernels(n_kernels=400, n_samples=40, seed=0, rank=8):
-    """Far more kernels than the first working set holds, few of which say anything of the targets."""
+    """Draw many more kernels than the first working set holds; few are informative."""
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(n_kernels, n_samples, rank)) / np.sqrt(rank * n_samples)
     y = np.sign(factors[:3, :, 0].sum(axis=0) + 0.02 * rng.normal(size=n_samples))
@@ -138,7 +138,7 @@ def test_iterations_are_reported_and_can_be_stopped():
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "squared", "epsilon-insensitive"])
 def test_weights_multiply_losses(loss):
-    """A weight of 2 is a sample that is there twice."""
+    """A weight of 2 counts as two copies of the sample."""
     problem, factors = small_problem(loss, "elastic net")
     counts = np.random.default_rng(0).integers(1, 4, len(problem.y))
     weighted = Spicy().solve(replace(problem, sample_weight=counts), tol=1e-8).certificate
@@ -165,7 +165,7 @@ def test_the_squared_norm_is_the_same_problem_at_another_C(C):
 
 # ---- the one-step method ----------------------------------------------------------------------------------------
 
-#: The elastic net as a user might write it.
+#: User-defined elastic net.
 OWN = OwnPenalty(lambda b: b + b**2 / 2, lambda b: 1 + b)
 
 
@@ -195,7 +195,7 @@ def test_a_sample_of_the_kernels_first_leads_to_the_same_optimum(loss, regulariz
     assert sampled.history[1]["dual"] >= sampled.history[0]["dual"] >= 0.0
     assert sampled.certificate.primal == pytest.approx(directly.certificate.primal, rel=1e-7)
     np.testing.assert_allclose(sampled.certificate.norms, directly.certificate.norms, atol=1e-3)
-    # a search that ends with the sample has a model of it, whose certificate holds
+    # a search that stops on the subsample returns a model with a valid certificate
     stopped = OneStep().solve(problem, tol=1e-8, max_iter=1)
     assert len(stopped.model.active) <= 20
     assert stopped.certificate.dual <= directly.certificate.primal <= stopped.certificate.primal

@@ -1,4 +1,4 @@
-"""The wrapper methods: each against a generic convex solver, against the others, and its own parts."""
+"""Wrapper methods: each against a generic convex solver and against the others, and tests of their parts."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def test_the_certificate_is_recomputed_from_the_model_over_all_kernels(method):
     solution = solver(method).solve(problem, tol=1e-3)
     again = certify(problem, solution.model, solution.certificate.rho)
     assert_allclose([again.primal, again.dual], [solution.certificate.primal, solution.certificate.dual], rtol=1e-12)
-    # where planes are mixed, the loop only bounds the norms of the mixture
+    # for a mixture of planes, the loop only bounds the norms
     assert solution.certificate.gap <= solution.history[-1]["gap"] + 1e-9
     assert_array_equal(np.flatnonzero(solution.certificate.norms), solution.model.active)
 
@@ -214,7 +214,7 @@ def test_a_constant_target_needs_no_svm(method):
 
 @pytest.mark.parametrize("eta", [0.0, 0.2, 0.6, 1.0])
 def test_the_bound_of_the_paper_is_the_dual_of_the_problem(eta):
-    """Eq. 8, corrected to ``1'a - u'theta/2``, in units of the SVM's cost: the loop stops by it and by no other."""
+    """Eq. 8, corrected to ``1'a - u'theta/2``, in units of the SVM's cost: the loop stops by this bound only."""
     problem, _ = small_problem("hinge", f"weights in elastic net {eta}", n=30, n_kernels=8)
     weights = problem.regularizer.kernel_weights(np.ones(8))
     svm = SVC(kernel="precomputed", C=problem.C, tol=1e-10).fit(problem.kernels.combine(weights), problem.y)
@@ -230,7 +230,7 @@ def test_the_bound_of_the_paper_is_the_dual_of_the_problem(eta):
 
 @pytest.mark.parametrize("eta", [0.2, 0.6, 1.0])
 def test_kernels_whose_weight_dies_out_end_no_search_early(eta):
-    """Squares of norms that fall at every iteration underflow; as printed, Algorithm 2 then divides 0 by 0."""
+    """Norms of vanishing kernels underflow when squared; Algorithm 2 as printed then divides 0 by 0."""
     problem, _ = small_problem("hinge", "squared block 1-norm")
     grams = problem.kernels.grams * np.array([1e-6, 1.0, 1.0, 1.0])[:, None, None]
     problem = Problem(DenseStack(grams), problem.y, problem.loss, ElasticNetWeights(eta), problem.C)

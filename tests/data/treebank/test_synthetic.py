@@ -1,4 +1,4 @@
-"""Made-up treebanks: trees by construction, told by their informative templates and by nothing else."""
+"""Synthetic treebanks: valid trees, predicted by their informative templates only."""
 
 import itertools
 

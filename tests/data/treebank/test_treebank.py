@@ -1,4 +1,4 @@
-"""Treebanks: what is read agrees with a naive reader, and what is written is what was read, byte for byte."""
+"""Treebanks: reading agrees with a naive reader, and writing gives back the same bytes."""
 
 import copy
 import gzip

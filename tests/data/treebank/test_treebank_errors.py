@@ -1,4 +1,4 @@
-"""Wrong treebanks: strict reading names file and line, lenient reading leaves out these sentences and counts them."""
+"""Invalid treebanks: strict reading names file and line, lenient reading skips and counts the sentences."""
 
 import contextlib
 import gzip
@@ -52,7 +52,7 @@ WRONG = {
 
 
 def skipping(path):
-    """A treebank without the sentences that are wrong, and the stream that it was."""
+    """Read a treebank without its invalid sentences; return it and its stream."""
     stream = stream_conllu(path, on_error="skip", keep_text=True)
     with pytest.warns(DataWarning, match="skipped, the first at") as caught:
         treebank = stream.read().X

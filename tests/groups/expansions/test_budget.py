@@ -1,4 +1,4 @@
-"""Kernel groups on a budget against brute force: the literal algorithm with an explicit feature space."""
+"""Kernel groups on a budget against a literal implementation in an explicit feature space."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def exact_square_norms(bank):
     squares = []
     for kernel, A in zip(bank.kernels, bank.coefficients):
         X = np.ascontiguousarray(bank.supports["x"]).astype(np.float64)
-        # the spline is sharp at zero, where squared distances from inner products have half the digits
+        # the spline has a kink at zero, where squared distances from inner products have half of the digits
         matrix = np.maximum(0.0, 1.0 - cdist(X, X) / kernel.h) if isinstance(kernel, B1Spline) else kernel(X)
         squares.append(np.einsum("nj,nm,mj->", A, matrix, A))
     return np.array(squares)
@@ -103,7 +103,7 @@ def test_single_precision_keeps_norms_to_its_digits():
 
 
 class Literal:
-    """Algorithm 1 over a growing list of support vectors with features, of which the weakest is dropped by hand."""
+    """Algorithm 1 on a list of support vectors with explicit features; the weakest one is dropped literally."""
 
     def __init__(self, features, budget, method, average):
         self.features, self.budget, self.method, self.average = features, budget, method, average
@@ -230,7 +230,7 @@ def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
 
     monkeypatch.setattr(BudgetedExpansion, "_drop", watched)
     for method in ("fobos", "rda"):
-        # both diagonals are exactly 1, so that equals are equal to the last bit
+        # both diagonals are exactly 1, so ties are exact
         bank = make_bank({"gaussian": Gaussian(2.0), "laplacian": Laplacian(2.0)}, 8)
         trainer = make_trainer(bank, method)
         for x, y in Stream():

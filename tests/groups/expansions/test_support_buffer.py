@@ -1,4 +1,4 @@
-"""Kernels against a buffer of support vectors have their values on plain pairs, whatever the buffer went through."""
+"""Kernel values against a buffer of support vectors equal those of plain pairs after any changes of the buffer."""
 
 import numpy as np
 import pytest

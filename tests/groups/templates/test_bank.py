@@ -34,7 +34,7 @@ TEMPLATES = TemplateSet(
         "h.Case m.Case between.form",
     ]
 )
-#: What looks at the tree of a first parser, too.
+#: Templates that also use the tree of a first parser.
 STACKED = TemplateSet([*TEMPLATES, "kinship", "h.upos m.upos kinship direction", "m.parent_upos kinship distance"])
 BINS = (1, 2, 3, 5, 8, 16)
 
@@ -49,7 +49,7 @@ def sentences(n_sentences=8, seed=0):
         heads = tree.decode(rng.normal(size=(n + 1, n + 1))).tolist()
         feats = rng.choice(["_", "Case=Nom", "Case=Acc|Number=Sing"], n).tolist()
         made.append(Sentence(forms=forms, upos=rng.choice(["X", "Y", "Z"], n).tolist(), feats=feats, heads=heads))
-    for sentence in made:  # what a first parser makes of it
+    for sentence in made:  # the tree of a first parser
         first = rng.normal(size=(len(sentence) + 1,) * 2).astype(np.float32)
         sentence.first_scores, sentence.first_heads = first, tree.decode(first.astype(float)).tolist()
     return made
@@ -61,7 +61,7 @@ def guide(corpus):
 
 
 def kinship(sentence, h, m):
-    """What the head is to the modifier in the tree of the first parser, spelled out."""
+    """Relation of the head to the modifier in the first parser's tree, written out literally."""
     above = dict(enumerate([None, *sentence.first_heads]))
     kin = {
         "head": above[m] == h,
@@ -76,7 +76,7 @@ def kinship(sentence, h, m):
 
 
 def field(sentence, name, place):
-    """A field as the template language defines it, spelled out."""
+    """Value of a field by the definition of the template language."""
     if place == 0:
         return "ROOT"
     if not 0 < place <= len(sentence):

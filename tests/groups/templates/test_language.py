@@ -1,4 +1,4 @@
-"""The language of templates, and the sets that come with it."""
+"""The template language and the named sets of templates."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_bad_sets_are_refused(tmp_path):
         TemplateSet.resolve(empty)
     with pytest.raises(InputError, match="must be a file, one of martins507"):
         TemplateSet.resolve("martins508")
-    for name in ("", ".", "h.form\n" * 100):  # a folder, and what is too long for a name
+    for name in ("", ".", "h.form\n" * 100):  # a folder, and a string too long for a file name
         with pytest.raises(InputError, match=r"must be a file, one of .* a list of strings"):
             TemplateSet.resolve(name)
     with pytest.raises(InputError, match="got 'None'"):

@@ -10,7 +10,7 @@ from omkl.exceptions import MissingDependencyError
 from omkl.reports import plot_weights
 from omkl.reports.plots.canvas import COLOURS, GREY
 
-#: Linear RGB as people see it who lack one kind of cone: Machado, Oliveira, Fernandes (2009), table 1, severity 1.
+#: Linear RGB as seen with one type of color blindness: Machado, Oliveira, Fernandes (2009), table 1, severity 1.
 BLIND = {
     "nothing": np.eye(3),
     "red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
