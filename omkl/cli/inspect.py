@@ -42,6 +42,8 @@ MEASURABLE = 2.0
 def inspect(options: Options) -> None:
     """Show the groups of the saved MODEL, their weights and sizes, and its strongest features."""
     model, kind = load_model(options)
+    if options.data is None:
+        opt.refuse("goes with --data FILE", *opt.OF_DATA)
     if kind == "annotations":
         opt.refuse("is for single models, and an annotator has several", "data", "group")
         lines, metrics = _inspect_annotator(model, min(options.groups, options.top))

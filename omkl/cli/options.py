@@ -259,6 +259,7 @@ TABLE = (
     option("--categorical", metavar="NAMES", help="csv: columns that are text, as zip codes, separated by commas."),
 )
 OF_TABLES = ("target", "no_header", "delimiter", "categorical")
+OF_DATA = ("format", *OF_TABLES, "on_error", "worst")
 DATA = declare(FORMAT, *TABLE, ON_ERROR)
 JOBS = option("--jobs", type=int, metavar="N", help="Threads; -1 is one for each core, by default one.")
 SEED = option("--random-state", type=COUNT, metavar="N", help="Seed.")

@@ -33,6 +33,8 @@ def report(options: Options) -> None:
     """
     model, kind = load_model(options)
     X = y = None
+    if options.data is None:
+        opt.refuse("is about labelled data: name a file of them", *opt.OF_DATA)
     with naming(options.data or options.model):
         if options.data is not None:
             X, y = labelled_data(options.data, model, kind, options)

@@ -45,6 +45,10 @@ TREES = opt.declare(
     option("--unlabeled", is_flag=True, help="Learn no relations."),
     option("--memory", type=float, default=140.0, metavar="MB", help="Megabytes for parameters."),
 )
+OF_TREES = (
+    *("templates", "lexicon", "stacked", "likely", "keep"),
+    *("projective", "multi_root", "unlabeled", "memory"),
+)
 
 
 def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
@@ -142,6 +146,8 @@ def train_annotator(options: Options) -> None:
     From words it makes the tags, features, lemmas and trees that the treebank has. The parser learns from sentences
     that were tagged by models of other folds. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
     """
+    if options.parts and "trees" not in options.parts:
+        opt.refuse("is about trees, which --parts leaves out", *OF_TREES)
     reading: Record = {"on_error": options.on_error, "keep_text": False}
     treebank = data.read_treebank(options.train, trees="partial", **reading)
     gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
