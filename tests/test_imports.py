@@ -15,7 +15,10 @@ def run(code, *arguments):
     return finished.stdout.split()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "parser", "--help"], ["predict", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], *([*own.split(), "--help"] for own in ("train parser", "predict", "inspect", "demo"))],
+)
 def test_the_command_line_explains_itself_without_what_it_computes_with(arguments):
     code = (
         "import contextlib, io, sys\nfrom omkl.cli import main\n"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.utils import Bunch
 
 import omkl
 from omkl._files import PathLike
@@ -20,6 +19,8 @@ from omkl.cli.training import strength
 from omkl.exceptions import MissingDependencyError
 
 if TYPE_CHECKING:
+    from sklearn.utils import Bunch
+
     from omkl.online import OnlineTrainer, Step
 
 USEFUL = ("pixels", "profiles", "spectrum", "outline")

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.base import is_classifier
 
 import omkl
 from omkl import data
@@ -216,7 +215,7 @@ def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, n
 
 def row_scores(model: Model, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """Accuracy of a classifier; R^2 of a regressor, and its errors in units of the targets."""
-    if is_classifier(model):
+    if hasattr(model, "classes_"):
         return {"accuracy": float((gold == predicted).mean())}
     from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 

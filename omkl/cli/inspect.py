@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.base import is_classifier
 
 import omkl
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
 from omkl.cli.files import labelled_data, load_model, naming, of_class
 from omkl.cli.options import Options, option
-from omkl.estimators.base import OnlineEstimator
-from omkl.linear.base import SparseLinear
 
 if TYPE_CHECKING:
+    from omkl.estimators.base import OnlineEstimator
     from omkl.reports.model import Model
 
 #: Longer names of groups are cut in the middle, so that a table fits a terminal.
@@ -66,6 +64,9 @@ def _inspect_annotator(annotator: omkl.Annotator, n: int) -> tuple[list[str], Re
 
 def _metrics(model: Model, kind: str, options: Options) -> Record:
     """Settings, sizes and groups of a model."""
+    from omkl.estimators.base import OnlineEstimator
+    from omkl.linear.base import SparseLinear
+
     parameters = model.get_params(deep=False)
     metrics = {"class": type(model).__name__, **_size(model)}
     metrics |= {name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters}
@@ -85,9 +86,11 @@ def _metrics(model: Model, kind: str, options: Options) -> Record:
 
 def _size(model: Model) -> dict[str, int]:
     """Size of a model in its own terms."""
+    from omkl.linear.base import SparseLinear
+
     if isinstance(model, omkl.DependencyParser):
         return {"templates": len(model.templates_), "features": model.n_features()}
-    if isinstance(model, omkl.SequenceLabeler) or is_classifier(model):
+    if hasattr(model, "classes_"):
         return {"labels": len(model.classes_)}
     return {"columns": model.coef_.size} if isinstance(model, SparseLinear) else {"groups": len(model.kernel_weights_)}
 

@@ -29,7 +29,7 @@ FORMS = {
     "rows": ("text", "jsonl"),
 }
 #: The best few annotations of a sentence, each a treebank of one sentence, with their scores.
-Best: TypeAlias = list[tuple[data.Treebank, float]]
+Best: TypeAlias = "list[tuple[data.Treebank, float]]"
 
 
 @opt.command(

@@ -12,7 +12,6 @@ from omkl.cli.console import Record
 from omkl.cli.files import destination
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
 from omkl.exceptions import InputError
-from omkl.online.callbacks import RecordLog
 
 if TYPE_CHECKING:
     from omkl import data
@@ -130,7 +129,11 @@ class Training:
         """Parameters of the estimator."""
         options = self.options
         parameters = options.values(*PARAMETERS)
-        log = [] if options.log is None else [RecordLog(destination(options.log))]
+        log = []
+        if options.log is not None:
+            from omkl.online.callbacks import RecordLog
+
+            log = [RecordLog(destination(options.log))]
         callbacks = [self.interruption, *log]
         return {**parameters, "callbacks": callbacks, "n_jobs": options.jobs, "verbose": not options.quiet}
 

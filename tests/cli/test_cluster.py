@@ -36,7 +36,7 @@ def serial(treebank):
 
 
 @pytest.mark.parametrize("where", ["--workers", "--scheduler"])
-def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_path, capsys, where):
+def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_path, where):
     out = tmp_path / "m.npz"
     if where == "--workers":
         assert train(treebank, out, "--workers", "2") == 0
@@ -46,7 +46,6 @@ def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_pat
             n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
         ) as cluster:
             assert train(treebank, out, "--scheduler", cluster.scheduler_address, "--shards", "2") == 0
-    assert "epoch   2: loss" in capsys.readouterr().out
     for name, array in omkl.load(out).model_.trainer.state().items():
         assert_array_equal(array, serial[name], err_msg=name)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn import set_config
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
@@ -78,15 +78,6 @@ def test_a_pipeline_hands_the_combined_kernel_to_other_estimators():
     mkl = omkl.MKLClassifier(["linear", "gaussian:sigma2=2"], C=3.0)
     predicted = cross_val_predict(make_pipeline(mkl, SVC(kernel="precomputed")), X, y, cv=3)
     assert np.mean(predicted == y) > 0.9
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_the_combined_kernel_is_a_frame_where_that_is_asked_for(library):
-    X, y = load_iris(return_X_y=True, as_frame=True)
-    mkl = omkl.MKLClassifier(["linear"]).set_output(transform=library).fit(X, y)
-    frame = mkl.transform(X[:7])
-    assert list(frame.columns) == mkl.get_feature_names_out().tolist() == [f"mklclassifier{i}" for i in range(len(X))]
-    assert_array_equal(frame.to_numpy(), mkl.set_output(transform="default").transform(X[:7]))
 
 
 def test_weights_are_routed():

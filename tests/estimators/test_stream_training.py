@@ -237,7 +237,7 @@ def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
 @pytest.mark.parametrize("name", ["arrays", "sequences", "trees", "regression"])
 def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatch):
     """Blocks are learned in shards side by side, mixed after each; checkpoints lie between blocks."""
-    monkeypatch.setattr("omkl.estimators.training.MIX_EVERY", 12)
+    monkeypatch.setattr("omkl.estimators.sources.MIX_EVERY", 12)
     estimator, stream, options = cases(rng)[name]
     estimator.set_params(epochs=2, verbose=False, random_state=0)
     straight = type(estimator)(**estimator.get_params()).fit(stream, shards=2, **options)
