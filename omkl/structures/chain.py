@@ -55,8 +55,8 @@ class Chain(Structure):
     ----------
     n_labels : int
         Number of labels K >= 1; an output is an array of n integers in ``0 .. K-1``.
-    cost : array of shape (K, K), optional
-        ``cost[gold, predicted] >= 0`` of one position, with a zero diagonal. The Hamming cost (1 for every wrong
+    costs : array of shape (K, K), optional
+        ``costs[gold, predicted] >= 0`` of one position, with a zero diagonal. The Hamming cost (1 for every wrong
         label) by default.
     by_position : bool
         Give each position transitions of its own.
@@ -70,7 +70,7 @@ class Chain(Structure):
     Raises
     ------
     omkl.exceptions.InputError
-        If there are no labels, ``cost`` is not a matrix of costs, or a second-order chain has transitions by position,
+        If there are no labels, ``costs`` is not a matrix of costs, or a second-order chain has transitions by position,
         no transitions, or too many labels.
 
     Examples
@@ -84,7 +84,7 @@ class Chain(Structure):
     def __init__(
         self,
         n_labels: int,
-        cost: ArrayLike | None = None,
+        costs: ArrayLike | None = None,
         by_position: bool = False,
         linked: bool = True,
         allowed: AllowedTransitions | None = None,
@@ -103,7 +103,7 @@ class Chain(Structure):
         self.linked = bool(linked)
         self.allowed = allowed
         self._forbidden: Any = None if allowed is None else np.where(allowed.following, 0.0, -np.inf)[None]
-        self.costs = check_costs(cost, self.n_labels)
+        self.costs = check_costs(costs, self.n_labels)
 
     @property
     def _programs(self) -> Any:

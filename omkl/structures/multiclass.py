@@ -26,8 +26,8 @@ class Multiclass(Structure):
     ----------
     n_labels : int
         Number of labels K >= 1; an output is an integer in ``0 .. K-1``.
-    cost : array of shape (K, K), optional
-        ``cost[gold, predicted]`` with a zero diagonal; 1 for every wrong label by default.
+    costs : array of shape (K, K), optional
+        ``costs[gold, predicted]`` with a zero diagonal; 1 for every wrong label by default.
 
     Examples
     --------
@@ -35,10 +35,10 @@ class Multiclass(Structure):
     1
     """
 
-    def __init__(self, n_labels: int, cost: ArrayLike | None = None) -> None:
+    def __init__(self, n_labels: int, costs: ArrayLike | None = None) -> None:
         check_number("n_labels", n_labels, least=1)
         self.n_labels = int(n_labels)
-        self.costs = check_costs(cost, self.n_labels)
+        self.costs = check_costs(costs, self.n_labels)
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, self.n_labels)))

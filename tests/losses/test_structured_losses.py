@@ -96,8 +96,8 @@ def trees(n):
     ("structure", "outputs"),
     [
         (Binary(), [0, 1]),
-        (Multiclass(3, cost=[[0, 1, 4], [2, 0, 1], [1, 1, 0]]), [0, 1, 2]),
-        (Chain(2, cost=[[0, 3], [1, 0]]), [np.array(y) for y in product(range(2), repeat=3)]),
+        (Multiclass(3, costs=[[0, 1, 4], [2, 0, 1], [1, 1, 0]]), [0, 1, 2]),
+        (Chain(2, costs=[[0, 3], [1, 0]]), [np.array(y) for y in product(range(2), repeat=3)]),
         (NonProjectiveTree(), list(trees(3))),
         (ProjectiveTree(), [y for y in trees(3) if tuple(y) not in {(3, 0, 2), (2, 0, 1)}]),
     ],
@@ -143,11 +143,11 @@ def test_losses_by_name():
 
 def test_a_perceptron_sees_violations_that_cost_nothing():
     """The loss has no margin, so it does not depend on the cost: labels with zero cost are still separated."""
-    structure = Multiclass(3, cost=[[0, 0, 1], [0, 0, 1], [1, 1, 0]])
+    structure = Multiclass(3, costs=[[0, 0, 1], [0, 0, 1], [1, 1, 0]])
     value, gradient = Perceptron().value_and_gradient(structure, np.array([0.0, 5.0, 1.0]), 0)
     assert value == 5.0
     assert_allclose(gradient.unary, [[-1.0, 1.0, 0.0]])
-    chain = Chain(2, cost=np.zeros((2, 2)))
+    chain = Chain(2, costs=np.zeros((2, 2)))
     value, gradient = Perceptron().value_and_gradient(chain, (np.array([[0.0, 2.0]]), np.zeros((2, 2))), np.array([0]))
     assert value == 2.0
     assert_allclose(gradient.unary, [[-1.0, 1.0]])

@@ -84,7 +84,7 @@ def test_loss_augmented_viterbi_adds_the_cost_of_each_position(seed, n, n_labels
     rng = np.random.default_rng(seed)
     costs = rng.uniform(0, 2, size=(n_labels, n_labels)) * (1 - np.eye(n_labels))
     potentials, gold = potentials_of(seed, n, n_labels, kind), rng.integers(-1, n_labels, size=n)
-    chain = chain_of(kind, n_labels, cost=costs)
+    chain = chain_of(kind, n_labels, costs=costs)
 
     def augmented(labels):
         return score(potentials, tuple(labels)) + weight * chain.cost(gold, labels)
@@ -153,7 +153,7 @@ def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, kind):
 @pytest.mark.parametrize("cost", [np.ones((2, 2)), np.zeros((3, 3)), [[0, -1], [1, 0]], [[0, np.nan], [1, 0]]])
 def test_costs_that_make_no_sense_are_refused(cost):
     with pytest.raises(InputError, match="cost"):
-        Chain(2, cost=cost)
+        Chain(2, costs=cost)
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 5))

@@ -29,7 +29,7 @@ def test_decoding_takes_the_first_of_the_best(z, gold):
 
 
 def test_a_cost_matrix_weighs_mistakes():
-    structure = Multiclass(3, cost=[[0, 5, 1], [1, 0, 1], [1, 1, 0]])
+    structure = Multiclass(3, costs=[[0, 5, 1], [1, 0, 1], [1, 1, 0]])
     assert structure.loss_augmented([0.0, 0.0, 3.0], 0) == 1
     assert structure.cost(0, 1) == 5
 
