@@ -41,8 +41,18 @@ LIVER = "https://raw.githubusercontent.com/vilge/Liver_patient/7661ee3d846561e74
 WPBC = "https://raw.githubusercontent.com/arthuradolfo/RandomForestEnsemble/828fe7561c5ce240f2c5a7aec186f669c7a899b7"
 PIMA_FEATURES = ["preg", "plas", "pres", "skin", "insu", "mass", "pedi", "age"]
 LIVER_FEATURES = ["mcv", "alkphos", "sgpt", "sgot", "gammagt", "drinks"]
-NUCLEI = ["radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave_points",
-          "symmetry", "fractal_dimension"]  # fmt: skip
+NUCLEI = [
+    "radius",
+    "texture",
+    "perimeter",
+    "area",
+    "smoothness",
+    "compactness",
+    "concavity",
+    "concave_points",
+    "symmetry",
+    "fractal_dimension",
+]
 WPBC_FEATURES = ["time", *(f"{what}_{of}" for of in ("mean", "se", "worst") for what in NUCLEI), "size", "lymph_nodes"]
 N_GENERATED, SEED = 5000, 20091
 

@@ -49,7 +49,7 @@ TREEBANKS = {
     "english": ("ud/UD_English-EWT/en_ewt-ud-train.conllu.gz", "ud/UD_English-EWT/en_ewt-ud-test.conllu.gz"),
     "vietnamese": ("ud/UD_Vietnamese-VTB/vi_vtb-ud-train.conllu.gz", "ud/UD_Vietnamese-VTB/vi_vtb-ud-test.conllu.gz"),
     "danish": ("ud/UD_Danish-DDT/da_ddt-ud-dev.conllu.gz", "ud/UD_Danish-DDT/da_ddt-ud-test.conllu.gz"),
-}  # fmt: skip
+}
 SCORES = ("upos", "xpos", "ufeats", "lemmas", "uas", "las", "mlas", "blex")
 
 
@@ -133,9 +133,11 @@ def main() -> None:
     parser.add_argument("--no-udpipe", dest="udpipe", action="store_false")
     parser.add_argument("-o", "--output", default=".", help="directory for annotator.csv")
     arguments = parser.parse_args()
-    files = {"own": (arguments.train, arguments.test)} if arguments.train else {
-        name: [data_home() / path for path in TREEBANKS[name]] for name in arguments.treebanks
-    }  # fmt: skip
+    files = (
+        {"own": (arguments.train, arguments.test)}
+        if arguments.train
+        else {name: [data_home() / path for path in TREEBANKS[name]] for name in arguments.treebanks}
+    )
     rows: list[dict] = []
     for title, paths in files.items():
         train, test = (read_treebank(path) for path in paths)

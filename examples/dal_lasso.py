@@ -99,9 +99,16 @@ def compare(setting, m, n, condition, arguments):
             if found is not None:
                 seconds, reached, n_iter = found
                 yield {
-                    "setting": setting, "condition": condition, "loss": type(loss).__name__.lower(), "m": m, "n": n,
-                    "method": method, "seconds": seconds, "reached": reached, "iterations": n_iter,
-                }  # fmt: skip
+                    "setting": setting,
+                    "condition": condition,
+                    "loss": type(loss).__name__.lower(),
+                    "m": m,
+                    "n": n,
+                    "method": method,
+                    "seconds": seconds,
+                    "reached": reached,
+                    "iterations": n_iter,
+                }
 
 
 def draw(rows, path):
@@ -125,9 +132,11 @@ def main():
     parser.add_argument("--medium", type=int, nargs="*", default=[256, 512], help="m of the medium setting")
     parser.add_argument("--large", type=int, nargs="*", default=[4096, 16384], help="n of the large setting")
     parser.add_argument(
-        "--methods", nargs="+", default=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
+        "--methods",
+        nargs="+",
+        default=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
         choices=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
-    )  # fmt: skip
+    )
     parser.add_argument("--share", type=float, default=0.1, help="alpha as a share of the largest useful (default 0.1)")
     parser.add_argument("--gap", type=float, default=1e-3, help="relative duality gap to reach (default 1e-3)")
     parser.add_argument("--limit", type=float, default=2.0, help="seconds one of our methods may take (default 2)")

@@ -50,18 +50,31 @@ def main():
     for name in arguments.methods:
         problem = problem_for(name, kernels, y.astype(float), arguments.C)
         _, row, traces[name] = run(name, problem, arguments.tol, arguments.limit)
-        cells.append((name, *(seconds_to(traces[name], gap) for gap in GAPS), f"{row['cpu']:.2f}", f"{row['gap']:.1e}",
-                      row["active"], row["iterations"]))  # fmt: skip
+        cells.append(
+            (
+                name,
+                *(seconds_to(traces[name], gap) for gap in GAPS),
+                f"{row['cpu']:.2f}",
+                f"{row['gap']:.1e}",
+                row["active"],
+                row["iterations"],
+            )
+        )
     header = ("CPU seconds to a gap of", *(f"{gap:g}" for gap in GAPS), "in all", "last gap", "active", "outer iter.")
     print("\n".join(table(cells, header)))
 
     arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "duality_gap.json", {"data": arguments.data, "C": arguments.C, "traces": traces})
     panels = [
-        {"curves": {name: ([r["cpu"] for r in trace], [r[key] for r in trace]) for name, trace in traces.items()},
-         "title": f"{arguments.data}, C = {arguments.C:g}", "xlabel": "CPU time, s", "ylabel": label, "log": "xy"}
+        {
+            "curves": {name: ([r["cpu"] for r in trace], [r[key] for r in trace]) for name, trace in traces.items()},
+            "title": f"{arguments.data}, C = {arguments.C:g}",
+            "xlabel": "CPU time, s",
+            "ylabel": label,
+            "log": "xy",
+        }
         for key, label in (("gap", "relative duality gap"), ("active", "active kernels"))
-    ]  # fmt: skip
+    ]
     try:
         plot_panels([panels], arguments.output / "duality_gap.png")
     except MissingDependencyError as error:

@@ -114,15 +114,30 @@ def main():
         model = MKLClassifier(kernels, regularizer=regularizer, C=C).fit(X[train], y[train])
         seconds = time.perf_counter() - started
         accuracy = 100 * model.score(X[test], y[test])
-        rows.append({"regularizer": regularizer, "C": C, "accuracy": accuracy, "seconds": seconds,
-                     "kernels": model.n_active_, "dual_gap": model.dual_gap_})  # fmt: skip
+        rows.append(
+            {
+                "regularizer": regularizer,
+                "C": C,
+                "accuracy": accuracy,
+                "seconds": seconds,
+                "kernels": model.n_active_,
+                "dual_gap": model.dual_gap_,
+            }
+        )
         learned[f"{regularizer}, C = {C:g}"] = model.kernel_weights_
         print(f"{regularizer}, C = {C:g}: {accuracy:.2f}%, {model.n_active_} kernels, {seconds:.1f} s", flush=True)
 
     cells = [
-        (r["regularizer"], f"{r['C']:g}", f"{r['accuracy']:.2f}", r["kernels"], f"{r['dual_gap']:.1e}",
-         f"{r['seconds']:.1f}") for r in rows
-    ]  # fmt: skip
+        (
+            r["regularizer"],
+            f"{r['C']:g}",
+            f"{r['accuracy']:.2f}",
+            r["kernels"],
+            f"{r['dual_gap']:.1e}",
+            f"{r['seconds']:.1f}",
+        )
+        for r in rows
+    ]
     print(
         "\n".join(table(cells, ("regularizer", "C", "accuracy, %", "active kernels", "dual gap", "s, kernels built")))
     )

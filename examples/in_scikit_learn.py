@@ -109,9 +109,15 @@ def frames_that_come_in_parts() -> float:
 
 
 STORIES = (
-    columns_of_many_kinds, a_table_as_it_is, a_grid_search, probabilities_of_a_hinge, what_matters,
-    the_learned_kernel_elsewhere, several_outputs, frames_that_come_in_parts,
-)  # fmt: skip
+    columns_of_many_kinds,
+    a_table_as_it_is,
+    a_grid_search,
+    probabilities_of_a_hinge,
+    what_matters,
+    the_learned_kernel_elsewhere,
+    several_outputs,
+    frames_that_come_in_parts,
+)
 
 
 def main() -> dict:

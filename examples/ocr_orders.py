@@ -81,17 +81,27 @@ def main():
                 accuracies = [found["accuracy"] for found in runs]
                 rows.append(
                     {
-                        "protocol": protocol, "features": name, "order": order, "accuracy": float(np.mean(accuracies)),
-                        "sd": float(np.std(accuracies)), "seconds": float(np.median([r["seconds"] for r in runs])),
+                        "protocol": protocol,
+                        "features": name,
+                        "order": order,
+                        "accuracy": float(np.mean(accuracies)),
+                        "sd": float(np.std(accuracies)),
+                        "seconds": float(np.median([r["seconds"] for r in runs])),
                         "runs": runs,
                     }
-                )  # fmt: skip
+                )
                 print(f"{protocol}, {name}, order {order}: {rows[-1]['accuracy']:.2f}", flush=True)
     cells = [
-        (r["protocol"], r["features"], str(r["order"]), f"{r['accuracy']:.2f} +- {r['sd']:.2f}",
-         f"{100 - r['accuracy']:.2f}", f"{r['seconds']:.1f}")
+        (
+            r["protocol"],
+            r["features"],
+            str(r["order"]),
+            f"{r['accuracy']:.2f} +- {r['sd']:.2f}",
+            f"{100 - r['accuracy']:.2f}",
+            f"{r['seconds']:.1f}",
+        )
         for r in rows
-    ]  # fmt: skip
+    ]
     print("\n".join(table(cells, ("protocol", "features, kernels", "order", "accuracy, %", "error, %", "CPU s"))))
     arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "ocr_orders.json", {"folds": arguments.folds, "rows": rows})

@@ -170,8 +170,10 @@ def show(rows):
     for column, text in (("accuracy", "automatic rates"), ("grid", "the grid")):
         gains = gain(rows, column)
         if gains:
-            print(f"With {text}, MKL of the three gains {gains[0]:+.2f} points over the best single kernel and "
-                  f"{gains[1]:+.2f} over their average (paper: +2.0 and +3.2).")  # fmt: skip
+            print(
+                f"With {text}, MKL of the three gains {gains[0]:+.2f} points over the best single kernel and "
+                f"{gains[1]:+.2f} over their average (paper: +2.0 and +3.2)."
+            )
 
 
 def draw(rows, path):

@@ -94,16 +94,32 @@ def main():
             excess = Suboptimality(optimum.primal / arguments.C)
             started = time.process_time()
             model = OnlineMKLClassifier(
-                kernels, C=arguments.C, epochs=arguments.epochs, method=method, eta0=eta0, schedule=schedule,
-                weighting="norms", average=None, dtype="float64", callbacks=[excess], verbose=False,
+                kernels,
+                C=arguments.C,
+                epochs=arguments.epochs,
+                method=method,
+                eta0=eta0,
+                schedule=schedule,
+                weighting="norms",
+                average=None,
+                dtype="float64",
+                callbacks=[excess],
+                verbose=False,
                 random_state=arguments.seed,
-            ).fit(X, y)  # fmt: skip
+            ).fit(X, y)
             weights = np.array([model.kernel_weights_[kernel] for kernel in kernels])
             distance = np.abs(weights - optimum.norms / optimum.norms.sum()).max()
             own[name] = excess.values
             levels = [first_below(excess.values, level) for level in (0.1, 0.01, 1e-3)]
-            cells.append((f"{method}, {name}", f"{excess.values[-1]:.1e}", *levels, f"{distance:.3f}",
-                          f"{time.process_time() - started:.1f}"))  # fmt: skip
+            cells.append(
+                (
+                    f"{method}, {name}",
+                    f"{excess.values[-1]:.1e}",
+                    *levels,
+                    f"{distance:.3f}",
+                    f"{time.process_time() - started:.1f}",
+                )
+            )
     header = ("method, learning rate", "suboptimality", "passes to 10 %", "1 %", "0.1 %", "weights off by", "CPU, s")
     print("\n".join(table(cells, header)))
 
@@ -111,10 +127,15 @@ def main():
     figures = {"optimum": optimum.primal, "gap": optimum.gap, "suboptimality": curves}
     write_json(arguments.output / "online_meets_batch.json", figures)
     panels = [
-        {"curves": {name: (range(1, len(v) + 1), np.maximum(v, optimum.gap)) for name, v in own.items()},
-         "title": method, "xlabel": "passes over the data", "ylabel": "relative suboptimality", "log": "xy"}
+        {
+            "curves": {name: (range(1, len(v) + 1), np.maximum(v, optimum.gap)) for name, v in own.items()},
+            "title": method,
+            "xlabel": "passes over the data",
+            "ylabel": "relative suboptimality",
+            "log": "xy",
+        }
         for method, own in curves.items()
-    ]  # fmt: skip
+    ]
     try:
         plot_panels([panels], arguments.output / "online_meets_batch.png")
     except MissingDependencyError as error:

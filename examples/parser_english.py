@@ -87,11 +87,19 @@ def main():
         row = rows[-1]
         print(f"{name}: {row['uas']:.2f} / {row['uas_all']:.2f}, LAS with subtypes {row['las_all']:.2f}", flush=True)
     cells = [
-        (r["name"], f"{r['uas']:.2f}", f"{r['uas_all']:.2f}", f"{r['las_all']:.2f}", r["templates"],
-         f"{r['features'] / 1e6:.1f} M", f"{r['seconds_an_epoch']:.1f}", f"{r['words_a_second'] / 1e3:.0f} k",
-         f"{r['peak_memory_mb']:.0f}")
+        (
+            r["name"],
+            f"{r['uas']:.2f}",
+            f"{r['uas_all']:.2f}",
+            f"{r['las_all']:.2f}",
+            r["templates"],
+            f"{r['features'] / 1e6:.1f} M",
+            f"{r['seconds_an_epoch']:.1f}",
+            f"{r['words_a_second'] / 1e3:.0f} k",
+            f"{r['peak_memory_mb']:.0f}",
+        )
         for r in rows
-    ]  # fmt: skip
+    ]
     header = (
         "model",
         "UAS",

@@ -43,27 +43,49 @@ def main():
         return 100 * model.score(test, ignore="upos")
 
     svm = fitted(regularizer="l2")
-    rows = [{
-        "name": "SVM", "method": None, "templates": len(svm.templates_), "uas": accuracy(svm),
-        "retrained": accuracy(svm), "seconds": svm.history_[-1]["seconds"],
-    }]  # fmt: skip
+    rows = [
+        {
+            "name": "SVM",
+            "method": None,
+            "templates": len(svm.templates_),
+            "uas": accuracy(svm),
+            "retrained": accuracy(svm),
+            "seconds": svm.history_[-1]["seconds"],
+        }
+    ]
     for method, Cs in CS.items():
         for C in Cs:
             mkl = fitted(method=method, C=C)
             alive = [name for name, weight in mkl.template_weights_.items() if weight > 0]
             again = fitted(regularizer="l2", templates=mkl.templates_.keep(alive)) if alive else None
-            rows.append({
-                "name": f"{method}, C = {C:g}", "method": method, "C": C, "templates": len(alive), "uas": accuracy(mkl),
-                "retrained": None if again is None else accuracy(again), "seconds": mkl.history_[-1]["seconds"],
-                "first_seconds": mkl.history_[0]["seconds"], "alive": alive,
-            })  # fmt: skip
-            print(f"{method}, C = {C:g}: {len(alive)} templates, {rows[-1]['uas']:.2f}, "
-                  f"{rows[-1]['retrained'] or 0:.2f} retrained", flush=True)  # fmt: skip
+            rows.append(
+                {
+                    "name": f"{method}, C = {C:g}",
+                    "method": method,
+                    "C": C,
+                    "templates": len(alive),
+                    "uas": accuracy(mkl),
+                    "retrained": None if again is None else accuracy(again),
+                    "seconds": mkl.history_[-1]["seconds"],
+                    "first_seconds": mkl.history_[0]["seconds"],
+                    "alive": alive,
+                }
+            )
+            print(
+                f"{method}, C = {C:g}: {len(alive)} templates, {rows[-1]['uas']:.2f}, "
+                f"{rows[-1]['retrained'] or 0:.2f} retrained",
+                flush=True,
+            )
     cells = [
-        (row["name"], row["templates"], f"{row['uas']:.2f}",
-         "" if row["retrained"] is None else f"{row['retrained']:.2f}", f"{row['seconds']:.1f}")
+        (
+            row["name"],
+            row["templates"],
+            f"{row['uas']:.2f}",
+            "" if row["retrained"] is None else f"{row['retrained']:.2f}",
+            f"{row['seconds']:.1f}",
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     header = ("", "templates alive", "UAS", "SVM trained on them", "seconds of the last epoch")
     print("\n".join(table(cells, header)))
     arguments.output.mkdir(parents=True, exist_ok=True)

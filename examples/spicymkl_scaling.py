@@ -47,8 +47,16 @@ def measure(data, sizes, arguments):
             floor = seconds_of_a_pass(stack)
             for name in arguments.methods:
                 _, row, _ = run(name, problem_for(name, stack, y, arguments.C), 0.01, arguments.limit)
-                yield {"data": data, "samples": n_samples, "kernels": n_kernels, "seed": seed, "method": name, **row,
-                       "building": building, "floor": floor}  # fmt: skip
+                yield {
+                    "data": data,
+                    "samples": n_samples,
+                    "kernels": n_kernels,
+                    "seed": seed,
+                    "method": name,
+                    **row,
+                    "building": building,
+                    "floor": floor,
+                }
 
 
 def peak_memory(data, n_samples, n_kernels, method, C):
@@ -101,8 +109,10 @@ def main():
     arguments = parser.parse_args()
 
     warm_up(arguments.methods)
-    growing = {"kernels": [(arguments.few_samples, m) for m in arguments.kernels],
-               "samples": [(n, arguments.few_kernels) for n in arguments.samples]}  # fmt: skip
+    growing = {
+        "kernels": [(arguments.few_samples, m) for m in arguments.kernels],
+        "samples": [(n, arguments.few_kernels) for n in arguments.samples],
+    }
     rows, panels = [], []
     for size, sizes in growing.items():
         if not sizes:

@@ -34,18 +34,30 @@ CHOSEN = [name for name in METHODS if "0.1" not in name]
 #: Outer iterations in the paper's Table 4, in its order of C = 200, 20, 2.
 TABLE_4 = {
     "pima": {
-        "spicy-logistic": (21.5, 13.9, 3.2), "spicy-hinge": (31.5, 13.6, 7.9), "simple": (76.2, 74.9, 24.6),
-        "hessian": (15.4, 12.2, 10.2), "level": (290.7, 197.9, 30.9), "silp": (1020.1, 727.1, 258.0),
+        "spicy-logistic": (21.5, 13.9, 3.2),
+        "spicy-hinge": (31.5, 13.6, 7.9),
+        "simple": (76.2, 74.9, 24.6),
+        "hessian": (15.4, 12.2, 10.2),
+        "level": (290.7, 197.9, 30.9),
+        "silp": (1020.1, 727.1, 258.0),
     },
     "ionosphere": {
-        "spicy-logistic": (24.6, 17.1, 5.4), "spicy-hinge": (38.0, 18.3, 7.8), "simple": (184.5, 188.6, 57.8),
-        "hessian": (11.3, 10.3, 14.4), "level": (100.9, 135.6, 65.5), "silp": (1810.3, 1580.1, 972.0),
+        "spicy-logistic": (24.6, 17.1, 5.4),
+        "spicy-hinge": (38.0, 18.3, 7.8),
+        "simple": (184.5, 188.6, 57.8),
+        "hessian": (11.3, 10.3, 14.4),
+        "level": (100.9, 135.6, 65.5),
+        "silp": (1810.3, 1580.1, 972.0),
     },
     "sonar": {
-        "spicy-logistic": (27.2, 16.8, 4.2), "spicy-hinge": (35.2, 16.6, 7.7), "simple": (158.3, 204.8, 173.3),
-        "hessian": (10.3, 10.6, 19.6), "level": (193.0, 194.2, 154.4), "silp": (4484.6, 4356.4, 3862.3),
+        "spicy-logistic": (27.2, 16.8, 4.2),
+        "spicy-hinge": (35.2, 16.6, 7.7),
+        "simple": (158.3, 204.8, 173.3),
+        "hessian": (10.3, 10.6, 19.6),
+        "level": (193.0, 194.2, 154.4),
+        "silp": (4484.6, 4356.4, 3862.3),
     },
-}  # fmt: skip
+}
 TABLE_4_CS = (200.0, 20.0, 2.0)
 
 
@@ -67,9 +79,18 @@ def measure(data, seed, Cs, methods, tol, limit):
                 outputs += fitted[m](X_test, X) @ coefficients
             objective = C * problem.loss.value(y, certificate.outputs).sum() + certificate.norms.sum()
             same = name == "spicy-hinge" or row["svms"] is not None  # one solution, if two objectives
-            yield {"data": data, "C": C, "method": name, "seed": seed, "kernels": kernels.n_kernels, "samples": len(y),
-                   **row, "passes": row["cpu"] / floor, "accuracy": 100 * float(np.mean(outputs * y_test > 0)),
-                   "excess": 100 * (objective / optimum.dual - 1) if same else None}  # fmt: skip
+            yield {
+                "data": data,
+                "C": C,
+                "method": name,
+                "seed": seed,
+                "kernels": kernels.n_kernels,
+                "samples": len(y),
+                **row,
+                "passes": row["cpu"] / floor,
+                "accuracy": 100 * float(np.mean(outputs * y_test > 0)),
+                "excess": 100 * (objective / optimum.dual - 1) if same else None,
+            }
 
 
 def summary(rows, key, digits):
@@ -93,11 +114,34 @@ def report(data, Cs, methods, rows):
     for C, name in product(Cs, methods):
         own = [row for row in rows if (row["data"], row["C"], row["method"]) == (data, C, name)]
         end, gap = max(row["end"] for row in own), max(row["gap"] for row in own)
-        cells.append((f"{C:g}", f"{name} {end}", summary(own, "cpu", 2), summary(own, "passes", 0), f"{gap:.1e}",
-                      summary(own, "accuracy", 1), summary(own, "active", 0), summary(own, "iterations", 0),
-                      papers(data, name, C), summary(own, "svms", 0), summary(own, "excess", 2)))  # fmt: skip
-    header = ("C", "method", "CPU, s", "= passes", "gap", "accuracy, %", "active", "outer iter.", "paper's", "SVMs",
-              "excess, %")  # fmt: skip
+        cells.append(
+            (
+                f"{C:g}",
+                f"{name} {end}",
+                summary(own, "cpu", 2),
+                summary(own, "passes", 0),
+                f"{gap:.1e}",
+                summary(own, "accuracy", 1),
+                summary(own, "active", 0),
+                summary(own, "iterations", 0),
+                papers(data, name, C),
+                summary(own, "svms", 0),
+                summary(own, "excess", 2),
+            )
+        )
+    header = (
+        "C",
+        "method",
+        "CPU, s",
+        "= passes",
+        "gap",
+        "accuracy, %",
+        "active",
+        "outer iter.",
+        "paper's",
+        "SVMs",
+        "excess, %",
+    )
     return table(cells, header)
 
 
@@ -112,10 +156,15 @@ def draw(rows, sets, Cs, methods, path):
         panels.append([])
         for data in sets:
             curves = {
-                name: (Cs, [np.mean([row[key] for row in rows if (row["data"], row["C"], row["method"])
-                                            == (data, C, name)]) for C in Cs])
+                name: (
+                    Cs,
+                    [
+                        np.mean([row[key] for row in rows if (row["data"], row["C"], row["method"]) == (data, C, name)])
+                        for C in Cs
+                    ],
+                )
                 for name in methods
-            }  # fmt: skip
+            }
             panels[-1].append({"curves": curves, "title": data, "xlabel": "C", "ylabel": label, "log": log})
     plot_panels(panels, path)
 

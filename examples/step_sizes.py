@@ -66,10 +66,16 @@ def compare_rules(data, folds):
             best = max(grid, key=grid.get)
             rows.append(
                 {
-                    "kernels": name, "C": C, "papers_eta0": chosen, "paper": np.mean(paper),
-                    "paper_averaged": np.mean(averaged), "auto": np.mean(auto), "best_eta0": best, "best": grid[best],
+                    "kernels": name,
+                    "C": C,
+                    "papers_eta0": chosen,
+                    "paper": np.mean(paper),
+                    "paper_averaged": np.mean(averaged),
+                    "auto": np.mean(auto),
+                    "best_eta0": best,
+                    "best": grid[best],
                 }
-            )  # fmt: skip
+            )
             print(f"  {name}, C = {C:g}: done")
     return rows
 
@@ -93,10 +99,18 @@ def main():
     rules = compare_rules(data, arguments.folds)
     print("\nRules for the step size: accuracy on the other nine folds, %")
     cells = [
-        (r["kernels"], f"{r['C']:g}", "/".join(f"{e:g}" for e in r["papers_eta0"]), f"{r['paper']:.2f}",
-         f"{r['paper_averaged']:.2f}", f"{r['auto']:.2f}", f"{r['best']:.2f}", f"{r['best_eta0']:g}")
+        (
+            r["kernels"],
+            f"{r['C']:g}",
+            "/".join(f"{e:g}" for e in r["papers_eta0"]),
+            f"{r['paper']:.2f}",
+            f"{r['paper_averaged']:.2f}",
+            f"{r['auto']:.2f}",
+            f"{r['best']:.2f}",
+            f"{r['best_eta0']:g}",
+        )
         for r in rules
-    ]  # fmt: skip
+    ]
     header = ("kernels", "C", "paper picks", "its last", "averaged", "auto", "best of grid", "at")
     print("\n".join(table(cells, header)))
 

@@ -121,14 +121,14 @@ def main():
     parser.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
     results = [learn(name, drifting_stream(arguments.examples), arguments) for name in MODELS]
-    rows = [
-        (r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['megabytes'] * 1e3:.0f} kB") for r in results
-    ]  # fmt: skip
+    rows = [(r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['megabytes'] * 1e3:.0f} kB") for r in results]
     print("\n".join(table(rows, ("progressive error", *ERRORS, "model"))))
     for result in results:
         if result["memory grown since 100 thousand"] is not None:
-            print(f"{result['model']}: peak memory grew by {result['memory grown since 100 thousand']:.1%} after the "
-                  "first 100 thousand examples.")  # fmt: skip
+            print(
+                f"{result['model']}: peak memory grew by {result['memory grown since 100 thousand']:.1%} after the "
+                "first 100 thousand examples."
+            )
     write_json(arguments.json, {"examples": arguments.examples, "models": results})
     plot_panels([[*map(_weights, results), _errors(results)]], arguments.plot)
     print(f"Wrote {arguments.json} and {arguments.plot}.")

@@ -140,12 +140,16 @@ class Runs:
         seconds = time.perf_counter() - start
         weights = parser.template_weights_
         alive = {template for template, weight in weights.items() if weight > 0}
-        self.rows.append({
-            "method": name, "score": 100 * parser.score(self.test, ignore="upos"),
-            "useful alive": len(alive.intersection(self.useful)),
-            "useless alive": len(alive.intersection(self.useless)),
-            "weight of useless": sum(weights.get(template, 0.0) for template in self.useless), "seconds": seconds,
-        })  # fmt: skip
+        self.rows.append(
+            {
+                "method": name,
+                "score": 100 * parser.score(self.test, ignore="upos"),
+                "useful alive": len(alive.intersection(self.useful)),
+                "useless alive": len(alive.intersection(self.useless)),
+                "weight of useless": sum(weights.get(template, 0.0) for template in self.useless),
+                "seconds": seconds,
+            }
+        )
         return parser
 
 
@@ -187,11 +191,16 @@ def taggers(train, test, seed):
         seconds = time.perf_counter() - start
         weights = {key: weight for key, weight in model.kernel_weights_.items() if weight > 0}
         pairs = [pair for own, gold in zip(model.predict(X_test), y_test) for pair in zip(own, gold)]
-        rows.append({
-            "method": f"{name}{' + junk' * (n_keys > 0)}", "score": 100 * np.mean([own == gold for own, gold in pairs]),
-            "useful alive": len(weights.keys() - JUNK), "useless alive": len(weights.keys() & JUNK),
-            "weight of useless": sum(weights[key] for key in weights.keys() & JUNK), "seconds": seconds,
-        })  # fmt: skip
+        rows.append(
+            {
+                "method": f"{name}{' + junk' * (n_keys > 0)}",
+                "score": 100 * np.mean([own == gold for own, gold in pairs]),
+                "useful alive": len(weights.keys() - JUNK),
+                "useless alive": len(weights.keys() & JUNK),
+                "weight of useless": sum(weights[key] for key in weights.keys() & JUNK),
+                "seconds": seconds,
+            }
+        )
     return rows
 
 
@@ -248,10 +257,14 @@ def draw(found, sizes, path):
     """Draw scores and the number of active uninformative templates against the number of sentences."""
     names = [name for name in dict.fromkeys(method for method, _ in found) if "tagger" not in name]
     panels = [
-        {"curves": {name: (sizes, [found[name, size][k, 0] for size in sizes]) for name in names},
-         "xlabel": "sentences", "ylabel": label, "log": "x"}
+        {
+            "curves": {name: (sizes, [found[name, size][k, 0] for size in sizes]) for name in names},
+            "xlabel": "sentences",
+            "ylabel": label,
+            "log": "x",
+        }
         for k, label in ((0, "UAS, %"), (2, "useless templates alive"))
-    ]  # fmt: skip
+    ]
     plot_panels([panels], path)
 
 

@@ -313,12 +313,17 @@ def measure(views, digits, arguments):
         for name in arguments.methods:
             predicted, weights = METHODS[name](split)
             useless = None if weights is None else weights[split.n_views :]
-            rows.append({
-                "method": name, "train": n_train, "useless": n_useless, "split": seed,
-                "accuracy": 100 * float(np.mean(predicted == split.y_test)),
-                "weight of useless": "" if useless is None else float(useless.sum() / weights.sum()),
-                "useless alive": "" if useless is None else int(np.sum(useless > 0)),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "method": name,
+                    "train": n_train,
+                    "useless": n_useless,
+                    "split": seed,
+                    "accuracy": 100 * float(np.mean(predicted == split.y_test)),
+                    "weight of useless": "" if useless is None else float(useless.sum() / weights.sum()),
+                    "useless alive": "" if useless is None else int(np.sum(useless > 0)),
+                }
+            )
     return rows
 
 

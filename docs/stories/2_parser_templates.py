@@ -29,9 +29,15 @@ train, test = treebank[:500], treebank[500:]
 # We give the parser those three, without telling it, and others that can only tell something by chance.
 
 USELESS = [
-    "h.form m.form", "h.form direction", "m.form distance", "h.feats m.feats", "h.form m-1.form", "h-1.form m.form",
-    "h.feats m-1.feats direction", "h+1.form m+1.form",
-]  # fmt: skip
+    "h.form m.form",
+    "h.form direction",
+    "m.form distance",
+    "h.feats m.feats",
+    "h.form m-1.form",
+    "h-1.form m.form",
+    "h.feats m-1.feats direction",
+    "h+1.form m+1.form",
+]
 parser = omkl.DependencyParser([*INFORMATIVE, *USELESS], epochs=5, random_state=0).fit(train)
 figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
 plot_weights(parser, ax=axis)
