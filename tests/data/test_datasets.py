@@ -28,11 +28,20 @@ def test_a_table_is_read_by_its_path_and_by_its_name(tmp_path, monkeypatch, suff
 @pytest.mark.parametrize(
     "text",
     [
-        "", "1,2,1\n", "y\n1\n", "a,b,y\n", "a,b,y\n1,2,1\n1,1\n", "a,b,y\n1,2,1,1\n", "a,b,y\n1,2,1\n\n1,2,1\n",
-        "a,b,y\n1,?,1\n", "a,b,y\n1,nan,1\n", 'a,b,y\n1,"2,1\n', "a,b,y\n1,2,1\n1,2,0\n",
+        "",
+        "1,2,1\n",
+        "y\n1\n",
+        "a,b,y\n",
+        "a,b,y\n1,2,1\n1,1\n",
+        "a,b,y\n1,2,1,1\n",
+        "a,b,y\n1,2,1\n\n1,2,1\n",
+        "a,b,y\n1,?,1\n",
+        "a,b,y\n1,nan,1\n",
+        'a,b,y\n1,"2,1\n',
+        "a,b,y\n1,2,1\n1,2,0\n",
         "a,b,y\n1," + "2" * 200_000 + ",1\n",
     ],
-)  # fmt: skip
+)
 def test_tables_that_are_wrong_are_refused(tmp_path, text):
     path = tmp_path / "toy.csv"
     path.write_text(text)

@@ -202,9 +202,18 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
             patch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
         trainer = make_trainer(explicit, options, average)
         naive = naive_model(
-            data.maps, K, Chain(K), trainer.loss, options["regularizer"], options["lambda_"], trainer.schedule,
-            trainer.method.name, trainer.radius, average, options.get("free", False),
-        )  # fmt: skip
+            data.maps,
+            K,
+            Chain(K),
+            trainer.loss,
+            options["regularizer"],
+            options["lambda_"],
+            trainer.schedule,
+            trainer.method.name,
+            trainer.radius,
+            average,
+            options.get("free", False),
+        )
         sizes = np.array([data.weights[j::n_shards].sum() for j in range(n_shards)])
         weights = sizes / sizes.sum()
         for _ in range(3):

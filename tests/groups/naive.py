@@ -9,8 +9,20 @@ class NaiveModel:
     Kernel groups are given through an explicit feature map, so that nothing here is kernelised.
     """
 
-    def __init__(self, feature_maps, n_labels, structure, loss, regularizer, lambda_, rate, method, radius=np.inf,
-                 average=None, free_transitions=False):  # fmt: skip
+    def __init__(
+        self,
+        feature_maps,
+        n_labels,
+        structure,
+        loss,
+        regularizer,
+        lambda_,
+        rate,
+        method,
+        radius=np.inf,
+        average=None,
+        free_transitions=False,
+    ):
         self.features = feature_maps
         self.theta = [np.zeros((f.shape[1], n_labels)) for f in feature_maps] + [np.zeros((n_labels, n_labels))]
         self.gradients = [np.zeros_like(t) for t in self.theta]

@@ -122,9 +122,19 @@ def models(kind, setting, average, naive_model, seed=0, schedule=None, **more):
         **more,
     )
     naive = naive_model(
-        [f.toarray() for f in problem.features(KERNELS.values())], K, structure, loss, options["regularizer"],
-        options["lambda_"], schedule, method, radius, average, free, **more,
-    )  # fmt: skip
+        [f.toarray() for f in problem.features(KERNELS.values())],
+        K,
+        structure,
+        loss,
+        options["regularizer"],
+        options["lambda_"],
+        schedule,
+        method,
+        radius,
+        average,
+        free,
+        **more,
+    )
     return trainer, naive, problem, tokens
 
 

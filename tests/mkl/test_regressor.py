@@ -42,9 +42,18 @@ def test_with_one_kernel_and_a_ridge_it_is_kernel_ridge_regression(diabetes, cac
     X, y = diabetes[0][:60], diabetes[1][:60]
     C, kernel = 3.0, Gaussian(sigma2=10.0)
     model = omkl.OnlineMKLRegressor(
-        [kernel], regularizer="l2", C=C, epochs=60, eta0=0.3, schedule="linear", average=None, fit_intercept=False,
-        cache_size=cache_size, verbose=False, random_state=0,
-    ).fit(X, y)  # fmt: skip
+        [kernel],
+        regularizer="l2",
+        C=C,
+        epochs=60,
+        eta0=0.3,
+        schedule="linear",
+        average=None,
+        fit_intercept=False,
+        cache_size=cache_size,
+        verbose=False,
+        random_state=0,
+    ).fit(X, y)
     exact = KernelRidge(alpha=1.0 / C, kernel="precomputed").fit(kernel(X), y)
 
     def objective(predicted, square_norm):

@@ -28,26 +28,36 @@ def probabilities(z):
 #: at minus a residual.
 KINDS = {
     "gaussian": (
-        lambda y: adelie.glm.gaussian(y=y[:, 0]), lambda y, z: 0.5 * (y - z) ** 2, lambda z: z,
+        lambda y: adelie.glm.gaussian(y=y[:, 0]),
+        lambda y, z: 0.5 * (y - z) ** 2,
+        lambda z: z,
         lambda y, rho: 0.5 * rho**2 - y * rho,
     ),
     "multigaussian": (
-        lambda y: adelie.glm.multigaussian(y=y), lambda y, z: 0.5 * (y - z) ** 2, lambda z: z,
+        lambda y: adelie.glm.multigaussian(y=y),
+        lambda y, z: 0.5 * (y - z) ** 2,
+        lambda z: z,
         lambda y, rho: 0.5 * rho**2 - y * rho,
     ),
     "binomial": (
-        lambda y: adelie.glm.binomial(y=y[:, 0]), lambda y, z: np.logaddexp(0, z) - y * z,
-        lambda z: 1 / (1 + np.exp(-z)), lambda y, rho: entropy(y - rho) + entropy(1 - y + rho),
+        lambda y: adelie.glm.binomial(y=y[:, 0]),
+        lambda y, z: np.logaddexp(0, z) - y * z,
+        lambda z: 1 / (1 + np.exp(-z)),
+        lambda y, rho: entropy(y - rho) + entropy(1 - y + rho),
     ),
     "poisson": (
-        lambda y: adelie.glm.poisson(y=y[:, 0]), lambda y, z: np.exp(z) - y * z - y + entropy(y), np.exp,
+        lambda y: adelie.glm.poisson(y=y[:, 0]),
+        lambda y, z: np.exp(z) - y * z - y + entropy(y),
+        np.exp,
         lambda y, rho: entropy(y - rho) - (y - rho) + y - entropy(y),
     ),
     "multinomial": (
-        lambda y: adelie.glm.multinomial(y=y), lambda y, z: np.logaddexp.reduce(z, axis=1) - (y * z).sum(axis=1),
-        probabilities, lambda y, rho: entropy(y - rho),
+        lambda y: adelie.glm.multinomial(y=y),
+        lambda y, z: np.logaddexp.reduce(z, axis=1) - (y * z).sum(axis=1),
+        probabilities,
+        lambda y, rho: entropy(y - rho),
     ),
-}  # fmt: skip
+}
 
 
 def fit(given, tol):

@@ -326,8 +326,17 @@ def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
         )
         for n in lengths
     ]
-    templates = TemplateSet(["h.form m.form", "h.form m.form direction", "h.form m.form distance", "h.upos m.upos",
-                             "h-1.upos h.form m.form distance", "m.upos direction", "h.form m+1.form"])  # fmt: skip
+    templates = TemplateSet(
+        [
+            "h.form m.form",
+            "h.form m.form direction",
+            "h.form m.form distance",
+            "h.upos m.upos",
+            "h-1.upos h.form m.form distance",
+            "m.upos direction",
+            "h.form m+1.form",
+        ]
+    )
     bank = ArcTemplateBank(templates, dtype=dtype, memory=0.2)
     trainer = online_trainer([bank], NonProjectiveTree(), lambda_=0.0, schedule=InverseSqrt(0.1))
     treebank = Treebank.from_sentences(made)
