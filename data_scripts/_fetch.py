@@ -1,4 +1,4 @@
-"""What the scripts that fetch data share: bytes pass in blocks, and nothing is kept before they are verified."""
+"""Functions of all scripts that fetch data: read in blocks, and keep nothing before it is verified."""
 
 import hashlib
 import http.client
@@ -27,7 +27,7 @@ def from_file(path):
 
 
 def contents(path):
-    """What is in a file, compressed or not, in blocks."""
+    """Yield the contents of a file, compressed or not, in blocks."""
     with open_bytes(path) as file:
         yield from iter(lambda: file.read(BLOCK_SIZE), b"")
 
@@ -66,7 +66,7 @@ def verified(blocks, sha256, source):
 
 
 def holds(path, sha256):
-    """Whether a file is there, whole, and what is in it is what was expected."""
+    """Return True if a file is there and has the expected contents."""
     try:
         deque(verified(contents(path), sha256, path), maxlen=0)
     except DataFileError:

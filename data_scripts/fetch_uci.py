@@ -134,7 +134,7 @@ RAW = {
 
 
 class Counts(NamedTuple):
-    """What is known of a table without a checksum: the number of its samples, and of those that are +1."""
+    """Number of samples of a table, and of those that are +1; known where there is no checksum."""
 
     samples: int
     positive: int
@@ -206,7 +206,7 @@ def _found(name, folder):
 
 
 def _source(name, folder):
-    """Where a table comes from: its bytes in blocks, and what to call them."""
+    """Return the bytes of a table in blocks, and the name of their origin."""
     if folder is not None:
         path = _found(name, folder)
         if path is None:

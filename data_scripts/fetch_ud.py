@@ -117,7 +117,7 @@ def _offers(name, folder):
 
 
 def _source(name, file, folder):
-    """Where a file comes from: its bytes in blocks, and what to call them."""
+    """Return the bytes of a file in blocks, and the name of their origin."""
     if folder is not None:
         path = _found(name, file, folder)
         if path is None:

@@ -1,4 +1,4 @@
-"""How the documentation is built: ``python -m sphinx -W -b html docs docs/_build/html``."""
+"""Configuration of the documentation: ``python -m sphinx -W -b html docs docs/_build/html``."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What the batch estimators share: constraints, losses, progress, outputs of their problems, and groups of columns."""
+"""Functions that batch estimators share: constraints, losses, progress, outputs of problems, groups of columns."""
 
 from __future__ import annotations
 

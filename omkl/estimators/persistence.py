@@ -114,7 +114,7 @@ class SavedEstimator(BaseEstimator):
 
     @property
     def _predicts_only(self) -> bool:
-        """Whether the state of training is missing."""
+        """True if the state of training is missing."""
         return False
 
     def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:

@@ -115,17 +115,25 @@ def is_missing(label: object) -> bool:
 
 
 def _refuse_column(X: Any, names: Sequence[str] | None) -> None:
-    """Raise an InputError for the first column of a table that does not hold finite numbers."""
+    """Raise an InputError for the first column of a table that does not hold finite numbers, and its first such row."""
     if sparse.issparse(X) or np.ndim(X) != 2 or np.iscomplexobj(X):
         return
     names = column_names(X) or names
     for j, column in enumerate(np.asarray(X, dtype=object).T):
-        with suppress(TypeError, ValueError):  # text, or a missing value
+        with suppress(TypeError, ValueError, OverflowError):  # text, or a missing value
             if np.isfinite(column.astype(np.float64)).all():
                 continue
-        raise InputError(
-            f"Column {j if names is None else repr(names[j])} of X must hold numbers, not NaN or infinity."
-        )
+        row = next((i for i, value in enumerate(column) if not _is_finite(value)), 0)
+        name = j if names is None else repr(names[j])
+        raise InputError(f"Column {name} of X must hold finite numbers, got {column[row]!r:.40} in row {row}.")
+
+
+def _is_finite(value: object) -> bool:
+    """Check for a finite number; a text is one if Python reads it as one."""
+    try:
+        return math.isfinite(float(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def column_names_of(estimator: BaseEstimator) -> list[str] | None:

@@ -119,7 +119,11 @@ def score_rows(
     sample_weight: ArrayLike | None,
 ) -> float:
     """Score the predictions for rows; of a stream only targets and predictions are held."""
-    found = [(np.asarray(block.y), estimator.predict(block.X)) for block in blocks_of(X, y, sample_weight)]
+    found = []
+    for block in blocks_of(X, y, sample_weight):
+        if block.y is None:
+            raise InputError("score needs the outputs y of the rows.")
+        found.append((np.asarray(block.y), estimator.predict(block.X)))
     gold, predicted = (np.concatenate(parts) for parts in zip(*found))
     return float(metric(gold, predicted, sample_weight=sample_weight))
 

@@ -45,13 +45,13 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
         merged.setdefault(replaced.identity, replaced)
     if list(merged.values()) == list(templates):
         return templates, ""
-    changes = [f"{other.upper()} takes the place of {field.upper()}" for field, other in stand_ins.items()]
+    changes = [f"{other.upper()} is read in place of {field.upper()}" for field, other in stand_ins.items()]
     if len(kept) < len(templates):
-        changes.append(f"no {missing}: {len(templates) - len(kept)} left out")
+        changes.append(f"no word has {missing}, which {len(templates) - len(kept)} read")
     if len(merged) < len(kept):
-        changes.append(f"{len(kept) - len(merged)} equal ones merged")
-    reason = "for this data" if whole else f"for the first {len(treebank)} sentences"
-    change = f"Templates {reason}: {'; '.join(changes)}; {len(merged)} of {len(templates)} remain."
+        changes.append(f"{len(kept) - len(merged)} are then equal to others")
+    where = "this treebank" if whole else f"the first {len(treebank)} sentences"
+    change = f"{len(merged)} of {len(templates)} templates suit {where}: {'; '.join(changes)}."
     return TemplateSet(merged.values(), templates.lexicons), change
 
 

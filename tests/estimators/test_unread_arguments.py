@@ -131,7 +131,7 @@ def test_numbers_that_are_missing_are_found():
 
 def test_missing_cells_and_other_separators_of_a_table_are_named(tmp_path, capsys):
     for name, text, message in (
-        ("gap.csv", "a,b,y\n1,2,p\n2,,q\n", "Column 'b' of X must hold numbers, not NaN"),
+        ("gap.csv", "a,b,y\n1,2,p\n2,,q\n", "Column 'b' of X must hold finite numbers, got nan in row 1"),
         ("semicolons.csv", "a;b;y\n1;2;p\n", "give delimiter=';'"),
     ):
         (tmp_path / name).write_text(text)
@@ -218,6 +218,7 @@ REFUSED = {
     "dicts for rows": lambda: classifier().fit(X, Y).predict([{"a": 1.0}]),
     "numbers as names of matrices": lambda: MKLClassifier("precomputed").fit({0: X @ X.T}, Y),
     "numbers as names of kernels": lambda: classifier().set_params(kernels={1: "linear"}).fit(X, Y),
+    "scores without outputs": lambda: classifier().fit(X, Y).score(X),
     "a set of kernels": lambda: MKLClassifier({"linear", "gaussian"}).fit(X, Y),
 }
 

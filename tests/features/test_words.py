@@ -119,7 +119,7 @@ def test_words_come_in_streams_and_in_parts(rng):
 
 
 def attributes(X):
-    """What CRFsuite would be given: strings, and one without a value."""
+    """Return attributes as CRFsuite takes them: strings, one of them without a value."""
     return [[[f"{k}={v}" for k, v in f.items() if isinstance(v, str)] + ["bias"] for f in s] for s in as_dicts(X)]
 
 

@@ -33,7 +33,7 @@ def cancer():
 
 
 def searched(estimator, X, y, **options):
-    """What scikit-learn's grid search finds, and its scores (n_folds, n_Cs)."""
+    """Return the result of scikit-learn's grid search, and its scores (n_folds, n_Cs)."""
     search = GridSearchCV(estimator, {"C": CS}, **options).fit(X, y)
     n_folds = search.n_splits_
     return search, np.array([search.cv_results_[f"split{k}_test_score"] for k in range(n_folds)])

@@ -106,5 +106,5 @@ def test_text_is_refused_by_its_column(learner, form):
     else:
         table, where = np.array([X[:, 0], words], dtype=object).T, "Column 1"
         table = table if form == "array" else table.tolist()
-    with pytest.raises(InputError, match=f"{where} of X must hold numbers"):
+    with pytest.raises(InputError, match=f"{where} of X must hold finite numbers, got 'north' in row 23"):
         model.fit(table, y)

@@ -226,7 +226,7 @@ class _Scanned:
         return cls(text, data, layout, starts[:, :n], lengths[:, :n], heads[:n], sentences)
 
     def ends(self, column: int) -> np.ndarray:
-        """Where sentences begin and end, in words, bytes or lines."""
+        """Starts of sentences and the end of the last one, in words, bytes or lines."""
         return np.concatenate([[0], self.sentences[:, column]])
 
     def explain(self, i: int) -> tuple[int, str]:

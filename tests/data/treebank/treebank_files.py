@@ -21,7 +21,7 @@ def naive_sentences(text, trees=False):
 
 
 def is_tree(heads):
-    """Whether every word climbs to the root."""
+    """Return True if the root is an ancestor of every word."""
     for word in range(1, len(heads) + 1):
         steps = 0
         while word and steps <= len(heads):
