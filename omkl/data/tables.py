@@ -112,7 +112,7 @@ def _dataset(paths: Sequence[FileName], top: PathLike | None) -> pyarrow.dataset
         return dataset.dataset(
             keys,
             format=parquet if is_parquet else dataset.IpcFileFormat(),
-            filesystem=pyarrow.fs.LocalFileSystem(use_mmap=True) if system is None else system,
+            filesystem=system,
             partitioning="hive" if top or system else None,
             partition_base_dir=os.path.abspath(top) if top else None,
         )

@@ -304,6 +304,23 @@ def test_a_table_that_is_damaged_is_read_up_to_there(tmp_path, rng):
     assert_array_equal(X[:, 0], values[: len(X)])
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path, rng, suffix):
+    """A memory map would end the process."""
+    path, n = tmp_path / f"data.{suffix}", 400_000
+    table = pa.table({"a": rng.standard_normal(n), "y": np.arange(n)})
+    if suffix == "parquet":
+        pyarrow.parquet.write_table(table, path, row_group_size=20_000)
+    else:
+        pyarrow.feather.write_feather(table, path, compression="uncompressed", chunksize=20_000)
+    blocks = stream_parquet(path, "y").blocks()
+    next(blocks)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 10)
+    with pytest.raises(DataFileError, match="data"):
+        list(blocks)
+
+
 def test_what_is_not_there_is_named(tmp_path, numbers):
     csv, parquet = to_csv(tmp_path / "a.csv", numbers), tmp_path / "a.parquet"
     pyarrow.parquet.write_table(numbers, parquet)
