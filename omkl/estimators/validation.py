@@ -125,7 +125,8 @@ def _refuse_column(X: Any, names: Sequence[str] | None) -> None:
                 continue
         row = next((i for i, value in enumerate(column) if not _is_finite(value)), 0)
         name = j if names is None else repr(names[j])
-        raise InputError(f"Column {name} of X must hold finite numbers, got {column[row]!r:.40} in row {row}.")
+        value = "NaN" if is_missing(column[row]) else repr(column[row])
+        raise InputError(f"Column {name} of X must hold finite numbers, got {value:.40} in row {row}.")
 
 
 def _is_finite(value: object) -> bool:

@@ -59,7 +59,7 @@ def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
         (np.zeros((1, 3)), "3 features"),
         (np.zeros(4), "2D array"),
         (np.full((1, 4), np.nan), "NaN"),
-        (np.full((1, 4), np.inf), "infinity"),
+        (np.full((1, 4), np.inf), "got inf in row 0"),
         (np.zeros((0, 4)), "0 sample"),
         (np.full((1, 4), 1j), "Complex"),
     ],

@@ -131,7 +131,7 @@ def test_numbers_that_are_missing_are_found():
 
 def test_missing_cells_and_other_separators_of_a_table_are_named(tmp_path, capsys):
     for name, text, message in (
-        ("gap.csv", "a,b,y\n1,2,p\n2,,q\n", "Column 'b' of X must hold finite numbers, got nan in row 1"),
+        ("gap.csv", "a,b,y\n1,2,p\n2,,q\n", "Column 'b' of X must hold finite numbers, got NaN in row 1"),
         ("semicolons.csv", "a;b;y\n1;2;p\n", "give delimiter=';'"),
     ):
         (tmp_path / name).write_text(text)
