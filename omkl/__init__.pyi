@@ -17,8 +17,7 @@ from .estimators.persistence import load
 from .estimators.structured import StructuredPredictor
 from .linear.cross_validation import GroupLassoCV, SparseLogisticRegressionCV
 from .linear.estimators import GroupLasso, SparseLogisticRegression
-from .mkl.batch import MKLClassifier, MKLRegressor
-from .mkl.cross_validation import MKLClassifierCV, MKLRegressorCV
+from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from .parsing.evaluation import evaluate_treebanks
 from .parsing.parser import DependencyParser

@@ -29,10 +29,9 @@ from omkl.kernels.inputs import Vectors
 from omkl.losses import PointwiseLoss
 from omkl.mkl.kernel_sources import KernelInputs, KernelSource, combined_values, compares_sparse, is_precomputed
 from omkl.mkl.model import KernelModel
-from omkl.mkl.reading import prepare, read_inputs
 from omkl.mkl.stability import StabilitySelection, stable_kernels
 from omkl.mkl.targets import warn_of_fit, warn_of_path, warn_of_selection
-from omkl.mkl.training import LARGEST_C, TrainingSet, learned_attributes
+from omkl.mkl.training import LARGEST_C, TrainingSet, learned_attributes, prepare, read_inputs
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
 

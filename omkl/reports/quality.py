@@ -1,20 +1,54 @@
-"""Quality of a model on data: parts that pages of all kinds of models share."""
+"""Quality of a model on data, and its worst mistakes: for sequences, rows, trees and annotations."""
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
+from scipy import sparse
+from sklearn.base import is_classifier
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.utils import _safe_indexing
 
+import omkl
+from omkl.data import Treebank
 from omkl.estimators.explanations import Explanation
+from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
+from omkl.parsing.evaluation import evaluate_treebanks
+from omkl.parsing.sentences import strings_of
 from omkl.reports import plots
-from omkl.reports.markup import Cell, details, drawn, html, number, percent, table
+from omkl.reports.markup import Cell, details, drawn, html, number, percent, score_table, table
+from omkl.reports.model import Model
+from omkl.reports.trees import draw_tree
+from omkl.sequences.evaluation import evaluate_labels, records
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Groups and features that explain a mistake.
 REASONS = 6
 #: Pairs of labels that are confused.
 CONFUSIONS = 30
+#: Tokens of an example that are shown at most, and letters of the name of one.
+TOKENS, NAME = 120, 24
+#: Points of a picture, and entries of a row that are shown.
+POINTS, ENTRIES = 2000, 12
+R2 = "R\N{SUPERSCRIPT TWO}"
+#: Columns that an annotator predicts, by their scores, and names of all scores.
+WRITTEN = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "Lemmas": "lemmas"}
+SCORES = {name: name.lower() for name in (*WRITTEN, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
+SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
+#: Sentences whose probabilities are computed.
+CALIBRATED = 1000
+#: Words of a sentence that is drawn at most.
+DRAWN = 60
 
 
 @dataclass
@@ -93,3 +127,239 @@ def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence, Sequence]) ->
         shown = [labels[0], *((gold, other) for gold, other in labels[1:] if gold != other)]
         words.append((token, any(gold != other for gold, other in labels), shown))
     return html.tokens(words)
+
+
+# ---- sequences -------------------------------------------------------------------------------------------------------
+
+
+def sequence_quality(labeler: omkl.SequenceLabeler, X: Sequence, y: Sequence, n_worst: int) -> Quality:
+    """Measure a labeler on sequences; those with a label None are left out."""
+    kept = [i for i, labels in enumerate(y) if not any(label is None for label in labels)]
+    X, gold = [X[i] for i in kept], [np.asarray(y[i], dtype=object).tolist() for i in kept]
+    if not X:
+        raise InputError("No sequence has all its labels: give some to report on.")
+    predicted = [labels.tolist() for labels in labeler.predict(X)]
+    found = evaluate_labels(gold, predicted)
+    lengths = np.array(list(map(len, gold)))
+    wrong = np.array([sum(own != other for own, other in zip(*pair)) for pair in zip(gold, predicted)])
+    flat = list(chain.from_iterable(gold)), list(chain.from_iterable(predicted))
+    tiles = {"right labels": percent(found["accuracy"]), "sequences all right": percent(found["sequence_accuracy"])}
+    parts = [html.heading("By label"), score_table(found["labels"], "label")]
+    if found["entities"] is not None:
+        tiles["F1 of entities"] = percent(found["entity_f1"])
+        parts += [html.heading("By type of entity"), score_table(found["entities"], "type")]
+    tiles |= {"sequences": number(found["sequences"]), "tokens": number(found["tokens"])}
+    parts += confusion_parts(*flat)
+    if hasattr(labeler, "predict_marginals"):
+        right = np.array([own == other for own, other in zip(*flat)])
+        parts += calibration_parts("Calibration", right, _confidence(labeler, X, predicted))
+    worst = [_example(labeler, kept[i], X[i], gold[i], predicted[i]) for i in worst_first(wrong, lengths, n_worst)]
+    return Quality(tiles, parts, worst)
+
+
+def _confidence(labeler: omkl.SequenceLabeler, X: Sequence, predicted: Sequence[list]) -> np.ndarray:
+    """Return the probability of each predicted label."""
+    column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
+    pairs = zip(labeler.predict_marginals(X), predicted)
+    return np.concatenate([own[np.arange(len(labels)), [column[label] for label in labels]] for own, labels in pairs])
+
+
+def _example(labeler: omkl.SequenceLabeler, index: int, x: Sequence, gold: list, predicted: list) -> str:
+    """Show a sequence with mistakes: its images, or its tokens with their labels."""
+    n_wrong = sum(own != other for own, other in zip(gold, predicted))
+    shown = ""
+    if isinstance(x[0], np.ndarray):
+        shown = drawn(plots.plot_word, np.asarray(x[:TOKENS]), predicted[:TOKENS], gold[:TOKENS], paper=True)
+    shown = shown or marked_tokens([_name_of(i, token) for i, token in enumerate(x[:TOKENS])], (gold, predicted))
+    more = html.paragraph(f"and {len(gold) - TOKENS} more tokens.", soft=True) if len(gold) > TOKENS else ""
+    why = partial(labeler.explain, x, labels=predicted, against=gold)
+    return html.example(f"Sequence {index + 1}: {n_wrong} of {len(gold)} wrong", shown, more, reasons(why))
+
+
+def _name_of(i: int, token: str | dict | Sequence) -> str:
+    """Return the word of a token: itself, its first entry that is a string, or its number."""
+    entries = [token] if isinstance(token, str) else token.values() if isinstance(token, dict) else token
+    name = next((entry for entry in entries if isinstance(entry, str)), str(i + 1))
+    return name if len(name) <= NAME else name[: NAME - 1] + "…"
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def row_quality(model: Model, X: Any, y: Any, n_worst: int) -> Quality:
+    """Measure a model on rows whose outputs are known."""
+    y = np.asarray(y)
+    predicted = np.asarray(model.predict(X))
+    if predicted.shape != y.shape:
+        raise InputError(f"y has shape {y.shape}, but predictions {predicted.shape}: give outputs of all rows.")
+    if y.ndim == 2:
+        return _several(model, y, predicted)
+    return (_classes if is_classifier(model) else _numbers)(model, X, y, predicted, n_worst)
+
+
+def _classes(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+    gold, other = y.tolist(), predicted.tolist()
+    found = evaluate_labels([gold], [other])
+    parts = [html.heading("By class"), score_table(found["labels"], "label"), *confusion_parts(gold, other)]
+    has_probabilities = hasattr(model, "predict_proba")
+    sure = model.predict_proba(X).max(axis=1) if has_probabilities else _leads(model.decision_function(X))
+    if has_probabilities:
+        parts += calibration_parts("Calibration", y == predicted, sure)
+    wrong = np.flatnonzero(y != predicted)
+    known = set(model.classes_.tolist())
+    worst = []
+    for i in wrong[np.argsort(-sure[wrong], kind="stable")][:n_worst].tolist():
+        title = f"Row {i + 1}: {other[i]} instead of {gold[i]}"
+        title += f", with a probability of {sure[i]:.1%}" if has_probabilities else ""
+        why = partial(model.explain, _safe_indexing(X, [i]), label=other[i], against=gold[i])
+        worst.append(html.example(title, _entries(model, X, i), reasons(why) if gold[i] in known else ""))
+    tiles = {"accuracy": percent(found["accuracy"]), "rows": number(len(y)), "wrong": number(len(wrong))}
+    return Quality(tiles, parts, worst)
+
+
+def _leads(scores: np.ndarray) -> np.ndarray:
+    """Return the leads of predicted classes over the next ones."""
+    return np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
+
+
+def _numbers(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+    errors = np.abs(y - predicted)
+    tiles = {
+        R2: number(r2_score(y, predicted) if len(y) > 1 else None, 3),
+        "RMSE": number(root_mean_squared_error(y, predicted)),
+        "mean absolute error": number(mean_absolute_error(y, predicted)),
+        "rows": number(len(y)),
+    }
+    parts = [drawn(_scatter, y[:POINTS], predicted[:POINTS], caption="Predictions against targets.")]
+    worst = []
+    for i in np.argsort(-errors, kind="stable")[:n_worst].tolist():
+        title = f"Row {i + 1}: {number(float(predicted[i]))} instead of {number(float(y[i]))}"
+        worst.append(
+            html.example(title, _entries(model, X, i), reasons(partial(model.explain, _safe_indexing(X, [i]))))
+        )
+    return Quality(tiles, parts, worst)
+
+
+def _several(model: Model, y: np.ndarray, predicted: np.ndarray) -> Quality:
+    """Measure several targets of a regressor, or labels that a row has or has not."""
+    if is_classifier(model):
+        counts = zip((y != 0).sum(axis=0), (predicted != 0).sum(axis=0), ((y != 0) & (predicted != 0)).sum(axis=0))
+        shown = score_table(records("label", dict(enumerate(counts))), "label")
+        tiles = {"rows all right": percent(float(np.mean((y == predicted).all(axis=1))))}
+    else:
+        scores = r2_score(y, predicted, multioutput="raw_values")
+        errors = np.abs(y - predicted).mean(axis=0)
+        rows = zip(map(str, range(len(scores))), scores.tolist(), errors.tolist())
+        shown = table(["target", R2, "mean absolute error"], rows)
+        tiles = {f"{R2}, mean": number(float(np.mean(scores)), 3)}
+    return Quality({**tiles, "rows": number(len(y))}, [html.heading("By output"), shown])
+
+
+def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
+    from sklearn.metrics import PredictionErrorDisplay
+
+    from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress
+
+    ax = axes_for(None)
+    look = {"s": 6, "color": COLOURS[0], "alpha": 0.7, "linewidths": 0}
+    PredictionErrorDisplay(y_true=y, y_pred=predicted).plot(
+        ax, kind="actual_vs_predicted", scatter_kwargs=look, line_kwargs={"color": GREY, "linewidth": 0.8}
+    )
+    return dress(ax, "", "prediction", "target")
+
+
+def _entries(model: Model, X: Any, i: int) -> str:
+    """Show the first entries of a row, those that are not 0 where there are many."""
+    row = _safe_indexing(X, [i])
+    if isinstance(row, list):
+        named = list(row[0].items())
+    else:
+        values = np.asarray(row.toarray() if sparse.issparse(row) else row, dtype=object).ravel().tolist()
+        named = list(zip(column_names_of(model) or [f"column {j}" for j in range(len(values))], values))
+    if len(named) > ENTRIES:
+        named = [(name, value) for name, value in named if not isinstance(value, (int, float)) or value != 0]
+    shown = [(name, number(v) if isinstance(v, (int, float)) else f"{v!r:.40}") for name, v in named[:ENTRIES]]
+    return html.entries(shown, len(named) - ENTRIES)
+
+
+# ---- trees -----------------------------------------------------------------------------------------------------------
+
+
+def tree_quality(parser: omkl.DependencyParser, gold: Treebank, n_worst: int) -> Quality:
+    """Measure a parser on gold sentences, whose other columns it may read."""
+    predicted = parser.parse(gold)
+    quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
+    quality.parts += _calibration(parser, gold, predicted)
+    for i in _worst(gold, gold.heads != predicted.heads, n_worst):
+        sentence, other = gold[i], predicted[i]
+        n_wrong = sum(own != head for own, head in zip(sentence.heads, other.heads))
+        why = ""
+        if None not in sentence.heads:
+            why = reasons(partial(parser.explain, sentence, heads=other.heads, against=sentence.heads))
+        title = f"Sentence {i + 1}: {n_wrong} of {len(sentence)} heads wrong"
+        quality.worst.append(html.example(title, html.wide(Markup(draw_tree(sentence, other))), why))
+    return quality
+
+
+def annotation_quality(annotator: omkl.Annotator, gold: Treebank, n_worst: int) -> Quality:
+    """Measure an annotator on the words of gold sentences."""
+    predicted = annotator.annotate(gold)
+    trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
+    quality = _compared(gold, predicted, [n for n in SCORES if WRITTEN.get(n, "trees") in annotator.parts_])
+    columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]
+    labels = {name: (strings_of(gold, name), strings_of(predicted, name)) for name in columns}
+    wrong = gold.heads != predicted.heads if trees else np.zeros(gold.n_words, dtype=bool)
+    for pair in labels.values():
+        wrong |= np.array([own != other for own, other in zip(*pair)])
+    tag = next((name for name in ("upos", "xpos") if name in columns), None)
+    if tag is not None:
+        records = evaluate_labels(*([side] for side in labels[tag]))["labels"]
+        quality.parts += [html.heading("By tag"), score_table(records, "label"), *confusion_parts(*labels[tag])]
+    if trees and annotator.parser_ is not None:
+        quality.parts += _calibration(annotator.parser_, gold, predicted)
+    for i in _worst(gold, wrong, n_worst):
+        sentence, own = gold[i], slice(*gold.offsets[i : i + 2])
+        tokens = marked_tokens(sentence.forms, *((right[own], found[own]) for right, found in labels.values()))
+        title = f"Sentence {i + 1}: {int(wrong[own].sum())} of {len(sentence)} words wrong"
+        picture = html.wide(Markup(draw_tree(sentence, predicted[i]))) if trees else ""
+        quality.worst.append(html.example(title, tokens if columns else "", picture))
+    return quality
+
+
+def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treebank) -> list[str]:
+    """Make a picture of the calibration of arcs of the first sentences; nothing without probabilities."""
+    if not hasattr(parser, "predict_marginals"):
+        return []
+    some = predicted[np.arange(min(len(predicted), CALIBRATED))]
+    trees = np.split(some.heads, some.offsets[1:-1])
+    marginals = parser.predict_marginals(some)
+    sure = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
+    right = gold.heads[: some.n_words] == some.heads
+    return calibration_parts("Calibration of arcs", right, np.concatenate(sure))
+
+
+def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
+    """Make scores, and tables by relation and by length."""
+    found = evaluate_treebanks(gold, predicted)
+    known = {name: found[SCORES[name]] for name in names if found[SCORES[name]] is not None}
+    first = [name for name in ("UPOS", "Lemmas", "UAS", "LAS", "sentences whole") if name in known]
+    tiles = {str(name): percent(known[name]) for name in first}
+    tiles |= {"sentences": number(found["sentences"]), "words": number(found["words"])}
+    without = evaluate_treebanks(gold, predicted, ignore="form") if "UAS" in known else {}
+    cells = {name: [known[name], without.get(SCORES[name])] for name in known}
+    rows = [[name, *(Cell(percent(value), value) for value in own)] for name, own in cells.items()]
+    parts = [
+        html.heading("Scores of the CoNLL 2018 shared task"),
+        table(["score", "all words", "without punctuation"], rows),
+    ]
+    if found["relations"]:
+        parts += [html.heading("By relation"), score_table(found["relations"], "relation")]
+    if found["lengths"]:
+        parts += [html.heading("By length of the arc"), score_table(found["lengths"], "length")]
+    return Quality(tiles, parts)
+
+
+def _worst(gold: Treebank, wrong: np.ndarray, n: int) -> list[int]:
+    """Return the sentences with the most wrong words, among those that are short enough to be drawn."""
+    counts = np.add.reduceat(wrong.astype(np.int64), gold.offsets[:-1])
+    return worst_first(np.where(gold.lengths <= DRAWN, counts, 0), gold.lengths, n)

@@ -12,10 +12,7 @@ from omkl.exceptions import InputError, MissingDependencyError
 from omkl.reports.markup import ENVIRONMENT, html
 from omkl.reports.model import Model, learned_parts, size_of, training_parts
 from omkl.reports.plots.canvas import figure_for
-from omkl.reports.quality import Quality
-from omkl.reports.quality_rows import row_quality
-from omkl.reports.quality_sequences import sequence_quality
-from omkl.reports.quality_trees import annotation_quality, tree_quality
+from omkl.reports.quality import Quality, annotation_quality, row_quality, sequence_quality, tree_quality
 
 #: Examples that groups are measured on; of parsers, sentences times templates, and the fewest sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30

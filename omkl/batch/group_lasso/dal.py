@@ -7,16 +7,14 @@ support for less than a Newton step costs. Where they are slow, as with large su
 quadratic, proximal steps minimised by Newton's method in the dual take over, with systems as small as the support.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from omkl._components import check_number
 from omkl.batch.group_lasso.newton import ProximalNewton
-from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
-from omkl.batch.group_lasso.screening import DesignNorms
+from omkl.batch.group_lasso.problem import DesignNorms, DesignProblem, LinearModel, check_start
 from omkl.batch.group_lasso.sweeps import Sweeps
-from omkl.batch.group_lasso.warm_starts import DALStart, Iterate, padded, usable
 from omkl.batch.group_lasso.working_set import WorkingSet
 from omkl.batch.problem import Certificate, relative_gap
 from omkl.batch.solver import DesignSolver, GapMonitor, Solution
@@ -40,6 +38,90 @@ WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
 #: Most Newton steps on one working set. The search stalls after so many certificates whose gap is not smaller by this
 #: share; earlier (the last number) where there are only sweeps.
 NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
+#: Longest prediction, as a multiple of the distance between the last two solutions.
+FARTHEST = 2.0
+
+
+@dataclass
+class Iterate:
+    """A model on the working set, with a dual point.
+
+    Attributes
+    ----------
+    w, b : array of shape (k,), float or array
+        Coefficients and intercept.
+    outputs, rho : arrays of shape (m,)
+        Predictions and dual point.
+    norms, dual_norms : arrays of shape (g,)
+    correlations : array of shape (k,)
+        Of the columns with the dual point.
+    primal, gap : float
+        Objective and relative gap over the working set, for one alpha.
+    own : bool
+        Whether the dual point is that of the predictions, and not a better one.
+    """
+
+    w: np.ndarray
+    b: float | np.ndarray
+    outputs: np.ndarray
+    rho: np.ndarray
+    norms: np.ndarray
+    dual_norms: np.ndarray
+    correlations: np.ndarray
+    primal: float
+    gap: float
+    own: bool
+
+
+@dataclass
+class DALStart:
+    """A warm start of :class:`~omkl.batch.DAL`.
+
+    Attributes
+    ----------
+    model : LinearModel or None
+    working_set, norms : WorkingSet, DesignNorms or None
+        Of the same design and groups.
+    trail : tuple of (float, Iterate)
+        Alpha and model of the last two solutions of a path, each on the working set of its time.
+    is_settled : bool
+        Whether the last solution needed no other groups.
+    """
+
+    model: LinearModel | None
+    working_set: WorkingSet | None = None
+    norms: DesignNorms | None = None
+    trail: tuple[tuple[float, Iterate], ...] = ()
+    is_settled: bool = False
+
+    def predict(self, alpha: float, working_set: WorkingSet) -> np.ndarray | None:
+        """Extrapolate the coefficients of the last two solutions in a straight line; None where there are not two.
+
+        Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
+        """
+        if len(self.trail) < 2 or self.trail[0][0] == self.trail[1][0]:
+            return None
+        (alpha_0, before), (alpha_1, last) = self.trail
+        blocks = working_set.blocks
+        reach = min((alpha - alpha_1) / (alpha_1 - alpha_0), FARTHEST)
+        w_0, w_1 = (padded(point.w, blocks.bounds[-1]) for point in (before, last))
+        straight = w_1 + reach * (w_1 - w_0)
+        w = np.where(blocks.spread(blocks.sums(straight * w_1)) > 0, straight, 0.0)
+        return np.maximum(w, 0.0) if working_set.gauge.positive else w
+
+
+def usable(start: DALStart | LinearModel | None, problem: DesignProblem) -> DALStart:
+    """Return a start for the problem: of another design, other groups or intercept, only the model is kept."""
+    start = start if isinstance(start, DALStart) else DALStart(start)
+    if start.model is not None:
+        check_start(start.model, problem)
+    is_same = start.working_set is not None and start.working_set.is_of(problem)
+    return start if is_same else DALStart(start.model)
+
+
+def padded(w: np.ndarray, size: int) -> np.ndarray:
+    """Return coefficients padded with zeros for a working set that has grown."""
+    return np.concatenate([w, np.zeros(size - len(w))])
 
 
 class DAL(DesignSolver):

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify
-from omkl.batch.group_lasso.screening import DesignNorms
+from omkl.batch.group_lasso.problem import DesignNorms
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
 
