@@ -92,7 +92,8 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
         changes = _correlations(columns, first, last, rho)
         if _stays_zero(changes, w[first:last], norm_weight, l1_weight, penalty.positive):
             continue
-        _find_basis(columns, starts, g, curvature, bases, is_mixed)
+        if not bases.is_known[g]:
+            _find_basis(columns, starts, g, curvature, bases, is_mixed)
         basis, values = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]], bases.values[first:last]
         if is_mixed:
             before, correlations = w[first:last].copy().ravel(), changes.copy().ravel()
@@ -194,8 +195,13 @@ def _stays_zero(correlations, w, norm_weight, l1_weight, positive):
 def _follow_columns(columns, first, curvature, coupling, changes, rho):
     """Update the residuals after changes (size, K) of the coefficients of a group."""
     if len(columns.dense):
-        moved = np.dot(changes.T.copy(), columns.dense[first : first + len(changes)])
-        _follow_all(rho, moved, curvature, coupling)
+        block = columns.dense[first : first + len(changes)]
+        if len(rho) == 1:
+            moves, residual = np.dot(changes.ravel(), block), rho[0]
+            for i in range(len(residual)):
+                residual[i] -= curvature[i] * moves[i]
+        else:
+            _follow_all(rho, np.dot(changes.T.copy(), block), curvature, coupling)
         return
     for j in range(len(changes)):
         for entry in range(columns.ends[first + j], columns.ends[first + j + 1]):
@@ -249,34 +255,43 @@ def _change(changes, w, basis, values, threshold, ridge):
     if values.max() <= 0.0:
         changes[:] = 0.0
         return 0.0
-    before, target, vectors = w, changes, basis.reshape((len(w), len(basis) // len(w)))
-    if len(basis):
-        before, target = np.dot(vectors.T, w), np.dot(vectors.T, changes)
-    moves, lengths = np.empty(w.shape), np.empty(len(w))
-    for j in range(len(w)):
-        lengths[j] = 0.0
-        for k in range(w.shape[1]):
-            moves[j, k] = target[j, k] + values[j] * before[j, k]
-            lengths[j] += moves[j, k] ** 2
-        lengths[j] = np.sqrt(lengths[j])
+    size, n_outputs = w.shape
+    vectors = basis.reshape((size, len(basis) // size))
+    before, moves, lengths = np.zeros((n_outputs, size)), np.zeros((n_outputs, size)), np.zeros(size)
+    for k in range(n_outputs):
+        _rotate(vectors, w[:, k], before[k])
+        _rotate(vectors, changes[:, k], moves[k])
+        for j in range(size):
+            moves[k, j] += values[j] * before[k, j]
+            lengths[j] += moves[k, j] ** 2
+    lengths = np.sqrt(lengths)
     norm, gain = _norm_of_minimum(lengths, values, threshold, ridge), 0.0
-    for j in range(len(w)):
-        slope = (values[j] + ridge) * norm + threshold
-        for k in range(w.shape[1]):
-            moves[j, k] = (moves[j, k] * norm / slope if norm > 0.0 else 0.0) - before[j, k]
-            gain += 0.5 * (values[j] + ridge) * moves[j, k] ** 2
-    if norm == 0.0:
-        # rounding in the eigenbasis would leave a group that is nearly zero
-        for j in range(len(w)):
-            for k in range(w.shape[1]):
-                changes[j, k] = -w[j, k]
-        return gain
-    if len(basis):
-        moves = np.dot(vectors, moves)
-    for j in range(len(w)):
-        for k in range(w.shape[1]):
-            changes[j, k] = moves[j, k]
+    for k in range(n_outputs):
+        for j in range(size):
+            slope = (values[j] + ridge) * norm + threshold
+            moves[k, j] = (moves[k, j] * norm / slope if norm > 0.0 else 0.0) - before[k, j]
+            gain += 0.5 * (values[j] + ridge) * moves[k, j] ** 2
+        for i in range(size):
+            if norm == 0.0:
+                # rounding in the eigenbasis would leave a group that is nearly zero
+                changes[i, k] = -w[i, k]
+            elif len(basis):
+                changes[i, k] = 0.0
+                for j in range(size):
+                    changes[i, k] += vectors[i, j] * moves[k, j]
+            else:
+                changes[i, k] = moves[k, i]
     return gain
+
+
+@compiled
+def _rotate(vectors, w, found):
+    """Add ``vectors.T @ w`` to a vector, or ``w`` if there are no vectors."""
+    for i in range(len(w)):
+        if vectors.shape[1] == 0:
+            found[i] += w[i]
+        for j in range(vectors.shape[1]):
+            found[j] += vectors[i, j] * w[i]
 
 
 @compiled

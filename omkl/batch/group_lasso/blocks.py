@@ -66,6 +66,7 @@ class GroupNorms:
     def __init__(self, blocks: Blocks, norm_weights: np.ndarray, l1_weights: np.ndarray, positive: bool) -> None:
         self.blocks, self.norm_weights, self.l1_weights, self.positive = blocks, norm_weights, l1_weights, positive
         self.is_euclidean = not positive and not l1_weights.any()
+        self._divisors = np.where(norm_weights > 0, norm_weights, np.inf)
 
     def of(self, groups: np.ndarray, blocks: Blocks, scales: np.ndarray | None = None) -> "GroupNorms":
         """Return the norms of some groups, for coefficients that are multiplied by their group's scale."""
@@ -89,8 +90,7 @@ class GroupNorms:
         if not self.is_euclidean:
             weights = self.norm_weights, self.l1_weights
             return mixed_dual_norms(correlations, self.blocks.bounds[1:], *weights, self.positive)
-        norms = self.blocks.norms(correlations)
-        return np.divide(norms, self.norm_weights, out=np.zeros_like(norms), where=self.norm_weights > 0)
+        return self.blocks.norms(correlations) / self._divisors
 
     def thresholded(self, v: np.ndarray, step: float) -> np.ndarray:
         """Return the proximity operator of single coefficients: soft thresholding, and no negative ones on request."""
@@ -199,6 +199,8 @@ class ColumnGroups:
         groups : int array
         """
         own = Blocks(self.blocks.sizes[groups])
+        if self.blocks.single:
+            return groups if self.order is None else self.order[groups], own
         positions = own.spread(self.blocks.bounds[groups] - own.bounds[:-1]) + np.arange(own.bounds[-1])
         return positions if self.order is None else self.order[positions], own
 

@@ -8,6 +8,7 @@ quadratic, proximal steps minimised by Newton's method in the dual take over, wi
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,8 @@ CONTINUATION = 0.2
 #: tolerance and of the gap. ALMOST: share of the tolerance for quadratic losses with all groups on the working set.
 #: ALMOST, ALONE: shares of these for sweeps over inner products, on a path and for one problem.
 ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
+#: Guessed dual norms do as long as they show a gap of more than so many times the tolerance.
+GUESSED = 3.0
 #: Halvings of a round that the quadratic model has misled, rounds without a smaller gap before they are given up, and
 #: the share of the gap that three rounds must leave at most where Newton steps in the dual are the alternative.
 HALVINGS, MOST_WAITED, SLOW = 10, 10, 0.1
@@ -38,6 +41,8 @@ WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
 #: Most Newton steps on one working set. The search stalls after so many certificates whose gap is not smaller by this
 #: share; earlier (the last number) where there are only sweeps.
 NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
+#: Predictions, intercept and correlations of coefficients.
+Known: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: Longest prediction, as a multiple of the distance between the last two solutions.
 FARTHEST = 2.0
 
@@ -94,20 +99,33 @@ class DALStart:
     trail: tuple[tuple[float, Iterate], ...] = ()
     is_settled: bool = False
 
-    def predict(self, alpha: float, working_set: WorkingSet) -> np.ndarray | None:
+    def predict(self, problem: DesignProblem, working_set: WorkingSet) -> tuple[np.ndarray, Known | None] | None:
         """Extrapolate the coefficients of the last two solutions in a straight line; None where there are not two.
 
         Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
+        Predictions and correlations of the squared loss are linear as well, and are returned where they are known.
         """
         if len(self.trail) < 2 or self.trail[0][0] == self.trail[1][0]:
             return None
         (alpha_0, before), (alpha_1, last) = self.trail
         blocks = working_set.blocks
-        reach = min((alpha - alpha_1) / (alpha_1 - alpha_0), FARTHEST)
+        reach = min((problem.alpha - alpha_1) / (alpha_1 - alpha_0), FARTHEST)
         w_0, w_1 = (padded(point.w, blocks.bounds[-1]) for point in (before, last))
         straight = w_1 + reach * (w_1 - w_0)
         w = np.where(blocks.spread(blocks.sums(straight * w_1)) > 0, straight, 0.0)
-        return np.maximum(w, 0.0) if working_set.gauge.positive else w
+        w = np.maximum(w, 0.0) if working_set.gauge.positive else w
+        sizes = {len(w), len(before.correlations), len(last.correlations)}
+        products, weights = working_set.products, problem.weighted_loss.weights[: len(last.rho) // problem.n_outputs]
+        sizes.add(products.known(weights) * problem.n_outputs)
+        if not problem.loss.is_quadratic or not (before.own and last.own) or len(sizes) > 1:
+            return w, None
+        ends = (before.outputs, last.outputs), (before.b, last.b), (before.correlations, last.correlations)
+        outputs, b, correlations = (np.asarray(end + reach * (end - start)) for start, end in ends)
+        moved = w - straight
+        if moved.any():
+            outputs += working_set.outputs(moved)
+            correlations -= products.times(moved.reshape(-1, problem.n_outputs)).ravel()
+        return w, (outputs, b, correlations[None])
 
 
 def usable(start: DALStart | LinearModel | None, problem: DesignProblem) -> DALStart:
@@ -170,19 +188,19 @@ class _Search:
         self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
         self.alpha, self.newton_steps = np.inf, 0
         self.best: Certificate | None = None
-        self.found: tuple[Certificate, LinearModel, Iterate] | None = None
-        self.iterate = self._begin()
+        self.found: tuple[Certificate, Iterate] | None = None
 
-    def _begin(self) -> Iterate:
+    def _begin(self, tol: float) -> Iterate:
         """Return the model that the path predicts, if it is better than the last one; else the last one."""
         problem, start, size = self.problem, self.start, len(self.working_set.columns)
         if not start.trail:
             return self._iterate(problem, np.zeros(0) if start.model is None else self._coefficients_of(start.model))
-        last, predicted = start.trail[-1][1], start.predict(problem.alpha, self.working_set)
+        last, predicted = start.trail[-1][1], start.predict(problem, self.working_set)
         if predicted is not None:
-            iterate = self._iterate(problem, predicted)
+            iterate = self._iterate(problem, predicted[0], known=predicted[1])
             if iterate.primal < problem.primal(last.outputs, last.norms):
-                return iterate
+                # an extrapolated dual point is no certificate
+                return self._iterate(problem, predicted[0]) if iterate.gap <= 2.0 * tol else iterate
         return self._iterate(problem, padded(last.w, size))
 
     def _coefficients_of(self, model: LinearModel) -> np.ndarray:
@@ -196,6 +214,7 @@ class _Search:
     def run(self, monitor: GapMonitor) -> Solution:
         """Search until the gap is reached or nothing is gained."""
         problem, tol, stalled, least_gap = self.problem, monitor.tol, 0, np.inf
+        self.iterate = self._begin(tol)
         most_stalled = MOST_STALLED if problem.takes_newton_steps else MOST_REPEATED
         # where no other groups are expected, reach the gap on the working set before a look at them
         grows, goes_on = False, self.start.is_settled and self.iterate.gap > tol and monitor.max_iter > 1
@@ -204,7 +223,7 @@ class _Search:
             monitor.max_iter -= 1
             self._solve_working_set(FINE * tol)
         while True:
-            certificate, dual_norms, own_gap = self._certify()
+            certificate, dual_norms, own_gap, is_sure = self._certify(tol)
             gap = certificate.gap
             over = monitor.record(
                 certificate.primal,
@@ -214,7 +233,7 @@ class _Search:
                 passes=self.norms.passes,
                 newton_steps=self.newton_steps,
             )
-            stalled = 0 if gap < (1.0 - SMALLER) * least_gap else stalled + 1
+            stalled = 0 if gap < (1.0 - SMALLER) * least_gap else stalled + is_sure
             least_gap = min(gap, least_gap)
             if over or stalled > most_stalled:
                 break
@@ -231,27 +250,35 @@ class _Search:
         """Return the best model with the best dual point: lower bounds hold for every model."""
         assert self.found is not None
         assert self.best is not None
-        certificate, model, iterate = self.found
+        (certificate, iterate), working_set = self.found, self.working_set
+        model = working_set.model(padded(iterate.w, len(working_set.columns)), iterate.b)
         certificate = replace(certificate, dual=self.best.dual, rho=self.best.rho)
-        trail, is_settled = (*self.start.trail, (self.problem.alpha, iterate))[-2:], len(self.working_set.groups) > 0
-        start = DALStart(model, self.working_set, self.norms, trail, is_settled and not grows)
+        trail, is_settled = (*self.start.trail, (self.problem.alpha, iterate))[-2:], len(working_set.groups) > 0
+        start = DALStart(model, working_set, self.norms, trail, is_settled and not grows)
         return Solution(model, certificate, n_iter, certificate.proves(monitor.tol), monitor.history, start)
 
-    def _certify(self) -> tuple[Certificate, np.ndarray, float]:
-        """Return the best certificate of the model, the dual norms of all groups, and the gap of its own dual point."""
+    def _certify(self, tol: float) -> tuple[Certificate, np.ndarray, float, bool]:
+        """Return the best certificate of the model, the dual norms of all groups, and the gap of its own dual point.
+
+        The last says whether the norms are sure; guesses do while they show a large gap.
+        """
         problem, working_set, iterate = self.problem, self.working_set, self.iterate
         norms, rho = np.zeros(problem.groups.n_groups), iterate.rho
         norms[working_set.groups] = iterate.norms
         primal = problem.primal(iterate.outputs, norms)
         # those of the working set are in double precision, whatever that of the design
-        dual_norms = self.norms.at(rho, working_set.groups, iterate.dual_norms)
+        known, next_alpha = (working_set.groups, iterate.dual_norms), max(problem.alpha, CONTINUATION * self.alpha)
+        dual_norms = None if self.best is None else self.norms.likely(rho, next_alpha, *known)
+        is_sure = dual_norms is None or relative_gap(primal, problem.scaled_dual(rho, dual_norms)[0]) <= GUESSED * tol
+        if dual_norms is None or is_sure:
+            dual_norms = self.norms.at(rho, *known)
         dual, scale = problem.scaled_dual(rho, dual_norms)
-        if self.best is None or dual > self.best.dual:
+        if is_sure and (self.best is None or dual > self.best.dual):
             self.best = Certificate(primal, dual, norms, iterate.outputs, scale * rho)
         certificate = Certificate(primal, self.best.dual, norms, iterate.outputs, self.best.rho)
         if self.found is None or primal < self.found[0].primal:
-            self.found = certificate, working_set.model(iterate.w, iterate.b), iterate
-        return certificate, dual_norms, relative_gap(primal, dual)
+            self.found = certificate, iterate
+        return certificate, dual_norms, relative_gap(primal, dual), is_sure
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
         """Add the groups that violate their constraints most, and choose the next alpha.
@@ -300,18 +327,21 @@ class _Search:
             if self.iterate.gap > tol and problem.takes_newton_steps:
                 self._step_by_newton(problem, tol)
 
-    def _iterate(self, problem: DesignProblem, w: np.ndarray, rho: np.ndarray | None = None) -> Iterate:
+    def _iterate(
+        self, problem: DesignProblem, w: np.ndarray, rho: np.ndarray | None = None, known: Known | None = None
+    ) -> Iterate:
         """Return a model on the working set, at the best intercept, with its own dual point or a better one given."""
         working_set = self.working_set
-        outputs = working_set.outputs(w)
-        b = problem.best_intercept(outputs)
-        outputs += b
+        outputs, b, correlations = known or (working_set.outputs(w), 0.0, None)
+        shift = problem.best_intercept(outputs)
+        outputs, b = outputs + shift, b + shift
         norms = working_set.gauge.norms(w)
         primal = problem.primal(outputs, norms)
         points = [problem.dual_point(outputs)] if rho is None else [problem.dual_point(outputs), problem.inside(rho)]
         if not np.isfinite(problem.loss.curvature) and not w.any():
             points.append(problem.best_constant()[1])
-        correlations = working_set.correlations(np.array(points))
+        if correlations is None:
+            correlations = working_set.correlations(np.array(points))
         dual_norms = [working_set.gauge.dual_norms(found) for found in correlations]
         duals = [problem.scaled_dual(point, own)[0] for point, own in zip(points, dual_norms)]
         k = int(np.argmax(duals))

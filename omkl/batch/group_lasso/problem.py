@@ -21,6 +21,9 @@ from omkl.regularizers.separable import L21
 MOST_ORIGINS = 3
 #: Share of doubtful groups from which on all norms are computed.
 MANY = 0.5
+#: Largest cosine between columns and :math:`\delta` that guesses allow for. Random columns reach the order of one over
+#: the root of the number of samples.
+COSINE = 0.15
 #: Factor of bounds for rounding, in double and in single precision.
 SAFETY = {8: 1.0 + 1e-9, 4: 1.0 + 1e-4}
 
@@ -285,12 +288,21 @@ class DesignNorms:
         self._at_origins: list[np.ndarray] = []
         #: Norms of the groups' columns.
         self._reaches: np.ndarray | None = None
+        #: The last dual point, with norms at the closest combination of known points, the distance, and rounding.
+        self._near: tuple[np.ndarray, np.ndarray, float, float] | None = None
 
     def of(self, problem: DesignProblem) -> "DesignNorms":
         """Return the same for another problem with this design and these groups."""
         same = copy(self)  # its lists are replaced, not changed
         same._problem, same.passes = problem, 0.0
         return same
+
+    def likely(self, rho: np.ndarray, alpha: float, groups: np.ndarray, known: np.ndarray) -> np.ndarray | None:
+        """Return norms of all groups (g,), guessed where they are not likely to violate the constraint for an alpha.
+
+        None if most may violate it. Parameters are those of :meth:`at`.
+        """
+        return self._found(rho, COSINE, alpha, groups, known)
 
     def at(self, rho: np.ndarray, groups: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Return norms of all groups (g,): exact where they violate the constraint, else perhaps bounds.
@@ -301,22 +313,40 @@ class DesignNorms:
         groups, known : arrays of shape (k,)
             Groups whose norms are known, and these.
         """
-        problem, bounds = self._problem, None
-        if self._reaches is not None and len(groups) < problem.groups.n_groups:
-            bounds = self._bounds(rho, self._reaches)
-            bounds[groups] = 0.0
-            doubtful = np.flatnonzero(bounds > problem.alpha * problem.threshold)
-            if len(doubtful) <= MANY * (len(bounds) - len(groups)):
-                bounds[doubtful] = self._compute_some(doubtful, rho)
-            else:
-                bounds = None
-        if bounds is None:
-            bounds = np.empty(len(groups)) if len(groups) == problem.groups.n_groups else self._compute(rho)
+        found = self._found(rho, 1.0, self._problem.alpha, groups, known)
+        if found is None:
+            everything = len(groups) == self._problem.groups.n_groups
+            found = np.empty(len(groups)) if everything else self._compute(rho)
+            found[groups] = known
+        return found
+
+    def _found(
+        self, rho: np.ndarray, cosine: float, alpha: float, groups: np.ndarray, known: np.ndarray
+    ) -> np.ndarray | None:
+        """Return bounds, replaced by norms where they violate the constraint; None if nothing or too little is known.
+
+        Bounds hold for a ``cosine`` of 1.
+        """
+        if self._reaches is None or len(groups) == self._problem.groups.n_groups:
+            return None
+        bounds = self._bounds(rho, cosine, self._reaches)
+        bounds[groups] = 0.0
+        doubtful = np.flatnonzero(bounds > alpha * self._problem.threshold)
+        if len(doubtful) > MANY * (len(bounds) - len(groups)):
+            return None
+        bounds[doubtful] = self._compute_some(doubtful, rho)
         bounds[groups] = known
         return bounds
 
-    def _bounds(self, rho: np.ndarray, reaches: np.ndarray) -> np.ndarray:
-        """Return bounds of all norms, from the closest combination of known points."""
+    def _bounds(self, rho: np.ndarray, cosine: float, reaches: np.ndarray) -> np.ndarray:
+        """Return bounds of all norms, if no column is closer to :math:`\\delta` than by this cosine."""
+        if self._near is None or self._near[0] is not rho:
+            self._near = rho, *self._near_origins(rho)
+        _, near, left, rounding = self._near
+        return near + (cosine * left + rounding) * reaches
+
+    def _near_origins(self, rho: np.ndarray) -> tuple[np.ndarray, float, float]:
+        """Return norms at the closest combination of known points, the distance from it, and its rounding."""
         origins = np.array(self._origins).T
         # any shares give a bound; large ones, of points that are nearly the same, would fit rounding
         products = origins.T @ origins
@@ -326,7 +356,7 @@ class DesignNorms:
         safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
         near = self._problem.groups.dual_norms(shares @ np.array(self._at_origins))
         rounding = (safety - 1.0) * float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
-        return safety * near + (safety * left + rounding) * reaches
+        return safety * near, safety * left, rounding
 
     def _compute(self, rho: np.ndarray) -> np.ndarray:
         """Compute all norms: a pass over the design."""
@@ -339,6 +369,7 @@ class DesignNorms:
             self._reaches = problem.groups.dual_norms(norms)
         else:
             found = design.correlations(rho)
+        self._near = None
         self._origins = [*self._origins, rho][-MOST_ORIGINS:]
         self._at_origins = [*self._at_origins, found][-MOST_ORIGINS:]
         return problem.groups.dual_norms(found)

@@ -24,6 +24,8 @@ LEAST_GAIN = 1e-4
 LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
 #: Sweeps before a Newton step where the loss couples outputs.
 SWEEPS_PER_STEP = 2
+#: Of a diagonal Hessian.
+UNCOUPLED = Coupling(np.empty((0, 0)), np.empty(0), 0.0)
 
 
 class Sweeps:
@@ -117,7 +119,7 @@ class Sweeps:
 
     def _sweep(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> float:
         """Sweep over the groups, in place; return the gain."""
-        coupling = Coupling(np.empty((0, 0)), np.empty(0), 0.0)
+        coupling = UNCOUPLED
         if self._hessian is not None:
             coupling = Coupling(self._hessian.shares, self._hessian.weights, self.damping)
         by_output = w.reshape(-1, self._problem.n_outputs), rho.reshape(self._problem.n_outputs, -1)

@@ -82,6 +82,11 @@ class InnerProducts:
         self._weights, self.n_known = weights, k
         return self._store
 
+    def times(self, w: np.ndarray) -> np.ndarray:
+        """Return the product of the known ones with coefficients (k, K)."""
+        support = np.flatnonzero(w.any(axis=1))
+        return self._store[: len(w), support] @ w[support]
+
 
 def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None = None, first: int = 0) -> np.ndarray:
     r"""Return :math:`B^\top \mathrm{diag}(h) B`, with the unpenalized part at its optimum, from one column on.

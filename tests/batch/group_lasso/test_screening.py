@@ -100,7 +100,7 @@ def test_nearly_equal_points_still_give_bounds(kind, apart):
             norms._compute(first * (1.0 + apart * rng.normal(size=M)))
         rho = first * (1.0 + 1e-3 * rng.normal(size=M))
         exact = problem.design.matrix.astype(np.float64).T @ rho
-        assert np.all(norms._bounds(rho, norms._reaches) >= np.abs(exact)), seed
+        assert np.all(norms._bounds(rho, 1.0, norms._reaches) >= np.abs(exact)), seed
 
 
 def test_norms_that_a_working_set_knows_are_kept():
