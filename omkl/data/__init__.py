@@ -1,4 +1,4 @@
-"""Readers of public data sets and formats, streams, and data that needs no download."""
+"""Streams, readers of data sets and file formats, and data sets that need no download."""
 
 import lazy_loader
 

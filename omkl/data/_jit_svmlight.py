@@ -1,6 +1,6 @@
-"""Scanning the bytes of svmlight's format: ``label index:value index:value ... # comment``.
+"""Compiled parser of svmlight's format: ``label index:value index:value ... # comment``.
 
-Lines with an error, and numbers that take more than a pair of floats to round, are left to a slower parser.
+A slower parser handles invalid lines, and numbers that a pair of floats cannot round correctly.
 """
 
 from fractions import Fraction
@@ -12,13 +12,13 @@ from omkl._compilation import compiled
 TAB, NEWLINE, CR, SPACE, HASH, PLUS, MINUS, DOT, ZERO, NINE, COLON = b"\t\n\r #+-.09:"
 UPPER_E, LOWER_E = b"Ee"
 
-#: Digits that an int64 surely holds, and those of an index.
+#: Maximum number of digits of a mantissa, so that it fits an int64, and of an index.
 MOST_DIGITS, MOST_INDEX_DIGITS = 18, 10
-#: Integers up to here, and powers of ten up to there, are floats without error.
+#: Integers up to the first, and powers of ten with exponents up to the second, are exact floats.
 EXACT_INTEGER, EXACT_POWER = 1 << 53, 22
-#: Decimal exponents for which no intermediate result leaves the normal floats.
+#: Maximum decimal exponent for which all intermediate results are normal floats.
 LARGEST_EXPONENT = 270
-#: Bound on the relative error of a product of two pairs of floats, with room to spare (it is about 2**-104).
+#: Safe bound on the relative error of a product of two pairs of floats (the error is about 2**-104).
 PAIR_ERROR = 2.0**-98
 SPLITTER = 134217729.0  # 2**27 + 1
 #: Powers of ten as unevaluated sums of two floats, correct to 2**-106.
@@ -28,7 +28,7 @@ POWERS = np.array([(float(power), float(power - Fraction(float(power)))) for pow
 
 @compiled
 def parse(data, i, first_index, n_features, n_examples, labels, pointers, indices, values):
-    """Read examples from byte ``i`` on, up to the end of the text, or to a line that is not surely an example.
+    """Parse examples from byte ``i``, up to the end of the text or a line for the slower parser.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def parse(data, i, first_index, n_features, n_examples, labels, pointers, indice
         Number of the first feature in the text: 0 or 1.
     n_features : int
     n_examples : int
-        Number of examples that were read before.
+        Number of examples already in the output arrays.
     labels : float64 array (n_lines,)
     pointers : int32 array (n_lines + 1,)
     indices, values : int32 and float64 arrays (at least as many as there are colons,)
@@ -48,7 +48,7 @@ def parse(data, i, first_index, n_features, n_examples, labels, pointers, indice
     Returns
     -------
     i : int
-        End of the text, or start of the line that is left.
+        End of the text, or start of the line for the slower parser.
     n_examples : int
     """
     while i < data.shape[0]:
@@ -69,7 +69,7 @@ def parse(data, i, first_index, n_features, n_examples, labels, pointers, indice
 
 @compiled
 def _example(data, i, first_index, n_features, start, indices, values):
-    """Read a line from its label on: label, number of values, and where it ends, -1 if it is not surely right."""
+    """Parse a line: its label, number of values, and end, or -1 if the slower parser must read it."""
     label, i = _number(data, i)
     last = -1
     count = 0
@@ -111,10 +111,10 @@ def _is_end(byte):
 
 @compiled
 def _number(data, i):
-    """The float nearest to a decimal number, and where the number ends; -1 if there is none, or it is not sure.
+    """Parse a decimal number: the nearest float, and the end of the number, or -1 if that float is uncertain.
 
-    Up to 18 digits times a power of ten, as a pair of floats (Dekker 1971, "A floating-point technique for extending
-    the available precision").
+    Multiplies up to 18 digits by a power of ten as pairs of floats (Dekker 1971, "A floating-point technique for
+    extending the available precision").
     """
     negative = data[i] == MINUS
     if negative or data[i] == PLUS:
@@ -135,10 +135,10 @@ def _number(data, i):
 
 @compiled
 def _digits(data, i):
-    """Read digits with or without a dot.
+    """Parse digits with or without a dot.
 
-    Returns the first 18 as an integer, the exponent of its power of ten, how many digits there are from the first that
-    is not 0 on, how many in all, and where they end.
+    Returns the first 18 digits as an integer, its decimal exponent, the number of digits without leading zeros, the
+    number of all digits, and the end.
     """
     mantissa = 0
     exponent = n_digits = n_read = 0
@@ -162,7 +162,7 @@ def _digits(data, i):
 
 @compiled
 def _exponent(data, i):
-    """A whole number, and where it ends; -1 if there is none."""
+    """Parse an integer: its value and end, or -1 if there is none."""
     negative = data[i] == MINUS
     if negative or data[i] == PLUS:
         i += 1
@@ -177,7 +177,7 @@ def _exponent(data, i):
 
 @compiled
 def _scaled(mantissa, exponent):
-    """The float nearest to ``mantissa * 10**exponent``, and whether that is sure."""
+    """Return the float nearest to ``mantissa * 10**exponent``, and whether that is certain."""
     high = float(mantissa)
     if mantissa <= EXACT_INTEGER and abs(exponent) <= EXACT_POWER:
         power = POWERS[LARGEST_EXPONENT + abs(exponent), 0]
@@ -185,7 +185,7 @@ def _scaled(mantissa, exponent):
     low = float(mantissa - int(high))
     power = POWERS[LARGEST_EXPONENT + exponent, 0]
     product = high * power
-    # the error of that product, exactly: halves of 26 bits, whose products are floats
+    # Dekker's exact error of the product: split factors into halves of 26 bits, whose products are exact
     a = SPLITTER * high
     a -= a - high
     b = SPLITTER * power

@@ -1,4 +1,4 @@
-"""Streams of NumPy's archives, ``.npz``."""
+"""Streams of NumPy ``.npz`` archives."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ def stream_npz(
     block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
 ) -> Stream:
-    """Stream arrays in ``.npz`` files, compressed or not; one file at a time is held in memory.
+    """Stream arrays from ``.npz`` files, compressed or not; one file at a time is held in memory.
 
     For larger arrays, pass memory maps to :meth:`Stream.from_arrays`: ``np.load("X.npy", mmap_mode="r")``.
 
@@ -28,7 +28,8 @@ def stream_npz(
     path : path-like or list of path-like
         Files, a directory, or a pattern.
     X, y : str
-        Names of the arrays, which have equally many rows. An array "y" is optional.
+        Names of the arrays of inputs and outputs, which need equally many rows. With the default ``y``, a file may
+        have no outputs.
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
@@ -41,7 +42,7 @@ def stream_npz(
     Raises
     ------
     omkl.exceptions.DataFileError
-        At once if a file is missing; while it is read, if it is damaged, or does not hold such arrays.
+        If a file is missing; during a pass, if it is damaged or does not hold such arrays.
     """
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
@@ -57,7 +58,7 @@ def stream_npz(
 
 
 def _flaw(arrays: Sequence[np.ndarray]) -> str:
-    """Describe what the inputs and the outputs of examples lack; empty if they lack nothing."""
+    """Describe what is missing from the inputs and outputs; empty if nothing is."""
     if not all(isinstance(own, np.ndarray) and own.dtype.kind in "biufSU" and own.ndim for own in arrays):
         return "arrays of numbers or strings in rows"
     lengths = list(map(len, arrays))
@@ -67,13 +68,13 @@ def _flaw(arrays: Sequence[np.ndarray]) -> str:
 
 
 def _loaded(path: FileName, names: tuple[str, str]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The arrays with some names that are in an archive, and the names of all."""
+    """Return the arrays ``names`` of an archive, as far as they exist, and the names of all its arrays."""
     if is_url(path):
         raise DataFileError(f"{path} is a URL: download the file, and give its path.")
     try:
         with np.load(path, allow_pickle=False) as archive:
             for info in archive.zip.infolist():
-                archive.zip.open(info).close()  # compares the names in the directory with those beside the data
+                archive.zip.open(info).close()  # checks that the archive's directory fits its data
             return {name: archive[name] for name in names if name in archive.files}, archive.files
-    except Exception as error:  # of any class, as the bytes may be anything
+    except Exception as error:  # damaged bytes lead to errors of any class
         raise unreadable(path, error, "archive of NumPy") from None

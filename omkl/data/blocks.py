@@ -14,12 +14,12 @@ from omkl.exceptions import InputError
 
 
 class Rows(ABC):
-    """Inputs of a kind of their own, neither an array nor a list, that are sliced and joined as a whole."""
+    """Base class of containers of inputs, other than arrays and lists, that can be sliced and joined."""
 
     @classmethod
     @abstractmethod
     def concatenate(cls, parts: Sequence[Any]) -> Self:
-        """Join inputs of this kind."""
+        """Join containers of this class."""
 
 
 #: Inputs or outputs of several examples.
@@ -33,7 +33,7 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
     ----------
     X : array of shape (n, d), scipy CSR matrix, list of n inputs, or Treebank of n sentences
     y : array of shape (n, ...), list of n outputs, or None
-        None if there are no outputs, or inputs contain them, as treebanks do.
+        None if there are no outputs, or if X contains them, as treebanks do.
     feature_names : sequence of d str, or None
         Names of the columns of X.
 
@@ -69,7 +69,7 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
         Parameters
         ----------
         names : sequence of str or None
-            None keeps the columns as they are; so does a block whose columns have no names.
+            None keeps the columns unchanged. Blocks without feature names are not changed either.
         where : str
             Name of the block in the message.
 
@@ -98,10 +98,10 @@ def is_frame(X: Any) -> bool:
 
 
 def align_columns(X: Any, names: Sequence[str] | None, known: Sequence[str] | None, where: str = "The input") -> Any:
-    """Select and order the columns ``names`` of X by their ``known`` names; None for either leaves X as it is.
+    """Select and order the columns ``known`` of X, whose columns are ``names``; None for either keeps X.
 
-    X is an array, sparse matrix or data frame; lists of dicts are returned as they are. An InputError names columns
-    that are missing.
+    X is an array, sparse matrix or data frame. Lists of dicts are returned unchanged. Raises InputError if columns are
+    missing.
     """
     if names is None or known is None or list(names) == list(known):
         return X
@@ -115,7 +115,7 @@ def align_columns(X: Any, names: Sequence[str] | None, known: Sequence[str] | No
 
 
 def as_rows(rows: Any) -> Any:
-    """Convert anything but a list, a treebank or a sparse matrix to an array; sparse matrices to CSR."""
+    """Convert sparse matrices to CSR, and everything else but lists and treebanks to an array."""
     if sparse.issparse(rows):
         return rows.tocsr()
     return rows if isinstance(rows, (np.ndarray, list, tuple, Rows)) else np.asarray(rows)
@@ -134,7 +134,7 @@ def _take(rows: Any, chosen: slice | np.ndarray) -> Any:
 
 
 def join(blocks: Sequence[Block]) -> Block:
-    """Join blocks, whose inputs must be of one kind; raises InputError if they do not fit together."""
+    """Join blocks; raises InputError if their inputs are of different kinds or shapes."""
     if len(blocks) == 1:
         return blocks[0]
     y = None if all(block.y is None for block in blocks) else _join([block.y for block in blocks])
@@ -157,7 +157,7 @@ def _join(parts: Sequence[Any]) -> Any:
 
 
 def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
-    """Group single examples ``(x, y)`` into blocks; vectors are stacked, anything else is listed."""
+    """Group single examples ``(x, y)`` into blocks; vectors are stacked, other inputs become a list."""
     X, y = [], []
     for example in examples:
         try:
@@ -186,7 +186,7 @@ def _of_examples(X: list, y: list) -> Block:
 
 
 def _stacked(rows: list) -> Any:
-    """A matrix of numbers or vectors; other rows as they are."""
+    """Stack numbers or vectors into an array; return other rows unchanged."""
     first = rows[0]
     if sparse.issparse(first):
         return sparse.vstack(rows, format="csr")

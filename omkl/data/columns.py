@@ -20,7 +20,7 @@ PER_DAY = {"d": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86
 
 
 def import_pyarrow() -> ModuleType:
-    """Import pyarrow, or say how to install it."""
+    """Import pyarrow, or raise an error that tells how to install it."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -35,7 +35,7 @@ def import_pyarrow() -> ModuleType:
 
 
 class Columns:
-    """Selection of input and output columns of a table, and the conversion of their values.
+    """Selection and conversion of the input and output columns of a table.
 
     Numbers, times (in days) and lists of numbers become columns of an array, in which missing values are NaN. If an
     input column holds strings or categories, rows become dicts without missing values.
@@ -50,7 +50,7 @@ class Columns:
     where : str or path-like
         Name of the table in messages.
     named : bool
-        False if the names are made up.
+        Whether columns have names in the data; otherwise blocks have no feature names.
     as_dicts : bool
         Make dicts even if all columns are numbers.
 
@@ -60,7 +60,7 @@ class Columns:
         Input columns.
     target : str or None
     kinds : dict of str to {"number", "integer", "string", "vector"}
-        Integers differ from other numbers as outputs only.
+        "integer" differs from "number" only for the target.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Columns:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns of X; None if there are none, or lengths of lists are not known yet."""
+        """Names of the columns of X; None if there are no names, or the lengths of lists are not known yet."""
         if not self._named:
             return None
         if self.makes_dicts:
@@ -148,10 +148,10 @@ class Columns:
         refuse: Callable[[str], None],
         wrong: Mapping[int, str] | None = None,
     ) -> Block:
-        """Examples of a record batch, whose rows have these numbers.
+        """Convert a record batch to a block of examples.
 
-        ``wrong`` has the reasons of rows that are known to be wrong. ``refuse`` is called with a message for each row
-        that is left out: ``where``, the number of the row, and the reason.
+        ``numbers`` are the row numbers for messages. ``wrong`` has the errors of invalid rows by their index. For
+        each row that is left out, ``refuse`` is called with ``where``, the row number and the error as a message.
         """
         reasons = dict(wrong or {})
         columns = {name: self._plain(batch.column(name), name) for name in self.all_names}
@@ -176,13 +176,13 @@ class Columns:
         return Block([rows[i] for i in good] if isinstance(good, np.ndarray) else rows, y, self.names)
 
     def _plain(self, column: pyarrow.Array | pyarrow.ChunkedArray, name: str) -> pyarrow.Array:
-        """A column as one array, without a dictionary; strings if it holds text."""
+        """Convert a column to one array without dictionary encoding; text becomes strings."""
         pyarrow, is_text = import_pyarrow(), self.kinds[name] == "string"
         if isinstance(column, pyarrow.ChunkedArray):
             column = column.combine_chunks()
         if isinstance(column, pyarrow.DictionaryArray):
             values = column.dictionary
-            if str(values.type) == "null":  # decoding it would end the process
+            if str(values.type) == "null":  # decoding it would crash the process
                 column = pyarrow.nulls(len(column))
             else:
                 column = (values.cast(pyarrow.string()) if is_text else values).take(column.indices)
@@ -191,7 +191,7 @@ class Columns:
         return column
 
     def _values(self, column: pyarrow.Array, name: str, reasons: dict[int, str]) -> np.ndarray | list:
-        """A column as an array, or a list of strings; ``reasons`` gets the rows that are wrong."""
+        """Convert a column to an array or a list of strings; add errors of invalid rows to ``reasons``."""
         pyarrow, kind = import_pyarrow(), self.kinds[name]
         types = pyarrow.types
         if kind == "string":
@@ -212,7 +212,7 @@ class Columns:
         return values
 
     def _vectors(self, column: pyarrow.Array, name: str, reasons: dict[int, str]) -> np.ndarray:
-        """Lists of one length as rows."""
+        """Stack the lists of a column, which must have equal lengths, as rows."""
         lengths = np.asarray(column.value_lengths().fill_null(-1))
         values = column.flatten().to_numpy(zero_copy_only=False)
         if name not in self._widths and (lengths > 0).any():
@@ -228,13 +228,13 @@ class Columns:
 
 
 def _count_flaw(wanted: Sequence[str], names: Sequence[str]) -> str:
-    """Name a wanted column that is missing, or there several times; empty if there is none."""
+    """Describe the first wanted column that is missing or ambiguous; empty if there is none."""
     wrong = [name for name in wanted if names.count(name) != 1]
     return f"{'several columns' if wrong[0] in names else 'no column'} {wrong[0]!r:.200}" if wrong else ""
 
 
 def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
-    """Dates and times as days since 1970 in UTC; times of a day and durations as days."""
+    """Convert dates and times to days since 1970 in UTC, and times of day and durations to days."""
     pyarrow, type = import_pyarrow(), column.type
     unit = "d" if pyarrow.types.is_date32(type) else "ms" if pyarrow.types.is_date64(type) else type.unit
     counts = column.cast(pyarrow.int32() if type.bit_width == 32 else pyarrow.int64())
@@ -242,12 +242,12 @@ def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
 
 
 def _matrix(parts: list[np.ndarray]) -> np.ndarray:
-    """Columns and groups of columns side by side: float32 if that is exact for all, else float64."""
+    """Stack columns and groups of columns side by side: float32 if that is exact for all, else float64."""
     return np.column_stack(parts).astype(np.result_type(np.float32, *(part.dtype for part in parts)), copy=False)
 
 
 def _with_none(values: np.ndarray | list) -> np.ndarray | list:
-    """The values of each row: a string, a float, a vector, or None where it is missing."""
+    """Return the values of a column by row: strings, floats or vectors, and None for missing values."""
     if isinstance(values, list) or values.ndim == 2:
         return values
     return [None if value != value else value for value in values.tolist()]

@@ -18,9 +18,9 @@ from omkl.exceptions import DamagedFileError, DataFileError, InputError
 if TYPE_CHECKING:
     import pyarrow
 
-#: Bytes of text that are parsed at a time; the first of them decide the types of columns.
+#: Number of bytes to parse at a time; the first piece decides the types of columns.
 PIECE = 1 << 20
-#: A number; of the cells of a column of numbers, one or one in ten may be something else.
+#: A number. Columns are numeric if at most one cell, or one in ten, does not match.
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 
 
@@ -37,49 +37,50 @@ def stream_csv(
 ) -> Stream:
     """Stream examples from CSV files, in UTF-8.
 
-    The first megabyte of the first file decides whether a column holds numbers, dates, truth values or strings. A
-    column of numbers may have one cell there, or one in ten, that is none: this is an error. Dates, with times or
-    without (``2024-02-29``, ``2024-02-29 12:00:00.5``), are days since 1970 in UTC. Truth values (``true``, ``False``)
-    are 1 and 0, but classes if they are the target. Missing values (an empty cell, or in columns of numbers ``NA``,
-    ``NULL``, ``nan`` and the like) are NaN, and left out of dicts. Cells in quotation marks may contain line ends.
+    The first megabyte of the first file decides whether a column holds numbers, dates, truth values or strings. If
+    all cells but one, or but one in ten, are numbers there, the column is numeric, and the other cells are errors.
+    Dates, with or without times (``2024-02-29``, ``2024-02-29 12:00:00.5``), become days since 1970 in UTC. Truth
+    values (``true``, ``False``) become 1 and 0 in X, and stay strings in y. Missing values (empty cells, and ``NA``,
+    ``NULL`` or ``nan`` in numeric columns) are NaN in arrays, and absent from dicts. Cells in quotation marks may
+    contain line ends.
 
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern; all with the same columns.
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern. All files must have the
+        same columns.
     target : str or int, optional
         Output column, by name or position (-1 is the last one).
     columns : list of str, optional
         Input columns; all but the target by default.
     categorical : list of str
-        Columns that hold strings though they look like numbers, dates or truth values.
+        Columns to read as strings, even if they look like numbers, dates or truth values.
     delimiter : str, optional
         One ASCII character; by default a comma, and a tab for files that end in ``.tsv``.
     header : bool
-        Whether the first line of every file has the names of columns; otherwise they are ``f0``, ``f1``, ...
+        Whether the first line of every file names the columns; otherwise the names are ``f0``, ``f1``, ...
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
-        Treatment of rows with another number of cells, with something else in a column of numbers, with an infinite
-        number, or without a target. Skipped rows are counted in ``skipped``; a warning at the end of a pass tells
-        their number. A file that is cut short, not UTF-8, or has a quotation mark without another is read up to the
-        megabyte before.
+        Treatment of rows that have a wrong number of cells, text in a numeric column, an infinite number, or no
+        target. Skipped rows are counted in ``skipped``, and a warning at the end of a pass gives their number. If a
+        file is truncated, not UTF-8, or has an unclosed quotation mark, the rest from that megabyte on is skipped.
 
     Returns
     -------
     Stream
-        X is a float64 array of shape (n, d), or if a column holds strings, a list of n dicts of numbers and strings
-        by column; y is an array, of int64 if all targets of the first megabyte are integers.
+        X is a float64 array of shape (n, d). If an input column holds strings, X is a list of n dicts from column
+        names to numbers and strings. y is an array, of int64 if all targets of the first megabyte are integers.
 
     Raises
     ------
     omkl.exceptions.MissingDependencyError
         Without pyarrow.
     omkl.exceptions.DataFileError
-        At once if a file is missing; during a pass at the first row that is wrong (row 1 is the header; empty lines
-        do not count), or if a file is damaged.
+        If a file is missing; during a pass, at the first invalid row or if a file is damaged. Row 1 is the header,
+        and empty lines do not count.
     omkl.exceptions.InputError
-        If a column that is asked for is missing.
+        If a requested column is missing.
     """
     paths = find_files(path)
     if delimiter is None:
@@ -105,7 +106,7 @@ def stream_csv(
 
 
 class _CSVFile:
-    """Names of the columns of a file, and tables of its cells."""
+    """Column names and tables of one CSV file."""
 
     def __init__(self, path: FileName, delimiter: str, header: bool) -> None:
         self.path, self._delimiter, self._first_row = path, delimiter, 1 + int(header)
@@ -123,7 +124,7 @@ class _CSVFile:
         self._start = rest if header else line + end + rest
 
     def guess(self, categorical: Sequence[str], target: str | int | None) -> pyarrow.Schema:
-        """The types of the columns by the first rows."""
+        """Infer the types of the columns from the first rows."""
         pyarrow, n = import_pyarrow(), len(self.names)
         if unknown := [name for name in categorical if name not in self.names]:
             raise InputError(f"{self.path} has no column {unknown[0]!r:.200} for categorical=.")
@@ -138,7 +139,7 @@ class _CSVFile:
     def tables(
         self, types: dict[str, pyarrow.DataType], skipped: Skipped
     ) -> Iterator[tuple[pyarrow.Table, Sequence[int], dict[int, str]]]:
-        """Tables, the number of each row in the file, and reasons why rows are wrong, by their place."""
+        """Yield tables, the number of each row in the file, and the errors of rows by their index in the table."""
         pyarrow, first_row = import_pyarrow(), self._first_row
         for text in chain([self._start], self._pieces):
             reasons: dict[int, str] = {}
@@ -156,7 +157,7 @@ class _CSVFile:
     def _parsed(
         self, text: bytes, names: list[str], types: dict[str, pyarrow.DataType], first_row: int
     ) -> tuple[pyarrow.Table, dict[int, str]]:
-        """A table, and what is wrong with the rows that have another number of cells."""
+        """Return a table, and error messages by row number for rows with a wrong number of cells."""
         pyarrow = import_pyarrow()
         refused: dict[int, str] = {}
         torn: list[int] = []
@@ -168,7 +169,7 @@ class _CSVFile:
             torn.extend([number] if "\n" in row.text else [])
             return "skip"
 
-        if not text.strip(b"\r\n"):  # which Arrow refuses
+        if not text.strip(b"\r\n"):  # Arrow rejects empty text
             return pyarrow.schema(types.items()).empty_table(), {}
         reading = pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names)
         parsing = pyarrow.csv.ParseOptions(
@@ -191,7 +192,7 @@ class _CSVFile:
 
 
 def _after_last_row(text: bytes) -> int:
-    """End of the last whole row of a text that begins with a row; lines go on between quotation marks."""
+    """Return the end of the last complete row of a text; quoted line ends do not end a row."""
     end = after_last_line(text)
     is_open = b'"' in text and text.count(b'"', 0, end) % 2
     while is_open and end:
@@ -202,14 +203,14 @@ def _after_last_row(text: bytes) -> int:
 
 
 def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.DataType:
-    """The type to read a column as, by its first cells."""
+    """Infer the type of a column from its first cells."""
     pyarrow = import_pyarrow()
     cells = _with_missing(column).drop_null()
     integer, number, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
     if not len(cells):
         return number
     if is_target and _can_cast(cells, integer):
-        return integer  # classes; other integers may be followed by fractions
+        return integer  # classes; input columns of integers may contain fractions later
     for type in (number, pyarrow.bool_(), pyarrow.timestamp("us"), pyarrow.timestamp("us", "UTC")):
         if _can_cast(cells, type):
             return text if is_target and type == pyarrow.bool_() else type
@@ -226,7 +227,7 @@ def _can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataTy
 
 
 def _with_missing(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
-    """Cells without spaces around them; those that stand for a missing number are null."""
+    """Strip cells, and replace markers of missing numbers by null."""
     pyarrow = import_pyarrow()
     column = pyarrow.compute.utf8_trim_whitespace(column)
     is_missing = pyarrow.compute.is_in(column, value_set=pyarrow.array(pyarrow.csv.ConvertOptions().null_values))
@@ -236,7 +237,7 @@ def _with_missing(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
 def _cast(
     column: pyarrow.ChunkedArray, name: str, type: pyarrow.DataType, reasons: dict[int, str]
 ) -> pyarrow.ChunkedArray | pyarrow.Array:
-    """A column of text as another type; ``reasons`` gets the rows whose cells cannot be converted."""
+    """Cast a column of text; add an error to ``reasons`` for each row whose cell cannot be converted."""
     pyarrow = import_pyarrow()
     if type == pyarrow.string():
         return column

@@ -1,6 +1,6 @@
 """Data sets: handwritten words (OCR), the UCI and IDA benchmark sets, and dates of digits.
 
-Dates are made of scikit-learn's digits; ``data_scripts`` fetches the others.
+Dates are made from scikit-learn's digits. The scripts in ``data_scripts`` download the other data sets.
 """
 
 import datetime
@@ -20,7 +20,7 @@ N_PIXELS = 128
 N_FOLDS = 10
 FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2029, 12, 31)
-#: Side of an image of a digit, and the least darkness of ink for outlines.
+#: Side length of digit images, and the threshold above which a pixel is ink in outlines.
 SIDE, INK = 8, 0.3
 
 
@@ -31,9 +31,9 @@ class HandwrittenWords:
     Attributes
     ----------
     images : list of int8 arrays (n, 128)
-        One row an image of 16 x 8 pixels, row by row, each 0 or 1.
+        Each row is an image of 16 x 8 binary pixels, flattened row by row.
     letters : list of lists of str
-        The letters of each word; the data has no first letters, which were capitals.
+        The letters of each word. First letters, which were capitals, are not in the data.
     folds : int array
         The fold of each word, 0 to 9.
     """
@@ -77,7 +77,7 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, cut short, or a line of it is not as described; the message names the line.
+        If the file is missing or truncated, or a line is invalid; the message names the line.
     """
     images: list[np.ndarray] = []
     letters: list[list[str]] = []
@@ -108,7 +108,7 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
 
 
 def _find(relative: str, script: str) -> Path:
-    """Path of a data set below :func:`data_home`; ``script`` fetches it."""
+    """Return the path of a data set below :func:`data_home`; the error names the ``script`` that downloads it."""
     path = data_home() / relative
     if not path.exists():
         raise DataFileError(
@@ -130,14 +130,14 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     X : float array (n, d)
-        The features, as they are in the file: neither scaled nor imputed.
+        The features as in the file, neither scaled nor imputed.
     y : int array (n,)
         The labels, -1 or +1.
 
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, cut short, or not such a table.
+        If the file is missing, truncated, or not such a table.
     """
     is_name = str(name_or_path).isidentifier()
     path = _find(f"uci/{name_or_path}.csv.gz", "fetch_uci.py") if is_name else name_or_path
@@ -154,11 +154,11 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
 def handwritten_dates(
     n_train: int = 80, n_test: int = 200, random_state: int | np.random.Generator | None = 0
 ) -> Bunch:
-    """Make handwritten dates ``DDMMYYYY``, eight images each, of scikit-learn's digits.
+    """Make handwritten dates ``DDMMYYYY``, eight images each, from scikit-learn's digits.
 
-    Days are drawn uniformly from 1900 to 2029, so that digits have the transitions of a real calendar. Half of
-    scikit-learn's 1797 images serve training, the other half testing; within its half, every digit of a date takes
-    one of its images at random.
+    Days are drawn uniformly from 1900 to 2029, so digits have the transitions of a real calendar. One half of
+    scikit-learn's 1797 images is used for training, the other half for testing. For every digit of a date, an image
+    of that digit is drawn at random.
 
     Parameters
     ----------
@@ -169,8 +169,8 @@ def handwritten_dates(
     Returns
     -------
     sklearn.utils.Bunch
-        With ``train_images`` and ``test_images``, lists of arrays (8, 64) whose rows are images of 8 x 8 pixels, each
-        in [0, 1], and ``train_digits`` and ``test_digits``, lists of lists of int.
+        ``train_images`` and ``test_images`` are lists of arrays (8, 64). Each row is an image of 8 x 8 pixels in
+        [0, 1]. ``train_digits`` and ``test_digits`` are lists of lists of int.
     """
     from sklearn.datasets import load_digits
 
@@ -198,15 +198,16 @@ def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
     Parameters
     ----------
     images : array (n, 64)
-        One row an image of 8 x 8 pixels, row by row, each in [0, 1], as :func:`~omkl.data.handwritten_dates` has them.
+        Each row is an image of 8 x 8 pixels in [0, 1], flattened row by row, as from
+        :func:`~omkl.data.handwritten_dates`.
 
     Returns
     -------
     dict of str to float array (n, d)
-        ``"pixels"``, the image itself (d = 64); ``"profiles"``, the mean of every row and then of every column (16);
-        ``"spectrum"``, the absolute values of the discrete Fourier transform, which do not change when the digit
-        moves around the border (40), divided by 8; ``"outline"``, how far ink darker than 0.3 is from the upper, the
-        lower, the left and the right border in every column and row, as a part of the side, 1 without ink (32).
+        ``"pixels"``: the image itself (d = 64). ``"profiles"``: the mean of every row, then of every column (16).
+        ``"spectrum"``: the absolute values of the discrete Fourier transform, divided by 8, which are invariant to
+        cyclic shifts (40). ``"outline"``: the distance of the first ink (above 0.3) from the upper, lower, left and
+        right border in every column or row, as a fraction of the side, 1 if there is no ink (32).
 
     Raises
     ------
@@ -236,5 +237,5 @@ def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
 
 
 def _distance(ink: np.ndarray, axis: int) -> np.ndarray:
-    """Pixels before the first ink along an axis, as a part of the side."""
+    """Distance to the first ink along an axis, as a fraction of the side."""
     return np.where(ink.any(axis), ink.argmax(axis), SIDE) / SIDE

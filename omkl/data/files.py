@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 #: A file on this machine, or a URL.
 FileName: TypeAlias = Path | str
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-#: Bytes that are read at a time.
+#: Number of bytes to read at a time.
 CHUNK = 1 << 18
 
 
 def data_home() -> Path:
-    """Folder of public data sets: ``$OMKL_DATA``, or the folder that the data scripts fill."""
+    """Return the folder of data sets: ``$OMKL_DATA``, or the default folder of the data scripts."""
     return Path(os.environ["OMKL_DATA"]) if os.environ.get("OMKL_DATA") else user_cache()
 
 
 def user_cache() -> Path:
-    """The folder ``omkl`` in the user's cache folder."""
+    """Return the folder ``omkl`` in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
     return Path(cache) / "omkl"
 
@@ -56,12 +56,12 @@ def is_url(path: PathLike) -> bool:
 
 
 def file_name(path: PathLike) -> str:
-    """Last part of a path or URL: ``train.csv.gz`` for ``https://example.org/train.csv.gz?version=3``."""
+    """Return the last part of a path or URL: ``train.csv.gz`` of ``https://example.org/train.csv.gz?version=3``."""
     return PurePosixPath(path.partition("?")[0]).name if isinstance(path, str) and is_url(path) else Path(path).name
 
 
 def stem(path: PathLike) -> str:
-    """Name of a file without the suffix of its compression: ``train.conllu`` for ``train.conllu.gz``."""
+    """Return the name of a file without its compression suffix: ``train.conllu`` of ``train.conllu.gz``."""
     name = Path(file_name(path))
     return name.stem if name.suffix in OPENERS else name.name
 
@@ -76,7 +76,7 @@ def is_pipe(path: PathLike) -> bool:
 
 
 def check_no_pipe(path: PathLike) -> None:
-    """Raise DataFileError for a pipe; for files that are read several times, or not from the start."""
+    """Raise DataFileError for a pipe, before reading a file several times or at arbitrary positions."""
     if is_pipe(path):
         raise DataFileError(f"{path} is a pipe, which can be read only once and from the start: write it to a file.")
 
@@ -84,10 +84,9 @@ def check_no_pipe(path: PathLike) -> None:
 def find_files(path: PathLike | Sequence[PathLike]) -> list[FileName]:
     """Find the files of a path, a list of paths, a directory, a pattern or a URL.
 
-    A directory stands for the files in it, and in directories below it with names like ``year=2024``, except for names
-    that begin with ``.`` or ``_``; a pattern (``data/part-*.csv``) for the files that match; both in the order of their
-    names. URLs (``"s3://bucket/sales/*.parquet"``) are strings, and are read by fsspec. Raises DataFileError if there
-    is no file.
+    A directory means all files in it and in its subdirectories with names like ``year=2024``, except for names that
+    begin with ``.`` or ``_``. A pattern (``data/part-*.csv``) means the matching files. Both are sorted by name. URLs
+    (``"s3://bucket/sales/*.parquet"``) are strings, and are read by fsspec. Raises DataFileError if there is no file.
     """
     files: list[FileName] = []
     for one in [path] if isinstance(path, (str, os.PathLike)) else list(path) or [""]:
@@ -102,7 +101,7 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[FileName]:
 
 def _local_files(name: PathLike) -> list[Path]:
     path = Path(name)
-    if not os.fspath(name):  # Path("") is the present directory
+    if not os.fspath(name):  # Path("") is the current directory
         return []
     if path.is_dir():
         return sorted(file for file in path.rglob("*") if _is_listed(file.relative_to(path).parts) and file.is_file())
@@ -125,12 +124,12 @@ def _remote_files(url: str) -> list[str]:
 
 
 def _is_listed(parts: Sequence[str]) -> bool:
-    """Tell whether a file belongs to the directory from which ``parts`` lead to it: see :func:`find_files`."""
+    """Tell whether :func:`find_files` lists a file with this relative path, given in parts."""
     return all(part[0] not in "._" for part in parts) and all("=" in part for part in parts[:-1])
 
 
 def file_system(paths: Sequence[FileName]) -> tuple[AbstractFileSystem | None, list[str]]:
-    """The file system of fsspec that holds some files, None for local ones, and their absolute paths there."""
+    """Return the fsspec file system of some files (None if they are local), and their absolute paths in it."""
     if not is_url(paths[0]):
         return None, [os.path.abspath(path) for path in paths]
     found = [_system_of(str(path)) for path in paths]
@@ -138,7 +137,7 @@ def file_system(paths: Sequence[FileName]) -> tuple[AbstractFileSystem | None, l
 
 
 def _system_of(url: str) -> tuple[AbstractFileSystem, str]:
-    """The file system of fsspec for a URL, and the path there."""
+    """Return the fsspec file system of a URL, and the path in it."""
     try:
         import fsspec
 
@@ -150,7 +149,7 @@ def _system_of(url: str) -> tuple[AbstractFileSystem, str]:
 
 
 def _reason(error: Exception) -> str:
-    """First line of a message of another library, or of the system."""
+    """Return the first line of an error message of another library or of the operating system."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).split("\n")[0][:200] or type(error).__name__).rstrip(".")
@@ -163,7 +162,7 @@ def _reason(error: Exception) -> str:
 def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
     """Open a file for reading as bytes, plain or compressed.
 
-    Raises DataFileError if the file is missing, or while it is read, cut short or damaged.
+    Raises DataFileError if the file is missing, and during reading if it is truncated or damaged.
     """
     try:
         with ExitStack() as stack:
@@ -182,7 +181,7 @@ def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
 
 
 def _failure(path: PathLike, error: Exception) -> Exception:
-    """The error to raise where a file cannot be read."""
+    """Return the error to raise if a file cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DataFileError(f"There is no file {path}.")
     if isinstance(error, EOFError):
@@ -195,7 +194,7 @@ def _failure(path: PathLike, error: Exception) -> Exception:
 
 
 def unreadable(path: PathLike, error: Exception, kind: str) -> DataFileError:
-    """The error to raise where another library cannot read a file as one of a kind."""
+    """Return the error to raise if another library cannot read a file as a ``kind`` of file."""
     if isinstance(error, OSError) and error.errno is not None:
         return DataFileError(f"{path} cannot be read: {_reason(error)}.")
     return DamagedFileError(f"{path} is damaged, or no {kind}: {_reason(error)}.")
@@ -203,13 +202,13 @@ def unreadable(path: PathLike, error: Exception, kind: str) -> DataFileError:
 
 @contextmanager
 def output_file(path: PathLike) -> Iterator[IO[bytes]]:
-    """Open a file for writing bytes; it replaces the previous file when all is written.
+    """Open a file for writing bytes; it replaces an existing file only after everything is written.
 
     Parameters
     ----------
     path : path-like
-        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; the same bytes give the same file. ``"-"`` is standard
-        output.
+        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; the result depends only on the bytes written. ``"-"``
+        is standard output.
     """
     if path == "-":
         yield sys.stdout.buffer
@@ -218,7 +217,7 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
     suffix = Path(path).suffix
     with ExitStack() as stack:
         file: Any = stack.enter_context(replacing(path, "wb"))
-        if suffix == ".gz":  # without name and time
+        if suffix == ".gz":  # no name and time in the header, to be reproducible
             file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
         elif suffix in OPENERS:
             file = stack.enter_context(OPENERS[suffix](file, "wb"))
@@ -233,7 +232,7 @@ def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
     with open_bytes(path) as file:
         if start := file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8):
             yield start
-        # all that can be read before a damaged part comes before the error
+        # read1 yields everything before a damaged part, then raises
         read = file.read if is_url(path) else file.read1  # type: ignore[attr-defined]
         while chunk := read(size):
             yield chunk
@@ -242,8 +241,8 @@ def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
 def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> Iterator[bytes]:
     """Cut a text into pieces of about ``size`` bytes at the ends of records.
 
-    ``cut(text)`` is the end of the last whole record, 0 if there is none. If a compressed file is cut short, all whole
-    records come before the error.
+    ``cut(text)`` is the end of the last complete record, 0 if there is none. If a compressed file is truncated, all
+    complete records are yielded before the error is raised.
     """
     parts, n_bytes, wanted = [], 0, size
     try:
@@ -257,7 +256,7 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> I
             piece, parts, n_bytes, text = text[:end], [text[end:]], len(text) - end, b""
             if end:
                 yield piece
-            wanted = n_bytes + size if end else 2 * n_bytes  # search a long record only a few times
+            wanted = n_bytes + size if end else 2 * n_bytes  # do not search a long record again for every chunk
     except TruncatedFileError:  # after other damage, the last bytes may be wrong
         text = b"".join(parts)
         if end := cut(text):
@@ -268,12 +267,12 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> I
 
 
 def after_last_line(text: bytes) -> int:
-    """End of the last whole line."""
+    """Return the end of the last complete line."""
     return text.rfind(b"\n") + 1
 
 
 def lines(path: PathLike) -> Iterator[bytes]:
-    """Read the lines of a text file as bytes, without their ends and without a byte order mark.
+    """Read the lines of a text file as bytes, without line ends and byte order mark.
 
     Parameters
     ----------
@@ -283,16 +282,16 @@ def lines(path: PathLike) -> Iterator[bytes]:
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, or while it is read, cut short or damaged.
+        If the file is missing, and during reading if it is truncated or damaged.
     """
-    # short lines take many times their bytes as Python objects
+    # small pieces: short lines take much more memory as Python objects
     for piece in pieces(chunks(path, CHUNK // 4), CHUNK // 4, after_last_line):
         for line in piece.removesuffix(b"\n").split(b"\n"):
             yield line.removesuffix(b"\r")
 
 
 def text_lines(path: PathLike) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file with their numbers, from 1; see :func:`lines`."""
+    """Yield the lines of a UTF-8 file with their numbers, from 1; see :func:`lines`."""
     for number, line in enumerate(lines(path), 1):
         try:
             yield number, line.decode()

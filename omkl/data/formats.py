@@ -1,4 +1,4 @@
-"""Formats of files, and a stream of any file by its name."""
+"""Registry of file formats, and streams of files of any format."""
 
 import re
 from collections.abc import Sequence
@@ -18,24 +18,24 @@ from omkl.exceptions import InputError
 
 
 class StreamFormat(Component):
-    """Format of files that :func:`~omkl.data.open_stream` and the command line read.
+    """Base class of file formats for :func:`~omkl.data.open_stream` and the command line.
 
-    A subclass is registered when it is defined.
+    Defining a subclass registers it.
 
     Attributes
     ----------
     aliases : dict of str to dict
         Name of the format, ``{"name": {}}``.
     suffixes : tuple of str
-        Suffixes of its files, without that of a compression, in small letters.
+        Suffixes of file names, lowercase, without the suffix of a compression.
     holds : {"rows", "sequences", "trees"}
-        Kind of an example: a row with one output, a labelled sequence, or a sentence with a tree.
+        Kind of examples: rows with one output, labelled sequences, or sentences with trees.
     has_target : bool
-        Whether ``open`` takes ``target``, the place of the outputs.
+        Whether ``open`` takes ``target``, the name or position of the outputs.
     default_target : int, optional
-        Place of the outputs, if they are needed and no target is given.
+        Target for training and evaluation if none is given.
     selects : tuple of {"n_features", "columns", "categorical"}
-        Options of ``open`` that select the columns of a model: their number, their names, and names of those with text.
+        Options of ``open`` that select the columns of a model: number, names, and names of text columns.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class StreamFormat(Component):
         ----------
         path : path-like or list of path-like
         **options
-            ``target``, if the format :attr:`has_target`, and others that the format takes.
+            ``target``, if the format :attr:`has_target`, and other options of the format.
 
         Returns
         -------
@@ -103,7 +103,7 @@ class CSV(StreamFormat):
 
 
 class Npz(StreamFormat):
-    """Archives of arrays, of which ``target`` has the outputs: see :func:`~omkl.data.stream_npz`."""
+    """Archives of arrays; ``target`` names the array of outputs: see :func:`~omkl.data.stream_npz`."""
 
     aliases = {"npz": {}}
     suffixes = (".npz",)
@@ -130,21 +130,21 @@ class _Sequences(StreamFormat):
 
 
 class JSONLines(_Sequences):
-    """Labelled sequences, a JSON object a line: see :func:`~omkl.data.read_sequences`."""
+    """Labelled sequences, one JSON object per line: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"jsonl": {}}
     suffixes = SUFFIXES["jsonl"]
 
 
 class Columns(_Sequences):
-    """Labelled sequences, a token a line, in columns: see :func:`~omkl.data.read_sequences`."""
+    """Labelled sequences, one token per line, in columns: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"columns": {}}
     suffixes = SUFFIXES["columns"]
 
 
 class CRFsuite(_Sequences):
-    """Labelled sequences, a token with its attributes a line: see :func:`~omkl.data.read_sequences`."""
+    """Labelled sequences, one token with its attributes per line: see :func:`~omkl.data.read_sequences`."""
 
     aliases = {"crfsuite": {}}
     suffixes = SUFFIXES["crfsuite"]
@@ -165,10 +165,10 @@ def open_stream(
         (``"https://example.org/train.csv.gz"``, ``"s3://bucket/sales/*.parquet"``), which fsspec reads.
     format : str or StreamFormat, optional
         ``"svmlight"``, ``"csv"``, ``"parquet"`` (and Arrow), ``"npz"``, ``"conllu"`` (treebanks),
-        ``"jsonl"``, ``"columns"`` or ``"crfsuite"`` (labelled sequences), or a :class:`StreamFormat` of your own. By
-        default that of the suffix of the first file, and svmlight if it has none of these.
+        ``"jsonl"``, ``"columns"`` or ``"crfsuite"`` (labelled sequences), or your own :class:`StreamFormat`. By
+        default, the suffix of the first file decides; svmlight for unknown suffixes.
     target : optional
-        Place of the outputs: name or position of a column (``csv``, ``parquet``), or name of an array (``npz``).
+        Outputs: name or position of a column (``csv``, ``parquet``), or name of an array (``npz``).
     **options
         Options of the reader of the format, such as ``n_features``, ``block_size`` and ``on_error``.
 
@@ -179,13 +179,13 @@ def open_stream(
     Raises
     ------
     omkl.exceptions.InputError
-        If there is no such format, or it does not take an option.
+        If there is no such format, or the format does not take an option.
     """
     found = find_format(path, format)
     name = next(iter(found.aliases))
     if target is not None:
         if not found.has_target:
-            raise InputError(f"A file read as {name} holds its outputs in places of their own: leave target= out.")
+            raise InputError(f"The format {name} has a fixed place for outputs: leave target= out.")
         options["target"] = target
     try:
         return found.open(path, **options)
@@ -202,7 +202,7 @@ def find_format(path: PathLike | Sequence[PathLike], format: str | StreamFormat 
     ----------
     path : path-like or list of path-like
     format : str or StreamFormat, optional
-        By default that of the suffix of the first file, and svmlight if no format has it.
+        By default, the suffix of the first file decides; svmlight for unknown suffixes.
 
     Returns
     -------

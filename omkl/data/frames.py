@@ -14,20 +14,20 @@ from omkl.exceptions import InputError
 if TYPE_CHECKING:
     import pyarrow
 
-#: Arrays of at most so many numbers are checked here, in less time than scikit-learn takes.
+#: Maximum size of arrays for which our own fast checks replace those of scikit-learn.
 FEW = 2**14
-#: Up to so many integers or strings are classes; of more, scikit-learn may warn that they look like numbers.
+#: Maximum number of targets for which scikit-learn cannot warn that classes look like numbers.
 FEW_CLASSES = 20
 
 
 def column_names(X: Any) -> list[str] | None:
-    """Names of the columns of a data frame; None for anything else, and if a name is not a string."""
+    """Return the column names of a data frame; None if X is not a data frame, or a name is not a string."""
     names = list(X.columns) if is_frame(X) else []
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _check_names(X: Any) -> None:
-    """Raise InputError if a data frame has no columns, or several of one name."""
+    """Raise InputError if a data frame has no columns, or duplicate column names."""
     names = list(X.columns)
     if len(set(names)) < max(1, len(names)):
         several = next((f"several columns {name!r}" for name in names if names.count(name) > 1), "no columns")
@@ -37,8 +37,8 @@ def _check_names(X: Any) -> None:
 def read_frame(X: Any, as_dicts: bool = False) -> Any:
     """Convert a data frame to a float64 array (n, d), or to a list of n dicts if a column holds text, or ``as_dicts``.
 
-    Conversion is that of :func:`~omkl.data.stream_frames`; a frame of plain numbers needs no pyarrow. Anything else is
-    returned as it is.
+    Values are converted as by :func:`~omkl.data.stream_frames`. Frames of plain numbers do not need pyarrow. Other
+    objects are returned unchanged.
     """
     if not is_frame(X):
         return X
@@ -57,12 +57,12 @@ def _refuse(reason: str) -> None:
 
 
 def _is_number(dtype: Any) -> bool:
-    """Tell whether a column of this type of polars or pandas holds numbers."""
+    """Tell whether a dtype of pandas or polars is numeric."""
     return dtype.is_numeric() if hasattr(dtype, "is_numeric") else dtype.kind in "biuf"
 
 
 def _is_time(dtype: Any) -> bool:
-    """Tell whether a column of this type of polars or pandas holds dates, times or durations."""
+    """Tell whether a dtype of pandas or polars is a date, time or duration."""
     return dtype.is_temporal() if hasattr(dtype, "is_temporal") else dtype.kind in "mM"
 
 
@@ -91,7 +91,7 @@ def _converting() -> Iterator[None]:
 
 
 def times_as_days(X: Any) -> Any:
-    """Replace dates, times and durations in an array or a data frame by days; anything else is returned as it is."""
+    """Convert dates, times and durations in an array or a data frame to days; return other objects unchanged."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
         return (X - np.datetime64(0, "D") if X.dtype.kind == "M" else X) / np.timedelta64(1, "D")
     names = list(X.columns) if is_frame(X) else []
@@ -106,9 +106,9 @@ def times_as_days(X: Any) -> Any:
 
 
 def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
-    """Tell whether X is a small array that scikit-learn would accept: its checks take longer than a prediction.
+    """Tell whether X is a small valid array, to skip the slower checks of scikit-learn.
 
-    ``learned`` are the attributes of an estimator.
+    ``learned`` holds the attributes of the fitted estimator.
     """
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu" or X.itemsize > 8:
         return False
@@ -123,7 +123,7 @@ def is_column(y: Any, n: int) -> bool:
 
 
 def are_few_classes(y: np.ndarray) -> bool:
-    """Tell whether y holds integers or strings, and too few to look like numbers."""
+    """Tell whether y holds integers or strings, and is too short to be taken for a continuous target."""
     return y.dtype.kind in "biuU" and len(y) <= FEW_CLASSES
 
 
@@ -134,7 +134,7 @@ def check_unmasked(values: object, name: str) -> None:
 
 
 def plain_targets(y: Any) -> Any:
-    """Convert nullable and categorical targets of pandas to types of NumPy, without making floats of classes.
+    """Convert nullable and categorical targets of pandas to NumPy arrays; integer classes stay integers.
 
     Raises InputError if targets are masked, missing, dates or durations.
     """
@@ -148,7 +148,7 @@ def plain_targets(y: Any) -> Any:
     if missing.size or _is_time(dtype):
         found = f"nothing in row {missing[0]}" if missing.size else f"dates or durations, {dtype}"
         raise InputError(f"y must hold classes or numbers in every row, got {found}.")
-    own = getattr(dtype, "numpy_dtype", None)  # of a nullable column
+    own = getattr(dtype, "numpy_dtype", None)  # only nullable dtypes have it
     if isinstance(own, np.dtype) and own.kind in "biuf":
         return y.to_numpy(dtype=own)
     return np.asarray(y) if hasattr(dtype, "categories") else y
@@ -167,7 +167,7 @@ def check_rows(X: Any) -> None:
 
 
 def with_unique_entries(X: Any) -> Any:
-    """Sum duplicate entries of a sparse matrix, in a copy, and sort its columns."""
+    """Return a copy of a sparse matrix with duplicate entries summed and indices sorted."""
     if sparse.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

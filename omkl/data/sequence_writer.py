@@ -1,4 +1,4 @@
-"""Writing labelled sequences: as attribute lists of CRFsuite, in columns, or as JSON lines."""
+"""Writers of labelled sequences: CRFsuite's attribute lists, columns, or JSON lines."""
 
 import json
 from collections import Counter
@@ -31,10 +31,10 @@ def write_sequences(
     path : path-like
         Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; ``"-"`` is standard output.
     sequences : iterable of pairs (x, y)
-        Tokens, all words, dicts or lists of attributes, and labels, or None.
+        ``x`` holds tokens: all words, all dicts or all lists of attributes. ``y`` holds labels, or is None.
     format : {"crfsuite", "columns", "jsonl"}
-        See :func:`~omkl.data.read_sequences`. ``crfsuite`` takes dicts and lists of attributes, ``columns`` words, and
-        dicts with the same keys and one string in each.
+        See :func:`~omkl.data.read_sequences`. ``crfsuite`` accepts dicts and lists of attributes. ``columns`` accepts
+        words, and dicts that have the same keys and whose values are single strings.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def write_sequences(
     Raises
     ------
     omkl.exceptions.InputError
-        If the format cannot hold a token or a label; the file stays what it was.
+        If the format cannot hold a token or a label; an existing file is not changed.
     omkl.exceptions.OutputFileError
         If the file cannot be written.
     """
@@ -53,7 +53,7 @@ def write_sequences(
         for x, y in sequences:
             try:
                 text = WRITERS[format](x, y).encode()
-            except (ValueError, TypeError, AttributeError) as error:  # also of JSON, and of UTF-8
+            except (ValueError, TypeError, AttributeError) as error:  # JSON and UTF-8 encoders raise them, too
                 raise InputError(f"Sequence {n_sequences + 1} cannot be written as {format}: {error}") from None
             file.write(text)
             n_sequences, n_tokens = n_sequences + 1, n_tokens + len(x)
@@ -66,7 +66,7 @@ def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
 
 
 def _attributes(token: Token) -> Iterator[str]:
-    """Attributes of a token, with their weights unless they are 1."""
+    """Yield the attributes of a token, with their weights if these are not 1."""
     if isinstance(token, Mapping):
         for key, value in token.items():
             for name, weight in _weights(str(key), value).items():
@@ -79,7 +79,7 @@ def _attributes(token: Token) -> Iterator[str]:
 
 
 def _weights(key: str, value: object) -> Mapping[Any, Any]:
-    """Weights of the values of one entry of a token; the key None stands for a number without a value."""
+    """Map each value of a token's entry to its weight; None is the key of the weight of a plain number."""
     if value is None or value is False:
         return {}
     values = _plain(value) if isinstance(value, (set, frozenset, np.ndarray)) else value
@@ -140,7 +140,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """An array as a list, and a set as a list of strings."""
+    """Convert an array to a list, and a set to a list of strings."""
     if isinstance(value, (set, frozenset)):
         return [str(part) for part in sorted(value)]
     if isinstance(value, (np.ndarray, np.generic)):
@@ -149,7 +149,7 @@ def _plain(value: object) -> object:
 
 
 def _simple(token: Mapping[str, object]) -> dict[str, object]:
-    """A token with a string or a number in place of a dict that means the same."""
+    """Replace dicts with a single value in a token by the equivalent string or number."""
     simple = dict(token)
     for key, value in token.items():
         if isinstance(value, Mapping):

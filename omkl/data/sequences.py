@@ -1,4 +1,4 @@
-"""Reading labelled sequences: JSON lines, CRFsuite's attribute lists, columns, and treebanks."""
+"""Readers of labelled sequences: JSON lines, CRFsuite's attribute lists, columns, and treebanks."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from omkl.data.treebank.strings import MISSING
 from omkl.data.treebank.treebank import Sentence, new_strings
 from omkl.exceptions import DataFileError, InputError
 
-#: Sequences in a block: one of words as dicts takes tens of kilobytes.
+#: Sequences in a block; a sequence of dicts can take tens of kilobytes.
 BLOCK_SIZE = 100
 #: Suffixes of the files of each format.
 SUFFIXES: dict[str, tuple[str, ...]] = {
@@ -28,11 +28,11 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     "columns": (".columns", ".bio", ".iob"),
     "jsonl": (".jsonl",),
 }
-#: JSON that may hold a number beyond the floats, or half of a surrogate pair.
+#: Matches JSON that may contain a number outside the range of floats, or an unpaired surrogate.
 IS_UNUSUAL = re.compile(rb"[eE][+]?\d{3}|\d{300}|\\u[dD]")
 PLAIN, NUMBERS = {str, bool, int, float, type(None)}, {bool, int, float}
 
-#: Tokens, and labels, or None if the file has none.
+#: A pair (tokens, labels); labels are None if the file has none.
 Labelled: TypeAlias = tuple[list, list | None]
 LabelledToken: TypeAlias = tuple[dict[str, Any], str | None]
 
@@ -43,9 +43,9 @@ def guess_format(path: PathLike, otherwise: str | None = None) -> str:
     found = [name for name, suffixes in SUFFIXES.items() if suffix in suffixes]
     if found or otherwise is not None:
         return [*found, otherwise or ""][0]
-    first = _first_line(path) if Path(path).is_file() else b""  # a pipe is read once
+    first = _first_line(path) if Path(path).is_file() else b""  # a pipe can be read only once
     cells = first.split()[1:]
-    if cells and b"\t" not in first and not all(b":" in cell for cell in cells):  # not rows of svmlight
+    if cells and b"\t" not in first and not all(b":" in cell for cell in cells):  # not svmlight
         return "columns"
     if cells and not any(mark in cell for cell in cells for mark in (b"=", b":")):
         raise InputError(f'{path} may hold columns or attributes: give format="columns" or "crfsuite" (--format).')
@@ -71,21 +71,21 @@ def read_sequences(
     path : path-like or list of path-like
         Plain or compressed (``.gz``, ``.xz``, ``.bz2``).
     format : {"conllu", "crfsuite", "columns", "jsonl"}, optional
-        * ``crfsuite``: a line a token, ``label<TAB>attribute<TAB>attribute:value...``, an empty line between
+        * ``crfsuite``: one token per line, ``label<TAB>attribute<TAB>attribute:value...``, and an empty line between
           sequences. The part of an attribute before ``=`` names its group.
-        * ``columns``: a line a token, cells with spaces or tabs between them, the last one is the label, and an empty
-          line between sequences, as in CoNLL 2000 to 2003. Tokens are dicts of ``c0``, ``c1``, ...
-        * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are words, dicts, lists of attributes, or
-          lists of numbers. ``y`` is optional.
-        * ``conllu``: words, labelled by their UPOS, None for ``_``.
+        * ``columns``: one token per line, in cells separated by spaces or tabs, and an empty line between sequences,
+          as in CoNLL 2000 to 2003. The last cell is the label. Tokens are dicts with keys ``c0``, ``c1``, ...
+        * ``jsonl``: one sequence per line, ``{"x": [...], "y": [...]}``. Tokens are words, dicts, lists of
+          attributes, or lists of numbers. ``y`` is optional.
+        * ``conllu``: words, labelled with their UPOS, None for ``_``.
 
         Guessed from the suffix by default: ``.conllu``, ``.jsonl``, ``.crfsuite``, and ``.columns``, ``.bio`` or
-        ``.iob`` (columns). For other suffixes, the first line decides between columns, with spaces, and CRFsuite's
-        attributes, with tabs and with ``=`` or ``:``.
+        ``.iob`` (columns). For other suffixes, the first line decides: columns have spaces, and CRFsuite's attributes
+        have tabs and ``=`` or ``:``.
     on_error : {"raise", "skip"}
-        Treatment of sequences that are wrong; see :func:`stream_sequences`.
+        Treatment of invalid sequences; see :func:`stream_sequences`.
     labelled : bool
-        Whether the last column is the label. Otherwise, it belongs to the token.
+        Whether the last column is the label. Otherwise it is part of the token.
 
     Returns
     -------
@@ -115,8 +115,8 @@ def stream_sequences(
     block_size : int
         Number of sequences in a block.
     on_error : {"raise", "skip"}
-        Treatment of sequences that are wrong. Skipped ones are counted in ``skipped``; a warning at the end of a pass
-        tells their number. A compressed file that is cut short or damaged is read up to there.
+        Treatment of invalid sequences. Skipped sequences are counted in ``skipped``, and a warning at the end of a
+        pass gives their number. A truncated or damaged compressed file is read up to the damage.
     labelled : bool
         See :func:`read_sequences`.
 
@@ -128,8 +128,8 @@ def stream_sequences(
     Raises
     ------
     omkl.exceptions.DataFileError
-        At once if a file is missing; while it is read, at the first sequence that is wrong, or if a file is damaged.
-        The message names file and line.
+        If a file is missing; during a pass, at the first invalid sequence or if a file is damaged. The message names
+        file and line.
     """
     paths = find_files(path)
     format = format or guess_format(paths[0])
@@ -153,15 +153,15 @@ def stream_sequences(
 
 
 def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
-    """The words of a sentence, and their UPOS, None if there is none."""
+    """Return the words of a sentence and their UPOS tags, None for missing tags."""
     return sentence.forms, [None if tag == MISSING else tag for tag in sentence.upos]
 
 
-# ---- a token a line ----------------------------------------------------------------------------------------------
+# ---- one token per line ----------------------------------------------------------------------------------------------
 
 
 def _cells_of(line: bytes) -> bytes:
-    """The content of a line of columns: nothing at the start of a document (CoNLL 2003)."""
+    """Strip a line of columns; the marker of a document in CoNLL 2003 counts as an empty line."""
     return b"" if line.startswith(b"-DOCSTART-") else line.strip()
 
 
@@ -171,7 +171,7 @@ def _read_paragraphs(
     parse: Callable[[str], LabelledToken],
     content: Callable[[bytes], bytes],
 ) -> Iterator[Labelled]:
-    """Parse runs of lines that have content, each a token."""
+    """Parse sequences of non-empty lines, one token per line."""
     tokens, labels, reason = [], [], ""
     for number, line in enumerate(chain(lines(path), [b""]), 1):
         if content(line) and not reason:
@@ -192,12 +192,12 @@ def _read_paragraphs(
 
 
 def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
-    """A function from a line to a token, a dict of its cells, and its label; all lines have equally many cells."""
+    """Make a parser of lines to (dict of cells, label), which checks that all lines have equally many cells."""
     n_cells = 0
 
     def parse(line: str) -> LabelledToken:
         nonlocal n_cells
-        cells = [cell for cell in re.split("[ \t]", line) if cell]  # words may have other spaces in them
+        cells = [cell for cell in re.split("[ \t]", line) if cell]  # words may contain other whitespace
         n_cells = n_cells or max(len(cells), 1 + labelled)
         if len(cells) != n_cells:
             raise DataFileError(f"{len(cells)} columns, where there should be {n_cells}.")
@@ -208,7 +208,7 @@ def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
 
 
 def _in_attributes(line: str) -> LabelledToken:
-    """A token, a dict of the weights of its attributes, and its label."""
+    """Parse a line to a token, as a dict of its weighted attributes, and its label."""
     label, *attributes = line.split("\t")
     if not label.strip():
         raise DataFileError("a token needs a label before its first tab.")
@@ -216,10 +216,9 @@ def _in_attributes(line: str) -> LabelledToken:
 
 
 def _token(attributes: Sequence[str]) -> dict[str, Any]:
-    """``template=value`` and ``name:number`` attributes as a dict of a token; ``\\:`` stands for a colon.
+    """Convert ``template=value`` and ``name:number`` attributes to a dict; ``\\:`` is an escaped colon.
 
-    Several values of one template become one entry, a dict of their weights; the key None stands for the template
-    without a value.
+    The values of a template become a dict from values to weights. An attribute without a value has the key None.
     """
     token: dict[str, dict[str | None, float]] = {}
     for attribute in filter(None, attributes):
@@ -258,7 +257,7 @@ def _read_jsonl(path: FileName, skipped: Skipped) -> Iterator[Labelled]:
 
 
 def parse_json(line: bytes) -> tuple[list, list | None, str]:
-    """Tokens of ``{"x": [...], "y": [...]}``, labels (tuples in place of lists), and the kind of the tokens."""
+    """Parse ``{"x": [...], "y": [...]}``: tokens, labels (with tuples for lists), and kind of tokens."""
     try:
         record = _loaded(line)
         x, y = record["x"], record.get("y")
@@ -281,7 +280,7 @@ def parse_json(line: bytes) -> tuple[list, list | None, str]:
 
 
 def _loaded(line: bytes) -> Any:
-    """Parse JSON; ValueError if a number is not finite, or a string has no encoding."""
+    """Parse JSON; raises ValueError if a number is not finite, or a string has no UTF-8 encoding."""
     if not IS_UNUSUAL.search(line):
         return json.loads(line, parse_constant=_finite)
     record = json.loads(line, parse_constant=_finite, parse_float=_finite, parse_int=_finite)
@@ -296,7 +295,7 @@ def _finite(text: str) -> float:
 
 
 def _kind(x: list) -> str:
-    """The kind of all tokens; empty if they are of several, or of none that there is."""
+    """Return the kind of the tokens; empty if they are of different or unknown kinds."""
     types = set(map(type, x))
     if types == {str}:
         return "words"
@@ -312,7 +311,7 @@ def _kind(x: list) -> str:
 
 
 def _is_entry(value: object) -> bool:
-    """Tell whether a token in a dict may have this value."""
+    """Tell whether this is a valid value in a token that is a dict."""
     if isinstance(value, dict):
         return set(map(type, value.values())) <= NUMBERS
     types = set(map(type, value)) if isinstance(value, list) else {type(None)}

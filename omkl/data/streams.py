@@ -1,4 +1,4 @@
-"""Streams: examples that are read again and again in blocks, without holding them all."""
+"""Streams: re-readable sources of examples in blocks, for data larger than memory."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,13 +21,13 @@ Source = TypeVar("Source")
 
 #: Examples in a block.
 BLOCK_SIZE = 1000
-#: Reasons that are kept when records are skipped.
+#: Maximum number of reasons to keep when records are skipped.
 N_REASONS = 10
 
 
 @dataclass
 class Skipped:
-    """Counter of skipped records, with the reasons of the first; with ``on_error="raise"`` none may be skipped."""
+    """Counter of skipped records, with the first reasons; ``on_error="raise"`` raises instead of counting."""
 
     on_error: str = "skip"
     count: int = 0
@@ -43,7 +43,7 @@ class Skipped:
         self.note(reason)
 
     def note(self, reason: str) -> None:
-        """Count a record; keep the first reasons."""
+        """Count a skipped record, and keep its reason if it is among the first."""
         self.count += 1
         if self.count <= N_REASONS:
             self.reasons.append(reason)
@@ -56,23 +56,23 @@ class Skipped:
 
 
 class Stream:
-    """A source of examples that can be passed over as often as needed, a block at a time.
+    """A re-readable source of examples, read one block at a time.
 
-    Readers such as :func:`~omkl.data.stream_svmlight` return one; :meth:`from_arrays` and :meth:`from_iterable` make
-    one of data in Python. A stream holds no examples: every call of :meth:`blocks` reads them again, and two passes
-    of the same epoch give the same blocks.
+    Readers such as :func:`~omkl.data.stream_svmlight` return streams. :meth:`from_arrays` and :meth:`from_iterable`
+    make streams from Python objects. A stream does not store examples: every call of :meth:`blocks` reads them
+    again. Two passes with the same ``epoch`` give the same blocks.
 
     Parameters
     ----------
     passes : callable
-        ``passes(epoch)`` returns an iterator over the blocks of a pass. It must give the same blocks whenever it is
-        called with the same number.
+        ``passes(epoch)`` returns an iterator over the blocks of a pass. It must give the same blocks for the same
+        ``epoch``.
     block_size : int
-        Examples in a block, but for the last one.
+        Number of examples in a block. The last block may be smaller.
     skipped : omkl.data.streams.Skipped, optional
-        Where ``passes`` counts what it leaves out.
+        Counter to which ``passes`` adds skipped records.
     once : str, optional
-        Name of the source, if there can be one pass only.
+        Name of the source, if it can be read only once.
     feature_names : sequence of str, optional
         Names of the columns of X, if they are known before the first block is read.
 
@@ -106,17 +106,17 @@ class Stream:
         Parameters
         ----------
         epoch : int
-            Which pass this is, from 0. Only a :meth:`shuffled` stream differs from pass to pass.
+            Number of the pass, from 0. Only :meth:`shuffled` streams differ between passes.
 
         Yields
         ------
         Block
-            With ``block_size`` examples, the last one with at least one.
+            ``block_size`` examples; the last block may be smaller, but is not empty.
 
         Raises
         ------
         omkl.exceptions.InputError
-            At the second pass over what can be read only once.
+            At the second pass over a source that can be read only once.
         """
         if self.once and self._is_spent:
             raise InputError(f"This stream reads {self.once}, only once: give a file, a list or a function.")
@@ -124,38 +124,38 @@ class Stream:
         return self._passes(epoch)
 
     def read(self) -> Block:
-        """All examples of epoch 0, as one block."""
+        """Read all examples of epoch 0 into one block."""
         return join(list(self.blocks()))
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Single examples ``(x, y)`` of epoch 0; of a sparse matrix, x is a matrix of one row."""
+        """Iterate over the examples ``(x, y)`` of epoch 0; x of a sparse matrix is a sparse matrix with one row."""
         for X, y in self.blocks():
             rows = (X[i : i + 1] for i in range(n_rows(X))) if sparse.issparse(X) else iter(X)
             yield from zip(rows, [None] * n_rows(X) if y is None else y)
 
     @property
     def skipped(self) -> int:
-        """Number of records that the latest pass has skipped so far, with ``on_error="skip"``."""
+        """Number of records skipped so far by the latest pass, with ``on_error="skip"``."""
         return 0 if self._skipped is None else self._skipped.count
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons for the first of them, with file and line."""
+        """Reasons why the first skipped records were skipped, with file and line."""
         return [] if self._skipped is None else list(self._skipped.reasons)
 
     def shuffled(self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None) -> "Stream":
-        """The same examples in a random order, another one every epoch.
+        """Return a stream of the same examples in a random order, which differs from epoch to epoch.
 
-        Examples pass through a buffer: when it is full, a random half of it leaves. An example comes at most
-        ``buffer`` places early. Shuffle a file that is sorted by class on disk.
+        Examples pass through a buffer. When the buffer is full, a random half of it is yielded. An example moves
+        forward by at most ``buffer`` places, so a file that is sorted by class must be shuffled on disk.
 
         Parameters
         ----------
         buffer : int
             Number of examples to hold, at least 2. If the whole stream fits, all orders are equally likely.
         random_state : int, Generator or None
-            With an int, the order of an epoch depends on the seed, the epoch and the examples alone, so a resumed run
-            finds the same. None draws a seed once.
+            With an int, the order of an epoch depends only on the seed, the epoch and the examples, so a resumed run
+            sees the same order. None draws one seed for all epochs.
 
         Returns
         -------
@@ -171,7 +171,7 @@ class Stream:
         entropy = np.random.SeedSequence(random_state).entropy
 
         def passes(epoch: int) -> Iterator[Block]:
-            # an epoch has random numbers of its own, whatever was drawn before
+            # the order of an epoch must not depend on earlier epochs
             rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(epoch,)))
             return regrouped(_shuffled(self.blocks(epoch), buffer, rng), self.block_size)
 
@@ -183,7 +183,7 @@ class Stream:
         Parameters
         ----------
         function : callable
-            Takes a Block, and returns a Block, or a pair ``(X, y)`` of columns without names.
+            Takes a Block, and returns a Block, or a pair ``(X, y)`` whose columns have no names.
 
         Returns
         -------
@@ -198,19 +198,19 @@ class Stream:
 
     @classmethod
     def from_arrays(cls, X: AnyRows, y: AnyRows | None = None, block_size: int = BLOCK_SIZE) -> "Stream":
-        """A stream over what is in memory, or mapped into it from a file; blocks of arrays are views.
+        """Make a stream of arrays in memory or of memory maps; blocks of arrays are views.
 
         Parameters
         ----------
         X : array or memory map of shape (n, ...), data frame, sparse matrix, list of n inputs, or Treebank
-            The columns of a data frame keep their names; one with text in it becomes a list of dicts.
+            The columns of a data frame keep their names. A data frame with text becomes a list of dicts.
         y : array of shape (n, ...) or list of n outputs, optional
         block_size : int
 
         Raises
         ------
         omkl.exceptions.InputError
-            If X and y differ in length.
+            If X and y differ in length, or X has no columns.
         """
         names = column_names(X)
         X, y = as_rows(read_frame(X)), None if y is None else as_rows(y)
@@ -227,20 +227,20 @@ class Stream:
 
     @classmethod
     def from_iterable(cls, examples: Iterable | Callable[[], Iterable], block_size: int = BLOCK_SIZE) -> "Stream":
-        """A stream over examples made in Python.
+        """Make a stream of an iterable.
 
         Parameters
         ----------
         examples : iterable, or callable without arguments that returns one
-            Of pairs ``(x, y)``, of pairs of a data frame and its targets, or of :class:`Block`. A list or a callable
-            can be passed over again, an iterator or a generator only once. Inputs that are vectors are stacked, other
-            ones make a list; y may be None.
+            Yields pairs ``(x, y)``, pairs of a data frame and its targets, or :class:`Block`. Lists and callables
+            allow several passes, iterators and generators only one. Vectors x are stacked into an array, and other
+            inputs are collected in a list. y may be None.
         block_size : int
 
         Raises
         ------
         omkl.exceptions.InputError
-            If it is not iterable.
+            If ``examples`` is not iterable.
         """
         if not (callable(examples) or isinstance(examples, Iterable)):
             raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {shown(examples)}.")
@@ -250,8 +250,8 @@ class Stream:
 
 
 def _grouped(items: Iterator, size: int) -> Iterator[Block]:
-    """Blocks of ``size`` examples, of single examples or of blocks."""
-    for first in items:  # the first tells which they are, and what their columns are called
+    """Group single examples, or regroup blocks, into blocks of ``size`` examples."""
+    for first in items:  # the first item decides the kind of all items and the names of columns
         items = chain([first], items)
         if isinstance(first, tuple) and len(first) == 2 and is_frame(first[0]):
             items = (Block(read_frame(X), None if y is None else as_rows(y), column_names(X)) for X, y in items)
@@ -265,7 +265,7 @@ def _grouped(items: Iterator, size: int) -> Iterator[Block]:
 
 
 def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
-    """The same examples in blocks of exactly ``size``, and a last one of what is left."""
+    """Split and join blocks to exactly ``size`` examples; the last block holds the remainder."""
     pending, n_pending = [], 0
     for block in blocks:
         pending.append(block)
@@ -276,16 +276,16 @@ def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
             for low in range(0, whole, size):
                 yield take(joined, slice(low, low + size))
             n_pending -= whole
-            # the rest is copied when it is joined: until then it is a view that keeps one piece of the file alive
+            # a view, which keeps one piece of the file in memory; the next join copies it
             pending = [take(joined, slice(whole, None))] if n_pending else []
     if pending:
         yield join(pending)
 
 
 def _shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) -> Iterator[Block]:
-    """The same examples in a random order, in blocks no larger than those that came.
+    """Shuffle examples, in blocks that are no larger than the largest input block.
 
-    Half of the buffer leaves at a time, so that an example is copied about four times, however small the blocks are.
+    Half of the buffer is yielded at a time, so an example is copied about four times, for any block size.
     """
     held, n_held, largest = [], 0, 1
     for block in blocks:
@@ -319,10 +319,10 @@ def stream_files(
     feature_names: Sequence[str] | None = None,
     once: str | None = None,
 ) -> Stream:
-    """Stream files, one after the other, with the columns of all in the order of the first.
+    """Stream files one after the other, and order their columns as in the first file.
 
-    ``read(source, skipped)`` yields the blocks of a source, of any size, and gives messages about wrong records to
-    ``skipped.refuse``. ``noun`` names an example in messages, ``once`` a source that can be read only once.
+    ``read(source, skipped)`` yields blocks of any size, and calls ``skipped.refuse(message)`` for invalid records.
+    ``noun`` is the word for an example in messages. ``once`` names a source that can be read only once.
     """
     skipped = Skipped(on_error)
     pipes = (f"{source}, which is a pipe" for source in sources if isinstance(source, Path) and is_pipe(source))
@@ -340,7 +340,7 @@ def _blocks(
     noun: str,
     names: Sequence[str] | None,
 ) -> Iterator[Block]:
-    """Blocks of a pass over all sources; the rest of a damaged one is left out, if that is allowed."""
+    """Yield the blocks of all sources; with ``on_error="skip"``, leave out the rest of a damaged source."""
     skipped.count, skipped.reasons = 0, []
     is_empty = True
     for source in sources:

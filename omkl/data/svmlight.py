@@ -1,4 +1,4 @@
-"""Streams of files in svmlight's format, also known as LIBSVM's."""
+"""Streams of files in svmlight (LIBSVM) format."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,9 @@ from omkl.data.files import FileName, PathLike, after_last_line, check_no_pipe, 
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError
 
-#: Bytes of text that are parsed at a time.
+#: Number of bytes to parse at a time.
 PIECE = 1 << 20
-#: Indices of columns have 32 bits.
+#: Column indices have 32 bits.
 MOST_FEATURES = (1 << 31) - 1
 NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -30,9 +30,9 @@ def stream_svmlight(
     block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
 ) -> Stream:
-    """Stream examples in svmlight's format, also known as LIBSVM's.
+    """Stream examples from files in svmlight (LIBSVM) format.
 
-    A line is an example, ``label index:value index:value ...``, with increasing indices. ``qid:...`` and comments
+    Each line is an example, ``label index:value index:value ...``, with increasing indices. ``qid:...`` and comments
     after ``#`` are ignored. This reader takes about an eighth of the time of
     :func:`sklearn.datasets.load_svmlight_file`.
 
@@ -41,15 +41,15 @@ def stream_svmlight(
     path : path-like or list of path-like
         Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
     n_features : int, optional
-        Number of columns of X. None reads all files once to find the largest index: give it if the data is large,
-        comes from a pipe, or needs the columns of other data.
+        Number of columns of X. None reads all files once to find the largest index. Give it if the data is large,
+        comes from a pipe, or needs the same number of columns as other data.
     zero_based : bool
-        Whether indices count from 0. LIBSVM's count from 1.
+        Whether indices start at 0. In LIBSVM's data they start at 1.
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
-        Treatment of lines that are no example. Skipped lines are counted in ``skipped``; a warning at the end of a
-        pass tells their number. A compressed file that is cut short or damaged is read up to there.
+        Treatment of invalid lines. Skipped lines are counted in ``skipped``, and a warning at the end of a pass gives
+        their number. A truncated or damaged compressed file is read up to the damage.
 
     Returns
     -------
@@ -59,8 +59,8 @@ def stream_svmlight(
     Raises
     ------
     omkl.exceptions.DataFileError
-        At once if a file is missing; while it is read, at the first line that is no example, or if a file is damaged.
-        The message names file and line.
+        If a file is missing; during a pass, at the first invalid line or if a file is damaged. The message names file
+        and line.
     """
     if n_features is not None:
         check_number("n_features", n_features, least=1, most=MOST_FEATURES, integer=True)
@@ -74,7 +74,7 @@ def stream_svmlight(
         nonlocal n_counted
         if n_counted is None:
             n_counted = count_svmlight_features(paths, zero_based=zero_based)
-        # without n_features, no index is too large: wrong lines did not count
+        # invalid lines do not count, and must not fail for a too large index here either
         most = MOST_FEATURES if n_features is None else n_features
         for block in _read(path, skipped, zero_based, most):
             if n_features is None:
@@ -85,7 +85,7 @@ def stream_svmlight(
 
 
 def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: bool = False) -> int:
-    """Count the columns that files in svmlight's format need, by reading them.
+    """Read files in svmlight format to find their number of columns.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: 
     Returns
     -------
     int
-        At least 1. Lines that are no example do not count.
+        At least 1. Invalid lines are ignored.
     """
     n_features = 1
     for file in find_files(path):
@@ -114,7 +114,7 @@ def _read(path: FileName, skipped: Skipped, zero_based: bool, n_features: int) -
 
 
 def _parsed(text: bytes, first_index: int, n_features: int, path: FileName, n_before: int, skipped: Skipped) -> Block:
-    """Parse the examples of a text that comes after ``n_before`` lines of a file."""
+    """Parse the examples of a piece of a file that follows its first ``n_before`` lines."""
     text = text if text.endswith(b"\n") else text + b"\n"
     n_lines, n_pairs = text.count(b"\n"), text.count(b":")
     labels, pointers = np.empty(n_lines), np.zeros(n_lines + 1, np.int32)
@@ -143,7 +143,7 @@ def _parsed(text: bytes, first_index: int, n_features: int, path: FileName, n_be
 
 
 def _example(line: bytes, first_index: int, n_features: int) -> tuple[float, list[int], list[float]]:
-    """Label, columns and values of a line; raises DataFileError with the reason if it is not an example."""
+    """Parse label, columns and values of a line; raises DataFileError with the reason if it is invalid."""
     label, *pairs = line.partition(b"#")[0].split() or [b""]
     if not _is_finite(label):
         raise DataFileError(f"{_shown(label)} is not a label: an example begins with a finite number.")

@@ -20,7 +20,7 @@ from omkl.exceptions import InputError
 if TYPE_CHECKING:
     import pyarrow
 
-#: Rows that are converted at a time: fewer cost more time for each.
+#: Number of rows to convert at a time; small batches cost more time per row.
 BATCH = 1 << 13
 
 
@@ -32,13 +32,13 @@ def stream_parquet(
     block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
 ) -> Stream:
-    """Stream examples from Parquet files, and from files of Arrow (Feather).
+    """Stream examples from Parquet and Arrow (Feather) files.
 
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, a directory, or a pattern; all with the same columns. In a directory, files below ``year=2024`` have a
-        column ``year``.
+        Files, a directory, or a pattern. All files must have the same columns. In a directory, files below
+        ``year=2024`` have a column ``year``.
     target : str or int, optional
         Output column, by name or position (-1 is the last one).
     columns : list of str, optional
@@ -46,25 +46,25 @@ def stream_parquet(
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
-        Treatment of rows without a target, or with a list of another length than others. Skipped rows are counted in
-        ``skipped``; a warning at the end of a pass tells their number. A damaged file is read up to the damage.
+        Treatment of rows without a target, or with a list of a different length. Skipped rows are counted in
+        ``skipped``, and a warning at the end of a pass gives their number. A damaged file is read up to the damage.
 
     Returns
     -------
     Stream
-        X is an array of shape (n, d) of float64, or float32 if that is exact. A column of lists of numbers takes as
-        many columns of X as its lists are long. Dates and times are days since 1970 in UTC; times of a day and
-        durations are days. Missing numbers are NaN. If a column holds strings or categories, X is a list of n dicts of
-        numbers, vectors and strings by column, without missing values. y is an array.
+        X is an array of shape (n, d) of float64, or float32 if that is exact. A column with lists of k numbers
+        becomes k columns of X. Dates and times become days since 1970 in UTC. Times of day and durations become
+        days. Missing numbers are NaN. If an input column holds strings or categories, X is a list of n dicts from
+        column names to numbers, vectors and strings, without missing values. y is an array.
 
     Raises
     ------
     omkl.exceptions.MissingDependencyError
         Without pyarrow.
     omkl.exceptions.DataFileError
-        At once if a file is missing; during a pass at the first row that is wrong, or if a file is damaged.
+        If a file is missing; during a pass, at the first invalid row or if a file is damaged.
     omkl.exceptions.InputError
-        If a column that is asked for is missing, or holds neither numbers, nor lists of them, nor strings.
+        If a requested column is missing, or holds neither numbers, lists of numbers nor strings.
     """
     pyarrow = import_pyarrow()
     paths = find_files(path)
@@ -85,11 +85,11 @@ def stream_parquet(
             physical = fragment.physical_schema
             added = [field for field in partitions if field.name not in physical.names]
             plan.check(pyarrow.schema([*physical, *added]), path)
-            # row group by row group, to read all that come before a damaged one
+            # read row groups one by one, to yield all before a damaged one
             is_parquet = isinstance(fragment, pyarrow.dataset.ParquetFileFragment)
             groups = fragment.split_by_row_group() if is_parquet else [fragment]
             for batch in chain.from_iterable(group.to_batches(**options) for group in groups):
-                batch.validate(full=True)  # nothing points outside of its bytes
+                batch.validate(full=True)  # check that offsets are in bounds
                 if batch.num_rows and not batch.get_total_buffer_size():
                     raise ValueError("there are rows with nothing in them")
                 numbers = range(n_before, n_before + batch.num_rows)
@@ -100,7 +100,7 @@ def stream_parquet(
 
 
 def _dataset(paths: Sequence[FileName], top: PathLike | None) -> pyarrow.dataset.Dataset:
-    """A dataset of Arrow over files; the types of columns are those of the first one."""
+    """Make an Arrow dataset of files, with the column types of the first file."""
     pyarrow = import_pyarrow()
     with open_bytes(paths[0]) as file:
         is_parquet = file.read(4) == b"PAR1"
@@ -120,7 +120,7 @@ def _dataset(paths: Sequence[FileName], top: PathLike | None) -> pyarrow.dataset
 
 @contextmanager
 def _naming_damage(path: FileName) -> Iterator[None]:
-    """Raise DamagedFileError for any error of Arrow, whose classes depend on the bytes that are wrong."""
+    """Convert errors to DamagedFileError; for damaged files Arrow raises errors of many classes."""
     try:
         yield
     except InputError:
@@ -137,16 +137,17 @@ def stream_frames(
     block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
 ) -> Stream:
-    """Stream examples from data frames, converting some rows at a time.
+    """Stream examples from data frames, converted a batch of rows at a time.
 
     Parameters
     ----------
     frames : data frame, table, iterable of them, or callable
-        A data frame of pandas or polars, a table, record batches or a dataset of Arrow
-        (``pyarrow.dataset.dataset("sales", partitioning="hive")``), or anything else with ``__arrow_c_stream__``, such
-        as a result of DuckDB; an iterable of such frames, such as ``pandas.read_csv(file, chunksize=10_000)``; or a
-        function without arguments that returns one of these, such as the ``collect_batches`` of a lazy frame of
-        polars. An iterator can be passed over only once.
+        * A data frame of pandas or polars, an Arrow table, record batches or dataset
+          (``pyarrow.dataset.dataset("sales", partitioning="hive")``), or any other object with
+          ``__arrow_c_stream__``, such as a result of DuckDB.
+        * An iterable of such frames, such as ``pandas.read_csv(file, chunksize=10_000)``. Iterators allow only one
+          pass.
+        * A function without arguments that returns one of these, such as ``collect_batches`` of a polars lazy frame.
     target : str or int, optional
         Output column, by name or position (-1 is the last one).
     columns : list of str, optional
@@ -154,22 +155,22 @@ def stream_frames(
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
-        Treatment of rows without a target, or with a list of another length than others; see
+        Treatment of rows without a target, or with a list of a different length; see
         :func:`~omkl.data.stream_parquet`.
 
     Returns
     -------
     Stream
-        X and y are made of columns as by :func:`~omkl.data.stream_parquet`. An index of pandas is left out.
+        X and y as from :func:`~omkl.data.stream_parquet`. The index of a pandas frame is ignored.
 
     Raises
     ------
     omkl.exceptions.MissingDependencyError
         Without pyarrow.
     omkl.exceptions.InputError
-        If a column that is asked for is missing, or cannot be converted.
+        If a requested column is missing, or cannot be converted.
     omkl.exceptions.DataFileError
-        During a pass, at the first row that is wrong, or a frame that lacks columns of the first one.
+        During a pass, at the first invalid row, or at a frame without the columns of the first frame.
 
     Examples
     --------
@@ -214,13 +215,13 @@ def stream_frames(
 
 
 def _is_table(frame: Any) -> bool:
-    """Tell whether this is one table, not an iterable of them."""
+    """Tell whether this is a single table, and not an iterable of tables."""
     is_dataset = isinstance(frame, import_pyarrow().dataset.Dataset)
     return is_dataset or is_frame(frame) or hasattr(frame, "__arrow_c_stream__")
 
 
 def _reader(frame: Any, names: list[str] | None = None) -> pyarrow.RecordBatchReader:
-    """A reader of the record batches of a table, which reads only the columns ``names`` of a dataset."""
+    """Make a reader of record batches; of a dataset, it reads only the columns ``names``."""
     pyarrow = import_pyarrow()
     if not _is_table(frame):
         raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")

@@ -112,7 +112,7 @@ def test_the_name_of_a_file_tells_its_format(tmp_path, text):
     assert whole(open_stream(tmp_path / "a.npz", target="label"))[1].tolist() == [0, 1, 2]
     for arguments, message in (
         ({"format": "xml"}, "Unknown format 'xml'"),
-        ({"target": "y"}, "places of their own"),
+        ({"target": "y"}, "fixed place for outputs"),
         ({"delimiter": ";"}, "read as svmlight, for which there is no delimiter="),
     ):
         with pytest.raises(InputError, match=message):

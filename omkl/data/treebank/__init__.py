@@ -1,1 +1,1 @@
-"""Sentences and treebanks: reading, writing, and codes of their strings."""
+"""Sentences and treebanks: readers, writers, and integer codes of strings."""

@@ -1,4 +1,4 @@
-"""Scan the bytes of a treebank: lines, words, places of their fields, and whether heads are trees."""
+"""Compiled scanner of CoNLL files: finds sentences, words and fields, and checks that heads are trees."""
 
 import numpy as np
 
@@ -6,46 +6,46 @@ from omkl._compilation import compiled
 
 TAB, NEWLINE, CR, HASH, DASH, DOT, UNDERSCORE, ZERO, NINE = b"\t\n\r#-._09"
 
-#: Roles of columns that hold no field.
+#: Roles of columns that are not string fields.
 NO_ROLE, HEAD_ROLE = -1, -2
-#: The length of a field that is ``_``.
+#: Length that marks a field as ``_``.
 ABSENT = -1
-#: A head that is ``_``, and one that is neither ``_`` nor a number.
+#: Codes of a head that is ``_``, and of one that is neither ``_`` nor a number.
 NO_HEAD, NOT_A_HEAD = -1, -2
-#: Longer numbers are not numbers of words.
+#: Maximum number of digits of word numbers.
 MOST_DIGITS = 9
 
-# what can be wrong with a sentence
+# error codes of sentences
 FINE, BAD_COLUMNS, BAD_ID, BAD_HEAD, NO_WORD, NOT_UTF8 = 0, 1, 2, 3, 4, 5
 MISSING_HEAD, HEAD_OUTSIDE, CYCLE, SEVERAL_ROOTS = 6, 7, 8, 9
 
-# what is known of a sentence while it is read: columns of its lines, end of its last range and the line of that,
-# number of the last empty node after the last word, its first line, what is wrong with it, and where
+# state of the current sentence: number of columns; end and line of its last multiword range; number of the last
+# empty node after the last word; its first line; error code and line of the error
 N_COLUMNS, LAST_RANGE, RANGE_LINE, LAST_EMPTY, FIRST_LINE, WRONG, PLACE, N_STATE = range(8)
 
-# what the heads must be
+# checks of heads
 ANY_HEADS, TREES_IF_GIVEN, TREES, PARTIAL_TREES = 0, 1, 2, 3
 
 
 @compiled
 def scan(data, roles, most, starts, lengths, heads, sentences):
-    """Find the words of a text that ends with a newline, and where their fields begin and end.
+    """Find the words of a text that ends with a newline, and the bounds of their fields.
 
     Parameters
     ----------
     data : uint8 array
     roles : int64 array
-        For each column, the number of its field, :data:`HEAD_ROLE` or :data:`NO_ROLE`. Where two columns have one
-        role, the later one counts unless it is ``_``.
+        For each column, the index of its field, :data:`HEAD_ROLE` or :data:`NO_ROLE`. If two columns have the same
+        role, the later one is used unless it is ``_``.
     most : int
-        Columns that a line may have; it must have one for each role.
+        Maximum number of columns of a line. The minimum is the number of roles.
     starts, lengths : int32 arrays (n_fields, n_lines)
-        Filled for each word; the length is :data:`ABSENT` where the field is ``_``.
+        Output for each word; the length is :data:`ABSENT` if the field is ``_``.
     heads : int32 array (n_lines,)
-        Filled for each word.
+        Output for each word.
     sentences : int64 array (n_lines, 5)
-        Filled for each sentence: number of words up to its end, end of its text, number of lines up to its end, what
-        is wrong with it, and in which line (counted from 1). A sentence that is wrong has no words.
+        Output for each sentence: number of words up to its end, end of its text, number of lines up to its end, error
+        code, and line of the error (from 1). An invalid sentence has no words.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def scan(data, roles, most, starts, lengths, heads, sentences):
 
 @compiled
 def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
-    """Check if the line at ``begin`` is the next word; ``state`` notes another kind of line, or an error."""
+    """Check if the line at ``begin`` is the next word; ``state`` records other kinds of lines and errors."""
     if state[N_COLUMNS] == 0:
         state[N_COLUMNS] = columns
     kind, number = _identifier(data, begin, n_words, state[LAST_RANGE], state[LAST_EMPTY])
@@ -111,7 +111,7 @@ def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
 
 @compiled
 def _close(sentence, first, word, end, line, state):
-    """Note a sentence of the words ``first`` to ``word - 1``; returns where the words of the next one go."""
+    """Record a sentence of the words ``first`` to ``word - 1``; return the index for the next word."""
     if state[WRONG] == FINE and state[LAST_RANGE] > word - first:
         state[WRONG] = BAD_ID
         state[PLACE] = state[RANGE_LINE]
@@ -137,7 +137,7 @@ def _line_end(data, i):
 
 @compiled
 def _columns(data, i, roles, word, starts, lengths, heads):
-    """Take in the fields of a line; returns the beginning of the next line and the number of columns."""
+    """Record the fields of a line; return the start of the next line and the number of columns."""
     for k in range(lengths.shape[0]):
         lengths[k, word] = ABSENT
     column = 0
@@ -170,7 +170,7 @@ def _head(data, begin, end):
 
 @compiled
 def _number(data, i):
-    """The number whose digits begin at ``i``, and where they end; -1 for no digits, or too many."""
+    """Parse the number at ``i``; return its value, -1 without digits, and its end."""
     begin = i
     value = 0
     while data[i] >= ZERO and data[i] <= NINE and i - begin < MOST_DIGITS:
@@ -181,9 +181,9 @@ def _number(data, i):
 
 @compiled
 def _identifier(data, i, n_words, last_range, last_empty):
-    """Kind of an ID after ``n_words`` words: TAB for the next word, DASH for a range, DOT for an empty node, else 0.
+    """Parse an ID after ``n_words`` words: TAB is the next word, DASH a range, DOT an empty node, 0 invalid.
 
-    With it, the second number of the identifier.
+    Returns this kind and the second number of the ID.
     """
     low, after = _number(data, i)
     if low < 0 or (data[i] == ZERO and after > i + 1):
@@ -201,15 +201,15 @@ def _identifier(data, i, n_words, last_range, last_empty):
 
 @compiled
 def last_boundary(data):
-    """End of the last sentence of a text that has a word after it; 0 if there is none.
+    """Return the end of the last sentence that is followed by another word; 0 if there is none.
 
-    So no piece is without a sentence, and comments at the end of a file stay with its last sentence.
+    Thus every piece of a file contains a sentence, and comments at the end of a file belong to its last sentence.
     """
     cut = 0
     found = False
     end = data.shape[0]
     while end > 0:
-        begin = end - 1  # data[end - 1] is a newline, save in the last line
+        begin = end - 1  # data[end - 1] is a newline, except in the last line
         while begin > 0 and data[begin - 1] != NEWLINE:
             begin -= 1
         is_word = data[begin] != HASH and data[begin] != NEWLINE and data[begin] != CR
@@ -218,14 +218,14 @@ def last_boundary(data):
         found = found or is_word
         is_empty = data[begin] == NEWLINE or (data[begin] == CR and end == begin + 2 and data[begin + 1] == NEWLINE)
         if found and is_empty:
-            cut = end  # the first of several, where the sentence ends
+            cut = end  # the sentence ends at the first of several empty lines
         end = begin
     return 0
 
 
 @compiled
 def check_trees(offsets, heads, mode, single_root, sentences):
-    """Note what is wrong with the heads of sentences that were fine so far, and at which word (counted from 1)."""
+    """Check the heads of valid sentences; record error code and word (from 1) in ``sentences``."""
     if mode == ANY_HEADS:
         return
     longest = 0
@@ -268,7 +268,7 @@ def _wrong_head(heads, mode, single_root):
 
 @compiled
 def _cycle(heads, seen):
-    """The first word from which heads lead to a cycle, and then the first word on it."""
+    """Find a cycle of heads; return the error code and the smallest word of the cycle."""
     n = heads.shape[0]
     for j in range(n + 1):
         seen[j] = 0

@@ -1,4 +1,4 @@
-"""An open-addressing hash table over byte strings: two equal hashes are only equal strings if their bytes are."""
+"""Compiled open-addressing hash table of byte strings."""
 
 import numpy as np
 
@@ -6,35 +6,36 @@ from omkl._compilation import compiled
 
 #: FNV-1a, 64 bits (the offset basis as a signed number).
 BASIS, PRIME = np.int64(-3750763034362895579), np.int64(1099511628211)
-#: Hashes keep 31 bits, so that they are not negative in 32.
+#: Hashes have 31 bits, to be nonnegative int32.
 MASK = 0x7FFFFFFF
 
 
 @compiled
 def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, codes):
-    """Codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, from ``i = first`` on.
+    """Look up the codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, from ``i = first``.
 
     Parameters
     ----------
     data : uint8 array
     starts, lengths : int32 arrays (n,)
-        A negative length stands for the missing value, whose code is 0.
+        A negative length means the missing value, whose code is 0.
     first : int
     grow : bool
-        Whether strings that are not in the table are added; else their code is -1.
+        Whether to add strings that are not in the table; otherwise their code is -1.
     size : int
         Number of strings in the table.
     buckets : int32 array (capacity, 2)
-        Code and hash of the string in each bucket; the code is -1 where there is none.
+        Code and hash of the string in each bucket; the code of an empty bucket is -1.
     pool, offsets : uint8 array, int64 array
         The bytes of string ``k`` are ``pool[offsets[k] : offsets[k + 1]]``.
     codes : int32 array (n,)
-        Filled.
+        Output.
 
     Returns
     -------
     done, size : int
-        Where ``done < n``, an array is full: call again with larger ones, from there.
+        Number of codes that are filled in, and size of the table. If ``done < n``, an array is full: call again with
+        larger arrays and ``first=done``.
     """
     mask = buckets.shape[0] - 1
     for i in range(first, codes.shape[0]):
@@ -77,7 +78,7 @@ def _is(data, start, length, pool, offsets, code):
 
 @compiled
 def rehash(old, new):
-    """Move the strings of the buckets ``old`` to the buckets ``new``, which are empty and more in number."""
+    """Move strings from the buckets ``old`` to the empty, larger array of buckets ``new``."""
     mask = new.shape[0] - 1
     for i in range(old.shape[0]):
         if old[i, 0] >= 0:

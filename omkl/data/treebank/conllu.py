@@ -1,4 +1,4 @@
-"""Reading and writing treebanks in CoNLL-U, CoNLL-X and CoNLL-2008, and reading plain text."""
+"""Readers and writers of treebanks in CoNLL-U, CoNLL-X and CoNLL-2008, and a reader of plain text."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from omkl.data.treebank.strings import MISSING, Strings
 from omkl.data.treebank.treebank import Treebank, new_strings
 from omkl.exceptions import DataFileError, InputError
 
-#: Bytes of text that are read at a time.
+#: Number of bytes to parse at a time.
 PIECE_SIZE = 1 << 20
 
 
@@ -33,7 +33,7 @@ def read_treebank(
     strings: dict[str, Strings] | None = None,
     keep_text: bool = True,
 ) -> Treebank:
-    """Read treebanks into one.
+    """Read one or several files into one treebank.
 
     Parameters
     ----------
@@ -77,21 +77,22 @@ def stream_conllu(
     path : path-like or list of path-like
         Files in UTF-8, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
     format : {"conllu", "conllx", "conll2008"}, optional
-        Guessed by default from the suffix (``.conllu``, ``.conllx``, ``.conll06``, ``.conll07``, ``.conll08``,
-        ``.conll2008``), or from the first words. In CoNLL-2008, words are the parts of split tokens, and UPOS and
-        XPOS are both the predicted tag (PPOSS), or if there is none, the gold one (GPOS).
+        By default guessed from the suffix (``.conllu``, ``.conllx``, ``.conll06``, ``.conll07``, ``.conll08``,
+        ``.conll2008``), or from the first word line. In CoNLL-2008, words are the parts of split tokens. UPOS and XPOS
+        are both the predicted tag (PPOSS), or the gold tag (GPOS) if there is no predicted one.
     on_error : {"raise", "skip"}
-        Treatment of sentences that are wrong. Skipped ones are counted in ``skipped``; a warning at the end of a pass
-        tells their number. A compressed file that is cut short or damaged is read up to there.
+        Treatment of invalid sentences. Skipped sentences are counted in ``skipped``, and a warning at the end of a
+        pass gives their number. A truncated or damaged compressed file is read up to the damage.
     single_root : bool
         Whether a tree must have exactly one root.
     trees : bool, "given" or "partial"
-        Whether heads must be trees: each is a word of the sentence or 0, without cycles. ``"given"`` accepts sentences
-        without any head, ``"partial"`` also those in which some words have none; False accepts any heads.
+        Whether heads must form a tree: each head is a word of the sentence or 0, without cycles. ``"given"`` also
+        accepts sentences without any heads, and ``"partial"`` sentences with some missing heads. False accepts any
+        heads.
     strings : dict of str to Strings, optional
-        Tables of another treebank, to share and grow. A second pass finds the codes of the first.
+        Tables of another treebank, to share and extend. Codes are the same in every pass.
     keep_text : bool
-        Whether treebanks keep their text: comments, multiword tokens, empty nodes and all columns, to be written again.
+        Whether to keep the text, with comments, multiword tokens, empty nodes and all columns, for writing.
     block_size : int
         Number of sentences in a block.
 
@@ -103,18 +104,18 @@ def stream_conllu(
     Raises
     ------
     omkl.exceptions.DataFileError
-        At once if a file is missing; while it is read, if it is damaged or holds no sentence, or at the first
-        sentence with a wrong number of columns, ids out of order, heads that are no tree, or bytes that are not
-        UTF-8. The message names file and line.
+        If a file is missing; during a pass, if a file is damaged, if there are no sentences, or at the first sentence
+        with a wrong number of columns, ids out of order, heads that are not a tree, or bytes that are not UTF-8. The
+        message names file and line.
     omkl.exceptions.InputError
-        If an argument is none of these.
+        If an argument is invalid.
     """
     reader = TreebankReader(format, trees, single_root, new_strings(strings), keep_text)
     return stream_files(find_files(path), reader, block_size=block_size, on_error=on_error, noun="sentence")
 
 
 def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Treebank]:
-    """Read sentences of words from a text file, one a line, in blocks that share their strings.
+    """Read tokenized sentences from a text file, one per line, in blocks that share their strings.
 
     Parameters
     ----------
@@ -127,16 +128,15 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
     Yields
     ------
     Treebank
-        All columns but the forms are empty. Its text is CoNLL-U with comments ``# sent_id`` (numbers from 1) and
-        ``# text``.
+        All columns but the forms are empty. ``text`` is CoNLL-U with comments ``# sent_id`` (from 1) and ``# text``.
 
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, damaged or not UTF-8, or holds no word.
+        If the file is missing, damaged or not UTF-8, or has no words.
     """
     reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
-    # not split at other spaces of Unicode, which may be parts of words
+    # bytes.split keeps other whitespace of Unicode, which may be parts of words
     sentences = enumerate(filter(None, (line.encode().split() for _, line in text_lines(path))), 1)
     n_sentences = 0
     while block := list(islice(sentences, block_size)):
@@ -147,7 +147,7 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
 
 
 def _text_of(numbered: tuple[int, list[bytes]]) -> bytes:
-    """A sentence of words in CoNLL-U."""
+    """Format a sentence of words as CoNLL-U."""
     number, words = numbered
     rows = b"".join(b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate(words, 1))
     return b"# sent_id = %d\n# text = %b\n%b\n" % (number, b" ".join(words), rows)
@@ -155,7 +155,7 @@ def _text_of(numbered: tuple[int, list[bytes]]) -> bytes:
 
 @dataclass(frozen=True)
 class TreebankReader:
-    """Reader of the blocks of a file; its parameters are those of :func:`stream_conllu`."""
+    """Reader of one file at a time; see :func:`stream_conllu` for the parameters."""
 
     format: str | None
     trees: bool | str
@@ -168,7 +168,7 @@ class TreebankReader:
         check_choice("format", self.format, (*LAYOUTS, None))
 
     def __call__(self, path: FileName, skipped: Skipped) -> Iterator[Block]:
-        """Read a file in blocks; ``skipped.refuse`` is called for sentences that are wrong."""
+        """Read a file in blocks; call ``skipped.refuse`` for invalid sentences."""
         n_lines, format = 0, self.format
         for piece in pieces(chunks(path), PIECE_SIZE, _last_boundary):
             format = format or layouts.find_format(path, piece)
@@ -176,7 +176,7 @@ class TreebankReader:
             n_lines += piece.count(b"\n")
 
     def parse(self, text: bytes, format: str, path: PathLike, n_before: int, skipped: Skipped) -> Treebank:
-        """Parse the sentences of a text that comes after ``n_before`` lines; ``strings`` grow by those of good ones."""
+        """Parse a piece of a file after its first ``n_before`` lines; ``strings`` grow by valid sentences only."""
         scanned = _Scanned.of(text, LAYOUTS[format])
         scanned.check_encoding()
         jit.check_trees(
@@ -204,7 +204,7 @@ def _last_boundary(text: bytes) -> int:
 
 @dataclass
 class _Scanned:
-    """Places of the words and sentences of a text: the arrays that ``_jit_conllu.scan`` fills."""
+    """Positions of the words and sentences of a text: the output arrays of ``_jit_conllu.scan``."""
 
     text: bytes
     data: np.ndarray
@@ -226,18 +226,18 @@ class _Scanned:
         return cls(text, data, layout, starts[:, :n], lengths[:, :n], heads[:n], sentences)
 
     def ends(self, column: int) -> np.ndarray:
-        """Starts of sentences and the end of the last one, in words, bytes or lines."""
+        """Return the bounds of sentences, in words, bytes or lines: 0, then the end of each."""
         return np.concatenate([[0], self.sentences[:, column]])
 
     def explain(self, i: int) -> tuple[int, str]:
-        """Find the line of sentence ``i`` that is wrong, from 1 in this text, and the reason."""
+        """Return the invalid line of sentence ``i``, counted from 1 in this text, and the reason."""
         begin, end = self.ends(layouts.TEXT_END)[i : i + 2]
         line = int(self.ends(layouts.N_LINES)[i]) + 1
         wrong, place = self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]].tolist()
         return layouts.explain(self.text[begin:end], line, wrong, place, self.layout)
 
     def check_encoding(self) -> None:
-        """Mark the sentences that are not UTF-8."""
+        """Mark sentences that are not UTF-8 as invalid."""
         done, bounds = 0, self.ends(layouts.TEXT_END)
         while done < bounds[-1]:
             try:
@@ -251,11 +251,11 @@ class _Scanned:
             done = int(bounds[i + 1])
 
     def without_bad(self) -> "_Scanned":
-        """Leave out the sentences that are wrong."""
+        """Drop the invalid sentences."""
         good = self.sentences[:, layouts.WRONG] == jit.FINE
         lengths, bounds = np.diff(self.ends(layouts.N_WORDS)), self.ends(layouts.TEXT_END)
         words, sentences = np.repeat(good, lengths), self.sentences[good]
-        # places of fields are in ``data``, which stays whole
+        # starts refer to ``data``, which is kept
         parts = [self.text[low:high] for low, high in zip(bounds[:-1][good], bounds[1:][good])]
         sentences[:, layouts.N_WORDS] = np.cumsum(lengths[good])
         sentences[:, layouts.TEXT_END] = np.cumsum(list(map(len, parts)))
@@ -276,24 +276,24 @@ def _closed(text: bytes) -> bytes:
 
 
 def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> None:
-    """Write a treebank as it was read, except for the columns that have changed.
+    """Write a treebank with its original text, except for changed columns.
 
-    Comments, multiword tokens, empty nodes, other columns and line ends are kept, and so is the format; see
-    :meth:`~omkl.data.Treebank.with_column` for new columns. Treebanks without a text (made in Python, or read with
-    ``keep_text=False``) are written in CoNLL-U. Columns that depend on heads, the enhanced dependencies (DEPS) of
-    CoNLL-U and PHEAD and PDEPREL of CoNLL-X, may not fit new heads. The file is replaced when all is written.
+    Comments, multiword tokens, empty nodes, other columns, line ends and the format are kept. To change columns, see
+    :meth:`~omkl.data.Treebank.with_column`. Treebanks without text (made in Python, or read with ``keep_text=False``)
+    are written as CoNLL-U. If heads change, columns that depend on them are not updated: the enhanced dependencies
+    (DEPS) of CoNLL-U, and PHEAD and PDEPREL of CoNLL-X. An existing file is replaced only after everything is written.
 
     Parameters
     ----------
     path : path-like
         Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; ``"-"`` is standard output.
     treebank : Treebank or iterable of Treebank
-        Blocks are written one after the other, as they come.
+        Blocks are written one after the other.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If there is no sentence, or the format has no place for what has changed.
+        If there are no sentences, or the format has no column for a changed column.
     omkl.exceptions.OutputFileError
         If the file cannot be written.
     """
@@ -307,7 +307,7 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
 
 
 def as_text(treebank: Treebank) -> bytes:
-    """The text of a treebank, with the columns that have changed; an InputError names those without a place."""
+    """Return the text with changed columns; raises InputError if the format has no place for one."""
     if treebank.text is None:
         return _conllu(treebank)
     if not treebank.changed:
@@ -320,7 +320,7 @@ def as_text(treebank: Treebank) -> bytes:
     for number, line in enumerate(lines):
         if line[:1].isdecimal():
             fields = line.split("\t")
-            if fields[0].isdecimal():  # no multiword token or empty node
+            if fields[0].isdecimal():  # not a multiword token or empty node
                 last = fields[-1]
                 fields[-1] = last.removesuffix("\r")
                 for place, values in new:
@@ -330,7 +330,7 @@ def as_text(treebank: Treebank) -> bytes:
 
 
 def _column(treebank: Treebank, name: str) -> list[str]:
-    """A column of all words as it is written."""
+    """Return a column of all words as strings."""
     if name == "heads":
         return [MISSING if head < 0 else str(head) for head in treebank.heads.tolist()]
     strings = treebank.strings[name].tolist()
@@ -338,7 +338,7 @@ def _column(treebank: Treebank, name: str) -> list[str]:
 
 
 def _conllu(treebank: Treebank) -> bytes:
-    """Write columns as CoNLL-U."""
+    """Format a treebank without text as CoNLL-U."""
     ends = set(treebank.offsets[1:].tolist())
     numbers = np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
     columns = [_column(treebank, name) for name in COLUMNS]

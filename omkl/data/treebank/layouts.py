@@ -1,4 +1,4 @@
-"""Formats of treebanks: their columns, and messages about wrong sentences."""
+"""Columns of treebank formats, and error messages for invalid sentences."""
 
 import re
 from dataclasses import dataclass
@@ -10,28 +10,29 @@ from omkl.data.files import PathLike, stem
 from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank.strings import MISSING
 
-#: The fields of a word that are strings.
+#: Fields of a word that hold strings.
 FIELDS = ("forms", "lemmas", "upos", "xpos", "feats", "deprels", "misc")
-#: All columns of a sentence, in the order of CoNLL-U, where DEPS, which is not read, stands before the last.
+#: All columns of a sentence, in the order of CoNLL-U. DEPS, before the last column, is not read.
 COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "misc")
-#: Checks of heads, by the argument ``trees``.
+#: Integer codes of the checks of heads, by the argument ``trees``.
 MODES = {True: jit.TREES, False: jit.ANY_HEADS, "given": jit.TREES_IF_GIVEN, "partial": jit.PARTIAL_TREES}
-#: Columns of the table of sentences that ``_jit_conllu`` fills.
+#: Columns of the array ``sentences`` that ``_jit_conllu.scan`` fills.
 N_WORDS, TEXT_END, N_LINES, WRONG, WRONG_WORD = range(5)
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Columns of a format.
+    """Columns of a treebank format.
 
     Parameters
     ----------
     title : str
         Name of the format for users.
     columns : list of str
-        Names of the columns; ``-`` is not read. Of two columns of one name the later one counts, unless it is ``_``.
+        Names of the columns; ``-`` marks columns that are not read. If two columns have the same name, the later one
+        is used unless its value is ``_``.
     is_open : bool
-        Whether lines may have more columns; all lines of a sentence have equally many.
+        Whether lines may have additional columns. The lines of a sentence must have equally many columns.
     """
 
     title: str
@@ -40,20 +41,20 @@ class Layout:
 
     @property
     def roles(self) -> np.ndarray:
-        """For each column, the number of its field in :data:`FIELDS`, or a role of ``_jit_conllu``."""
+        """For each column, the index of its field in :data:`FIELDS`, or a role of ``_jit_conllu``."""
         special = {"-": jit.NO_ROLE, "heads": jit.HEAD_ROLE}
         return np.array([special[name] if name in special else FIELDS.index(name) for name in self.columns], np.int64)
 
     @property
     def most(self) -> int:
-        """Largest number of columns of a line."""
+        """Maximum number of columns."""
         return 1 << 30 if self.is_open else len(self.columns)
 
 
 LAYOUTS = {
     "conllu": Layout("CoNLL-U", ["-", "forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "-", "misc"]),
     "conllx": Layout("CoNLL-X", ["-", "forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "-", "-"]),
-    # id, form, lemma, gold and predicted tag, then form, lemma and predicted tag of the parts of a split token
+    # id, form, lemma, gold and predicted tag of the token; form, lemma and predicted tag of its parts
     "conll2008": Layout(
         "CoNLL-2008", ["-", "forms", "lemmas", "upos", "-", "forms", "lemmas", "upos", "heads", "deprels"], is_open=True
     ),
@@ -69,13 +70,13 @@ SUFFIXES = {
 
 
 def find_format(path: PathLike, start: bytes) -> str:
-    """Guess a format by the suffix of a file, or by its first word."""
+    """Guess the format from the suffix of a file, or from its first word line."""
     suffix = re.findall(r"\.[^.]*$|$", stem(path))[0].lower()
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
     word = re.search(rb"^1\t.*$", start, re.MULTILINE)
     columns = word[0].rstrip(b"\r").split(b"\t") if word else []
-    # CoNLL-X has a number, PHEAD, in the column of CoNLL-U's DEPS
+    # column 9 is PHEAD in CoNLL-X, a number, and DEPS in CoNLL-U
     has_phead = len(columns) == 10 and columns[8].isdigit()
     if len(columns) > 10 or (has_phead and not columns[6].isdigit()):
         return "conll2008"
@@ -83,16 +84,16 @@ def find_format(path: PathLike, start: bytes) -> str:
 
 
 def check_mode(trees: bool | str) -> int:
-    """The check of heads that ``trees`` stands for."""
+    """Validate the argument ``trees``, and return the code of its check."""
     check_choice("trees", trees, MODES)
     return MODES[trees]
 
 
 def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout) -> tuple[int, str]:
-    """Explain why a sentence is wrong: the number of the line, and the reason.
+    """Explain why a sentence is invalid: return the line number and the reason.
 
-    ``text`` is that of the sentence with the comments before it, ``place`` the number of the wrong line, or of the
-    word if the heads are wrong.
+    ``text`` is the sentence with its comments. ``wrong`` is an error code of ``_jit_conllu``. ``place`` is the number
+    of the invalid line, or of the word if the heads are invalid.
     """
     lines = [line.rstrip("\r") for line in text.decode("utf-8", "backslashreplace").split("\n")]
     head_column = layout.columns.index("heads")
@@ -112,7 +113,7 @@ def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout
 
 
 def explain_heads(heads: list[str], wrong: int, word: int) -> str:
-    """Explain why the heads of a sentence are no tree; ``word`` is the number of a wrong one, from 1."""
+    """Explain why the heads of a sentence are not a tree; ``word``, from 1, is a word with an invalid head."""
     if wrong == jit.MISSING_HEAD:
         return f"word {word} has no head: read sentences that are not parsed yet with trees=False."
     if wrong == jit.HEAD_OUTSIDE:

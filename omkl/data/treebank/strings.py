@@ -10,19 +10,19 @@ import numpy as np
 from omkl.data.treebank._jit_strings import intern, rehash
 from omkl.exceptions import InputError
 
-#: The missing value of CoNLL's formats, whose code is 0 in every :class:`Strings`.
+#: Missing value in CoNLL formats; its code is 0 in every :class:`Strings`.
 MISSING = "_"
 
 
 class Strings:
-    """Table of different strings; the code of a string is its number in the order of first appearance, ``_`` has 0.
+    """Table of distinct strings with integer codes, in the order of first appearance; ``_`` has code 0.
 
-    Codes never change while the table grows. One thread may grow a table while others look up strings by their codes.
+    Codes do not change when the table grows. One thread may add strings while others look up strings by their codes.
 
     Parameters
     ----------
     strings : iterable of str
-        First strings after ``_``.
+        Strings with codes 1, 2, ...
 
     >>> tags = Strings(["NOUN", "VERB"])
     >>> tags.codes(["VERB", "_", "ADJ"], grow=True)
@@ -52,7 +52,7 @@ class Strings:
         return f"Strings({len(self)} strings)"
 
     def tolist(self) -> list[str]:
-        """All strings, by their codes; do not change the list."""
+        """Return all strings in the order of their codes; do not modify the list."""
         known = len(self._decoded)
         if known < self._size:
             bounds = self._offsets[known : self._size + 1]
@@ -89,12 +89,12 @@ class Strings:
         Raises
         ------
         omkl.exceptions.InputError
-            If one of them is no string.
+            If an item is not a string, or UTF-8 cannot encode it.
         """
         strings, text = list(strings), None
         with suppress(TypeError, UnicodeEncodeError):
             text = "".join(strings).encode()
-        if text is None or len(text) >= 1 << 31:  # positions have 32 bits
+        if text is None or len(text) >= 1 << 31:  # offsets are int32
             raise InputError("Only strings that UTF-8 can hold have codes, up to 2 GB at a time.")
         lengths = np.fromiter(map(len, strings), np.int32, len(strings))
         if lengths.sum(dtype=np.int64) < len(text):  # some characters take several bytes
@@ -104,7 +104,7 @@ class Strings:
         return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
 
     def intern(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, grow: bool = True) -> np.ndarray:
-        """Look up the codes of ``data[starts[i] : starts[i] + lengths[i]]``; a negative length stands for ``_``.
+        """Look up the codes of ``data[starts[i] : starts[i] + lengths[i]]``; a negative length means ``_``.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class Strings:
             self._make_room(lengths[done])
 
     def _make_room(self, length: int) -> None:
-        """Enlarge the arrays that cannot take a string of this length."""
+        """Enlarge the arrays that have no room for another string of this length."""
         if 2 * self._size >= len(self._buckets):
             buckets = np.full((4 * len(self._buckets), 2), -1, np.int32)
             rehash(self._buckets, buckets)
@@ -140,7 +140,7 @@ class Strings:
             self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + length, np.uint8)])
 
     def copy(self) -> "Strings":
-        """A copy, which grows on its own."""
+        """Return an independent copy."""
         other = object.__new__(Strings)
         other.__dict__ = {name: copy(value) for name, value in self.__dict__.items()}
         return other

@@ -1,4 +1,4 @@
-"""Treebanks at random, whose trees depend on known templates."""
+"""Random treebanks whose trees depend on known templates."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from omkl.exceptions import InputError
 from omkl.groups.templates.language import DISTANCE_BINS, Template
 from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
 
-#: Templates that decide the heads by default.
+#: Default templates that determine the heads.
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
 UPOS = {"NOUN": 24, "VERB": 16, "ADP": 12, "DET": 11, "PRON": 9, "ADJ": 8, "ADV": 7, "PROPN": 6, "AUX": 4, "CCONJ": 3}
 N_XPOS = 20
@@ -18,14 +18,14 @@ N_XPOS = 20
 FEATS = [f"Case={case}|Number={number}" for case in ("Acc", "Nom") for number in ("Plur", "Sing")]
 RELATIONS = ("nsubj", "obj", "obl", "nmod", "amod", "advmod", "case", "det", "conj", "cc", "aux", "xcomp")
 RELATION_NOISE = 0.05
-#: Scale of the noise: the scores before it find about 84% of the heads.
+#: Scale of the noise; decoding without noise recovers about 84% of the heads.
 TEMPERATURE = 0.2
-#: The column that an atom looks at.
+#: Column of a sentence for each field of a template.
 COLUMN_OF = {"form": "forms", "lemma": "lemmas", "upos": "upos", "xpos": "xpos", "feats": "feats"}
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 _MIX, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 _TURN = np.uint64(0xC2B2AE3D27D4EB4F)
-#: Weights of an informative template: features that share one are rare, and do no harm.
+#: An informative template has 2 ** _BITS weights; hash collisions of its features are rare and harmless.
 _BITS = 14
 
 
@@ -41,34 +41,34 @@ def synthetic_treebank(
     """Make a treebank whose trees depend on a few templates.
 
     Every field of every word is drawn independently. Each feature of an informative template ("the head is a VERB, the
-    modifier a NOUN to its left") gets a weight from a standard normal distribution. The score of an arc is the sum of
-    the weights of its features plus Gumbel noise (perturb-and-MAP [1]_); the tree is the best one with a single child
-    of the root. Other templates, by default those of forms and morphology, are useless.
+    modifier is a NOUN to its left") gets a weight from a standard normal distribution. The score of an arc is the sum
+    of the weights of its features plus Gumbel noise (perturb-and-MAP [1]_). The tree is the highest-scoring one in
+    which the root has a single child. All other templates are uninformative, by default those of forms and morphology.
 
     Parameters
     ----------
     n_sentences : int
     informative : sequence of str
-        Templates (:class:`~omkl.groups.templates.language.Template`) of the fields ``form``, ``lemma``, ``upos``,
-        ``xpos`` and ``feats`` and of ``direction`` or ``distance``.
+        Templates (:class:`~omkl.groups.templates.language.Template`) over the fields ``form``, ``lemma``, ``upos``,
+        ``xpos`` and ``feats``, with ``direction`` or ``distance``.
     vocabulary : int
-        Number of different lemmas, and of different forms. Frequencies fall with rank, as those of words do.
+        Number of distinct lemmas, and of distinct forms. Frequencies decrease with rank, as in natural language.
     mean_length : float
-        Mean number of words of a sentence, at least 1. Lengths less 1 have a Poisson distribution.
+        Mean number of words of a sentence, at least 1. Lengths minus 1 follow a Poisson distribution.
     projective : bool
-        Whether arcs may not cross; otherwise they do in most sentences, as distance counts for little.
+        Whether to forbid crossing arcs. By default, most sentences have crossing arcs.
     random_state : int, Generator or None
 
     Returns
     -------
     Treebank
-        All columns are filled. A relation depends on the tags of head and modifier, except for one in 20, which is
-        arbitrary. Its slices are treebanks of the same grammar, to train and to test on.
+        All columns but MISC are filled. Relations depend on the UPOS of head and modifier, except for one in 20, which
+        is drawn uniformly. Slices of the treebank have the same grammar, for training and testing.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If a parameter is out of range, or a template is not as described.
+        If a parameter is out of range, or a template is invalid.
 
     References
     ----------
@@ -100,7 +100,7 @@ def synthetic_treebank(
 
 
 class _Fields:
-    """Values and frequencies of the fields of words; code 0 is what the root has, the others are values."""
+    """Values and frequencies of the fields of words; code 0 is the root's, code k is value k - 1."""
 
     def __init__(self, rng, vocabulary):
         words = [_word(i) for i in range(2 * vocabulary)]
@@ -116,7 +116,7 @@ class _Fields:
         self._sums = {name: np.cumsum(shares / shares.sum()) for name, (_, shares) in self._values.items()}
 
     def draw(self, rng, n):
-        """Codes of each field of a root and n words."""
+        """Draw the codes of each field of a root and n words."""
         codes = {}
         for name, sums in self._sums.items():
             drawn = np.searchsorted(sums[:-1], rng.random(n), side="right") + 1
@@ -129,7 +129,7 @@ class _Fields:
 
 
 def _word(i):
-    """The i-th made-up word; all words differ, and have at least two syllables."""
+    """Return the i-th artificial word; words are distinct, and have at least two syllables."""
     i += len(_SYLLABLES)
     word = ""
     while i:
@@ -139,7 +139,7 @@ def _word(i):
 
 
 def _parsed(text):
-    """Offsets and columns of the head, those of the modifier, and the variant of a template."""
+    """Parse a template to (offset, column) pairs of the head, the same of the modifier, and the variant."""
     template = Template.parse(text)
     if template.between or not template.fields <= set(COLUMN_OF):
         raise InputError(f"The informative template {text!r} must look at {', '.join(COLUMN_OF)} of head and modifier.")
@@ -148,7 +148,7 @@ def _parsed(text):
 
 
 def _features(template, codes, n):
-    """A number below 2 ** _BITS for the feature that fires at each arc, (n + 1, n + 1)."""
+    """Hash the feature of a template at each arc to a number below 2 ** _BITS, (n + 1, n + 1)."""
     of_head, of_modifier, variant = template
     keys = (_folded(of_head, codes, n) * _TURN)[:, None] + _folded(of_modifier, codes, n)
     if variant != "arc":
@@ -159,7 +159,7 @@ def _features(template, codes, n):
 
 
 def _folded(atoms, codes, n):
-    """A hash for each node of what the atoms see from there; beyond the sentence they see code -1."""
+    """Hash the codes at the atoms' offsets from each node; positions outside of the sentence have code -1."""
     keys = np.zeros(n + 1, np.uint64)
     for offset, name in atoms:
         at = np.arange(n + 1) + offset

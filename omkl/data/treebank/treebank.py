@@ -1,4 +1,4 @@
-"""Sentences as lists of strings, and treebanks: sentences as arrays of codes."""
+"""Sentence, with lists of strings, and Treebank, with arrays of integer codes."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,16 +14,16 @@ from omkl.data.treebank.layouts import FIELDS
 from omkl.data.treebank.strings import MISSING, Strings
 from omkl.exceptions import InputError
 
-# UTF-8 cannot encode half of a surrogate pair
+# separators of the formats, and surrogates, which UTF-8 cannot encode
 _UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
 
 
 @dataclass
 class Sentence:
-    """Sentence of n words, column by column, without multiword tokens and empty nodes.
+    """Sentence of n words, without multiword tokens and empty nodes.
 
-    Each column is a list of n strings, ``_`` if a word has none; heads are ints, 0 for the root, or None. A sentence of
-    a :class:`~omkl.data.Treebank` decodes a column at its first use.
+    Each column is a list of n strings, with ``_`` for missing values. Heads are ints, 0 for the root, or None. A
+    sentence of a :class:`~omkl.data.Treebank` decodes a column when it is first used.
 
     >>> sentence = Sentence(forms=["No", "way"], heads=[2, 0])
     >>> len(sentence)
@@ -41,7 +41,7 @@ class Sentence:
 
     @classmethod
     def of_treebank(cls, treebank: "Treebank", index: int) -> "Sentence":
-        """Sentence ``index`` of a treebank, a view of it."""
+        """Make a view of sentence ``index`` of a treebank."""
         sentence = object.__new__(cls)
         sentence.__dict__["_source"] = treebank, index
         return sentence
@@ -50,7 +50,7 @@ class Sentence:
         return len(self.forms)
 
     def __getattr__(self, name: str) -> Any:
-        # called for missing attributes only: a column that is not decoded yet
+        # only called for missing attributes: the column is not decoded yet
         if name not in self.__dataclass_fields__ or "_source" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         treebank, index = self._source
@@ -58,28 +58,28 @@ class Sentence:
         return column
 
     def __getstate__(self):
-        # a pickled or copied sentence does not take its treebank along
+        # do not pickle or copy the whole treebank
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Treebank(Rows):
-    """Sentences, column by column, with an integer code for each string.
+    """Sentences as columns of integer codes.
 
     Attributes
     ----------
     offsets : int64 array (n_sentences + 1,)
         The words of sentence ``i`` are ``offsets[i]`` to ``offsets[i + 1] - 1``.
     forms, lemmas, upos, xpos, feats, deprels, misc : int32 arrays (n_words,)
-        Codes into ``strings``; 0 stands for ``_``.
+        Codes of strings in ``strings``; 0 is ``_``.
     heads : int32 array (n_words,)
-        Numbers of words of the sentence, from 1; 0 is the root, and -1 stands for ``_``.
+        Word numbers within the sentence, from 1; 0 is the root, and -1 is ``_``.
     strings : dict of str to Strings
-        For each field, its different strings; treebanks can share them.
+        Table of strings of each field. Treebanks can share tables.
     text : bytes or None
-        Text of the file, with comments, multiword tokens, empty nodes and all columns.
+        Original text, with comments, multiword tokens, empty nodes and all columns.
     text_offsets : int64 array (n_sentences + 1,) or None
-        The text of sentence ``i``, with its comments before and an empty line after it, is
+        The text of sentence ``i``, from its comments to the empty line after it, is
         ``text[text_offsets[i]:text_offsets[i + 1]]``.
     format : {"conllu", "conllx", "conll2008"}
         Format of the text.
@@ -126,13 +126,13 @@ class Treebank(Rows):
         return (Sentence.of_treebank(self, i) for i in range(len(self)))
 
     def __getitem__(self, index: int | slice | np.ndarray) -> Any:
-        """A sentence; for a slice, a mask or an array of indices, a treebank."""
+        """Return a sentence, or the treebank of a slice, a mask or an array of indices."""
         if isinstance(index, (int, np.integer)):
             return Sentence.of_treebank(self, range(len(self))[index])
         return self._select(np.arange(len(self))[index])
 
     def codes(self, name: str) -> np.ndarray:
-        """Codes of a column, or heads, of all words.
+        """Return the codes of a column, or the heads, of all words.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Treebank(Rows):
         return getattr(self, name)
 
     def trees(self) -> list[np.ndarray]:
-        """Heads of each sentence, int64; -1 for a word without a head."""
+        """Return the heads of each sentence as int64 arrays; -1 is a missing head."""
         return np.split(self.heads.astype(np.int64), self.offsets[1:-1]) if len(self) else []
 
     def column(self, name: str, index: int) -> list:
@@ -159,7 +159,7 @@ class Treebank(Rows):
         Returns
         -------
         list
-            Of ints or None for ``heads``, of str otherwise.
+            Ints or None for ``heads``, str otherwise.
         """
         values = self.codes(name)[self.offsets[index] : self.offsets[index + 1]].tolist()
         if name == "heads":
@@ -168,7 +168,7 @@ class Treebank(Rows):
         return [strings[code] for code in values]
 
     def with_column(self, name: str, values: np.ndarray, strings: Strings | None = None) -> "Treebank":
-        """Replace a column, also in what is written.
+        """Replace a column, which also changes the written text.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class Treebank(Rows):
         values : int array (n_words,)
             Heads, or codes into ``strings``.
         strings : Strings, optional
-            Not for heads.
+            Table of the new codes; by default the present one. Not used for heads.
 
         Returns
         -------
@@ -213,12 +213,12 @@ class Treebank(Rows):
 
     @classmethod
     def concatenate(cls, treebanks: Iterable["Treebank"]) -> "Treebank":
-        """Join treebanks; without a text if one of them has none, or if their formats differ.
+        """Join treebanks; the result has no text if one of them has none, or if their formats differ.
 
         Parameters
         ----------
         treebanks : iterable of Treebank
-            At least one. Tables of strings that all of them share are kept; others are joined.
+            At least one. Shared tables of strings are kept, other tables are merged.
 
         Returns
         -------
@@ -249,14 +249,14 @@ class Treebank(Rows):
         trees: bool | str = "given",
         single_root: bool = False,
     ) -> "Treebank":
-        """Make a treebank of sentences.
+        """Make a treebank from sentences.
 
         Parameters
         ----------
         sentences : iterable of Sentence
-            An empty column stands for ``_`` in every word.
+            An empty column means ``_`` for every word.
         strings : dict of str to Strings, optional
-            Tables of another treebank, to share and grow.
+            Tables of another treebank, to share and extend.
         trees, single_root
             See :func:`~omkl.data.read_treebank`.
 
@@ -267,8 +267,8 @@ class Treebank(Rows):
         Raises
         ------
         omkl.exceptions.InputError
-            If columns of a sentence are not equally long, a string has a tab or a line break in it, or heads are no
-            tree; the message names sentence and word, both counted from 1.
+            If the columns of a sentence differ in length, a string contains a tab or a line break, or heads are not a
+            tree. The message names sentence and word, both counted from 1.
         """
         strings = new_strings(strings)
         columns = _encoded(sentences, strings)
@@ -277,7 +277,7 @@ class Treebank(Rows):
 
 
 def _joined_strings(name: str, blocks: list[Treebank]) -> tuple[Strings, np.ndarray]:
-    """A table of the strings of a field of several treebanks, and the codes of all words."""
+    """Merge the string tables of a field of several treebanks; return the table and the codes of all words."""
     table = blocks[0].strings[name]
     if all(block.strings[name] is table for block in blocks):
         return table, np.concatenate([block.codes(name) for block in blocks])
@@ -287,7 +287,7 @@ def _joined_strings(name: str, blocks: list[Treebank]) -> tuple[Strings, np.ndar
 
 
 def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]:
-    """Check tables of strings, one for each of :data:`FIELDS`, or make new ones."""
+    """Check that there is a table of strings for each of :data:`FIELDS`; make new tables for None."""
     if strings is None:
         return {name: Strings() for name in FIELDS}
     if set(strings) != set(FIELDS) or not all(isinstance(table, Strings) for table in strings.values()):
@@ -296,14 +296,14 @@ def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]
 
 
 def running_sum(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """``0, lengths[0], lengths[0] + lengths[1], ...``"""
+    """Return offsets ``0, lengths[0], lengths[0] + lengths[1], ...``"""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def _encoded(sentences: Iterable[Sentence], strings: dict[str, Strings]) -> dict[str, Any]:
-    """Check sentences, and encode their columns; ``strings`` grow."""
+    """Check sentences, and encode their columns; adds new strings to ``strings``."""
     values: dict[str, list] = {name: [] for name in layouts.COLUMNS}
     lengths = []
     for number, sentence in enumerate(sentences, 1):
@@ -319,7 +319,7 @@ def _encoded(sentences: Iterable[Sentence], strings: dict[str, Strings]) -> dict
 
 
 def _flaw(columns: dict[str, Sequence]) -> str:
-    """The first error in the columns of a sentence; empty if there is none."""
+    """Describe the first error in the columns of a sentence; empty if there is none."""
     for name, column in columns.items():
         if isinstance(column, str) or not isinstance(column, Collection):
             return f" has {column!r:.60} as its {name}: give a list, one for each word"
@@ -340,7 +340,7 @@ def _flaw(columns: dict[str, Sequence]) -> str:
 
 
 def _are_texts(values: Sequence) -> bool:
-    """Check a whole column at once, which is fast; False if there may be something else."""
+    """Check a whole column at once, which is fast; False means that single values must be checked."""
     try:
         text = "\t".join(values)
     except TypeError:
@@ -357,7 +357,7 @@ def _is_head(value: object) -> bool:
 
 
 def check_heads(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool = False) -> None:
-    """Raise InputError, with the sentence and the word, unless heads are as ``trees`` asks; see ``stream_conllu``."""
+    """Raise InputError that names sentence and word unless heads satisfy ``trees``; see ``stream_conllu``."""
     found = np.zeros((len(offsets) - 1, 5), np.int64)
     jit.check_trees(offsets, heads, layouts.check_mode(trees), single_root, found)
     if found[:, layouts.WRONG].any():
