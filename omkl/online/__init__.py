@@ -1,4 +1,4 @@
-"""Online training: Algorithm 1 and dual averaging, learning rates, averages, diagnostics."""
+"""Online training: trainer and training loop, learning rates, averages, callbacks."""
 
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
 from omkl.online.callbacks import ProgressiveValidation, RecordLog

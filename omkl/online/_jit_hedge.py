@@ -1,26 +1,26 @@
-"""Hedge over groups: O(p) a round, whatever the dimension."""
+"""Compiled Hedge over groups: O(p) a round, independent of the number of parameters."""
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-#: Logarithm of the smallest ratio of two weights: what is smaller would underflow, and could not come back.
+#: Logarithm of the smallest ratio of two weights; a weight that underflows to 0 could not grow again.
 LOWEST = -40.0
 
 
 @compiled
 def begin(scales, factors, empty, averages, pending, rate, bases, rates):
-    """Open a round: each part ``f_k = (s_k / w_k) v_k`` takes a step along ``g_k``."""
+    """Begin a round: set rates and bases for a gradient step of each part ``f_k = (s_k / w_k) v_k``."""
     for k in range(scales.shape[0]):
         averages[k] += pending * scales[k]
-        # a group that has lost its weight has been left out
+        # a group with weight 0 is left out
         bases[k] = 1.0 if empty[k] or factors[k] == 0.0 else scales[k] / factors[k]
         rates[k] = rate / bases[k]
 
 
 @compiled
 def losses_of_parts(before, square_norms, square_gradients, rates, bases, weight, losses):
-    """``weight * <f_k, g_k>`` before a step of ``v_k -= r_k g_k``, from what it has made of ``||v_k||^2``.
+    """Compute ``weight * <f_k, g_k>`` before a step ``v_k -= r_k g_k`` from the change of ``||v_k||^2``.
 
     ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
@@ -32,10 +32,10 @@ def losses_of_parts(before, square_norms, square_gradients, rates, bases, weight
 
 @compiled
 def hedge(weights, cumulative, losses, gap):
-    """One round of AdaHedge (de Rooij et al. 2014, Fig. 1) on the groups whose weight is not zero; returns the gap.
+    """Run one round of AdaHedge (de Rooij et al. 2014, Fig. 1) on groups of nonzero weight; return the gap.
 
-    The learning rate is ``ln p / gap``, the cumulative mixability gap, so that neither the scale of the losses nor the
-    horizon need be known.
+    The learning rate is ``ln p / gap``, where ``gap`` is the cumulative mixability gap. It requires neither the scale
+    of the losses nor the horizon.
     """
     p = weights.shape[0]
     log_p = np.log(max(p, 2))

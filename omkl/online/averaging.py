@@ -1,4 +1,4 @@
-"""Averages of the models of all rounds, and the averaged model that predicts."""
+"""Averages over the iterates of training, and Predictor, the averaged model."""
 
 from collections.abc import Iterator, Sequence, Sized
 from functools import cached_property
@@ -13,16 +13,16 @@ from omkl.groups.group_state import GroupState
 from omkl.groups.tokens import Tokens
 from omkl.structures.base import Potentials, Structure
 
-#: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.
+#: Maximum number of potentials in memory during prediction, per thread.
 BLOCK = 2**17
-#: The largest power whose weights are finite after a billion rounds.
+#: Largest power; larger ones could overflow after a billion rounds.
 MOST_POWER = 30.0
 
 
 class Average(Component):
-    """Weights ``w_t >= 0``: the averaged model is ``sum_t w_t theta_t / sum_t w_t``, kept lazily at O(p) a round."""
+    """Weights ``w_t >= 0`` of the average ``sum_t w_t theta_t / sum_t w_t``, updated lazily in O(p) a round."""
 
-    #: Rounds after which all sums are divided by :attr:`discount`, as the weights start again; None for never.
+    #: Number of rounds after which weights restart and all sums are divided by :attr:`discount`; None for never.
     period: int | None = None
     discount = 1.0
 
@@ -38,7 +38,7 @@ class Average(Component):
 
 
 class UniformAverage(Average):
-    """Equal weights for all models from a round on.
+    """Equal weights for all iterates from round ``start`` on.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class UniformAverage(Average):
 
 
 class PolynomialAverage(Average):
-    """Weights ``t^power``: late models count more, and early ones are forgotten.
+    """Weights ``t^power``, which favour late iterates.
 
     Parameters
     ----------
@@ -74,15 +74,15 @@ class PolynomialAverage(Average):
 
 
 class DecayedAverage(Average):
-    r"""Weights :math:`2^{-(T-t)/h}`, for streams that drift: models are forgotten at a constant rate.
+    r"""Exponentially decaying weights :math:`2^{-(T-t)/h}`, for drifting streams.
 
-    The average follows the stream with a lag of about ``1.44 half_life`` rounds. Weights are relative to the oldest
-    ones, and all sums are divided every forty half-lives.
+    The average lags behind the stream by about ``1.44 half_life`` rounds. Weights grow with t instead of decaying, and
+    all sums are rescaled every forty half-lives.
 
     Parameters
     ----------
     half_life : float
-        h, the rounds after which a model counts half as much.
+        Half-life h in rounds: the weight of an iterate halves after h rounds.
     """
 
     aliases = {"decayed": {}}
@@ -98,12 +98,12 @@ class DecayedAverage(Average):
 
 
 class Predictor:
-    """A trained model, averaged and frozen: scores and decodes many inputs in blocks; threads may share it.
+    """Frozen averaged model, which scores and decodes inputs in blocks; threads can share it.
 
     Parameters
     ----------
     banks : sequence of Bank
-        Banks of a trainer; later training does not change the copies of their averaged parameters.
+        Banks of a trainer. Their averaged parameters are copied, so later training does not change the predictor.
     structure : Structure
     """
 
@@ -115,7 +115,7 @@ class Predictor:
 
     @property
     def group_names(self) -> list[str]:
-        """Names of all groups, those that are not regularized at the end."""
+        """Names of all groups; unregularized groups come last."""
         return self._group_state.names
 
     @cached_property
@@ -127,7 +127,7 @@ class Predictor:
 
     @property
     def group_nbytes(self) -> np.ndarray:
-        """Bytes of each group, (p,); a bank that does not tell them apart shares its own evenly."""
+        """Bytes of each group, (p,); if a bank knows only its total, its groups share that equally."""
         shares = [
             bank.group_nbytes()
             if hasattr(bank, "group_nbytes")
@@ -164,11 +164,11 @@ class Predictor:
 
     @cached_property
     def _limit(self) -> int:
-        """Tokens whose potentials are held at a time."""
+        """Maximum number of tokens in a block."""
         return max(1, BLOCK // sum(array[:1].size for array in self.structure.zeros(2)))
 
     def _parts_of(self, tokens: Tokens) -> Iterator[Tokens]:
-        """Blocks of whole sequences."""
+        """Split tokens into blocks of whole sequences."""
         if 0 < tokens.n_tokens <= self._limit:
             yield tokens
             return
@@ -186,7 +186,7 @@ class Predictor:
         ----------
         tokens : Tokens
         n_jobs : int or None
-            Threads; None is one, -1 one for each core.
+            Number of threads; None means 1, -1 one for each core.
 
         Returns
         -------

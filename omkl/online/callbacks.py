@@ -17,29 +17,29 @@ from omkl.online.hooks import hooks, load_states, states_of
 from omkl.online.rounds import Example, LearnedBlock, Record, State, Step, TrainingProgress, Values, thinned
 from omkl.online.trainer import OnlineTrainer
 
-#: Rounds between two updates of the progress bar.
+#: Number of rounds between updates of the progress bar.
 STRIDE = 100
 
 
 class ProgressiveValidation:
-    """Callback that measures the error on each example before learning from it, and the kernel weights over time.
+    """Callback that tests on each example before training on it, and records kernel weights over time.
 
-    The mean of these errors is an unbiased estimate of the error along the stream (Blum, Kalai, Langford 1999). It is
-    the error of the current model, not of the averaged one. Costs one more decoding per round.
+    The mean error is an unbiased estimate of the error along the stream (Blum, Kalai, Langford 1999). It is the error
+    of the current iterate, not of the averaged model. Requires one additional decoding per round.
 
     Parameters
     ----------
     every : int
-        Examples in a record. Doubled whenever there are 2,000 records, whose neighbours are then merged. Examples left
-        over when ``partial_fit`` returns count for its next call.
+        Number of examples in a record. At 2,000 records, neighbouring records are merged, and ``every`` is doubled. An
+        incomplete record at the end of ``partial_fit`` is continued by the next call.
     *listeners : callables, or callbacks with ``on_epoch``
-        Called as ``listener(trainer, record)`` with every record; a true return value ends training.
+        Called as ``listener(trainer, record)`` for every record. A true return value ends training.
 
     Attributes
     ----------
     records : list of dict
-        Records of the training loop, with ``error``: the mean cost of the prediction per label, word or example. There
-        is no error for examples that shards have learned.
+        Records as of the training loop, with ``error``: the mean cost of the predictions per label, word or example.
+        Training in shards records no error.
 
     Examples
     --------
@@ -68,18 +68,18 @@ class ProgressiveValidation:
         self._began = time.perf_counter()
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
-        """Take in one round."""
+        """Add the loss and the cost of one round."""
         structure = trainer.structure
         self._cost += structure.cost(step.gold, structure.decode(step.potentials))
         self._size += structure.n_known(step.gold)
         return self._take_in(trainer, step)
 
     def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> bool:
-        """Count the examples of a block that shards have learned."""
+        """Add the loss of a block that was trained in shards."""
         return block.in_shards and self._take_in(trainer, block)
 
     def on_epoch(self, trainer: OnlineTrainer, record: Record) -> None:
-        """Count epochs."""
+        """Remember the number of the epoch."""
         self._epoch = record["epoch"] + 1
 
     def _take_in(self, trainer: OnlineTrainer, learned: Step | LearnedBlock) -> bool:
@@ -89,7 +89,7 @@ class ProgressiveValidation:
         return self._examples >= self.every and self.close(trainer, self._epoch)
 
     def close(self, trainer: OnlineTrainer, epoch: int) -> bool:
-        """Make a record of the examples since the last one; return whether a listener ends training."""
+        """Make a record of the examples since the last record; return whether a listener ends training."""
         if self._examples == 0:
             return False
         loss = self._loss / self._weight if self._weight else 0.0
@@ -105,7 +105,7 @@ class ProgressiveValidation:
         return any([tell(trainer, record) for tell in hooks(self.listeners, "on_epoch")])
 
     def state(self) -> State:
-        """Return JSON values for a checkpoint, those of the listeners included; no arrays."""
+        """Return JSON values for a checkpoint, including those of the listeners, and no arrays."""
         sums = [self._loss, self._weight, self._cost, self._examples, self._size]
         values = {"every": self.every, "records": self.records, "epoch": self._epoch, "sums": sums}
         return {**values, "listeners": states_of(self.listeners)[0]}, {}
@@ -119,9 +119,9 @@ class ProgressiveValidation:
 
 
 class ProgressBar:
-    """Callback that shows a progress bar over the ``total`` examples of all epochs of a loop.
+    """Callback that shows a progress bar for the ``total`` examples of all epochs of a loop.
 
-    If standard error is not a terminal, it prints a line every half minute.
+    If standard error is not a terminal, a line is printed every half minute.
     """
 
     def __init__(self, progress: TrainingProgress, total: float | None = None) -> None:
@@ -135,7 +135,7 @@ class ProgressBar:
             self._move()
 
     def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
-        """Show the mean loss of the block and the number of groups that are not zero."""
+        """Show the mean loss of the block and the number of nonzero groups."""
         self._move(loss=f"{block.loss / max(block.n_examples, 1):.4g}", groups=np.count_nonzero(trainer.norms))
 
     def on_epoch(self, trainer: OnlineTrainer, record: Record) -> None:
@@ -160,8 +160,9 @@ class ProgressBar:
 class EarlyStopping:
     """Callback that stops training when the score of held-out examples has not improved for ``patience`` epochs.
 
-    At the end, the trainer returns to the state of the best score, ``score(predictor, examples)``. The function
-    ``examples`` is called after an epoch, when the model knows all features.
+    The score is ``score(predictor, examples())``. At the end, the trainer's state with the best score is restored.
+    ``examples`` is a function because held-out data can be encoded only after the first epoch, when all features are
+    known.
     """
 
     def __init__(
@@ -200,10 +201,10 @@ class EarlyStopping:
 
 
 class RecordLog:
-    """Callback that writes every record to a file while training, as one line of JSON.
+    """Callback that writes every record to a file during training, as one line of JSON.
 
-    After every epoch; as a listener of :class:`ProgressiveValidation`, after so many examples.
-    ``pandas.read_json(path, lines=True)`` reads the file. A run that resumes from a checkpoint continues its own file.
+    It writes after every epoch, or as a listener of :class:`ProgressiveValidation`, after ``every`` examples.
+    ``pandas.read_json(path, lines=True)`` reads the file. A resumed run continues its file.
 
     Parameters
     ----------
@@ -237,7 +238,7 @@ class RecordLog:
         return {"records": self._n_records}, {}
 
     def load_state(self, values: Values, arrays: dict[str, np.ndarray]) -> None:
-        """Continue after the records of the checkpoint; later ones are removed."""
+        """Continue after the records of the checkpoint, and remove later records from the file."""
         if os.path.isfile(self.path):
             path = Path(self.path)
             lines = path.read_text("utf-8").splitlines(keepends=True)[: values["records"]]

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: its last two states on disk, written atomically."""
+"""Checkpoints of a training run, written atomically; the last two are kept."""
 
 import json
 import os
@@ -17,35 +17,35 @@ from omkl.exceptions import CheckpointWarning, InputError, ModelFileError, OmklE
 from omkl.online.rounds import State, Values, below
 from omkl.persistence import holds_whole
 
-#: Seconds in the units that ``every="5m"`` may have.
+#: Seconds per unit of time in ``every="5m"``.
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 KEPT = 2
 
 
 class Checkpoints:
-    """Checkpoints of a run of one or several training loops, its stages: each file holds the state of all stages.
+    """Checkpoints of a run; each file holds the state of all stages of the run, which are training loops.
 
-    They are in a directory of their own. Each file is replaced in one step, and the last two are kept. If a checkpoint
-    cannot be written, the previous one stays, training goes on, and one warning says so.
+    Files are written atomically, and the last two are kept. If a checkpoint cannot be written, the previous one is
+    kept, training continues, and a warning is issued once.
 
     Parameters
     ----------
     directory : path-like
-        It is made if it does not exist. No other run may use it at the same time.
+        Created if it does not exist. It must be used by a single run only.
     every : str or float
         Time between checkpoints: seconds, or ``"30s"``, ``"5m"``, ``"2h"``; or ``"1000 rounds"``.
     configuration : dict, optional
-        JSON values: what the run depends on besides its data.
+        JSON values of everything that the run depends on besides its data.
     rng : numpy.random.Generator, optional
-        A resumed run sets its state to that at the beginning of the run.
+        When a run resumes, its state is reset to that at the beginning of the run.
     resume : bool
         Continue from the latest checkpoint, if there is one.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the directory cannot be made, or has checkpoints of another configuration, or any if nothing is to be
-        resumed.
+        If the directory cannot be created, has checkpoints of another configuration, or has checkpoints without
+        ``resume=True``.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Checkpoints:
                     rng.bit_generator.state = self._generator
 
     def _paths(self) -> list[Path]:
-        """Existing checkpoints, the latest first."""
+        """Return the paths of existing checkpoints, latest first."""
         return sorted(self.directory.glob("checkpoint-" + "[0-9]" * 10 + ".npz"), reverse=True)
 
     def _newest(self) -> State | None:
-        """Return the latest whole checkpoint; None if there is none."""
+        """Return the latest undamaged checkpoint; None if there are no checkpoints."""
         paths = self._paths()
         for path in paths:
             try:
@@ -103,11 +103,11 @@ class Checkpoints:
         return None
 
     def reading(self) -> AbstractContextManager[None]:
-        """Return a context in which errors of the resumed checkpoint name its directory."""
+        """Return a context in which errors from the resumed checkpoint name its directory."""
         return holds_whole(str(self.directory), "checkpoint", (OmklError,))
 
     def _compare(self, name: str, facts: Values) -> None:
-        """Compare facts of this run with those of the resumed one; name the first that differs."""
+        """Raise InputError that names the first fact in which this run differs from the resumed run."""
         earlier = self._earlier.get(name) or {}
         for entry in {**earlier, **facts}:
             if earlier.get(entry) != facts.get(entry):
@@ -117,30 +117,30 @@ class Checkpoints:
                 )
 
     def check_data(self, facts: Values) -> None:
-        """Raise an InputError if a resumed run began with other data, which JSON values describe."""
+        """Raise an InputError if the resumed run had other data; ``facts`` are JSON values that describe data."""
         self._manifest["data"] = facts
         if self._earlier:
             self._compare("data", facts)
 
     def earlier(self, stage: str) -> State | None:
-        """Return ``(values, arrays)`` of a stage in the resumed checkpoint; None if it had not begun."""
+        """Return ``(values, arrays)`` of a stage in the resumed checkpoint; None if the stage had not started."""
         if not self._earlier or stage not in self._run["stages"]:
             return None
         return self._run["stages"][stage], below(self._arrays, f"{stage}/")
 
     def due(self, n_examples: int = 1) -> bool:
-        """Return whether a checkpoint is due, ``n_examples`` examples after the last call."""
+        """Count ``n_examples`` more examples, and return whether a checkpoint is due."""
         self._waited += n_examples
         return self._waited >= self._rounds and time.monotonic() - self._last >= self._seconds
 
     def keep(self, stage: str, values: Values, arrays: dict[str, np.ndarray]) -> None:
-        """Set the state of a stage that later checkpoints hold; numpy numbers and small arrays may be values."""
+        """Set the state of a stage for later checkpoints; values may contain numpy numbers and small arrays."""
         self._stages[stage] = values, arrays
 
     def write(self) -> None:
         """Write a checkpoint with the states of all stages."""
         values = {name: values for name, (values, _) in self._stages.items()}
-        # numpy numbers, and the arrays in the state of a random generator, as JSON
+        # tolist converts numpy numbers, and the arrays in the state of a random generator
         run = json.dumps({"generator": self._generator, "stages": values}, default=lambda value: value.tolist())
         named = {f"{name}/{key}": array for name, (_, own) in self._stages.items() for key, array in own.items()}
         with self.writing():
@@ -153,14 +153,14 @@ class Checkpoints:
         self._last, self._waited = time.monotonic(), 0
 
     def part(self, name: str) -> Path | None:
-        """Make a directory for the checkpoints of a part of the run; return None if anything could not be written."""
+        """Create a subdirectory for the checkpoints of a part of the run; return None if writing has failed."""
         with self.writing():
             (self.directory / name).mkdir(exist_ok=True)
         return None if self._warned else self.directory / name
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Return a context in which a file that cannot be written is a warning, the first time."""
+        """Return a context that converts errors of writing to a single warning."""
         try:
             yield
         except OSError as error:
@@ -171,7 +171,7 @@ class Checkpoints:
 
 
 def _interval(every: str | float) -> tuple[float, int]:
-    """``(seconds, rounds)`` that must pass."""
+    """Parse an interval to ``(seconds, rounds)``, the minimum of both between checkpoints."""
     if match := re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", str(every)):
         return float(match[1]) * UNITS[match[2]], 0
     if match := re.fullmatch(r"\s*([1-9][0-9]*)\s*rounds?\s*", str(every)):

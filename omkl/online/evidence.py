@@ -1,4 +1,4 @@
-"""A test of every group on examples that the model has not learned from."""
+"""Test of the usefulness of every group, on examples that the model has not been trained on."""
 
 import math
 from collections.abc import Sequence, Sized
@@ -14,16 +14,16 @@ from omkl.online.methods import Method
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
-#: Every example is looked at up to this many; from then on half as many whenever the number of examples has doubled.
+#: The first examples are all tested on. Each time their number doubles from then on, the sampling rate is halved.
 ALL_UP_TO = 1024
-#: How many useless groups pass the test on average, if all are useless.
+#: Expected number of groups that pass the test if all groups are useless.
 PASSING = 0.5
-#: Positions over which the mean potentials of a group are taken.
+#: Time constant, in positions, of the moving averages of potentials.
 MEMORY = 100
 
 
 class Learner(Protocol):
-    """The parts of a trainer that evidence is taken from."""
+    """Attributes of a trainer that :class:`Evidence` reads."""
 
     banks: list[Bank]
     penalized_banks: list[Bank]
@@ -34,31 +34,31 @@ class Learner(Protocol):
 
 
 class Evidence:
-    r"""A test of every group on examples that the model meets for the first time.
+    r"""Score test of every group on new examples, before the model is trained on them.
 
-    When an example is met, the part :math:`f_k` of a group has learned from others alone. Its evidence is how much it
-    favours the gold output over what is known without any group,
+    When a new example arrives, the part :math:`f_k` of the model in a group depends on earlier examples only. The
+    evidence for the group is how much :math:`f_k` favours the gold output over the marginals of a reference model,
 
     .. math:: a_{tk} = \langle f_k(x_t) - \bar f_k,\; r_t - \bar r \rangle, \qquad r_t = 1[y_t] - \mu_t,
 
-    with :math:`\mu_t` the marginals under the potentials of the groups that no regularizer sees (an intercept,
-    transitions; else all outputs are alike). Means over the latest positions are taken off where labels have potentials
-    of their own: a preference for labels that is the same for every input tells nothing of an input. It is the slope,
-    where the part enters the model, of the log-likelihood of an example not seen, as in Rao's score test. For
-    numbers, and structures without marginals, the negative gradient of the model's own loss takes the place of
-    :math:`r_t`. A group that is independent of the outputs has evidence of mean zero given all that came
-    before, whatever its kernel or features fit: it can tell training examples apart, but not new ones. So
+    with :math:`\mu_t` the marginals of the reference model, which consists of the unregularized groups (an intercept,
+    transitions; without any, all outputs are equally likely). For potentials of labels, moving averages
+    :math:`\bar f_k` and :math:`\bar r` are subtracted, because a preference for labels that does not depend on the
+    input is no evidence. The evidence is the derivative of the log-likelihood of a new example with respect to the
+    weight of :math:`f_k`, at weight zero, as in Rao's score test. For numbers, and structures without marginals,
+    :math:`r_t` is the negative gradient of the model's own loss. If a group is independent of the outputs, its evidence
+    has mean zero given the past, even if the group fits the training examples perfectly. So
 
     .. math:: z_k = \frac{\sum_t a_{tk}}{\bigl(\sum_t (a_{tk} - \bar a_k)^2\bigr)^{1/2}}
 
-    is close to standard normal for such a group (a central limit theorem for martingales), and positive for one that
-    helps. A group is useful if :math:`z_k` is above the quantile :math:`1 - 1/(2p)`: of p useless groups, half of
-    one passes on average.
+    is approximately standard normal for such a group (martingale central limit theorem), and positive for a group that
+    helps. A group is useful if :math:`z_k` is above the quantile :math:`1 - 1/(2p)`: of p useless groups, half a group
+    passes on average.
 
     Parameters
     ----------
     n_groups : int
-        Groups p that are tested: those that are regularized.
+        Number p of tested groups, which are the regularized ones.
 
     References
     ----------
@@ -66,7 +66,7 @@ class Evidence:
     """
 
     def __init__(self, n_groups: int) -> None:
-        #: Whether examples that come are new to the model.
+        #: Whether the next examples are new to the model.
         self.open = True
         self.sums, self.squares = np.zeros(n_groups), np.zeros(n_groups)
         self.n_examples = 0.0
@@ -74,7 +74,7 @@ class Evidence:
         self._met = 0
 
     def look_at(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
-        """Take in an example of this weight before the trainer learns from it, if it is new and one of the sample."""
+        """Add the evidence of an example before the trainer learns from it, if it is new and sampled."""
         if not self.open or len(self.sums) == 1:
             return
         self._met += 1
@@ -105,13 +105,13 @@ class Evidence:
             self.squares += slopes**2
 
     def _by_the_means(self, potentials: np.ndarray, unary: np.ndarray) -> np.ndarray:
-        """Share of the slopes (p,) due to means over the latest positions; these means then take in the new positions.
+        """Return the contribution (p,) of the moving averages to the slopes, then update the averages.
 
-        ``potentials`` (p, K) are summed over the positions, ``unary`` (n, K) is the gradient.
+        ``potentials`` (p, K) are sums over the n positions, and ``unary`` (n, K) is the gradient.
         """
         n, gradient = len(unary), unary.sum(axis=0)
         sums = np.concatenate([potentials, gradient[None]])
-        if self._totals.shape != sums.shape:  # there are labels that were not known
+        if self._totals.shape != sums.shape:  # new labels
             self._totals = np.pad(self._totals, ((0, 0), (0, sums.shape[1] - self._totals.shape[1])))
         means = self._totals / max(self._positions, 1.0)
         kept = (1.0 - 1.0 / MEMORY) ** n
@@ -120,12 +120,12 @@ class Evidence:
         return np.where(potentials.any(axis=1), owed, 0.0)
 
     def z_scores(self) -> np.ndarray:
-        """``z_k`` of each group, (p,); 0 for one that was never alive, or whose squares overflow."""
+        """Return ``z_k`` of each group, (p,); 0 for groups that were never nonzero, or whose squares overflow."""
         n = max(self.n_examples, 1.0)
         known = np.isfinite(self.squares)
         sums, squares = np.where(known, self.sums, 0.0), np.where(known, self.squares, 0.0)
         deviations = np.sqrt(np.maximum(squares - sums**2 / n, 0.0))
-        certain = np.where(sums > 0.0, np.inf, 0.0)  # what each example says alike
+        certain = np.where(sums > 0.0, np.inf, 0.0)  # the evidence of all examples is equal
         return np.divide(sums, deviations, out=certain, where=deviations > 0.0)
 
     def useful(self) -> np.ndarray:
@@ -135,21 +135,21 @@ class Evidence:
         return useful if useful.any() else np.ones(p, dtype=bool)
 
     def grow(self, n_groups: int) -> None:
-        """Take in groups that the model has gained."""
+        """Add new groups, without evidence so far."""
         n = n_groups - len(self.sums)
         self.sums, self.squares = (np.append(array, np.zeros(n)) for array in (self.sums, self.squares))
         self._totals = np.insert(self._totals, -1, np.zeros((n, self._totals.shape[1])), axis=0)
 
     def take_over(self, other: "Evidence", indices: list[int]) -> None:
-        """Continue with the evidence on some groups of another model."""
+        """Take the evidence of another model, for the groups at ``indices``."""
         self.load_state(other.state())
         self.sums, self.squares, self._totals = self.sums[indices], self.squares[indices], self._totals[[*indices, -1]]
 
     def mix(self, states: Sequence[dict[str, np.ndarray]]) -> None:
-        """Take in the states of copies of this evidence, each of which has seen a shard."""
+        """Merge the states of copies of this evidence, one from each shard."""
         n_examples, met = self.n_examples, self._met
         latest = max(states, key=lambda state: state["totals"].shape[1])["totals"].shape
-        known = [state for state in states if state["totals"].shape == latest]  # others have met no label
+        known = [state for state in states if state["totals"].shape == latest]  # other shards have seen no labels
         self._totals = np.mean([state["totals"] for state in known], axis=0)
         self._positions = float(np.mean([state["counts"][2] for state in known]))
         self.sums, self.squares = (
@@ -160,7 +160,7 @@ class Evidence:
         self._met += sum(int(state["counts"][1]) - met for state in states)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return named arrays, as checkpoints and model files have them."""
+        """Return named arrays for checkpoints and model files."""
         counts = np.array([self.n_examples, self._met, self._positions])
         open_ = np.array(self.open, dtype=np.float64)
         return {"sums": self.sums, "squares": self.squares, "totals": self._totals, "counts": counts, "open": open_}

@@ -19,19 +19,20 @@ from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
 from omkl.structures.base import Output, Potentials, Structure
 
-#: Name of the contribution of the first model, whose potentials come with the input.
+#: Name of the contribution of the first model of a stack, whose potentials come with the input.
 GIVEN = "first model"
 
 
 def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = None) -> list[dict[str, Any]]:
-    r"""Report the size of every group of the averaged model, and its use on held-out examples without their weights.
+    r"""Report the size of every group of the averaged model, and its usefulness on held-out examples.
 
-    The loss without a group is the loss at the potentials of the model minus those of the group: one pass measures all
-    groups, and nothing is trained again. Of two groups with the same information, each seems to help little.
+    The loss without a group is the loss at the model's potentials minus those of the group. So a single pass measures
+    all groups without retraining. If two groups have the same information, removing either one changes little.
+    Weights of examples are ignored.
 
-    A record has ``group``, ``norm``, ``weight`` (None for a group that is not regularized), ``bytes`` and
-    ``bytes_share`` of its parameters. With examples also ``loss_without`` the group (mean), ``loss_increase`` over the
-    loss of the whole model, and its ``standard_error`` (None for a single example),
+    A record has ``group``, ``norm``, ``weight`` (None for an unregularized group), and ``bytes`` and ``bytes_share`` of
+    its parameters. With examples, it also has ``loss_without``, the mean loss without the group, ``loss_increase``, the
+    difference to the loss of the whole model, and its ``standard_error`` (None for a single example),
     :math:`\sqrt{\sum_i (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
     """
     predictor, weights = trainer.predictor(), trainer.kernel_weights()
@@ -53,7 +54,7 @@ def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = No
 def _measured(
     trainer: OnlineTrainer, predictor: Predictor, examples: Iterable[Example]
 ) -> dict[str, np.ndarray | None]:
-    """Columns of the report that need examples, (p,) each."""
+    """Compute the columns of the report that need examples, (p,) each."""
     structure, alive, banks = predictor.structure, predictor.norms > 0, _separable(predictor)
 
     def loss(potentials: Potentials, y: Output) -> float:
@@ -79,14 +80,14 @@ def _measured(
 
 
 def _separable(predictor: Predictor) -> list[Bank]:
-    """Copies of the banks of a model that share its parameters; all scales are 0."""
+    """Copy the banks of a model, with shared parameters but all scales 0."""
     banks = [copy.copy(bank) for bank in predictor.banks]
     GroupState(banks)
     return banks
 
 
 def _parts(bank: Bank, structure: Structure, x: Input, alive: np.ndarray) -> Iterator[tuple[int, Potentials]]:
-    """Index and potentials of each group of a separable bank that is alive."""
+    """Yield index and potentials of each group of a bank of :func:`_separable` that is ``alive``."""
     for k in np.flatnonzero(alive).tolist():
         bank.group_state.scales[k] = 1.0
         own = structure.zeros(len(x))
@@ -101,10 +102,10 @@ class Piece(NamedTuple):
     #: "feature", "part", "support", "labels" or "arc".
     kind: str
     group: str
-    #: The id of a feature; the number of a part of a kernel with explicit features; the index of a support vector; the
-    #: codes of labels that follow each other; head and modifier.
+    #: Identifies the piece: id of a feature, number of a part of a kernel with explicit features, index of a support
+    #: vector, codes of consecutive labels, or (head, modifier).
     key: Any
-    #: The token that has the feature, from 0; the modifier, from 1.
+    #: Token of the feature, from 0, or modifier of the arc, from 1.
     at: int | None
     value: float
 
@@ -112,16 +113,16 @@ class Piece(NamedTuple):
 class Contributions(NamedTuple):
     """Contributions of a model to the margin of one output over another."""
 
-    #: Contribution of each group. They sum to the margin.
+    #: Contribution of each group; the contributions sum to the margin.
     groups: dict[str, float]
     #: Contributions of features, support vectors, transitions and arcs.
     pieces: list[Piece]
 
 
 def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Contributions:
-    """Inner product of a model's potentials of an input with a direction, group by group.
+    """Compute the inner product of a model's potentials with a direction, group by group.
 
-    With the difference of the indicators of two outputs as direction, these are the groups' shares of the margin.
+    If the direction is the difference of the indicators of two outputs, these are the groups' shares of the margin.
     """
     given = initial_potentials(predictor.structure, x)
     groups = {GIVEN: _product(given, direction)} if any(array.any() for array in given) else {}
@@ -137,7 +138,7 @@ def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Cont
 
 
 def _of_features(bank: ExplicitBank, x: Span, direction: Potentials) -> Contributions:
-    """Contributions of explicit features."""
+    """Compute the contributions of explicit features."""
     starts, ids, values = bank.features_of(x)
     starts = starts[x.low : x.high + 1]
     entries = slice(starts[0], starts[-1])
@@ -152,7 +153,7 @@ def _of_features(bank: ExplicitBank, x: Span, direction: Potentials) -> Contribu
 
 
 def _of_potentials(bank: Bank, structure: Structure, x: Input, direction: Potentials) -> Contributions:
-    """Contributions of any other bank, whose pieces are parts of the output or of features, or support vectors."""
+    """Compute the contributions of other banks; pieces are parts of outputs or kernels, or support vectors."""
     groups, pieces = {}, []
     for k, own in _parts(bank, structure, x, np.ones(len(bank.names), dtype=bool)):
         groups[bank.names[k]] = _product(own, direction)
@@ -168,14 +169,14 @@ def _of_potentials(bank: Bank, structure: Structure, x: Input, direction: Potent
 
 
 def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) -> list[Piece]:
-    """Contributions of pairs and triples of labels, and of arcs."""
+    """Compute the contributions of pairs and triples of labels, and of arcs."""
     if isinstance(bank, ArcTemplateBank):
         return [Piece("arc", name, (h, m), m, value) for (h, m), value in _nonzero(own.arcs * direction.arcs)]
     if isinstance(bank, TrigramBank):
         added = own.triples * direction.triples
         return [Piece("labels", name, key, None, value) for key, value in _nonzero(added)]
     if isinstance(bank, TransitionBank):
-        # where positions have transitions of their own, the place is that of the second label
+        # if transitions depend on the position, name the position of the second label
         places = range(1, len(own.pairwise) + 1) if len(own.pairwise) > 1 else [None]
         added = own.pairwise * direction.pairwise
         return [Piece("labels", name, tuple(pair), places[edge], value) for (edge, *pair), value in _nonzero(added)]
@@ -183,10 +184,10 @@ def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) ->
 
 
 def _nonzero(array: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
-    """Indices and values of the entries that are not zero."""
+    """Return indices and values of the nonzero entries."""
     return [(tuple(index), float(array[tuple(index)])) for index in np.argwhere(array != 0).tolist()]
 
 
 def _product(potentials: Potentials, direction: Potentials) -> float:
-    """Inner product; entries where the direction is 0 may be infinite."""
+    """Return the inner product, ignoring entries where the direction is 0, which may be infinite."""
     return float(sum(np.vdot(np.where(d != 0, a, 0.0), d) for a, d in zip(potentials, direction)))

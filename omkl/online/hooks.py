@@ -1,4 +1,4 @@
-"""The methods of callbacks: calls during training, and their states in checkpoints."""
+"""Hook methods of callbacks, and states of callbacks in checkpoints."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from omkl.online.rounds import below
 
 
 def check_callbacks(callbacks: object) -> list[Any]:
-    """Return callbacks as a list, empty for None; raise an InputError unless each is callable or has an ``on_*``."""
+    """Return callbacks as a list; raise InputError unless each is callable or has an ``on_*`` method."""
     if callbacks is None:
         return []
     if isinstance(callbacks, (list, tuple)) and all(
@@ -21,13 +21,13 @@ def check_callbacks(callbacks: object) -> list[Any]:
 
 
 def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
-    """Collect the methods of a name that callbacks have; a plain callable is its own ``on_epoch``."""
+    """Collect the methods called ``name`` of all callbacks; a plain callable counts as ``on_epoch``."""
     found = [getattr(callback, name, callback if name == "on_epoch" else None) for callback in callbacks]
     return [hook for hook in found if callable(hook)]
 
 
 def states_of(callbacks: Sequence[object]) -> tuple[list, dict[str, np.ndarray]]:
-    """Return ``(values, arrays)`` of the callbacks that have a ``state()``."""
+    """Return ``(values, arrays)`` of the callbacks with a method ``state``."""
     values, arrays = [], {}
     for index, state in enumerate(hooks(callbacks, "state")):
         value, own = state()

@@ -1,6 +1,6 @@
 """Methods of online learning: forward-backward splitting, dual averaging, and weights from Hedge.
 
-A method tells the group state how far a gradient moves each direction ``v``, and where the proximal step starts.
+A method sets the step sizes of the groups' directions ``v`` and the weight of the proximal step.
 """
 
 from abc import ABC, abstractmethod
@@ -14,33 +14,33 @@ from omkl.online import _jit_hedge as jit
 
 
 class Method(ABC):
-    """Base class of the methods."""
+    """Base class of online learning methods."""
 
     name: ClassVar[str]
-    #: Whether groups at zero forget their past.
+    #: Whether groups that are set to zero discard their parameters.
     forgets: ClassVar[bool]
-    #: Whether groups have weights of their own, besides their norms.
+    #: Whether group weights are learned, instead of computed from norms.
     has_weights: ClassVar[bool] = False
     #: Whether the next examples are new to the model.
     learning = True
 
     def prepare(self, group_state: GroupState) -> None:  # noqa: B027
-        """Set up a group state, at the start and when there are new groups."""
+        """Initialize a group state, at the start and after new groups were added."""
 
     @abstractmethod
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        """Open a round on an example of this weight: set rates and bases."""
+        """Begin a round on an example of this weight: set rates and bases."""
 
     @abstractmethod
     def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
-        """Return the weight of lambda in the proximal step, after examples of the total weight ``presented``."""
+        """Return the factor of lambda in the proximal step; ``presented`` is the total weight of all examples."""
 
     def observe(self, group_state: GroupState) -> float:
-        """Return the squared norm of the gradient of the latest step, for weight 1."""
+        """Return the squared norm of the unweighted gradient of the latest step."""
         return float(np.add.reduce(group_state.square_gradients, where=~group_state.left_out))
 
     def meet(self, new: bool, group_state: GroupState) -> None:
-        """Take in whether the next examples are new to the model, and which groups are left out."""
+        """Start an epoch: ``new`` tells whether its examples are new; groups may have been left out."""
         self.learning = new
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:
@@ -48,14 +48,14 @@ class Method(ABC):
         return group_state.scales
 
     def distance(self, norms: np.ndarray, total: float) -> float:
-        """Return the distance of the model from the origin, from the norms of its groups and their total norm."""
+        """Return the distance of the model from the origin, given the norms of groups and their total norm."""
         return total
 
     def grow(self, n_groups: int) -> None:  # noqa: B027
-        """Take in groups that the model has gained."""
+        """Add new groups of the model."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the learned arrays besides those of the groups, by name."""
+        """Return the method's own state as named arrays."""
         return {}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:  # noqa: B027
@@ -63,7 +63,7 @@ class Method(ABC):
 
 
 class ForwardBackward(Method):
-    """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``. Groups at zero forget their past."""
+    """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``; groups set to zero discard their parameters."""
 
     name = "fobos"
     forgets = True
@@ -78,16 +78,16 @@ class ForwardBackward(Method):
 class DualAveraging(Method):
     r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`.
 
-    The threshold grows with t, so dead groups stay dead: the iterates are truly group-sparse. Any schedule may replace
-    :math:`\eta_t = \eta_0 / \sqrt t`; the proximal step is weighted with :math:`W_t \eta_t`, where :math:`W_t` is the
-    sum of the examples' weights, as each gradient of the sum comes with one regularizer.
+    The threshold grows with t, so groups at zero tend to stay there, and iterates are truly group-sparse. Any schedule
+    can replace :math:`\eta_t = \eta_0 / \sqrt t`. The weight of the proximal step is :math:`W_t \eta_t`, where
+    :math:`W_t` is the sum of the examples' weights, because each weighted gradient brings its share of the regularizer.
     """
 
     name = "rda"
     forgets = False
 
     def prepare(self, group_state: GroupState) -> None:
-        group_state.empty[:] = False  # gradients are summed for every group, dead or alive
+        group_state.empty[:] = False  # sum gradients of all groups, even at zero
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
         group_state.begin_dual_averaging(weight, rate)
@@ -97,32 +97,32 @@ class DualAveraging(Method):
 
 
 class OutOfSampleWeights(ForwardBackward):
-    r"""Hedge over the parts of a model, for MKL on examples that are met once.
+    r"""Hedge over the parts of a model, for MKL in a single pass.
 
-    The model is :math:`f = \sum_k w_k f_k`, with w on the simplex, and its objective, given the weights, is
+    The model is :math:`f = \sum_k w_k f_k`, with w on the simplex. Its objective for given weights is
 
     .. math:: C \sum_i L\Bigl(\sum_k w_k f_k; x_i, y_i\Bigr) + \frac12 \sum_k w_k \|f_k\|^2
         = C \sum_i L(\theta; x_i, y_i) + \frac12 \sum_k \frac{\|\theta_k\|^2}{w_k}, \qquad \theta_k = w_k f_k,
 
-    whose minimum over the weights as well is :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared mixed norm of MKL.
-    MKL's weights are those that fit the training data best, and a kernel which tells any two examples apart, though it
-    says nothing of others, fits them best of all. Here the weights are those that do well on what comes next: when an
-    example is met, the parts :math:`f_k` have not learned from it, and the inner products
-    :math:`\ell_k = \langle f_k, g \rangle`, g the gradient of its loss, tell which of them would have made the loss
-    smaller. Hedge plays with them, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, at the learning rate
-    of AdaHedge (de Rooij et al. 2014), which knows no scale and no horizon. As the loss is convex,
+    Minimizing over the weights as well turns the regularizer into :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared
+    mixed norm of MKL. MKL's weights are the best fit to the training data, so they favour kernels that overfit. Here
+    the weights are chosen by performance on new examples. When an example arrives, the parts :math:`f_k` do not depend
+    on it. The inner products :math:`\ell_k = \langle f_k, g \rangle` with the gradient g of its loss tell which parts
+    reduce the loss. They are the losses of Hedge, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, with
+    the learning rate of AdaHedge (de Rooij et al. 2014), which requires neither scale nor horizon. As the loss is
+    convex,
 
     .. math:: \sum_t L_t(w_t) - \min_w \sum_t L_t(w)
         \le 2 \sqrt{V_T \ln p} + S \left(\tfrac43 \ln p + 2\right)
 
-    with S the largest range of the :math:`\ell_{tk}` in a round and V the sum of their variances under :math:`w_t`
-    (their Theorem 6): on the whole the weights do as well as the best fixed ones would have done, with the parts as
-    they were. All parts take the same gradient steps and shrink alike, whatever their weight.
+    with S the largest range of the :math:`\ell_{tk}` in a round and :math:`V_T` the sum of their variances under
+    :math:`w_t` (their Theorem 6). Thus the weights do nearly as well as the best fixed weights in hindsight, for the
+    same sequence of parts. Gradient steps and shrinkage of the parts do not depend on their weights.
 
     Parameters
     ----------
     n_groups : int
-        Regularized groups; others have no weight.
+        Number of regularized groups. Unregularized groups have no weight.
 
     References
     ----------
@@ -134,18 +134,18 @@ class OutOfSampleWeights(ForwardBackward):
     def __init__(self, n_groups: int) -> None:
         self.weights = np.full(n_groups, 1.0 / max(n_groups, 1))
         self.cumulative = np.zeros(n_groups)
-        self.sums = np.zeros(n_groups)  # of weights, counted as the average of the model counts its rounds
+        self.sums = np.zeros(n_groups)  # of weights, with the weights of rounds in the model's average
         self.gap = 0.0
         self._losses = np.zeros(n_groups)
 
     def prepare(self, group_state: GroupState) -> None:
-        # groups without weights of their own keep the factor 1
+        # unregularized groups keep the factor 1
         self._factors = np.ones(len(group_state.names))
         self._factors[: len(self.weights)] = self.weights
 
     def meet(self, new: bool, group_state: GroupState) -> None:
         self.learning = new
-        # groups that are left out give their weight to the others
+        # distribute the weight of left-out groups among the others
         weights = np.where(group_state.left_out[: len(self.weights)], 0.0, self.weights)
         if weights.any():
             self.weights = weights / weights.sum()
@@ -156,7 +156,7 @@ class OutOfSampleWeights(ForwardBackward):
         )
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        # the gradient moves each part by -rate * weight, and theta_k by w_k times that
+        # each part f_k takes the step -rate * weight * g, so theta_k moves by w_k times that
         self._weight = weight
         self._before = group_state.square_norms.copy()
         self.sums += group_state.pending_weight * self.weights
@@ -172,7 +172,7 @@ class OutOfSampleWeights(ForwardBackward):
         )
 
     def observe(self, group_state: GroupState) -> float:
-        # the step of the banks has changed the norms: this tells the losses of the parts
+        # the losses of the parts follow from the change of norms in the step
         if self.learning:
             jit.losses_of_parts(
                 self._before,
@@ -187,21 +187,21 @@ class OutOfSampleWeights(ForwardBackward):
         return float(self._factors @ group_state.square_gradients)
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
-        """Return the norms ``w_k ||f_k||`` of the groups after the proximal step, from those of the parts before it."""
+        """Return the norms ``w_k ||f_k||`` of groups after the proximal step, from the norms before it."""
         self._factors[: len(self.weights)] = self.weights
         return self.weights * norms / (1.0 + step)
 
     def distance(self, norms: np.ndarray, total: float) -> float:
-        # the square root of twice the regularizer of the weights
+        # of regularized groups, the square root of twice the regularizer counts instead of the norm
         return float(np.sqrt(max(total**2 - norms @ norms, 0.0) + 2.0 * self.value(norms)))
 
     def value(self, norms: np.ndarray) -> float:
-        """Return the regularizer for the current weights; ``norms`` are those of the groups, ``||theta_k||``."""
+        """Return the regularizer at the current weights; ``norms`` are the group norms ``||theta_k||``."""
         alive = self.weights > 0.0
         return 0.5 * float((norms[alive] ** 2 / self.weights[alive]).sum())
 
     def grow(self, n_groups: int) -> None:
-        # new groups start with the mean weight, and with the losses of the mix
+        # new groups start with the mean weight, and with the weighted mean of cumulative losses
         n, known = n_groups - len(self.weights), len(self.weights)
         self.cumulative = np.append(self.cumulative, np.full(n, self.weights @ self.cumulative))
         self.sums = np.append(self.sums, np.zeros(n))
@@ -209,14 +209,14 @@ class OutOfSampleWeights(ForwardBackward):
         self._losses = np.zeros(n_groups)
 
     def take(self, other: "OutOfSampleWeights", indices: list[int]) -> None:
-        """Continue with the weights of some groups of another model."""
+        """Take the weights of another model, for the groups at ``indices``."""
         self.cumulative, self.sums, self.gap = other.cumulative[indices], other.sums[indices], other.gap
         total = other.weights[indices].sum()
         self.weights = other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
         self._factors[: len(self.weights)] = self.weights
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
-        """Return the weights of the averaged model; the last round counts ``pending`` of the ``total`` weight."""
+        """Return the averaged model's weights; ``pending`` is the last round's share of the ``total`` weight."""
         weights = np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0) if total else self.weights
         return weights / weights.sum()
 
@@ -234,7 +234,7 @@ class OutOfSampleWeights(ForwardBackward):
             np.array(state[name], dtype=np.float64) for name in ("weights", "cumulative", "sums")
         )
         self.gap, self.learning = float(state["gap"][0]), bool(state["gap"][1])
-        # those of the last round: groups that have been left out since have lost their weight
+        # factors of the last round: groups left out since then have weight 0
         self._factors[: len(self.weights)] = state["factors"]
 
 

@@ -1,4 +1,4 @@
-"""The model of an online estimator: a codec for its data, and a trainer."""
+"""OnlineModel: the codec and the trainer of an online estimator."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,36 +22,36 @@ from omkl.persistence import Packer, Unpacker
 from omkl.regularizers.base import Regularizer
 from omkl.structures.base import Potentials, Structure
 
-#: Bound of learning rates and their inverses: their squares must not overflow.
+#: Bound of learning rates and of their inverses, so that squares do not overflow.
 LARGEST = 1e100
-#: Most tokens that are scored without a copy of the averaged model.
+#: Maximum number of tokens to score without a copy of the averaged model.
 FEW = 32
-#: Data as an estimator has read and checked them.
+#: Data after validation by an estimator.
 Data: TypeAlias = Any
 
 
 class Codec(Protocol):
-    """Turns data, as the estimator has read and checked it, into examples, and defines groups and outputs."""
+    """Encodes validated data as examples, and defines groups and outputs."""
 
     @property
     def structure(self) -> Structure:
-        """The structure of outputs; there is none before :meth:`start`."""
+        """Structure of the outputs; available after :meth:`start`."""
 
     def start(self, data: Data) -> Examples:
-        """Learn from first data which groups and outputs there are, and encode them."""
+        """Learn groups and outputs from the first data, and encode these data."""
 
     def encode(self, data: Data, trainer: OnlineTrainer) -> Examples:
-        """Encode later data; the trainer gains new groups, features and outputs."""
+        """Encode later data, and add new groups, features and outputs to the trainer."""
 
     def encode_known(self, data: Data) -> Examples:
-        """Encode data to measure the model on; unknown labels are an error."""
+        """Encode data for evaluation; raises InputError for unknown labels."""
 
     def banks(self, averaging: bool, *given: Any) -> tuple[list, list]:
-        """Return untrained banks, for examples that are given: regularized ones, and free ones."""
+        """Make untrained banks, for given examples: a list of regularized and one of unregularized banks."""
 
     @property
     def order(self) -> list[str]:
-        """Names of the groups in the order in which the user gave them."""
+        """Names of the groups, in the user's order."""
 
     def learned(self) -> Values:
         """Return learned attributes of the estimator, by name."""
@@ -59,7 +59,7 @@ class Codec(Protocol):
     def pack(self, packer: Packer, condensed: dict[str, np.ndarray] | None = None) -> State:
         """Return ``(JSON values, arrays)`` for a model file.
 
-        For a file that only predicts, ``condensed`` is the state of the trainer; arrays of the same names replace it.
+        For a file without training state, ``condensed`` is the trainer's state; returned arrays override its entries.
         """
 
     def unpack(self, values: Values, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
@@ -68,7 +68,7 @@ class Codec(Protocol):
 
 @dataclass
 class OnlineSettings:
-    """Settings of training as objects; see :class:`~omkl.SequenceLabeler` for the parameters."""
+    """Validated settings of training; see :class:`~omkl.SequenceLabeler` for the parameters."""
 
     loss: Any
     regularizer: Regularizer | None
@@ -83,9 +83,9 @@ class OnlineSettings:
 
     @classmethod
     def of(cls, estimator: Any, losses: type, automatic: Schedule) -> "OnlineSettings":
-        """Make settings of the parameters of an estimator, whose numbers have been checked.
+        """Make settings from the parameters of an estimator; its numbers have been validated.
 
-        ``losses`` is the family that ``loss`` names a member of, ``automatic`` what ``eta0="auto"`` means.
+        ``losses`` is the base class of valid losses, and ``automatic`` the schedule for ``eta0="auto"``.
         """
         loss, average, regularizer = resolve(losses, estimator.loss, "loss"), estimator.average, estimator.regularizer
         if estimator.get_params(deep=False).get("cost") is not None and not loss.uses_cost:
@@ -111,22 +111,22 @@ class OnlineSettings:
 
 
 class OnlineModel:
-    """A codec, and the trainer over its groups: all that is learned, in one place."""
+    """A codec and the trainer of its groups, which hold everything that is learned."""
 
-    #: Whether it was loaded from a file without what training goes on from.
+    #: Whether the model was loaded from a file without training state.
     predicts_only = False
 
     def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
-        self.codec: Any = codec  # an estimator knows more of its own
+        self.codec: Any = codec  # estimators use methods beyond the protocol
         self.settings = settings
-        #: Parameters of the estimator that the model was made of.
+        #: Parameters of the estimator with which the model was made.
         self.parameters: Values = {}
-        #: An OnlineTrainer; None until there are data.
+        #: The OnlineTrainer; None before the first data.
         self.trainer: Any = None
         self._scored_at = -1
 
     def start(self, *banks: list, given: tuple = ()) -> OnlineTrainer:
-        """Make the trainer for some banks, by default those that the codec makes for what is ``given``."""
+        """Make the trainer for ``banks``, by default for the codec's banks, made with the arguments ``given``."""
         settings, codec = self.settings, self.codec
         regularized, *free = banks or codec.banks(settings.average is not None, *given)
         self.trainer = OnlineTrainer(
@@ -145,7 +145,7 @@ class OnlineModel:
         return self.trainer
 
     def encode(self, data: Data) -> Examples:
-        """Encode training data; the first ones start the model."""
+        """Encode training data; the first data start the model."""
         if self.trainer is not None:
             return self.codec.encode(data, self.trainer)
         examples = self.codec.start(data)
@@ -153,11 +153,11 @@ class OnlineModel:
         return examples
 
     def expect(self, n_examples: float | None, weight: float | None = None, n_shards: int = 1) -> None:
-        """Set lambda, and what depends on how many rounds there will be.
+        """Set lambda, and plan the rounds.
 
-        If the number m of examples is known, rates decay up to the last of ``epochs * m`` rounds, norms are recomputed
-        every m rounds, and lambda is ``1 / (C M)``, M the sum ``weight`` of their weights. Else the mean is over the
-        examples so far. A round of shards has as many examples.
+        If the number m of examples is known, rates decay until the last of ``epochs * m`` rounds, and norms are
+        recomputed every m rounds. Lambda is ``1 / (C M)``, where M is the total ``weight``; if that is unknown, M is
+        the weight of the examples so far. With shards, a round has ``n_shards`` examples.
         """
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples
@@ -168,7 +168,7 @@ class OnlineModel:
             trainer.schedule.plan(settings.epochs * m / n_shards - trainer.began)
 
     def set_objective(self, training: Examples, total_weight: float) -> None:
-        """Set lambda and the radius for all training examples and the sum of their weights, before the first round."""
+        """Set lambda and the radius for the training examples and their total weight, before the first round."""
         trainer, settings = self.trainer, self.settings
         trainer.lambda_ = 1.0 / (settings.C * (total_weight if settings.n_examples is None else settings.n_examples))
         if settings.radius != "auto":
@@ -176,10 +176,10 @@ class OnlineModel:
             return
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
             raise InputError('radius="auto" needs every group regularized, transitions among them.')
-        largest_loss = trainer.mean_loss(training)  # of the model whose parameters are zero
+        largest_loss = trainer.mean_loss(training)  # at zero parameters
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, got {trainer.loss!r}.')
-        # no minimiser is farther from the origin, where the objective is the mean loss (Martins et al. 2011, Prop. 8)
+        # bounds the norm of minimizers, as the objective at zero is the mean loss (Martins et al. 2011, Prop. 8)
         trainer.radius = trainer.bound.norm_bound(largest_loss / trainer.lambda_, len(trainer.group_names))
 
     def _radius_without_data(self) -> float:
@@ -188,7 +188,7 @@ class OnlineModel:
         return math.inf if self.settings.radius is None else float(self.settings.radius)
 
     def take(self, other: "OnlineModel") -> None:
-        """Continue from a model that has more groups than this one, whose banks hold the weights already."""
+        """Take the state of a model with more groups; the banks of this model already have its parameters."""
         trainer, theirs = self.trainer, other.trainer
         names, state = theirs.group_state.names, theirs.group_state.state()
         indices = [names.index(name) for name in trainer.group_state.names]
@@ -206,14 +206,14 @@ class OnlineModel:
         trainer.began, self.predicts_only = theirs.began, other.predicts_only
 
     def predictor(self) -> Predictor:
-        """The averaged model as it is now, frozen."""
+        """Return the current averaged model, frozen."""
         return self.trainer.predictor()
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
-        """Return blocks of tokens with their potentials in the averaged model, in order.
+        """Return blocks of tokens and their potentials in the averaged model, in order.
 
-        A copy of the averaged model takes time for all parameters. So a few tokens that come between two training
-        rounds are scored without one.
+        Copying the averaged model takes time proportional to all parameters. Therefore a few tokens between two
+        training rounds are scored without a copy.
         """
         between = self._scored_between(tokens)
         return self.predictor().blocks(tokens) if between is None else iter([(tokens, between)])
@@ -226,7 +226,7 @@ class OnlineModel:
         return self.trainer.structure.decode_many(between, tokens.offsets)
 
     def _scored_between(self, tokens: Tokens) -> Potentials | None:
-        """Potentials of a few tokens that come between two training rounds, else None."""
+        """Score a few tokens between two training rounds; return None if a predictor should be used."""
         trainer = self.trainer
         if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
             return None
@@ -234,12 +234,12 @@ class OnlineModel:
         return _averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
 
     def memory_usage(self) -> dict[str, float]:
-        """Return megabytes of the parameters for ``"training"`` and for ``"prediction"``."""
+        """Return the megabytes of parameters for ``"training"`` and ``"prediction"``."""
         training = 0 if self.predicts_only else sum(bank.nbytes for bank in self.trainer.banks)
         return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
     def pack(self, packer: Packer, training: bool) -> State:
-        """Return ``(JSON values, arrays)`` for a model file, which continues training or only predicts."""
+        """Return ``(JSON values, arrays)`` for a model file, with or without the state for ``training``."""
         if training:
             values, arrays = self.describe(packer)
             return values, {**arrays, **self.trainer.state()}
@@ -255,7 +255,7 @@ class OnlineModel:
         return {**values, "lambda_": lambda_, "radius": radius, "order": self.trainer.order}, arrays
 
     def unpack(self, values: Values, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
-        """Load a model that has not started from values and arrays, which hold the trainer's state as well."""
+        """Load values and arrays, including the trainer's state, into a model that has not started."""
         self.predicts_only = not values.get("training", True)
         if self.predicts_only:
             self.settings = replace(self.settings, average=None)
@@ -270,9 +270,9 @@ class OnlineModel:
 
 
 def condensed_state(trainer: OnlineTrainer) -> dict[str, np.ndarray]:
-    """State of a trainer that only predicts: the averaged model of this one takes the place of the current model.
+    """Return the state of a trainer for prediction only, in which the averaged model replaces the current one.
 
-    Raises an InputError if a bank cannot leave out what only training needs.
+    Raises InputError if a bank cannot drop its training state.
     """
     purpose, remedy = "A file that only predicts has averaged weights alone", "save it with training=True"
     check_ability(trainer.banks, "condense", purpose, remedy)
@@ -286,12 +286,12 @@ def condensed_state(trainer: OnlineTrainer) -> dict[str, np.ndarray]:
     arrays = {f"groups/{name}": array for name, array in {**before, **groups}.items()}
     for index, bank in enumerate(trainer.banks):
         arrays.update({f"bank{index}/{name}": array for name, array in bank.condensed().items()})
-    # the weights of groups may be the method's own
+    # includes group weights that the method learned
     return arrays | {f"method/{name}": array for name, array in trainer.method.state().items()}
 
 
 def _schedule(eta0: float | str, schedule: Schedule | str | None, automatic: Schedule) -> Schedule:
-    """The learning rates that these parameters ask for."""
+    """Resolve ``eta0`` and ``schedule``."""
     if isinstance(eta0, str) if schedule is None else isinstance(schedule, Schedule):
         if eta0 != "auto":
             raise InputError(f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.')
@@ -309,9 +309,9 @@ def _weighting(weighting: str, regularizer: Regularizer | None) -> str:
 
 
 def _averaged_potentials(banks: Sequence[Bank], structure: Structure, x: Span) -> Potentials:
-    """Potentials of an input in the current averaged model, with the bits of a :class:`Predictor`.
+    """Compute potentials in the averaged model, bitwise equal to those of a :class:`Predictor`.
 
-    Banks that can average only what the input needs do so.
+    Explicit banks average only the features of the input.
     """
     potentials = structure.zeros(len(x))
     others = Predictor([bank for bank in banks if not isinstance(bank, ExplicitBank)], structure)

@@ -1,4 +1,4 @@
-"""The data of training: examples, rounds, blocks, records of epochs, and the progress of a loop."""
+"""Data classes of training: examples, steps, blocks, records, and the progress of a loop."""
 
 import time
 from dataclasses import asdict, dataclass, field
@@ -9,11 +9,11 @@ import numpy as np
 from omkl.structures.base import Output, Potentials
 
 T = TypeVar("T")
-#: Records that ``partial_fit`` and streams keep; where there are twice as many, neighbours are merged.
+#: Number of records to keep of ``partial_fit`` and streams; at twice as many, neighbours are merged.
 RECORDS = 1000
-#: A flat record of an epoch, or of some examples; see :meth:`omkl.online.OnlineTrainer.record`.
+#: Flat record of an epoch, or of some examples; see :meth:`omkl.online.OnlineTrainer.record`.
 Record: TypeAlias = dict[str, Any]
-#: JSON values by name, as checkpoints and model files have them.
+#: JSON values by name, for checkpoints and model files.
 Values: TypeAlias = dict[str, Any]
 #: State of a part of training in a checkpoint: JSON values and named arrays.
 State: TypeAlias = tuple[Values, dict[str, np.ndarray]]
@@ -25,9 +25,9 @@ class Example(NamedTuple):
     Parameters
     ----------
     x : Span, ArcSentence or the like
-        As the banks take it.
+        Encoded input for the banks.
     y : array or int
-        As the structure takes it.
+        Gold output for the structure.
     weight : float
     """
 
@@ -55,7 +55,7 @@ class Step(NamedTuple):
     loss : float
         Weighted loss before the round.
     norms : array of shape (p,)
-        Norms of the regularized groups after it.
+        Norms of the regularized groups after the round.
     rate : float
         Learning rate.
     square_gradient : float
@@ -66,7 +66,7 @@ class Step(NamedTuple):
     weight : float
         Weight of the example.
     in_shards : bool
-        Whether shards have learned the examples.
+        Whether the examples were learned in shards.
     """
 
     loss: float
@@ -81,13 +81,13 @@ class Step(NamedTuple):
 
 
 class LearnedBlock(NamedTuple):
-    """Argument of ``on_block``: learned examples, and the sums of their losses and weights."""
+    """Argument of ``on_block``: the examples of a learned block, and sums of their losses and weights."""
 
     examples: Examples
     n_examples: int
     loss: float
     weight: float
-    #: Whether shards have learned them, so that ``on_round`` was not called.
+    #: Whether the block was learned in shards, without calls of ``on_round``.
     in_shards: bool
 
 
@@ -95,20 +95,20 @@ class LearnedBlock(NamedTuple):
 class TrainingProgress:
     """Progress of a training loop."""
 
-    #: The running epoch, from 1, and the number of its blocks that are learned.
+    #: Current epoch, from 1, and its number of learned blocks.
     epoch: int = 1
     block: int = 0
-    #: Learned examples of the running block, and sums of their weighted losses, each before its update, and weights.
+    #: Number of learned examples of the current block, and sums of their weights and weighted losses (before updates).
     block_examples: int = 0
     block_loss: float = 0.0
     block_weight: float = 0.0
-    #: The same for the epoch.
+    #: The same for the current epoch.
     examples: int = 0
     loss: float = 0.0
     weight: float = 0.0
-    #: Seconds of the epoch before :meth:`start_clock`.
+    #: Seconds spent on the epoch before :meth:`start_clock`.
     seconds: float = 0.0
-    #: Records of the epochs before.
+    #: Records of completed epochs.
     history: list[Record] = field(default_factory=list)
     #: Whether a callback has ended training.
     finished: bool = False
@@ -125,7 +125,7 @@ class TrainingProgress:
         return time.perf_counter() - self._began
 
     def add(self, n_examples: int, loss: float, weight: float) -> None:
-        """Count learned examples, with the sums of their weighted losses and of their weights."""
+        """Add learned examples: their number, and the sums of their weighted losses and weights."""
         self.block_examples += n_examples
         self.block_loss += loss
         self.block_weight += weight
@@ -174,7 +174,7 @@ def values_of(record: Record, kind: str) -> dict[str, float]:
 
 
 def below(values: dict[str, T], prefix: str) -> dict[str, T]:
-    """Select the entries whose names start with a prefix, which is cut off."""
+    """Select the entries whose names start with a prefix, and remove the prefix."""
     return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
@@ -186,7 +186,7 @@ def thinned(records: list[Record]) -> list[Record]:
 
 
 def _merged(first: Record, second: Record) -> Record:
-    """One record of two neighbours: mean losses and errors, and the rest as it was after the second."""
+    """Merge two neighbouring records: mean losses and errors, and all other values of the second record."""
     n, seconds = first["examples"] + second["examples"], first.get("seconds", 0.0) + second.get("seconds", 0.0)
     merged = {**second, "examples": n, "seconds": seconds}
     for name in {"loss", "error"} & first.keys() & second.keys():

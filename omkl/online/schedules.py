@@ -8,7 +8,7 @@ import numpy as np
 
 from omkl._components import Component, check_number
 
-#: The distance of the iterates from the origin counts as at least this share of the first gradient step.
+#: Lower bound of the distance of the iterates from the origin, as a fraction of the first gradient step.
 LEAST_SHARE = 0.1
 
 
@@ -21,7 +21,7 @@ class Schedule(Component):
         Scale of the rates.
     """
 
-    #: Whether the trainer reports gradients and distances, and calls ``schedule(t, weight)`` with the example's weight.
+    #: Whether the trainer calls ``observe`` and ``reach``, and passes the example's weight: ``schedule(t, weight)``.
     adaptive: ClassVar[bool] = False
 
     def __init__(self, eta0: float = 1.0) -> None:
@@ -32,7 +32,7 @@ class Schedule(Component):
         self.must_define("__call__")
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        """Take in the gradient of a round; return the rate of the very first step, and None later.
+        """Add the gradient of a round; return the rate if this is the first step, else None.
 
         Parameters
         ----------
@@ -44,7 +44,7 @@ class Schedule(Component):
         self.must_define("observe")
 
     def reach(self, distance: float, step: float) -> None:
-        """Take in how far a round has come.
+        """Update the distance of the model from the origin after a round.
 
         Parameters
         ----------
@@ -55,10 +55,10 @@ class Schedule(Component):
         """
 
     def restart(self) -> None:
-        """Forget what was measured: the model is at the origin again."""
+        """Reset all measurements, because the model was reset to the origin."""
 
     def plan(self, rounds: float) -> None:
-        """Take in how many rounds there will be, if that is known: rates may end at zero with the last.
+        """Set the total number of rounds, if it is known; rates may decay to zero with the last round.
 
         Parameters
         ----------
@@ -66,18 +66,18 @@ class Schedule(Component):
         """
 
     def fresh(self) -> "Schedule":
-        """Return a schedule with the same parameters that has seen nothing."""
+        """Return an unused schedule with the same parameters."""
         return type(self)(**self.parameters())
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
-        """Take in what copies of this schedule have seen, each in a pass of its own over a shard.
+        """Merge the states of copies of this schedule, one from each shard.
 
         Parameters
         ----------
         states : list
-            Of each copy, as :meth:`state` gives it.
+            :meth:`state` of each copy.
         weights : array
-            Weights of the shards; they sum to one.
+            Weights of the shards, which sum to one.
         """
 
     def state(self) -> list[float]:
@@ -94,7 +94,7 @@ class Schedule(Component):
 
 
 class Constant(Schedule):
-    r""":math:`\eta_t = \eta_0`. Regret of order T for a fixed rate, and the choice for drifting streams.
+    r""":math:`\eta_t = \eta_0`, for drifting streams; the regret is of order T for a fixed rate.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class InverseSqrt(Schedule):
 class InverseTime(Schedule):
     r""":math:`\eta_t = \eta_0 / t`, that is :math:`1 / (\sigma t)` with :math:`\eta_0 = 1/\sigma`.
 
-    Regret of order :math:`\log T` where loss and regularizer together are :math:`\sigma`-strongly convex.
+    The regret is of order :math:`\log T` if the regularized loss is :math:`\sigma`-strongly convex.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class InverseTime(Schedule):
 
 
 class LinearDecay(Schedule):
-    r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`: down to zero with the last round T (Defazio et al. 2023).
+    r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`: decays to zero after the last round T (Defazio et al. 2023).
 
     If T is not known, as in ``partial_fit``, the rate is constant.
 
@@ -157,7 +157,7 @@ class LinearDecay(Schedule):
         return self.eta0 * self._left(t)
 
     def _left(self, t: int) -> float:
-        """The fraction of the rounds from t on; after the last round it stays the same."""
+        """Return the fraction of rounds from t on; constant after the last round."""
         return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon) if self._horizon < math.inf else 1.0
 
     def plan(self, rounds: float) -> None:
@@ -171,29 +171,29 @@ class LinearDecay(Schedule):
 
 
 class _Squares:
-    """The sum of the squared norms of weighted gradients, and the largest square of one of weight 1.
+    """Sum of the squared norms of weighted gradients, and maximum of the squared norms of unweighted gradients.
 
-    The rate of a round is due before its gradient is known. With equal weights, the sum over the rounds before serves.
-    But an example of a thousand times the weight of the ones before would take a step a thousand times too long. So
-    the sum counts as no less than the ``w^2 G^2`` that its own gradient may have.
+    The rate of a round must be set before its gradient is known. With equal weights, it uses the sum over earlier
+    rounds. But an example with a thousand times the weight of earlier ones would take a step that is a thousand times
+    too long. Therefore the sum is bounded below by ``w^2 G^2``, with the example's weight w and the maximum ``G^2``.
     """
 
     def __init__(self) -> None:
         self.total = self.largest = 0.0
 
     def add(self, square_gradient: float, weight: float) -> bool:
-        """Take in the square of a weighted gradient; return whether it is the first."""
+        """Add the squared norm of a weighted gradient; return whether it is the first nonzero one."""
         first = self.total == 0.0 and square_gradient > 0.0
         self.total += square_gradient
         self.largest = max(self.largest, square_gradient / weight**2)
         return first
 
     def before(self, weight: float) -> float:
-        """The sum for the rate of an example of this weight."""
+        """Return the sum of squares to use for the rate of an example of this weight."""
         return max(self.total, self.largest * weight**2)
 
     def mix(self, shards: Sequence[Sequence[float]], weights: Sequence[float]) -> None:
-        """Take in the squares of shards, their totals with these weights."""
+        """Merge the ``(total, largest)`` of shards; the totals are multiplied by ``weights``."""
         before = self.total
         for (total, largest), weight in zip(shards, weights):
             self.total += weight * (total - before)
@@ -201,17 +201,17 @@ class _Squares:
 
 
 class MeanPolyak(LinearDecay):
-    r"""Polyak's step on average, decaying linearly with the rounds that are left of T.
+    r"""Polyak's step size from averages, with linear decay over T rounds.
 
     .. math:: \eta_t = c\, \frac{\sum_{s<t} L_s}{\sum_{s<t} \|g_s\|^2}\, \Bigl(1 - \frac{t-1}{T}\Bigr)
 
     with the weighted losses and gradients of the examples.
 
-    Polyak's step ``loss / ||g||^2`` just mends the current example; for the hinge it is that of passive-aggressive
-    learners (Crammer et al. 2006). A single example says little, so this rule takes the ratio of sums over all rounds
-    so far. It needs no tuning, and unlike :class:`DistanceOverGradients` it does not ask how far away the solution is.
-    It is better with far more features than examples: every loss can be driven to zero, and how fast decides what is
-    learned.
+    Polyak's step ``loss / ||g||^2`` just corrects the current example; for the hinge loss it is the step of
+    passive-aggressive learners (Crammer et al. 2006). As single examples are noisy, this schedule takes the ratio of
+    sums over all rounds so far. It needs no tuning, and unlike :class:`DistanceOverGradients`, it does not depend on
+    the distance to the solution. It is the better choice if there are far more features than examples, so that all
+    losses can be driven to zero.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class MeanPolyak(LinearDecay):
         return self.eta0 * self._losses / square_gradient if first else None
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
-        # a ratio of sums: every round of every shard counts
+        # sums of numerator and denominator over the rounds of all shards
         _, losses, *squares = np.transpose(list(states))
         self._losses += float((losses - self._losses).sum())
         self._squares.mix(np.transpose(squares).tolist(), [1.0] * len(losses))
@@ -255,15 +255,14 @@ class MeanPolyak(LinearDecay):
 class DistanceOverGradients(Schedule):
     r"""Rates that need no tuning: :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}` (Ivgi et al. 2023).
 
-    :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the farthest that the iterates have been from the origin, where
-    they start. The best fixed rate is the distance to the solution over the root of the sum of squared gradients. This
-    rule puts the distance seen so far in place of the unknown one, and grows into it. The gradient's norm is over all
-    groups together, so a model of p kernels takes steps that are as much smaller as its gradient is longer.
+    :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the largest distance of the iterates from their starting point,
+    the origin. The best fixed rate is the distance to the solution divided by the root of the sum of squared gradients.
+    This schedule replaces the unknown distance by :math:`\bar r_t`, which grows towards it. The norm of the gradient
+    includes all groups, so with more kernels, gradients are longer and rates smaller.
 
-    The first step is the one that just mends the first mistake, ``loss / ||g||^2`` (passive-aggressive). It sets the
-    scale from which the distance grows, even if the proximal step that follows sets every group to zero again: the
-    distance counts as no less than a tenth of that first step's length. Group norms are exact in every round, so the
-    rule costs O(p) a round.
+    The first step just corrects the first mistake: its rate is ``loss / ||g||^2`` (passive-aggressive). It sets the
+    initial scale of the distance: a tenth of its length is a lower bound of :math:`\bar r_t`, even if the proximal
+    step sets every group back to zero. Group norms are known in every round, so this schedule costs O(p) a round.
 
     Parameters
     ----------
@@ -287,7 +286,7 @@ class DistanceOverGradients(Schedule):
         return self.eta0 * self._distance / math.sqrt(self._squares.before(weight))
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        # kernels that are not positive semidefinite can have squares below zero, which count as zero, as in norms
+        # indefinite kernels can have negative squares, which count as zero
         square_gradient = max(square_gradient, 0.0)
         if not self._squares.add(square_gradient, weight):
             return None
@@ -296,14 +295,14 @@ class DistanceOverGradients(Schedule):
         return rate
 
     def reach(self, distance: float, step: float) -> None:
-        # A step takes the model no farther than its own length. But dual averaging sets the model anew, in proportion
-        # to the rate: without this bound, rate and distance would increase each other from round to round.
+        # A gradient step moves the model by at most its length. But in dual averaging, the whole model is proportional
+        # to the rate: without this bound, rate and distance would increase each other in every round.
         if distance > self._distance:
             self._distance = min(distance, self._distance + step)
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
-        # one round of all shards is a step along the mean of their gradients, whose square is at most the mean of the
-        # squares; iterates of any shard count for the distance
+        # a round of all shards is a step along the mean of their gradients, whose squared norm is at most the mean of
+        # the squared norms; the distance is the maximum over shards
         distances, *squares = np.transpose(list(states))
         self._distance = max(self._distance, float(distances.max()))
         self._squares.mix(np.transpose(squares).tolist(), weights.tolist())
@@ -316,7 +315,7 @@ class DistanceOverGradients(Schedule):
 
 
 class GrowingHorizon:
-    """Lambda as ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
+    """Lambda ``1 / (C t)`` for an unknown number of examples, where t is the total weight so far."""
 
     def __init__(self, C: float) -> None:
         self.C = C

@@ -19,15 +19,15 @@ from omkl.regularizers.base import Regularizer
 from omkl.regularizers.separable import L21
 from omkl.structures.base import Output, Potentials, Structure
 
-#: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
+#: Rounds between recomputations of group norms in streams, because the recursion accumulates rounding errors.
 RECOMPUTE_EVERY = 100_000
 
 
 class OnlineTrainer:
     r"""Online proximal algorithm for :math:`\lambda R(\theta) + \frac1m \sum_i L(\theta; x_i, y_i)`.
 
-    It knows no input, no parameter and no output: banks turn an input into potentials, the loss turns these into a
-    gradient, and the regularizer turns group norms into shrunken ones.
+    The trainer is independent of inputs, parameters and outputs: banks compute potentials of an input, the loss
+    computes a gradient from potentials, and the regularizer shrinks group norms.
 
     Parameters
     ----------
@@ -36,23 +36,23 @@ class OnlineTrainer:
     structure : Structure
     loss : StructuredLoss
     regularizer : Regularizer or None
-        A composite takes its proximal steps in turn.
+        For a composite, the proximal steps of its terms are taken one after the other.
     lambda_ : float or callable
-        :math:`\lambda`, or a function of the sum of the weights that have been presented.
+        :math:`\lambda`, or a function that computes it from the total weight of all rounds so far.
     schedule : Schedule
         Learning rates.
     method : {"fobos", "rda"}
     radius : float
-        Radius of the ball that every iterate is projected onto; infinite by default.
+        Radius of the ball onto which every iterate is projected; infinite by default.
     average : Average or None
-        Weights of the averaged model; None returns the last iterate. The banks must have been made for averaging.
+        Weights of the averaged model, which requires banks with ``averaging=True``. None uses the last iterate.
     unpenalized : sequence of Bank
-        Banks whose groups the regularizer does not see.
+        Banks whose groups are not regularized.
     order : sequence of str
-        Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
+        Names of groups in the user's order, for arguments of regularizers that refer to groups by position.
     weighting : {"norms", "out-of-sample"}
-        "out-of-sample" leaves out groups that do not help on new examples (see ``evidence.Evidence``). In a
-        single pass of "fobos" with the squared mixed norm, Hedge learns the weights (``methods.OutOfSampleWeights``).
+        "out-of-sample" removes groups that do not help on new examples (see ``evidence.Evidence``). In a single pass of
+        "fobos" with the squared mixed norm, Hedge learns the group weights (see ``methods.OutOfSampleWeights``).
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class OnlineTrainer:
         weighting: str = "norms",
     ) -> None:
         self.banks: list[Any] = [*banks, *unpenalized]
-        self.structure: Any = structure  # of which its users know more
+        self.structure: Any = structure  # callers use methods of subclasses
         self.loss = loss
         self.regularizer = regularizer
         self.lambda_ = lambda_
@@ -86,7 +86,7 @@ class OnlineTrainer:
         self.evidence = Evidence(self.n_penalized) if weighting == "out-of-sample" else None
         self.recompute_every = RECOMPUTE_EVERY
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
-        self.began = 0  # the round after which the model last started at zero
+        self.began = 0  # number of rounds before the model last started from zero
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
@@ -112,7 +112,7 @@ class OnlineTrainer:
     def _bind_regularizer(self):
         names = self.group_names
         known = set(names)
-        # groups that the user did not name, such as transitions, come last
+        # groups that are not in the order, such as transitions, come last
         self.order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
         self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
         steps = () if self.bound is None else self.bound.terms()
@@ -122,16 +122,16 @@ class OnlineTrainer:
             self.terms = [self.method]
 
     def hedge(self) -> None:
-        """Have the weights of groups learned by Hedge."""
+        """Learn group weights by Hedge from now on."""
         self.method = OutOfSampleWeights(self.n_penalized)
         self.method.prepare(self.group_state)
         self._bind_regularizer()
 
     def update(self, x: Sized, y: Output, weight: float = 1.0) -> Step:
-        r"""Make one round of Algorithm 1 (Martins et al. 2011) on one example.
+        r"""Perform one round of Algorithm 1 (Martins et al. 2011) on one example.
 
-        An example of weight w takes a gradient step of :math:`w \eta_t`, and the share :math:`w \eta_t \lambda` of the
-        proximal steps; one of weight 0 changes nothing.
+        For an example of weight w, the gradient step has size :math:`w \eta_t` and the proximal step
+        :math:`w \eta_t \lambda`. An example of weight 0 changes nothing.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class OnlineTrainer:
         potentials = self.potentials(x)  # line 4
         loss, gradient = self._loss_and_gradient(potentials, y)
         square_gradient = 0.0
-        if gradient is not None:  # None: the output is right by a margin
+        if gradient is not None:  # None means zero
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
             square_gradient = weight**2 * self.method.observe(self.group_state)
@@ -167,7 +167,7 @@ class OnlineTrainer:
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
     def _open_round(self, weight: float) -> float:
-        """Open a round on an example of this weight; returns its rate."""
+        """Begin a round on an example of this weight, and return the learning rate."""
         self.round += 1
         self.presented += weight
         self._predictor = None
@@ -184,7 +184,7 @@ class OnlineTrainer:
         return potentials
 
     def _loss_and_gradient(self, potentials: Potentials, y: Output) -> tuple[float, Potentials | None]:
-        """Return the loss, and its gradient in potentials, None for zero."""
+        """Return the loss and its gradient with respect to potentials, None for zero."""
         loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
         if not math.isfinite(loss):
             message = f"Training diverged in round {self.round}, where the loss is {loss}"
@@ -192,7 +192,7 @@ class OnlineTrainer:
         return loss, gradient
 
     def _adapt(self, rate: float, loss: float, square_gradient: float, weight: float) -> float:
-        """Report the gradient to an adaptive schedule; the rate of the very first step is known only now."""
+        """Report the gradient to an adaptive schedule, which sets the rate of the very first step only now."""
         first_rate = self.schedule.observe(loss, square_gradient, weight)
         if first_rate is None:
             return rate
@@ -200,7 +200,7 @@ class OnlineTrainer:
         return first_rate
 
     def _shrink(self, rate: float, weight: float, square_gradient: float) -> tuple[np.ndarray, int]:
-        """Take the proximal steps and project; returns the regularized groups' norms, and whether events wait."""
+        """Take proximal steps and project; return norms of regularized groups, and number of pending events."""
         group_state, method = self.group_state, self.method
         step = method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
@@ -217,16 +217,16 @@ class OnlineTrainer:
         return norms, events
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
-        """Return the norms (p,) after the proximal steps on groups; those of groups that are left out are zero."""
+        """Return the norms (p,) after the proximal steps on groups; norms of left-out groups are zero."""
         left_out = self.group_state.left_out[: self.n_penalized]
-        if left_out.any():  # first, as their norms would count for the shrinkage of the others
+        if left_out.any():  # before the terms, whose shrinkage can depend on all norms
             norms = np.where(left_out, 0.0, norms)
         for term in self.terms:
             norms = term.prox(norms, step)
         return norms
 
     def _close_round(self, weight: float) -> None:
-        """Count the model into the average; now and then, recompute what drifts."""
+        """Add the model to the average; recompute norms periodically."""
         group_state, average, t = self.group_state, self.average, self.round - self.began
         if average is None:
             group_state.pending_weight = 0.0
@@ -246,7 +246,7 @@ class OnlineTrainer:
         return self.lambda_(self.presented) if callable(self.lambda_) else self.lambda_
 
     def grow_outputs(self, structure: Structure) -> None:
-        """Continue with a structure that has more labels, ``n_labels``; their weights are zero."""
+        """Continue with a structure that has more labels; weights of new labels are zero."""
         self._predictor = None
         check_ability(self.banks, "grow", "There are labels that were not known before", "declare all labels at first")
         self.structure = structure
@@ -259,13 +259,13 @@ class OnlineTrainer:
         return self._predictor is not None
 
     def predictor(self) -> Predictor:
-        """Return the averaged model as it is now, frozen; computed once while nothing changes."""
+        """Return the current averaged model, frozen; cached until the next round."""
         if self._predictor is None:
             self._predictor = Predictor(self.banks, self.structure)
         return self._predictor
 
     def mean_loss(self, examples: Iterable[Example]) -> float:
-        """Return the weighted mean loss of the current model, not the averaged one, on examples."""
+        """Return the weighted mean loss on examples of the current iterate, not of the averaged model."""
         pairs = [(self._loss_and_gradient(self.potentials(x), y)[0], weight) for x, y, weight in examples]
         losses, weights = np.array(pairs).T
         return float(losses @ weights / weights.sum())
@@ -277,7 +277,7 @@ class OnlineTrainer:
         return on_coordinates + sum(term.value(self.norms) for term in self.terms)
 
     def record(self, epoch: int, examples: int, loss: float, seconds: float) -> Record:
-        """Record the state of training and its latest rounds.
+        """Make a record of the state of training.
 
         Parameters
         ----------
@@ -286,16 +286,16 @@ class OnlineTrainer:
         examples : int
             Number of examples that the record covers.
         loss : float
-            Mean of their losses, each before its update.
+            Mean of the losses of these examples, each before its update.
         seconds : float
-            Time that they took.
+            Time spent on these examples.
 
         Returns
         -------
         dict
-            Also ``round``, ``penalty`` (R of the model now), ``objective`` (the loss plus lambda times that),
-            ``rate``, and ``norm:NAME`` and ``weight:NAME`` of each group: those of the last iterate, not of the
-            averaged model.
+            The arguments, and ``round``, ``penalty`` (R of the current iterate), ``objective`` (loss plus lambda times
+            penalty), ``rate``, and ``norm:NAME`` and ``weight:NAME`` of each group. Norms and weights are those of the
+            current iterate, not of the averaged model.
         """
         penalty = self.penalty()
         return {
@@ -312,7 +312,7 @@ class OnlineTrainer:
         }
 
     def recompute_norms(self) -> None:
-        """Recompute every group norm: the recursion drifts by rounding."""
+        """Recompute all group norms, because the recursion accumulates rounding errors."""
         for bank in self.banks:
             bank.recompute_norms()
         self.group_state.square_norms[self.group_state.empty] = 0.0
@@ -323,12 +323,12 @@ class OnlineTrainer:
         Parameters
         ----------
         norms : array of shape (p,), optional
-            By default the norms of the averaged model. Weights that Hedge learns do not depend on them.
+            By default the norms of the averaged model. Ignored if Hedge learns the weights.
 
         Returns
         -------
         dict of str to float
-            They sum to one; all are zero before anything is learned.
+            The weights sum to one. All are zero before training.
         """
         if self.method.has_weights:
             weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
@@ -339,13 +339,13 @@ class OnlineTrainer:
         return {name: weight_of[name] for name in self.order}
 
     def check_new_groups(self, names: Iterable[str]) -> None:
-        """Raise an InputError if the regularizer has no place for new groups of these names."""
+        """Raise an InputError if the regularizer cannot take new groups of these names."""
         if self.regularizer is not None and self.bound is not self.regularizer:
             new = [name for name in names if name not in self.order]
             self.regularizer.bind([*self.group_names, *new], [*self.order, *new])
 
     def regroup(self, order: Iterable[str] = ()) -> None:
-        """Make room in the group state for groups that banks have gained; ``order`` has the names of all groups."""
+        """Add new groups of the banks to the group state; ``order`` has the names of all groups."""
         self._predictor, self.order = None, list(order)
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
@@ -357,25 +357,25 @@ class OnlineTrainer:
         self._bind_regularizer()
 
     def go_on(self, rounds: float, presented: float) -> None:
-        """Continue after so many rounds, on examples of this total weight."""
+        """Set the number of past rounds and the total weight of their examples."""
         self._predictor = None
         self.round, self.presented = int(rounds), float(presented)
 
     def forget_input(self) -> None:
-        """Forget what banks keep of the latest input, and the averaged model."""
+        """Clear the caches of the latest input in banks, and the cached averaged model."""
         self._predictor = None
         for bank in self.banks:
             bank.forget_input()
 
     def release(self) -> None:
-        """Turn kernel groups that are cached over a training set into expansions that score any input."""
+        """Convert kernel groups cached over a training set to expansions, which score any input."""
         self._predictor = None
         for index, bank in enumerate(self.banks):
             self.banks[index] = released = bank.release()
             released.group_state = bank.group_state
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all training state except that of the random generator: named arrays and counters."""
+        """Return the training state, except for the random generator, as named arrays."""
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
@@ -394,7 +394,7 @@ class OnlineTrainer:
         for name, part in (("method", self.method), ("evidence", self.evidence)):
             if part is not None and (own := below(state, f"{name}/")):
                 part.load_state(own)
-        if "counters" not in state:  # the state of a model that only predicts
+        if "counters" not in state:  # a model without training state
             for bank in self.banks:
                 bank.frozen = True
             return

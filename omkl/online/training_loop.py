@@ -12,12 +12,12 @@ from omkl.online.hooks import check_callbacks, hooks, load_states, states_of
 from omkl.online.rounds import Examples, LearnedBlock, Record, State, Step, TrainingProgress, Values
 from omkl.online.trainer import OnlineTrainer
 
-#: Weight of the groups left out after the first epoch above which the others are trained anew.
+#: If groups with more than this total weight are left out after the first epoch, training restarts.
 NEGLIGIBLE = 0.1
 
 
 class Source(Protocol):
-    """Yields blocks of examples in epochs; knows its position, and can return to it."""
+    """Yields blocks of examples in epochs; its position can be saved and restored."""
 
     n_examples: int | None
 
@@ -35,7 +35,7 @@ class Source(Protocol):
 
 
 class Pass(Protocol):
-    """Learns a block of examples, in rounds or in shards."""
+    """Trains on a block of examples, in single rounds or in shards."""
 
     @property
     def n_shards(self) -> int: ...
@@ -46,7 +46,7 @@ class Pass(Protocol):
 
 
 class SerialPass:
-    """Learns the examples of a block one round after the other."""
+    """Trains on the examples of a block one after the other."""
 
     n_shards = 1
 
@@ -54,7 +54,7 @@ class SerialPass:
         """Accept everything."""
 
     def __call__(self, trainer: OnlineTrainer, examples: Examples, orders: Callable, done: int) -> Iterator[Step]:
-        """Yield the steps; ``orders(sizes)`` gives orders, in which ``done`` examples are learned already."""
+        """Yield the steps on a block in the order of ``orders(sizes)``, after its first ``done`` examples."""
         for i in orders([len(examples)])[0][done:].tolist():
             yield trainer.update(*examples[i])
 
@@ -63,13 +63,13 @@ serial_pass = SerialPass()
 
 
 class ArraySource:
-    """Examples that are all at hand: one block an epoch, in a fresh random order each.
+    """Source of examples in memory: one block per epoch, in a new random order.
 
     Parameters
     ----------
     examples : sequence of Example
     rng : numpy.random.Generator, optional
-        Draws the orders; None keeps the given one.
+        Generator of the orders; None keeps the given order.
     """
 
     def __init__(self, examples: Examples, rng: np.random.Generator | None = None) -> None:
@@ -79,26 +79,26 @@ class ArraySource:
         self.end_epoch()
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
-        """Tell the trainer how many rounds there will be: ``epochs`` in all, after ``rounds_before``."""
+        """Plan the trainer's rounds: ``epochs`` epochs after ``rounds_before`` rounds."""
         n_examples = len(self.examples)
         trainer.schedule.plan(rounds_before + epochs * -(-n_examples // n_shards) - trainer.began)
         trainer.recompute_every = max(1, n_examples)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
-        """Yield the blocks of an epoch (from 0), from block ``start`` on."""
+        """Yield the blocks of an epoch (from 0), starting with block ``start``."""
         if start == 0 and len(self.examples):
             yield self.examples
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
-        """Return an order for each of the parts that a block is cut into."""
+        """Return an order for each part of a block; parts have these sizes."""
         return [np.arange(n) if self._rng is None else self._rng.permutation(n) for n in sizes]
 
     def end_epoch(self, n_examples: int = 0, weight: float = 0.0) -> None:
-        """Keep the state of the generator between two epochs."""
+        """Save the state of the generator before the next epoch."""
         self._generator = None if self._rng is None else self._rng.bit_generator.state
 
     def state(self) -> State:
-        """Return ``(JSON values, arrays)``: the generator before the order of this epoch was drawn."""
+        """Return ``(JSON values, arrays)``: the generator's state at the beginning of the epoch."""
         return {"generator": self._generator}, {}
 
     def load_state(self, values: Values) -> None:
@@ -108,28 +108,28 @@ class ArraySource:
 
 
 class TrainingLoop:
-    """Makes passes over a source: the only loop that does.
+    """Trains in passes over a source, with callbacks and checkpoints.
 
     Parameters
     ----------
     trainer : OnlineTrainer
     source : ArraySource, StreamSource or the like
     make_pass : Pass
-        Learns a block: :data:`serial_pass`, or in shards ``omkl.distributed.ParameterMixing``.
+        Trains on a block: :data:`serial_pass`, or ``omkl.distributed.ParameterMixing`` for shards.
     callbacks : sequence
-        Each may have ``on_start(trainer, source)``, ``on_round(trainer, step)`` after every round,
-        ``on_block(trainer, block)`` after every block (in shards, after every mix instead of after rounds),
-        ``on_epoch(trainer, record)`` and ``on_end(trainer)``; a plain callable is an ``on_epoch``. A true return
-        value ends training: at once, from ``on_round``. With ``state()`` and ``load_state(values, arrays)`` it takes
-        part in checkpoints.
+        Each can define ``on_start(trainer, source)``, ``on_round(trainer, step)``, ``on_block(trainer, block)``,
+        ``on_epoch(trainer, record)`` and ``on_end(trainer)``. A plain callable counts as ``on_epoch``. In shards,
+        ``on_block`` is called after every mix, and ``on_round`` is not called. A true return value ends training;
+        after ``on_round``, immediately. Callbacks with ``state()`` and ``load_state(values, arrays)`` are part of
+        checkpoints.
     checkpoints : Checkpoints, optional
-        They hold the states of all of these, which are restored at the start.
+        Checkpoints of the states of all of these, which are restored at the start.
     stage : str
         Name of the loop in checkpoints.
     progress : TrainingProgress, optional
-        Where to go on; the beginning by default.
+        Position from which to continue; the beginning by default.
     concludes : bool
-        Whether training ends with the last epoch; False where more examples may come, as with ``partial_fit``.
+        Whether training ends with the last epoch; False if more examples may follow, as in ``partial_fit``.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class TrainingLoop:
         self._write_waits = False
 
     def run(self, epochs: int) -> list[Record]:
-        """Make passes until ``epochs`` epochs are over, or a callback ends training.
+        """Train for ``epochs`` epochs, or until a callback ends training.
 
         Parameters
         ----------
@@ -168,9 +168,9 @@ class TrainingLoop:
         Returns
         -------
         list of dict
-            A flat record of each epoch: ``epoch``, ``round``, ``examples``, ``loss`` (weighted mean of the losses, each
-            before its update), ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every group,
-            ``seconds``.
+            A flat record of each epoch: ``epoch``, ``round``, ``examples``, ``loss`` (weighted mean of the losses
+            before each update), ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every
+            group, ``seconds``.
         """
         trainer, source, progress = self.trainer, self.source, self.progress
         rounds_before, first_epoch = trainer.round, progress.epoch
@@ -200,7 +200,7 @@ class TrainingLoop:
         return progress.history
 
     def _learn_epoch(self) -> bool:
-        """Learn the rest of an epoch; return whether a callback ends training."""
+        """Train on the remaining blocks of an epoch; return whether a callback ends training."""
         trainer, progress, checkpoints, on_round = self.trainer, self.progress, self.checkpoints, self._on_round
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
@@ -240,14 +240,14 @@ class TrainingLoop:
         return stopped
 
     def _write_waiting(self) -> None:
-        """Write the checkpoint that is due; of shards that were mixed, after the callbacks have seen the block."""
+        """Write a pending checkpoint; with shards, this is delayed until the callbacks of the block were called."""
         if self._write_waits and self.checkpoints is not None:
             self._keep()
             self.checkpoints.write()
             self._write_waits = False
 
     def _keep(self) -> None:
-        """Keep all states for checkpoints."""
+        """Pass all states to the checkpoints."""
         if self.checkpoints is not None:
             source, own = self.source.state()
             callbacks, arrays = states_of(self.callbacks)
@@ -269,9 +269,9 @@ class TrainingLoop:
 def _begin_epoch(trainer: OnlineTrainer, new: bool, once: bool, concludes: bool) -> None:
     """Prepare an epoch.
 
-    If its examples are not ``new``, the groups that have not helped while they were are left out, and the others are
-    trained anew if those had more than a tenth of the weight. If examples come only ``once``, Hedge learns the weights
-    of MKL. If training never ``concludes``, nothing is tested, and nothing left out.
+    After the epoch in which examples were ``new``, useless groups are left out. If these had more than a tenth of the
+    weight, the other groups are trained from scratch. In a single pass (``once``), Hedge learns the weights of MKL. If
+    training does not conclude, groups are neither tested nor left out.
     """
     if not concludes and trainer.evidence is not None:
         trainer.evidence.open = False
@@ -283,7 +283,7 @@ def _begin_epoch(trainer: OnlineTrainer, new: bool, once: bool, concludes: bool)
 
 
 def _end_training(trainer: OnlineTrainer) -> None:
-    """End training: leave out what has not helped, even if no example has come again."""
+    """Conclude training: leave out useless groups, unless that was done after the first epoch."""
     if trainer.evidence is None:
         return
     _leave_out_useless(trainer)
@@ -297,7 +297,7 @@ def _can_hedge(trainer: OnlineTrainer) -> bool:
 
 
 def _leave_out_useless(trainer: OnlineTrainer) -> float:
-    """Leave out the groups that have not helped on new examples, if there is evidence; return their weight."""
+    """Leave out groups that have not helped on new examples; return their total weight."""
     evidence = trainer.evidence
     if evidence is None or not evidence.open:
         return 0.0
@@ -310,7 +310,7 @@ def _leave_out_useless(trainer: OnlineTrainer) -> float:
 
 
 def _restart(trainer: OnlineTrainer) -> None:
-    """Set parameters to zero, and restart rates and averages; groups that are left out stay so."""
+    """Set parameters to zero, and restart rates and averages; left-out groups stay left out."""
     trainer.group_state.restart()
     trainer.method.prepare(trainer.group_state)
     for bank in trainer.banks:
@@ -321,7 +321,7 @@ def _restart(trainer: OnlineTrainer) -> None:
 
 
 def check_finite(trainer: OnlineTrainer) -> None:
-    """Raise a DivergenceError if a model or its average is not finite."""
+    """Raise a DivergenceError if the current or the averaged model is not finite."""
     state = trainer.group_state
     if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
         raise DivergenceError(
