@@ -1,1 +1,1 @@
-"""Estimators: shared base classes and functions of all estimators."""
+"""Base classes and functions that all estimators share."""

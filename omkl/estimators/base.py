@@ -36,7 +36,7 @@ Record: TypeAlias = dict[str, Any]
 
 
 class _Plan(NamedTuple):
-    """A training that can begin: ``conclude(history)`` ends it, and returns the records of ``history_``."""
+    """A prepared training run; ``conclude(history)`` finishes it, and returns the records of ``history_``."""
 
     source: ArraySource | StreamSource
     stopping: EarlyStopping | None
@@ -47,10 +47,10 @@ class _Plan(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OnlineEstimator(SavedEstimator, ABC):
-    """An estimator that trains an :class:`~omkl.online.model.OnlineModel`, its ``model_``.
+    """Base class of online estimators, which train an :class:`~omkl.online.model.OnlineModel`, ``model_``.
 
-    Its fields are the parameters that online estimators share, described at :class:`~omkl.SequenceLabeler`. Subclasses
-    are dataclasses with more fields, and define :meth:`_codec`, :meth:`_read_known`, ``fit``, ``partial_fit`` and
+    The fields are the parameters that online estimators share; see :class:`~omkl.SequenceLabeler`. Subclasses are
+    dataclasses with additional fields, and define :meth:`_codec`, :meth:`_read_known`, ``fit``, ``partial_fit`` and
     ``predict``.
     """
 
@@ -74,7 +74,7 @@ class OnlineEstimator(SavedEstimator, ABC):
     verbose: bool = False
     random_state: RandomState = None
 
-    #: Valid values of parameters; those that a subclass does not have are left out.
+    #: Valid values of parameters. Constraints of parameters that a subclass does not have are ignored.
     _constraints: ClassVar[dict[str, Constraint]] = {
         "C": Number(above=0),
         "weighting": OneOf(("auto", "out-of-sample", "norms")),
@@ -85,7 +85,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         "validation_fraction": Number(above=0, below=1),
         "n_iter_no_change": Number(above=0, integer=True),
     }
-    #: The base class of what ``loss`` may be.
+    #: Base class of valid losses.
     _losses: ClassVar[type] = StructuredLoss
     _plain_attributes: ClassVar[tuple[str, ...]] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
     _rounded = ("/table", "/coefficients")
@@ -98,35 +98,35 @@ class OnlineEstimator(SavedEstimator, ABC):
 
     @abstractmethod
     def _codec(self) -> Codec:
-        """A codec that has not learned anything."""
+        """Return an untrained codec."""
 
     @abstractmethod
     def _read_known(self, block: TrainingBlock) -> Any:
-        """Check data that the model is measured on, and return them as its codec takes them."""
+        """Validate data for evaluation, and convert them for the codec."""
 
     @staticmethod
     def _automatic_schedule(estimator: OnlineEstimator) -> Schedule:
-        """The learning rates of ``eta0="auto"``."""
+        """Return the schedule of ``eta0="auto"``."""
         return DistanceOverGradients()
 
     def _settings(self) -> OnlineSettings:
-        """Check the parameters, and return those of the trainer as objects."""
+        """Validate the parameters, and return the settings of the trainer."""
         check_parameters(self, self._constraints)
         check_callbacks(self.callbacks)
         check_n_jobs(self.n_jobs)
         return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
 
     def _new_model(self, codec: Codec) -> OnlineModel:
-        """A model without data; it keeps the parameters that it is made of, which files hold."""
+        """Return an untrained model, which remembers the present parameters for model files."""
         model = OnlineModel(codec, self._settings())
         model.parameters = self.get_params(deep=False)
         return model
 
     def _train(self, task: Task, data: TrainingBlock, validation: object, options: RunOptions) -> Sequence | None:
-        """Train a new model on arrays or a stream, and make it the estimator's own.
+        """Train a new model on arrays or a stream, and set it as ``model_``.
 
-        ``validation`` is a pair (X, y) for early stopping; by default it holds out a part of the training data.
-        Returns the examples that early stopping looked at, if it did.
+        ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data is held out.
+        Returns the examples for early stopping, or None without early stopping.
         """
         started, stream, epochs = time.perf_counter(), as_stream(*data), self.epochs
         model = self._new_model(task.codec)
@@ -162,7 +162,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         return {"make_pass": mixing, "n_shards": mixing.n_shards}
 
     def _stopping(self, task: Task, model: OnlineModel, given: TrainingBlock | None) -> EarlyStopping | None:
-        """Early stopping by given examples; they are encoded after an epoch, when the model knows all features."""
+        """Early stopping on given examples, which are encoded only after an epoch, when all features are known."""
         if given is None:
             return None
         known = self._read_known(given)
@@ -171,7 +171,7 @@ class OnlineEstimator(SavedEstimator, ABC):
     def _plan_arrays(
         self, task: Task, model: OnlineModel, block: TrainingBlock, run: Run, given: TrainingBlock | None
     ) -> _Plan:
-        """Start the model for examples that are all at hand."""
+        """Start the model on examples in memory."""
         examples = model.codec.start(task.read(block, True, True))
         if run.checkpoints is not None:
             run.checkpoints.check_data(model.codec.facts(examples))
@@ -204,7 +204,7 @@ class OnlineEstimator(SavedEstimator, ABC):
             )
         source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpoints is not None)
         if run.checkpoints is not None:
-            # its blocks are compared one by one as they are read
+            # the source compares the blocks themselves when they are read
             run.checkpoints.check_data({"kind of data": "stream"})
             found = run.checkpoints.earlier("model")
             if found is not None:
@@ -222,10 +222,10 @@ class OnlineEstimator(SavedEstimator, ABC):
         return _Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
     def _train_more(self, task: Task, data: TrainingBlock, classes: Sequence | str | None = None) -> None:
-        """One pass over a stream, or over examples in their order, from where training has come.
+        """Continue training with one pass over a stream, or over examples in the given order.
 
-        An error in the middle leaves what was learned before it. A model keeps the parameters that it started with.
-        ``classes`` are labels that the user declares.
+        After an error, the model keeps the updates made before it. A model keeps the parameters with which it started.
+        ``classes`` are the labels that the user declares.
         """
         stream, started = as_stream(*data), "model_" in self.__dict__
         model = self.model_ if started else self._new_model(task.codec)
@@ -235,7 +235,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         if started and classes is not None:
             model.codec.check_declared(classes)
         if any(self.__dict__[name] is not value for name, value in model.parameters.items()):
-            self._settings()  # refuses invalid values, though the model keeps those that it has
+            self._settings()  # raise for invalid values, although the model keeps the old ones
         source = StreamSource([data] if stream is None else stream, model, task.read)
         source.open()
         history = self.history_ if started else []
@@ -244,7 +244,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         companions = [] if task.companions is None else task.companions(model, serial_pass)
         callbacks = [*companions, *(self.callbacks or ())]
         TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
-        self._adopt(model)  # also after the first call: there may be new labels
+        self._adopt(model)  # in every call, as there may be new labels
         if not started:
             self.n_iter_ = 1
         self.history_ = thinned(history)
@@ -261,7 +261,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         self.__dict__["model_"] = model
 
     def _adopt(self, model: OnlineModel) -> None:
-        """Take a trained model, with its learned attributes."""
+        """Set a trained model, and its learned attributes."""
         self.model_ = model
         self.__dict__.update(model.codec.learned())
 
@@ -269,23 +269,24 @@ class OnlineEstimator(SavedEstimator, ABC):
 
     @property
     def predictor_(self) -> Predictor:
-        """The frozen, averaged model that predicts, a :class:`~omkl.online.Predictor`."""
+        """The frozen averaged model used for prediction, a :class:`~omkl.online.Predictor`."""
         return self.model_.predictor()
 
     @property
     def kernel_weights_(self) -> dict[str, float]:
-        """Weight of each regularized group by name, in [0, 1], summing to one: how MKL combines them.
+        """Weights with which MKL combines the regularized groups, by name; in [0, 1], summing to one.
 
-        They are those of the averaged model, which predicts; ``history_`` has those of the last iterate of each epoch.
+        These are the weights of the averaged model, which is used for prediction. ``history_`` has the weights of the
+        last iterate of each epoch.
         """
         return self.model_.trainer.kernel_weights()
 
     @property
     def left_out_(self) -> list[str]:
-        """Groups that ``weighting="out-of-sample"`` has left out, as they do not help on new examples.
+        """Groups that ``weighting="out-of-sample"`` has removed because they do not help on new examples.
 
-        Their weight is 0, and they are not computed any more. A group whose weight is 0 and that is not listed was
-        shrunk to zero by the regularizer.
+        Their weight is 0, and they are no longer computed. Other groups with weight 0 were set to zero by the
+        regularizer.
         """
         trainer = self.model_.trainer
         left_out = {name for name, left in zip(trainer.group_names, trainer.group_state.left_out) if left}
@@ -293,16 +294,17 @@ class OnlineEstimator(SavedEstimator, ABC):
 
     @property
     def dual_coef_(self) -> dict[str, np.ndarray]:
-        """Dual coefficients of the averaged model, for each kernel that is held as an expansion over support vectors.
+        """Dual coefficients of the averaged model, for each kernel stored as an expansion over support vectors.
 
-        ``dual_coef_[name]`` is (S, K), a row for each of ``support_vectors_[name]`` and a column for each label (one
-        for two classes and for a regressor): the kernel adds ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
+        ``dual_coef_[name]`` has shape (S, K): a row for each of ``support_vectors_[name]``, and a column for each label
+        (one column for two classes and for regressors). The kernel contributes
+        ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
         """
         return {name: A for bank in self._expansions() for name, A in zip(bank.names, bank.averaged_coefficients())}
 
     @property
     def support_vectors_(self) -> dict[str, np.ndarray]:
-        """Support vectors of each such kernel, (S, d), as the kernel reads them."""
+        """Support vectors of each kernel in ``dual_coef_``, (S, d), in the kernel's columns."""
         return {
             name: bank.supports[view]
             for bank in self._expansions()
@@ -314,7 +316,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         return [bank for bank in self.model_.trainer.banks if isinstance(bank, KernelBank)]
 
     def top_features(self, n: int = 10, group: str | None = None) -> list[dict[str, Any]]:
-        """The explicit features of the largest weights in the averaged model.
+        """List the explicit features with the largest weights in the averaged model.
 
         Parameters
         ----------
@@ -325,52 +327,51 @@ class OnlineEstimator(SavedEstimator, ABC):
         Returns
         -------
         list of dict
-            ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label`` (not of a regressor), ``weight``;
-            largest first. Empty where the model holds no explicit features.
+            Records with ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label`` (not for regressors)
+            and ``weight``, by decreasing magnitude. Empty if the model has no explicit features.
         """
         return self.model_.codec.top_features(self.predictor_, n, group)
 
     @property
     def group_report_(self) -> list[dict[str, Any]]:
-        """The part of :meth:`group_report` that needs no data: norm, weight and bytes of each group."""
+        """Norm, weight and bytes of each group; the part of :meth:`group_report` that needs no data."""
         return group_report(self.model_.trainer)
 
     def group_report(self, X: object, y: object = None) -> list[dict[str, Any]]:
-        """Cost of each group, and how much it helps on data that the model has not learned from.
+        """Report the size of each group, and how much it helps on held-out data.
 
-        The loss without a group is that of the model with the group's parameters set to zero.
+        The loss without a group is the model's loss after setting the group's parameters to zero.
 
         Parameters
         ----------
         X, y
-            Held-out data, as for :meth:`score`; a stream is not held whole.
+            Held-out data, as for :meth:`score`. Streams are read block by block.
 
         Returns
         -------
         list of dict
-            A flat record for each group, in the order of ``kernel_weights_``, those that are not regularized at the
-            end: ``group``, ``norm`` and ``weight`` in the averaged model (None for a group that is not regularized),
-            ``bytes`` of its parameters and ``bytes_share`` in [0, 1]; ``loss_without``, the mean training loss of an
-            example of ``X`` without the group; ``loss_increase``, by how much it exceeds that of the whole model, and
-            the ``standard_error`` of this over the examples (None for a single one). A group at zero is not computed,
-            and helps 0.
+            A flat record for each group, in the order of ``kernel_weights_``, followed by unregularized groups:
+            ``group``; ``norm`` and ``weight`` in the averaged model (the weight of an unregularized group is None);
+            ``bytes`` of its parameters, and ``bytes_share`` in [0, 1]; ``loss_without``, the mean training loss per
+            example of ``X`` without the group; ``loss_increase``, the difference to the loss of the whole model; and
+            its ``standard_error`` over the examples (None for a single example). The increase is 0 for groups at zero.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If the data is not as described, or has labels that the model does not know.
+            If the data is invalid, or has labels that are unknown to the model.
         """
         trainer, encode = self.model_.trainer, self.model_.codec.encode_known
         blocks = (encode(self._read_known(block)) for block in blocks_of(X, y))
         return group_report(trainer, (example for block in blocks for example in block))
 
     def memory_usage(self) -> dict[str, float]:
-        """Megabytes (10^6 bytes) of the parameters.
+        """Return the memory of the parameters, in megabytes (10^6 bytes).
 
         Returns
         -------
         dict
-            ``"training"``: what training continues from; ``"prediction"``: what predicts.
+            ``"training"``: parameters with training state; ``"prediction"``: parameters of the averaged model.
         """
         return self.model_.memory_usage()
 

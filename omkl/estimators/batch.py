@@ -1,4 +1,4 @@
-"""Functions that batch estimators share: constraints, losses, progress, outputs of problems, groups of columns."""
+"""Functions that batch estimators share: losses, progress, decoding of outputs, groups of columns."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from omkl.losses.pointwise import Logistic
 
 
 class BatchEstimator(Protocol):
-    """The parameters of batch estimators that functions here need."""
+    """Parameters of batch estimators that are used here."""
 
     loss: PointwiseLoss | str
 
 
-#: The score of a class that the training part of a fold lacks; no other score is as low.
+#: Score of a class that is missing from the training part of a fold; lower than any other score.
 NEVER = -1e300
-#: Valid values of the parameters that all batch estimators have.
+#: Valid values of the parameters that all batch estimators share.
 CONSTRAINTS: dict[str, Constraint] = {
     "tol": Number(above=0),
     "max_iter": Number(above=0, integer=True, also=(None,)),
@@ -39,7 +39,7 @@ CONSTRAINTS: dict[str, Constraint] = {
 
 
 def resolve_loss(estimator: BatchEstimator, links: bool = False) -> PointwiseLoss:
-    """The loss of a batch classifier or regressor, which must fit it; ``links`` accepts losses with a link."""
+    """Resolve the loss of a batch classifier or regressor; ``links`` also accepts losses with a link."""
     loss, name = resolve(PointwiseLoss, estimator.loss, "loss"), type(estimator).__name__
     if loss.classifies != is_a_classifier(estimator) or (loss.has_link and not links):
         kind = "classification" if loss.classifies else "regression"
@@ -48,14 +48,14 @@ def resolve_loss(estimator: BatchEstimator, links: bool = False) -> PointwiseLos
 
 
 def is_a_classifier(estimator: object) -> bool:
-    """Return whether an estimator has scores of classes; for ``available_if``."""
+    """Return whether an estimator is a classifier; for ``available_if``."""
     return isinstance(estimator, ClassifierMixin)
 
 
 class GapProgress:
-    """A progress bar of the duality gap, shown if ``verbose``; called with every record of a solver's history.
+    """Progress bar of the duality gap, shown if ``verbose``; called with every record of a solver's history.
 
-    ``active`` is the name of the active parts of the model.
+    ``active`` is the word for nonzero parts of the model, such as "kernels".
     """
 
     def __init__(self, verbose: bool, active: str) -> None:
@@ -78,15 +78,15 @@ class GapProgress:
 
 @dataclass(frozen=True)
 class ClassDecoder:
-    """Classes, or labels of which a sample may have several, from the outputs of P problems.
+    """Decoder of the outputs of P problems to classes, or to several labels per sample.
 
     Attributes
     ----------
     classes : array of shape (K,)
-        Classes, or the numbers of the columns of labels.
+        Classes, or indices of label columns.
     multilabel : bool
     constant : dict of int to bool
-        Labels without a problem, as all training samples have them, or none.
+        Labels without a problem, because all training samples have them (True) or none has (False).
     multinomial : bool
         Whether probabilities are the softmax of the scores.
     """
@@ -98,11 +98,11 @@ class ClassDecoder:
 
     @property
     def varying(self) -> np.ndarray:
-        """Numbers of the labels that have a problem."""
+        """Indices of the labels that have a problem."""
         return np.setdiff1d(np.arange(len(self.classes)), list(self.constant)).astype(np.int64)
 
     def scores(self, outputs: np.ndarray) -> np.ndarray:
-        """Scores (n,) of two classes, (n, K) of more, or (n, L) of labels, from outputs (n, P)."""
+        """Convert outputs (n, P) to scores: (n,) for two classes, (n, K) for more, (n, L) for labels."""
         if self.multilabel:
             scores = np.empty((len(outputs), len(self.classes)))
             for k, has in self.constant.items():
@@ -112,14 +112,14 @@ class ClassDecoder:
         return outputs[:, 0] if len(self.classes) == 2 else outputs
 
     def decode(self, outputs: np.ndarray) -> np.ndarray:
-        """Best class of each sample, (n,), or its labels, (n, L)."""
+        """Return the best class of each sample, (n,), or indicators of its labels, (n, L)."""
         scores = self.scores(outputs)
         if self.multilabel:
             return (scores > 0).astype(np.int64)
         return self.classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """Probability of each class, (n, K), or of having each label, (n, L), by the logistic loss."""
+        """Return probabilities of classes, (n, K), or of labels, (n, L), for the logistic loss."""
         scores = self.scores(outputs)
         if self.multilabel:
             return expit(scores)
@@ -131,20 +131,20 @@ class ClassDecoder:
 
 @dataclass(frozen=True)
 class NumberDecoder:
-    """Numbers from the outputs of a regression; with a ``loss`` that has a link, the means that it expects."""
+    """Decoder of the outputs of a regression; with a ``loss`` that has a link, to conditional means."""
 
     loss: PointwiseLoss | None = None
 
     def decode(self, outputs: np.ndarray) -> np.ndarray:
-        """Predictions (n,), or (n, K) of several outputs."""
+        """Return predictions (n,), or (n, K) for several outputs."""
         means = outputs if self.loss is None else self.loss.mean(outputs)
         return means if means.shape[1] > 1 else means[:, 0]
 
 
 def encode_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted classes (K,), at least two, and the index of each target among them, (N,)."""
+    """Return sorted classes (K,), at least two, and the class index of each target, (N,)."""
     classes, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
-    # strings of data frames are objects, which model files do not hold
+    # data frames have strings as objects, which model files cannot store
     classes = label_array(classes.tolist()) if classes.dtype.hasobject else classes
     if len(classes) < 2:
         raise InputError(f"y holds one class only, {classes.tolist()[0]!r}: a classifier needs two.")
@@ -152,13 +152,13 @@ def encode_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def one_vs_rest(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Targets -1 and +1 of each class against the rest, (N, K); of two classes (N, 1)."""
+    """Return targets -1 and +1 of each class against the rest, (N, K); (N, 1) for two classes."""
     members = np.arange(n_classes) if n_classes > 2 else np.array([1])
     return np.where(codes[:, None] == members, 1.0, -1.0)
 
 
 def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassDecoder]:
-    """Targets -1 and +1 (N, P) of the labels that samples differ in, from indicators (N, L) of 0 and 1."""
+    """Convert binary indicators (N, L) to targets -1 and +1 (N, P) of the non-constant labels."""
     is_binary, y = np.isin(y, (0, 1)).all(), y != 0
     varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
     if not is_binary or not len(varying):
@@ -176,12 +176,12 @@ def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassD
 
 
 def has_log_odds(estimator: BatchEstimator) -> bool:
-    """Return whether the scores of a batch classifier with this loss are log-odds."""
+    """Return whether the scores of a batch classifier are log-odds."""
     return isinstance(resolve(PointwiseLoss, estimator.loss, "loss"), Logistic)
 
 
 def is_probabilistic(estimator: BatchEstimator) -> bool:
-    """Return True where scores of a batch classifier are log-odds, else raise AttributeError; for ``available_if``."""
+    """Return True if scores of a batch classifier are log-odds, else raise AttributeError; for ``available_if``."""
     if has_log_odds(estimator):
         return True
     raise AttributeError(
@@ -199,23 +199,23 @@ class ColumnNames(NamedTuple):
     Attributes
     ----------
     groups : list of lists of int, array of labels, or None
-        None makes every column a group of its own.
+        None makes every column a group.
     names : list or None
-        Names of the groups in their order; None if they are lists.
+        Names of the groups, in order; None if groups are given as lists.
     """
 
     groups: list[list[int]] | np.ndarray | None
     names: list | None
 
     def texts(self, n_groups: int) -> list[str]:
-        """Names of the groups for explanations and pictures."""
+        """Return the names of groups as strings, for explanations and figures."""
         kind = "column" if self.groups is None else "group"
         names = range(n_groups) if self.names is None else self.names
         return [name if isinstance(name, str) else f"{kind} {name}" for name in names]
 
 
 def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) -> ColumnNames:
-    """Read groups of columns: None, an array of labels, lists of positions or names, or a dict of such lists.
+    """Validate groups of columns: None, an array of labels, lists of positions or names, or a dict of such lists.
 
     ``columns`` are the names of all columns, or None.
     """
@@ -223,7 +223,7 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
         return ColumnNames(None, None if columns is None else list(map(str, columns)))
     if not isinstance(groups, dict) and not (isinstance(groups, (list, tuple)) and any(map(_has_members, groups))):
         labels, distinct = np.asarray(groups), None
-        with suppress(TypeError):  # labels that cannot be sorted are refused with the columns
+        with suppress(TypeError):  # invalid labels are rejected later
             distinct = np.unique(labels).tolist()
         return ColumnNames(labels, distinct)
     names, members = (list(groups), groups.values()) if isinstance(groups, dict) else (None, groups)

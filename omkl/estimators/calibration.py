@@ -1,4 +1,4 @@
-"""Calibration: probabilities from potentials divided by a temperature that fits held-out data."""
+"""Calibration by temperature scaling: division of potentials by a temperature fitted to held-out data."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
@@ -11,14 +11,14 @@ from omkl.online.model import OnlineSettings
 from omkl.structures.base import Potentials, Structure
 
 P = TypeVar("P", bound=Potentials)
-#: Smallest temperature of the search; its inverse is the largest.
+#: Minimum temperature; the maximum is its inverse.
 COLDEST = 1e-3
-#: Smallest probability in a log loss.
+#: Lower bound of probabilities in a log loss.
 LEAST = 1e-300
 
 
 def _fit_temperature(log_loss: Callable[[float], float]) -> float:
-    """The temperature of the smallest log loss (Guo, Pleiss, Sun, Weinberger 2017), between 0.001 and 1000."""
+    """Minimize the log loss over temperatures in [0.001, 1000] (Guo, Pleiss, Sun, Weinberger 2017)."""
     bounds = np.log([COLDEST, 1.0 / COLDEST])
     found = minimize_scalar(
         lambda x: log_loss(float(np.exp(x))), bounds=bounds, method="bounded", options={"xatol": 1e-3}
@@ -32,9 +32,9 @@ def at_temperature(potentials: P, temperature: float) -> P:
 
 
 def structure_temperature(structure: Structure, examples: Iterable[tuple[P, np.ndarray]]) -> float | None:
-    """Return the temperature at which the labels, or heads, of held-out examples are likeliest, one by one.
+    """Return the temperature that minimizes the mean log loss of single labels, or heads, of held-out examples.
 
-    Examples are pairs of potentials and gold outputs. Returns None where nothing is known.
+    Examples are pairs of potentials and gold outputs. Returns None if no label is known.
     """
     held_out = [(potentials, gold) for potentials, gold in examples if structure.n_known(gold)]
 
@@ -50,9 +50,9 @@ def structure_temperature(structure: Structure, examples: Iterable[tuple[P, np.n
 
 
 def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
-    """The temperature of the smallest log loss of relations; None where no relation is known.
+    """Return the temperature that minimizes the log loss of relations; None if no relation is known.
 
-    Scores are (number of words, number of relations). ``right`` has the code of each right relation, 0 if unknown.
+    Scores are (number of words, number of relations). ``right`` has the code of each correct relation, 0 if unknown.
     """
     known = np.flatnonzero((right > 0) & (scores[np.arange(len(right)), right] > -np.inf))
 
@@ -67,7 +67,7 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 
 
 class Probabilistic(Protocol):
-    """The parts of an online estimator that tell whether it has probabilities."""
+    """Attributes of an online estimator that determine whether it has probabilities."""
 
     loss: Any
 
@@ -75,9 +75,9 @@ class Probabilistic(Protocol):
 
 
 def needs_probabilities(estimator: Probabilistic, remedy: str = "") -> bool:
-    """Return True where potentials are log-probabilities, else raise AttributeError; for ``available_if``.
+    """Return True if potentials are log-probabilities, else raise AttributeError; for ``available_if``.
 
-    ``remedy`` says what else gives probabilities.
+    ``remedy`` names another way to get probabilities, for the message.
     """
     model = estimator.__dict__.get("model_")
     if (estimator._settings() if model is None else model.settings).probabilistic:
@@ -87,7 +87,7 @@ def needs_probabilities(estimator: Probabilistic, remedy: str = "") -> bool:
 
 
 def has_marginals(estimator: Probabilistic, error: type[Exception] = AttributeError) -> bool:
-    """Return True where the loss has probabilities or a labeler or parser is calibrated, else raise an error.
+    """Return True if the loss has probabilities or the estimator is calibrated, else raise ``error``.
 
     ``available_if`` needs an AttributeError.
     """

@@ -1,4 +1,4 @@
-"""Cross-validation along paths of a parameter: folds, scores of held-out outputs, the best value."""
+"""Cross-validation along regularization paths: folds, scores, and choice of the best value."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from omkl.exceptions import InputError
 
 
 class HeldOut(NamedTuple):
-    """A path of one fold.
+    """Result of the path of one fold.
 
     Attributes
     ----------
     outputs : array of shape (n_values, n_test, P)
-        Outputs of the models for the samples held out.
+        Outputs of the models for held-out samples.
     active : array of shape (n_values,)
         Number of groups in each model.
     gaps : array of shape (n_values,)
         Relative duality gaps.
     decoder : ClassDecoder or NumberDecoder
-        Of the outputs; it knows only the classes of the fold's training part.
+        Decoder of the outputs; it has only the classes in the fold's training part.
     """
 
     outputs: np.ndarray
@@ -45,7 +45,7 @@ class HeldOut(NamedTuple):
 
 
 class Searching(Protocol):
-    """The parameters and learned attributes of estimators that search."""
+    """Parameters and learned attributes of estimators with cross-validation."""
 
     cv: int | BaseCrossValidator | Iterable | None
     scoring: str | Callable | None
@@ -54,17 +54,18 @@ class Searching(Protocol):
 
 
 class PathSearch:
-    """Choice of a parameter by the scores of held-out folds.
+    """Choice of a parameter by cross-validation.
 
     Parameters
     ----------
     estimator : classifier or regressor
-        Has ``cv``, ``scoring`` and ``tol``; learns ``C_``, ``Cs_``, ``scores_`` and ``cv_results_``, or ``alpha_``.
+        Has parameters ``cv``, ``scoring`` and ``tol``. Its attributes ``C_``, ``Cs_`` (or ``alpha_``, ``alphas_``),
+        ``scores_`` and ``cv_results_`` are set.
     name : {"C", "alpha"}
     y : array of shape (N,), or (N, K)
-        Targets that the splitter stratifies by.
+        Targets for stratification.
     sample_weight, groups : array of shape (N,), optional
-        Samples of one group stay in one fold.
+        Weights, and groups of samples that must stay in the same fold.
     """
 
     def __init__(
@@ -82,13 +83,13 @@ class PathSearch:
         probabilistic: bool,
         n_jobs: int | None,
     ) -> float:
-        """Set the scores and the first value of the best mean score, and return this.
+        """Set scores and the best value on the estimator, and return this value; the first one wins ties.
 
         Parameters
         ----------
         values : array of shape (n_values,)
         held_out : callable
-            ``held_out(train, test)`` solves the path of a fold.
+            ``held_out(train, test)`` solves the path of a fold, and returns :class:`HeldOut`.
         y : array
             True targets of the samples of weight > 0.
         weights : array, optional
@@ -138,7 +139,7 @@ class PathSearch:
         return best
 
     def warn(self) -> None:
-        """Warn of undefined scores, and of gaps above the tolerance."""
+        """Warn about undefined scores, and about duality gaps above the tolerance."""
         scores, gaps, tol = self.estimator.scores_, self.gaps, self.estimator.tol
         undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
         if undefined:
@@ -154,7 +155,7 @@ class PathSearch:
 
 
 class OutputClassifier(ClassifierMixin, BaseEstimator):
-    """A fitted classifier of held-out outputs, for scorers: its inputs are outputs (n, P)."""
+    """Classifier for scorers whose inputs X are outputs (n, P) of a model."""
 
     def __init__(self, decoder: ClassDecoder, probabilistic: bool) -> None:
         self.decoder = decoder
@@ -162,21 +163,21 @@ class OutputClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = decoder.classes
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """Classes or labels."""
+        """Return classes or labels."""
         return self.decoder.decode(X)
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:
-        """Scores of classes or labels."""
+        """Return scores of classes or labels."""
         return self.decoder.scores(X)
 
     @available_if(lambda self: self.probabilistic)
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities of classes or labels."""
+        """Return probabilities of classes or labels."""
         return self.decoder.probabilities(X)
 
 
 class OutputRegressor(RegressorMixin, BaseEstimator):
-    """A fitted regressor of held-out outputs, for scorers: its inputs are outputs (n, P)."""
+    """Regressor for scorers whose inputs X are outputs (n, P) of a model."""
 
     def __init__(self, decoder: NumberDecoder, probabilistic: bool = False) -> None:
         self.decoder = decoder
@@ -186,18 +187,18 @@ class OutputRegressor(RegressorMixin, BaseEstimator):
         return True
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """Predictions."""
+        """Return predictions."""
         return self.decoder.decode(X)
 
 
 def without_splitters(parameters: Mapping[str, object]) -> dict[str, Any]:
-    """Parameters for a model file, which holds ``cv`` and ``scoring`` only as a number and a name."""
+    """Replace ``cv`` and ``scoring`` by None for a model file unless they are an int and a string."""
     searching = {name: value for name, value in parameters.items() if name in ("cv", "scoring")}
     return {**parameters, **{name: own if isinstance(own, (int, str)) else None for name, own in searching.items()}}
 
 
 def _scorer(estimator: Searching) -> Callable:
-    """The scorer that ``scoring`` names."""
+    """Resolve ``scoring`` to a scorer."""
     scoring = estimator.scoring
     with suppress(ValueError):
         if scoring is None or isinstance(scoring, str) or callable(scoring):
@@ -208,7 +209,7 @@ def _scorer(estimator: Searching) -> Callable:
 def _folds(
     estimator: Searching, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Training and test samples of each fold, numbered among those of weight > 0."""
+    """Return training and test indices of each fold; they count only samples of weight > 0."""
     check_consistent_length(y, groups)
     cv = reprlib.repr(estimator.cv)
     try:

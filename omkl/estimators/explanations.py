@@ -22,41 +22,40 @@ from omkl.online.model import OnlineModel
 from omkl.structures.base import Output, Potentials
 from omkl.structures.multiclass import UnaryPotentials
 
-#: Groups that are listed one by one in text; the others are summed.
+#: Maximum number of groups in text; contributions of the other groups are summed.
 SHOWN = 10
-#: Characters of a name and of a bar in text.
+#: Maximum number of characters of names and bars in text.
 NAME, BAR = 64, 24
-#: Differences between two outputs that a summary lists.
+#: Maximum number of differences between two outputs in a summary.
 TOLD = 3
-#: Name of the group of the constant.
+#: Name of the group of the intercept.
 CONSTANT = "intercept"
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Contributions of the parts of a model to the difference of the scores of two outputs.
+    """Contributions of the parts of a model to the score difference of two outputs.
 
-    ``omkl.reports.plot_weights(why.groups)`` draws it.
+    ``omkl.reports.plot_weights(why.groups)`` plots an explanation ``why``.
 
     Attributes
     ----------
     output : object
-        The output that is explained: a class, an array of labels or of heads, a number.
+        The explained output: a class, an array of labels or of heads, or a number.
     against : object
-        The output that it is compared with, of the same kind; None where the output is a number, which is the sum of
-        the parts itself.
+        The output to compare with, of the same kind; None for numbers, which are the sum of the contributions.
     summary : str
-        The difference of the two in words.
+        The difference between the two outputs in words.
     margin : float
-        Score of ``output`` minus that of ``against``; of a regressor its prediction, on the scale of its potentials.
+        Score of ``output`` minus score of ``against``. For regressors, the prediction on the scale of the potentials.
     groups : dict of str to float
-        What each group adds to the margin. They sum to it.
+        Contribution of each group. Contributions sum to the margin.
     features : list of dict
-        The strongest single parts, largest magnitude first: ``feature``, its ``group``, the ``token`` that has it (from
-        0; of a tree the word, from 1; None for inputs of one part) and what it ``adds``. Of a kernel
-        with explicit features the parts are columns (``linear[age]``), products of them (``quadratic[age * income]``),
-        landmarks of the Nyström method, numbered as the rows of its ``landmarks_``, or random frequencies, cosine and
-        sine together, with the columns that these are largest on.
+        The largest contributions of single features, by decreasing magnitude. Records have ``feature``, its ``group``,
+        its ``token`` (from 0; for trees its word, from 1; None for inputs without tokens) and its contribution
+        ``adds``. For a kernel with explicit features, features are columns (``linear[age]``), products of columns
+        (``quadratic[age * income]``), landmarks of the Nyström method, by row of ``landmarks_``, or random
+        frequencies, cosine and sine together, with the columns of their largest entries.
 
     Examples
     --------
@@ -79,12 +78,12 @@ class Explanation:
     features: list[dict[str, Any]]
 
     def strongest_groups(self, n: int = SHOWN) -> list[tuple[str, float]]:
-        """The groups of the largest contributions.
+        """List the groups with the largest contributions.
 
         Parameters
         ----------
         n : int
-            Of more groups, all others are one, at the end.
+            Maximum number of entries. If there are more groups, the last entry is the sum of all others.
 
         Returns
         -------
@@ -103,7 +102,7 @@ class Explanation:
 
 
 def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
-    """Lines of numbers, bars and names."""
+    """Format contributions as lines of numbers, names and bars."""
     largest = max((abs(value) for _, value in rows), default=0.0) or 1.0
     width = min(max((len(name) for name, _ in rows), default=0), NAME)
     lines = [f"{'adds':>10}  {title}"]
@@ -122,9 +121,9 @@ def explanation(
     n: int,
     named: Callable[[list[Piece]], list[str]],
 ) -> Explanation:
-    """The explanation of an output by the contributions of groups and of their n strongest parts.
+    """Make an explanation from contributions, with the n strongest pieces as features.
 
-    ``named(pieces)`` are the names of parts.
+    ``named(pieces)`` returns the names of pieces.
     """
     check_number("n", n, above=0, integer=True)
     pieces = sorted((piece for piece in found.pieces if piece.value), key=lambda piece: -abs(piece.value))[: int(n)]
@@ -145,9 +144,10 @@ def explain_difference(
     named: Callable[[list[Piece]], list[str]],
     shown: Callable[[Output], object] = lambda output: output,
 ) -> Explanation:
-    """Explain the first of two outputs for an input with these potentials, by the difference of their scores.
+    """Explain why the first of two ``outputs`` scores higher than the second, for an input x.
 
-    ``told`` are the differences in words, and ``shown(output)`` is an output as users know it.
+    ``potentials`` are those of x, ``told`` lists the differences in words, and ``shown(output)`` converts an encoded
+    output for users.
     """
     margin, direction = predictor.structure.difference(potentials, *outputs)
     found = contributions(predictor, x, direction)
@@ -156,7 +156,7 @@ def explain_difference(
 
 
 def listed(told: Sequence[str]) -> str:
-    """The first few of some differences, and the number of others."""
+    """Join the first differences, and append the number of others."""
     more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
     return "; ".join(told[:TOLD]) + more if told else "the same output"
 
@@ -165,7 +165,7 @@ def listed(told: Sequence[str]) -> str:
 
 
 def explain_class(model: OnlineModel, rows: FlatTokens, label: object, against: object, n: int) -> Explanation:
-    """Explain the class of the only one of some rows; see :meth:`omkl.OnlineMKLClassifier.explain`."""
+    """Explain the class of a single row; see :meth:`omkl.OnlineMKLClassifier.explain`."""
     codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
     structure, potentials = predictor.structure, predictor.potentials(span)
 
@@ -181,7 +181,7 @@ def explain_class(model: OnlineModel, rows: FlatTokens, label: object, against: 
 
 
 def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
-    """Explain the prediction for the only one of some rows; see :meth:`omkl.OnlineMKLRegressor.explain`."""
+    """Explain the prediction for a single row; see :meth:`omkl.OnlineMKLRegressor.explain`."""
     codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
     level = codec.known.level
     prediction = predictor.structure.decode(predictor.potentials(span)) + level
@@ -191,7 +191,7 @@ def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
 
 
 def other_class(n_classes: int, scores: np.ndarray, chosen: int) -> int:
-    """The best other class; of two classes, ``scores`` are not needed."""
+    """Return the best class other than ``chosen``; ``scores`` are not used for two classes."""
     if n_classes < 2:
         raise InputError("The model knows one class only, so there is none to compare with.")
     if n_classes == 2:
@@ -200,7 +200,7 @@ def other_class(n_classes: int, scores: np.ndarray, chosen: int) -> int:
 
 
 def one_row(x: Any) -> Any:
-    """A row, alone or as the only one of some rows, as rows."""
+    """Convert a single row to a table with one row."""
     if isinstance(x, dict):
         return [x]
     if is_frame(x) or sparse.issparse(x) or (isinstance(x, list) and x and isinstance(x[0], dict)):
@@ -217,7 +217,7 @@ def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
 
 
 def part_namer(encoder: Encoder, members: Sequence) -> Callable[[list[Piece]], list[str]]:
-    """A function that names the parts of a model on tokens; ``members`` are its labels."""
+    """Make a function that names the pieces of a model on tokens; ``members`` are the labels."""
 
     def name(piece: Piece, features: dict[int, str]) -> str:
         if piece.kind == "feature":
@@ -239,9 +239,9 @@ def part_namer(encoder: Encoder, members: Sequence) -> Callable[[list[Piece]], l
 
 
 class Contrast(NamedTuple):
-    """A combination of a model's outputs: the margin is their sum, times ``weights`` (P,).
+    """Linear combination of a model's outputs: the margin is ``weights @ outputs``, weights (P,).
 
-    The other attributes are those of :class:`Explanation`.
+    The other attributes are as in :class:`Explanation`.
     """
 
     weights: np.ndarray
@@ -253,10 +253,10 @@ class Contrast(NamedTuple):
 def contrast(
     decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, label: object, against: object, target: int
 ) -> Contrast:
-    """The contrast of the outputs (P,) of a sample that a user asks for.
+    """Return the contrast to explain for a sample with outputs (P,).
 
-    Classes are compared: by default the predicted one with the best of the others. ``target`` is the number of a label
-    of several, or of an output of a regression.
+    For classes, ``label`` is compared with ``against``, by default the predicted class with the best other class.
+    ``target`` is the index of a label for several labels per sample, or of an output of a regression.
     """
     if isinstance(decoder, ClassDecoder) and not decoder.multilabel:
         return _classes(decoder, outputs, label, against)
@@ -275,7 +275,7 @@ def contrast(
 
 
 def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: object, against: object) -> Contrast:
-    """One class against another."""
+    """Return the contrast of two classes."""
     classes, members, K = decoder.classes, decoder.classes.tolist(), len(decoder.classes)
     scores = outputs if K == 2 else decoder.scores(outputs[None])[0]
 
@@ -296,5 +296,5 @@ def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: object, against:
 
 
 def name_of_column(names: Sequence[str] | None, j: int) -> str:
-    """Name of a column of X in the data frame, or its number from 0."""
+    """Return the name of a column of X in the data frame, or its number from 0."""
     return f"column {j}" if names is None else str(names[j])

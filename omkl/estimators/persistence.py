@@ -37,19 +37,19 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
     ----------
     path : path-like
     parts : dict of str to object, optional
-        Your own functions by name, where the model was made with some, as kernels; and classes (kernels, losses,
-        regularizers, structures) that are not defined where the model is loaded.
+        Functions by name, if the model was made with your own functions, for example as kernels. Also classes (kernels,
+        losses, regularizers, structures) that are not defined in the program that loads the model.
 
     Returns
     -------
     estimator
-        Its predictions are the same, bit for bit. It can be trained further with ``partial_fit`` unless it was saved
-        with ``training=False``.
+        The fitted estimator, with bitwise equal predictions. ``partial_fit`` can continue training unless the
+        estimator was saved with ``training=False``.
 
     Raises
     ------
     omkl.exceptions.ModelFileError
-        If the file is missing, damaged, newer than this version, or names a part that is not given.
+        If the file is missing, damaged, newer than this version, or needs a part that is not in ``parts``.
     """
     manifest, arrays = read_archive(path)
     with holds_whole(str(path), "model"):
@@ -63,43 +63,43 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
 
 
 class SavedEstimator(BaseEstimator):
-    """Base class of all estimators, which :meth:`save` writes to a file, and :func:`omkl.load` reads from it."""
+    """Base class of all estimators, with :meth:`save`; :func:`omkl.load` reads the files."""
 
-    #: Learned attributes that a model file holds as they are, where they are set.
+    #: Learned attributes that are written to model files unchanged, if they are set.
     _plain_attributes: ClassVar[tuple[str, ...]] = ()
-    #: The entry of every record of ``history_`` that counts epochs or iterations.
+    #: Entry of the records of ``history_`` that counts epochs or iterations.
     _progress: ClassVar[str] = "epoch"
-    #: Ends of the names of arrays that ``dtype=`` of :meth:`save` rounds.
+    #: Suffixes of the names of arrays that ``dtype=`` of :meth:`save` rounds.
     _rounded: ClassVar[tuple[str, ...]] = ()
 
     history_: list[dict[str, Any]]
 
     def save(self, path: str | PathLike, training: bool = True, *, dtype: str | None = None) -> None:
-        """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
+        """Save the fitted estimator to a file for :func:`omkl.load`, without pickle.
 
-        The file of an online estimator holds the whole training state; that of a batch estimator what prediction
-        needs. Both hold ``history_`` without its seconds. A seed is saved, a random generator and callbacks are not.
+        The file of an online estimator contains the whole training state, that of a batch estimator only the state for
+        prediction. ``history_`` is saved without times. An int ``random_state`` is saved, but generators and callbacks
+        are not.
 
         Parameters
         ----------
         path : path-like
         training : bool
-            False keeps only what predicts, compressed: the averaged weights that are not zero, and the features that
-            have some. The loaded estimator predicts the same, bit for bit, has an empty ``history_``, and refuses
+            False saves only the state for prediction, compressed: nonzero averaged weights and their features. The
+            loaded estimator has bitwise equal predictions and an empty ``history_``, and does not support
             ``partial_fit``.
         dtype : {None, "float32", "float16"}
-            With ``training=False``, for online estimators: round the weights to this precision, and the support vectors
-            of kernels to single precision. That changes each of these numbers by less than 1 part in 16 million; half
-            precision, in units of a power of two for each table, changes a weight by less than 1 part in 2000, and
-            loses those below 1e-12 of the largest one of their table. The loaded model computes in double precision.
+            Only for online estimators and ``training=False``: round weights to this precision, and support vectors to
+            single precision. Single precision has a relative error below 1 / 16 million. Half precision, after scaling
+            each table by a power of two, has a relative error below 1 / 2000, and sets weights below 1e-12 times the
+            largest weight of their table to zero. The loaded model computes in double precision.
 
         Raises
         ------
         omkl.exceptions.ModelFileError
-            If a part of the estimator cannot be saved, or its parameters are not finite. An earlier file of this name
-            stays as it was.
+            If a part of the estimator cannot be saved, or its parameters are not finite. An existing file is kept.
         omkl.exceptions.InputError
-            If ``dtype`` is not as described, or the model cannot do without what training needs.
+            If ``dtype`` is invalid, or ``training=False`` is not supported by a part of the model.
         """
         check_is_fitted(self)
         training = training and not self._predicts_only
@@ -114,17 +114,17 @@ class SavedEstimator(BaseEstimator):
 
     @property
     def _predicts_only(self) -> bool:
-        """True if the state of training is missing."""
+        """Whether the training state is missing."""
         return False
 
     def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:
-        """The JSON values of a model file; arrays go to the packer.
+        """Return the JSON values of a model file; arrays are added to the packer.
 
-        ``training`` includes the training state and ``history_``; ``history`` includes ``history_`` in any case.
+        ``training`` includes the training state and ``history_``; ``history`` includes ``history_`` only.
         """
         learned = self.__dict__
         attributes = {name: learned[name] for name in self._plain_attributes if name in learned}
-        if "history_" in attributes:  # equal models are equal files, however long they took
+        if "history_" in attributes:  # files must not depend on training times
             records = self.history_ if training or history else []
             attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in records]
         if "feature_names_in_" in learned:
@@ -138,18 +138,18 @@ class SavedEstimator(BaseEstimator):
         }
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """Parameters as a model file can hold them."""
+        """Return the parameters in a form that a model file can store."""
         return self.get_params(deep=False)
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
-        """Entries of the manifest for everything learned but plain attributes; arrays go to the packer."""
+        """Return manifest entries of the learned state except plain attributes; arrays are added to the packer."""
         return {}
 
     def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         """The inverse of :meth:`_describe`."""
 
     def _predicting(self) -> Self:
-        """A copy that predicts the same, bit for bit, without the training state."""
+        """Return a copy without training state, with bitwise equal predictions."""
         packer = Packer()
         manifest = self._manifest(packer, False)
         return self._from_model(manifest, Unpacker(packer.arrays, users_own(self)))
@@ -169,18 +169,18 @@ class SavedEstimator(BaseEstimator):
 
     @classmethod
     def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
-        """Constructor arguments from those that :meth:`_saved_parameters` wrote."""
+        """Return constructor arguments, given the packed :meth:`_saved_parameters`."""
         return {name: unpacker.unpack(value) for name, value in packed.items()}
 
 
 def packed_parameters(estimator: SavedEstimator, packer: Packer) -> dict[str, Any]:
-    """Parameters as JSON values, without ``verbose``, which is no part of a model."""
+    """Return the parameters as JSON values, without ``verbose``."""
     parameters = estimator._saved_parameters().items()
     return {name: packer.pack(value, name) for name, value in parameters if name != "verbose"}
 
 
 def users_own(estimator: BaseEstimator) -> dict[str, Any]:
-    """The user's classes and functions among the parameters, by name, which a checkpoint cannot hold."""
+    """Return classes and functions in the parameters by name, because checkpoints cannot store them."""
 
     def found_in(values: Iterable[object]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -197,9 +197,9 @@ def users_own(estimator: BaseEstimator) -> dict[str, Any]:
 
 
 def fingerprint(values: Iterable[object]) -> str:
-    """A digest of arrays, sparse matrices, treebanks, lists of them, and of the ``repr`` of other values.
+    """Return a hash of arrays, sparse matrices, treebanks, and lists of these; other values are hashed by ``repr``.
 
-    None is left out.
+    None is ignored.
     """
     digest = hashlib.blake2b(digest_size=16)
     for value in values:

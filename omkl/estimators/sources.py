@@ -1,4 +1,4 @@
-"""Data of online estimators: blocks from users, weighted examples, and streams as sources of examples."""
+"""Data of online estimators: blocks of user data, weighted examples, and streams as training sources."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from omkl.online.rounds import Examples
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer
 
-#: Examples of a stream that a shard learns between two mixes.
+#: Number of examples of a stream that a shard learns between two mixes.
 MIX_EVERY = 10_000
-#: Above this mean of the weights, presentations are counted in units of the mean.
+#: If the mean weight is larger, weights are divided by their mean.
 MOST_PRESENTATIONS = 10.0
 
 
 class TrainingBlock(NamedTuple):
-    """Data from users. X is a whole block of a stream where its columns have names."""
+    """User data before validation; X is a :class:`Block` of a stream if its columns have names."""
 
     X: Any
     y: Any = None
@@ -34,13 +34,13 @@ class TrainingBlock(NamedTuple):
 
     @classmethod
     def of(cls, block: tuple) -> TrainingBlock:
-        """The data of a block of a stream."""
+        """Convert a block of a stream."""
         named = isinstance(block, Block) and block.feature_names is not None
         return cls(block if named else block[0], *block[1:])
 
 
 def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stream | None:
-    """The stream that ``X`` is: a Stream, or an iterable of pairs ``(x, y)`` without a length. Else None."""
+    """Return ``X`` as a stream if it is a Stream or an iterable of ``(x, y)`` without a length, else None."""
     if isinstance(X, Iterable) and not isinstance(X, (Stream, Sized)):
         X = Stream.from_iterable(X)
     if y is not None or not isinstance(X, Stream):
@@ -51,7 +51,7 @@ def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stre
 
 
 def blocks_of(X: object, y: object = None, sample_weight: ArrayLike | None = None) -> Iterator[TrainingBlock]:
-    """The blocks of a stream, or of arrays the only one."""
+    """Yield the blocks of a stream, or arrays as a single block."""
     stream = as_stream(X, y, sample_weight)
     if stream is None:
         yield TrainingBlock(X, y, sample_weight)
@@ -60,24 +60,24 @@ def blocks_of(X: object, y: object = None, sample_weight: ArrayLike | None = Non
 
 
 class WeightedExamples(ABC):
-    """Examples, presented by their weights: a sequence of :class:`~omkl.online.Example`.
+    """Sequence of :class:`~omkl.online.Example` in which weights are repetitions.
 
-    An example of weight 3 is presented three times in an epoch; one of weight 2.5 twice, and once with half of its
-    gradient and half of the proximal steps. So weights are copies, as for a batch learner, and steps stay small.
+    An example of weight 3 is presented three times in an epoch. An example of weight 2.5 is presented twice with weight
+    1 and once with weight 0.5. So weights are equivalent to copies, as in batch learning, and steps stay small.
 
     Parameters
     ----------
     chosen : int array of shape (n,)
         Inputs to present.
     weights : array of shape (n,), optional
-        A weight >= 0 for each of them; 1 by default.
+        Weight >= 0 of each input; 1 by default.
 
     Attributes
     ----------
     given : array or None
         The weights.
     chosen : int array
-        The input of each presentation; those of one input stay together.
+        Input of each presentation. Presentations of the same input are adjacent.
     """
 
     def __init__(self, chosen: np.ndarray, weights: np.ndarray | None) -> None:
@@ -89,7 +89,7 @@ class WeightedExamples(ABC):
             self._present(self.chosen, weights)
 
     def _present(self, inputs: np.ndarray, weights: np.ndarray) -> None:
-        """Present each input as often as its weight says."""
+        """Repeat each input according to its weight."""
         whole = np.floor(weights).astype(np.int64)
         rest = weights - whole
         presented = np.concatenate([np.repeat(inputs, whole), inputs[rest > 0]])
@@ -100,8 +100,8 @@ class WeightedExamples(ABC):
     def shorten(self) -> None:
         """Divide weights by their mean, if it is above :data:`MOST_PRESENTATIONS`, for fewer presentations.
 
-        Gradient steps depend on the ratios of weights only, and the regularizer on :attr:`total_weight`, which stays
-        the same; so the optimum is the same. For examples that are all at hand only.
+        The optimum does not change: gradient steps depend only on ratios of weights, and the regularizer depends on
+        :attr:`total_weight`, which stays the same. Not for streams.
         """
         if self.given is None or self._weights is None:
             return
@@ -118,45 +118,45 @@ class WeightedExamples(ABC):
 
     @abstractmethod
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Self:
-        """Copy some inputs; ``chosen`` are their presentations."""
+        """Copy some inputs; ``chosen`` has the index of the input of each presentation."""
 
     def __len__(self) -> int:
         return len(self.chosen)
 
     @property
     def total_weight(self) -> float:
-        """Sum of the weights: the m of the objective."""
+        """Sum of the weights, m in the objective."""
         return float(len(self)) if self._weights is None else self.unit * float(self._weights.sum())
 
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Self:
-        """Some of the inputs, in shared memory."""
+        """Select inputs without copying them."""
         part = copy(self)
         WeightedExamples.__init__(part, chosen, None if self.given is None or not weighted else self.given[chosen])
         return part
 
     def part(self, indices: np.ndarray) -> Self:
-        """Some of the presentations, by their indices, without the other inputs."""
+        """Select presentations by their indices, and copy their inputs."""
         part = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
         part.unit, part._weights = self.unit, None if self._weights is None else self._weights[indices]
         return part
 
 
 class StreamSource:
-    """The blocks of a stream as examples, encoded by a model that grows with them.
+    """Source of the blocks of a stream, encoded by a model that grows with them.
 
-    Its position is the number of blocks read in an epoch. A resumed run reads the blocks before it again, and compares
-    their checksum, but does not learn from them.
+    The position is the number of blocks read in an epoch. A resumed run reads the blocks before this position again,
+    and compares their checksum, but does not train on them.
 
     Parameters
     ----------
     stream : Stream, or a list of one TrainingBlock
     model : OnlineModel
     read : callable
-        ``read(block, first)`` checks a block, and returns it as the model's codec takes it.
+        ``read(block, first)`` validates a block, and converts it for the model's codec.
     n_shards : int
-        Join blocks for this number of shards; 0 leaves them as they are.
+        Join blocks for this number of shards; 0 keeps the stream's blocks.
     checked : bool
-        Keep checksums.
+        Whether to compute checksums.
     """
 
     def __init__(
@@ -176,18 +176,18 @@ class StreamSource:
         self._weight: float | None = None
 
     def open(self) -> None:
-        """Check and encode the first block, before anything is learned; it starts a model that has not started."""
+        """Validate and encode the first block before training; starts the model if necessary."""
         blocks = self._raw(0)
         if (block := next(blocks, None)) is None:
             raise InputError("The stream must have an example.")
         self._opened = [(block, self._encoded(block))], blocks
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
-        """Set what depends on the number of examples."""
+        """Plan the rounds, if the number of examples is known."""
         self._model.expect(self.n_examples, self._weight, n_shards)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
-        """The blocks of an epoch (from 0), from block ``start`` on."""
+        """Yield the blocks of an epoch (from 0), starting with block ``start``."""
         compared, wanted = self._n_read, self._digest
         number, digest = 0, ""
         for number, (block, examples) in enumerate(self._pairs(epoch), 1):
@@ -203,7 +203,7 @@ class StreamSource:
             raise InputError(f"The first {compared} blocks of epoch {epoch + 1} must be those of the checkpoint.")
 
     def _pairs(self, epoch: int) -> Iterator[tuple[Any, Any]]:
-        """Blocks, each with its examples if they are encoded already."""
+        """Yield blocks with their examples, None if they are not encoded yet."""
         (encoded, blocks), self._opened = self._opened or ([], self._raw(epoch)), None
         while encoded:
             yield encoded.pop()
@@ -215,24 +215,24 @@ class StreamSource:
         return examples
 
     def _raw(self, epoch: int) -> Iterator[Any]:
-        """Blocks of an epoch: those of the stream, or larger ones for shards."""
+        """Return the stream's blocks, joined to larger ones for shards."""
         if isinstance(self._stream, list):
             return iter(self._stream)
         blocks = iter(self._stream.blocks(epoch))
         return iter(regrouped(blocks, MIX_EVERY * self._n_shards)) if self._n_shards else blocks
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
-        """The given order, for each part of a block."""
+        """Return the given order, for each part of a block."""
         return [np.arange(n) for n in sizes]
 
     def end_epoch(self, n_examples: int, weight: float) -> None:
-        """Keep the number of examples and the sum of their weights, which are known now."""
+        """Store the number of examples and their total weight, which are known after the first epoch."""
         if self.n_examples is None:
             self.n_examples, self._weight = n_examples, weight
         self._n_read, self._digest = 0, ""
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)``: the position, and the model without its trainer."""
+        """Return ``(JSON values, arrays)`` of the position and of the model without its trainer."""
         packer = Packer()
         model, arrays = self._model.describe(packer)
         position = {"n_read": self._n_read, "digest": self._digest}
@@ -240,6 +240,6 @@ class StreamSource:
         return values, {**packer.arrays, **arrays}
 
     def load_state(self, values: Manifest) -> None:
-        """The inverse of :meth:`state`, for the position."""
+        """Load the position from the values of :meth:`state`."""
         self._n_read, self._digest = values["n_read"], values["digest"]
         self.n_examples, self._weight = values["n_examples"], values["weight"]

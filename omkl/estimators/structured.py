@@ -1,4 +1,4 @@
-"""StructuredPredictor: an estimator for a structure and groups of one's own."""
+"""StructuredPredictor, an estimator for user-defined structures and groups."""
 
 import copy
 from collections.abc import Iterable, Sequence
@@ -25,27 +25,27 @@ from omkl.structures.base import Structure
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StructuredPredictor(OnlineEstimator):
-    """A structured predictor for outputs of any kind, whose combination of groups is learned online.
+    """Online MKL for a user-defined structure and user-defined groups.
 
-    Inputs are what the groups take, and have a length; outputs are what the structure decodes to.
-    ``examples/semi_markov.py`` makes a semi-Markov segmenter.
+    Inputs can be any objects with a length that the groups accept, and outputs any objects that the structure decodes.
+    ``examples/semi_markov.py`` implements a semi-Markov segmenter.
 
     Parameters
     ----------
     structure : Structure
         See :class:`omkl.structures.Structure`.
     groups : list of Bank
-        Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied.
+        Untrained banks with ``averaging=True``, unless ``average`` is None. ``fit`` copies them.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, \
 early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, random_state
-        As for :class:`~omkl.SequenceLabeler`; early stopping looks at the mean cost of held-out examples.
+        As for :class:`~omkl.SequenceLabeler`. Early stopping minimizes the mean cost of held-out examples.
 
     Attributes
     ----------
     kernel_weights_ : dict of str to float
         The learned weight of each group, in [0, 1], summing to 1.
     history_ : list of dict
-        A flat record an epoch, or a call of ``partial_fit``.
+        A flat record of each epoch or call of ``partial_fit``.
     n_iter_ : int
 
     Examples
@@ -73,9 +73,9 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         X : list of inputs, or stream of pairs ``(x, y)``
         y : list of outputs
         sample_weight : array of shape (number of inputs,), optional
-            How often each example counts: an integer is that many copies.
+            Weight of each example; an integer weight is equivalent to that many copies.
         checkpoint, checkpoint_every, resume, client, shards
-            As for :meth:`omkl.SequenceLabeler.fit`. A resumed run compares only the number of the data.
+            As for :meth:`omkl.SequenceLabeler.fit`. A resumed run compares only number and weights of examples.
 
         Returns
         -------
@@ -84,7 +84,7 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter or the data is not as described; the model stays as it was.
+            If a parameter or the data is invalid; the model is not changed.
         """
         task = Task(self._codec(), read_examples, held_out_cost)
         self._train(task, TrainingBlock(X, y, sample_weight), None, run)
@@ -93,12 +93,12 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
     def partial_fit(
         self, X: Iterable, y: Iterable | None = None, sample_weight: ArrayLike | None = None
     ) -> "StructuredPredictor":
-        """One round of training for each example, in the given order.
+        """Train for one round on each example, in the given order.
 
         Parameters
         ----------
         X, y, sample_weight
-            As for :meth:`fit`; a stream is read once.
+            As for :meth:`fit`. A stream is read once.
 
         Returns
         -------
@@ -108,7 +108,7 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         return self
 
     def predict(self, X: Iterable) -> list:
-        """The best output of each input.
+        """Predict the best output of each input.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         return [predictor.structure.decode(predictor.potentials(x)) for block in blocks_of(X) for x in block.X]
 
     def score(self, X: Iterable, y: Iterable | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Minus the mean cost of the predictions, 0 where all are right.
+        """Return minus the mean cost of the predictions; 0 if all are correct.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
 
 
 def held_out_cost(predictor: Predictor, examples: Sequence) -> float:
-    """Minus the mean cost of a frozen model on held-out examples."""
+    """Return minus the mean cost of a frozen model on held-out examples."""
     structure = predictor.structure
     return -float(np.mean([structure.cost(y, structure.decode(predictor.potentials(x))) for x, y, _ in examples]))
 
@@ -177,7 +177,7 @@ class PlainExamples(WeightedExamples):
 
 
 def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False) -> PlainExamples:
-    """Check inputs and outputs."""
+    """Validate inputs and outputs."""
     X, y = list(block.X), list(() if block.y is None else block.y)
     if len(X) != len(y):
         raise InputError(f"y must have an output for each of {len(X)} inputs, got {len(y)}; a stream has pairs (x, y).")
@@ -185,7 +185,7 @@ def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False
 
 
 class PlainCodec:
-    """Passes examples through, for banks and a structure of the user; see :class:`~omkl.online.model.Codec`."""
+    """Codec for examples that need no encoding; see :class:`~omkl.online.model.Codec`."""
 
     def __init__(self, structure: Structure, groups: Sequence[Bank]) -> None:
         self.structure = structure
@@ -204,42 +204,42 @@ class PlainCodec:
         return data
 
     def facts(self, examples: PlainExamples) -> dict[str, Any]:
-        """Facts about the data that a resumed run compares."""
+        """Return facts about the data for a resumed run to compare."""
         return {"number of examples": len(examples.X), "sample weights": fingerprint([examples.given])}
 
     @property
     def order(self) -> list[str]:
-        """Names of the groups in the order in which the user gave them."""
+        """Names of the groups, in the user's order."""
         return [name for bank in self._groups for name in bank.names]
 
     def banks(
         self, averaging: bool, training: PlainExamples | None = None, in_shards: bool = False
     ) -> tuple[list, list]:
-        """Copies of the user's banks."""
+        """Return copies of the user's banks."""
         if unfit := [bank.names[0] for bank in self._groups if averaging and not bank.averaging]:
             raise InputError(f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None.")
         return copy.deepcopy(list(self._groups)), []
 
     def learned(self) -> dict[str, Any]:
-        """No attributes."""
+        """Return no attributes."""
         return {}
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        """An empty list, as features have no names."""
+        """Return an empty list, because features have no names."""
         return []
 
     def pack(
         self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Nothing, as structure and groups are parameters of the estimator."""
+        """Return nothing, because structure and groups are parameters of the estimator."""
         return {}, {}
 
     def unpack(self, values: Manifest, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
-        """The inverse."""
+        """Load nothing."""
 
 
 def _packable(bank: Bank) -> Manifest:
-    """The constructor call of an untrained bank, as values that a model file can hold."""
+    """Return the constructor call of an untrained bank as JSON values."""
     name = type(bank).__name__
     if "condense" not in bank.abilities or name not in omkl.groups.__all__:
         raise ModelFileError(f"The group {bank.names[0]!r} is a {name}, which no model file can hold.")

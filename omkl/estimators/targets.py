@@ -1,4 +1,4 @@
-"""Outputs of models: codes of labels and numbers, their structures, and weights of examples and classes."""
+"""Encoding of labels and numbers, structures of outputs, and checks of targets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +18,7 @@ from omkl.persistence import Packer, Unpacker, check_labels
 from omkl.structures.base import Structure
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
 
-#: The value of ``classes`` that accepts new labels at any time.
+#: Value of ``classes`` that allows new labels at any time.
 GROWING = "growing"
 
 
@@ -26,7 +26,7 @@ GROWING = "growing"
 
 
 def label_array(labels: Sequence) -> np.ndarray:
-    """Labels as an array: of strings or numbers where all are, of objects otherwise."""
+    """Convert labels to an array of strings or numbers if they share a type, else of objects."""
     kinds = {str if isinstance(label, str) else type(label) for label in labels}
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return np.array(labels)
@@ -37,7 +37,7 @@ def label_array(labels: Sequence) -> np.ndarray:
 
 @contextmanager
 def _hashing() -> Iterator[None]:
-    """Raise an InputError where labels cannot be looked up."""
+    """Raise an InputError if labels are not hashable."""
     try:
         yield
     except TypeError:
@@ -45,14 +45,14 @@ def _hashing() -> Iterator[None]:
 
 
 class Labels:
-    """The label set of a model, in sorted order where its members can be compared, else as they first appeared.
+    """Label set of a model, sorted if labels are comparable, else in order of appearance.
 
     Parameters
     ----------
     seen : iterable of hashable
-        Labels, repeated or not.
+        Labels, possibly repeated.
     grows : bool
-        Whether labels may be added later; they come after the others.
+        Whether labels may be added later. New labels are appended.
     """
 
     def __init__(self, seen: Iterable, grows: bool = False) -> None:
@@ -65,13 +65,13 @@ class Labels:
         return len(self.members)
 
     def add(self, labels: Iterable) -> int:
-        """Add labels that are not known yet, and return their number."""
+        """Add unknown labels, and return their number."""
         return self._extend(labels, sort=True)
 
     def _extend(self, labels: Iterable, sort: bool) -> int:
         with _hashing():
             new = [label for label in dict.fromkeys(labels) if label not in self._index]
-        # Python's scalars make arrays of their kind, and can be saved
+        # scalars of Python, not NumPy, can be saved
         new = [label.item() if isinstance(label, np.generic) else label for label in new]
         if missing := list(filter(is_missing, new)):
             raise InputError(f"Labels must not be missing, got {missing[0]!r}.")
@@ -83,11 +83,11 @@ class Labels:
         return len(new)
 
     def as_array(self) -> np.ndarray:
-        """The labels as an array: of their own kind where they share one, of objects otherwise."""
+        """Return the labels as an array; see :func:`label_array`."""
         return label_array(self.members)
 
     def encode(self, labels: Iterable) -> np.ndarray:
-        """Codes of labels, as an int array."""
+        """Return the codes of labels as an int array."""
         try:
             with _hashing():
                 return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
@@ -100,7 +100,7 @@ class Labels:
         return {"classes_": self.as_array()}
 
     def columns(self, n_outputs: int) -> list[dict[str, Any]]:
-        """The label of each column of the potentials, as an entry of a record; a single one is for the second label."""
+        """Return the label of each column of potentials as a dict; a single column is for the second label."""
         return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Labels:
 
 
 class Targets:
-    """Real targets; the model learns their difference from ``level``."""
+    """Real targets, encoded as their difference from ``level``."""
 
     grows = False
 
@@ -124,13 +124,13 @@ class Targets:
 
     @classmethod
     def around_median(cls, y: ArrayLike, weights: np.ndarray | None = None) -> "Targets":
-        """Targets with their (weighted) median as the level."""
+        """Make targets with their (weighted) median as the level."""
         order = np.argsort(y, kind="stable")
         masses = np.cumsum(np.ones(len(order)) if weights is None else weights[order])
         return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
 
     def encode(self, y: Sequence) -> np.ndarray:
-        """Targets minus the level."""
+        """Return targets minus the level."""
         return np.asarray(y, dtype=np.float64) - self.level
 
     def learned(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Targets:
         return {"level_": self.level}
 
     def columns(self, n_outputs: int) -> list[dict[str, Any]]:
-        """Empty entries, as there is one column without a name."""
+        """Return an empty dict for the single column, which has no label."""
         return [{}]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
@@ -155,12 +155,12 @@ class Targets:
 
 
 class Outputs(Protocol):
-    """The kind of outputs of a model on tokens.
+    """Kind of outputs of a model on tokens.
 
     Attributes
     ----------
     single : bool
-        Whether the output of a sequence is one code, instead of one for each token.
+        Whether a sequence has a single output, instead of one for each token.
     codes : type
         :class:`Labels` or :class:`Targets`, or a subclass.
     """
@@ -175,17 +175,17 @@ class Outputs(Protocol):
         """Learn the codes from the labels of the first data."""
 
     def structure(self, known: Any) -> Structure:
-        """The structure over these codes."""
+        """Return the structure over these codes."""
 
     def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError for training outputs that the structure cannot predict."""
+        """Raise an InputError if the structure cannot predict these training outputs."""
 
     def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """Banks that do not see the input: regularized ones, and free ones."""
+        """Return banks that do not depend on the input: regularized ones and unregularized ones."""
 
 
 class _RowOutputs:
-    """Base of outputs of single rows; ``fit_intercept`` learns a constant for each potential."""
+    """Base class of outputs of single rows; with ``fit_intercept``, each potential has a learned constant."""
 
     single: ClassVar[bool] = True
 
@@ -196,12 +196,12 @@ class _RowOutputs:
         """Accept all outputs."""
 
     def banks(self, structure: Structure, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """The intercept, as a free bank."""
+        """Return the intercept as an unregularized bank."""
         return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
 
 
 def learn_labels(codes: type[Labels], labels: Iterable, classes: Iterable | None, cost: ArrayLike | None) -> Labels:
-    """The codes of training labels: all that were seen, or the declared ``classes``; ``cost`` needs all to be known."""
+    """Make codes of the training labels or of declared ``classes``; with ``cost``, these cannot be "growing"."""
     if not isinstance(classes, str):
         return codes(labels if classes is None else classes)
     if classes != GROWING or cost is not None:
@@ -210,7 +210,7 @@ def learn_labels(codes: type[Labels], labels: Iterable, classes: Iterable | None
 
 
 class ClassOutputs(_RowOutputs):
-    """One class for an input, with costs (K, K) and declared classes as of :class:`~omkl.OnlineMKLClassifier`."""
+    """One class per input; see :class:`~omkl.OnlineMKLClassifier` for ``cost`` (K, K) and ``classes``."""
 
     codes: ClassVar[type[Labels]] = Labels
 
@@ -226,13 +226,13 @@ class ClassOutputs(_RowOutputs):
         return learn_labels(Labels, labels, self._classes, self._cost)
 
     def structure(self, known: Labels) -> Binary | Multiclass:
-        """A single potential for two classes, else one for each."""
+        """Return a structure with one potential for two classes, else with one per class."""
         binary = len(known) == 2 and self._cost is None and not known.grows
         return Binary() if binary else Multiclass(len(known), self._cost)
 
 
 class NumberOutputs(_RowOutputs):
-    """One number for an input, counted from the median of the targets where there is an intercept."""
+    """One number per input; with an intercept, relative to the median of the targets."""
 
     codes: ClassVar[type[Targets]] = Targets
 
@@ -241,7 +241,7 @@ class NumberOutputs(_RowOutputs):
         return Targets.around_median(labels, weights) if self._fit_intercept else Targets(0.0)
 
     def structure(self, known: Targets) -> Scalar:
-        """One potential."""
+        """Return a structure with one potential."""
         return Scalar()
 
 
@@ -249,7 +249,7 @@ class NumberOutputs(_RowOutputs):
 
 
 def finite_targets(y: ArrayLike) -> np.ndarray:
-    """Targets of a regression, (n,) or (n, K), as an array of finite numbers up to 1e100."""
+    """Validate regression targets, (n,) or (n, K): finite numbers with magnitude up to 1e100."""
     numbers = as_numbers(y, "y")
     if len(wrong := np.argwhere(~(np.abs(numbers) <= LARGEST))):
         found = numbers[tuple(wrong[0])]
@@ -258,7 +258,7 @@ def finite_targets(y: ArrayLike) -> np.ndarray:
 
 
 def checked_classes(y: np.ndarray) -> np.ndarray:
-    """Return classes as they are; raise an InputError where one is missing, or they are numbers of a regression."""
+    """Return classes; raise an InputError for missing classes, mixed types, or continuous targets."""
     if y.dtype == object:
         missing = [f"{label!r} in row {i}" for i, label in enumerate(y) if is_missing(label)]
         kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in y}
@@ -271,7 +271,7 @@ def checked_classes(y: np.ndarray) -> np.ndarray:
 
 
 def has_columns(y: Any) -> bool:
-    """Check whether targets, an array, sparse matrix or data frame, have several columns."""
+    """Check whether targets have several columns."""
     try:
         shape = y.shape if sparse.issparse(y) else np.asarray(y).shape
     except ValueError:

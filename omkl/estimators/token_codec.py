@@ -1,4 +1,4 @@
-"""The codec of models on tokens: encodes inputs and outputs, and makes banks."""
+"""TokenCodec, the codec of models on tokens: encodes inputs and outputs, and makes banks."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
 
-#: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
+#: With ``dtype="auto"``, Gram matrices up to this number of bytes have double precision.
 DOUBLE_UP_TO = 2**26
 #: Valid values of the parameters of estimators with kernels.
 TOKEN_CONSTRAINTS: dict[str, Constraint] = {
@@ -35,9 +35,9 @@ TOKEN_CONSTRAINTS: dict[str, Constraint] = {
 
 
 class Examples(WeightedExamples):
-    """Sequences of encoded tokens, presented by their weights; see :class:`WeightedExamples`.
+    """Sequences of encoded tokens with weights; see :class:`WeightedExamples`.
 
-    ``gold`` has a code for every token. An output is a single code if ``single``, else an array of codes.
+    ``gold`` has a code for every token. If ``single``, the output of a sequence is one code, else an array of codes.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class TokenCodec:
     ----------
     outputs : Outputs
     estimator : KernelSettings
-        A labeler, classifier or regressor, for its parameters.
+        A labeler, classifier or regressor that has the parameters.
 
     Attributes
     ----------
     encoder : Encoder
     known : Labels or Targets
-        The codes of outputs.
+        Codes of the outputs.
     structure : Structure
     longest : int
-        Length of the longest of the first sequences, for transitions by position.
+        Maximum length of the first sequences, for transitions that depend on the position.
     """
 
     def __init__(self, outputs: Outputs, estimator: KernelSettings) -> None:
@@ -102,7 +102,7 @@ class TokenCodec:
     # ---- encoding -----------------------------------------------------------------------------------------------
 
     def start(self, data: TokenData) -> Examples:
-        """Learn kernel widths, keys and outputs from first data, and encode them."""
+        """Learn kernel widths, keys and outputs from the first data, and encode these data."""
         self.known = self._outputs.learn(data.labels, data.weights)
         inputs = data.inputs if data.distinct is None else data.inputs[data.distinct]
         self.encoder.fit(inputs, data.names)
@@ -114,7 +114,7 @@ class TokenCodec:
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
-        """Encode later data; the trainer gains the labels, features and keys new to it."""
+        """Encode later data, and add new labels, features and keys to the trainer."""
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
@@ -124,18 +124,18 @@ class TokenCodec:
         try:
             tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
         finally:
-            # also after an error: every known feature has parameters
+            # also after an error, as every known feature must have parameters
             self._grow(trainer)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def encode_known(self, data: TokenData) -> Examples:
-        """Encode data that the model is measured on, without unknown features."""
+        """Encode data for evaluation, without unknown features."""
         gold = self.known.encode(data.labels)
         tokens = self.encoder.encode(data.inputs, data.offsets)
         return Examples(tokens, gold, np.arange(len(tokens)), None, self._outputs.single)
 
     def check_declared(self, classes: Sequence | str) -> None:
-        """Raise unless declared labels are those of the model, which has started."""
+        """Raise InputError if declared labels differ from those of the model, which has started."""
         is_growing = isinstance(classes, str) and classes == GROWING and self.known.grows
         if not is_growing and (isinstance(classes, str) or set(classes) != set(self.known.members)):
             raise InputError(
@@ -153,7 +153,7 @@ class TokenCodec:
             bank.grow(self.encoder.explicit_groups(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:
-        """Facts about the data that a resumed run compares."""
+        """Return facts about the data for a resumed run to compare."""
         tokens = examples.tokens
         learned = np.frombuffer(repr(self.known.learned()).encode(), np.uint8)
         arrays = [tokens.offsets, *(tokens.features or ()), *tokens.views.values(), examples.gold, examples.given]
@@ -167,7 +167,7 @@ class TokenCodec:
 
     @property
     def order(self) -> list[str]:
-        """Names of the groups: kernels as the user gave them, then keys in order of appearance."""
+        """Names of the groups: kernels in the user's order, then keys in order of appearance."""
         return [*self.encoder.kernels, *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else [])]
 
     def banks(
@@ -176,9 +176,10 @@ class TokenCodec:
         training: Examples | None = None,
         in_shards: bool = False,
     ) -> tuple[list[Any], list[Any]]:
-        """Untrained banks: regularized ones, and free ones.
+        """Make untrained banks: a list of regularized and one of unregularized banks.
 
-        Kernels over ``training`` examples are cached, unless the support goes from shard to shard (``in_shards``).
+        Kernels are cached over the ``training`` examples, unless training runs in shards (``in_shards``), between which
+        support vectors are exchanged.
         """
         encoder = self.encoder
         mapped, dual = encoder.mapped, encoder.dual
@@ -206,7 +207,7 @@ class TokenCodec:
         return banks + regularized, free
 
     def _kernels_of(self, names: list[str]) -> tuple[list[str], list[Any], list[str]]:
-        """Names, kernels and views, as banks take them."""
+        """Return names, kernels and views, the arguments of banks."""
         return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name].label for name in names]
 
     @property
@@ -218,10 +219,10 @@ class TokenCodec:
             return np.dtype(self._dtype)
         return np.dtype(np.float64 if n_kernels * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
 
-    # ---- what is shown and saved --------------------------------------------------------------------------------
+    # ---- features and model files -------------------------------------------------------------------------------
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        """The explicit features of the largest weights; see :meth:`omkl.SequenceLabeler.top_features`."""
+        """List the explicit features with the largest weights; see :meth:`omkl.SequenceLabeler.top_features`."""
         bank = predictor.banks[0]
         if not isinstance(bank, ExplicitBank):
             return []
@@ -247,7 +248,7 @@ class TokenCodec:
     def pack(
         self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` for a model file; see :class:`~omkl.online.model.Codec`."""
+        """Return ``(JSON values, arrays)`` for a model file; see :class:`~omkl.online.model.Codec`."""
         values = {**self.known.pack(packer), "encoder": self.encoder.pack(packer), "positions": self.longest}
         vocabulary = self.encoder.vocabulary
         if vocabulary is None:
@@ -256,7 +257,7 @@ class TokenCodec:
         kept = None
         if condensed is not None and "bank0/table" in condensed:
             used: Any = condensed["bank0/table"].any(axis=1)
-            used[: vocabulary.first_id] = True  # features of kernels are all kept
+            used[: vocabulary.first_id] = True  # keep all features of kernels
             arrays = {name: condensed[name][used] for name in ("bank0/table", "bank0/groups")}
             kept = used[vocabulary.first_id :]
         return values, arrays | {f"vocabulary/{key}": value for key, value in vocabulary.state(kept).items()}

@@ -1,4 +1,4 @@
-"""Runs of the training of online estimators: checkpoints, shards, and examples for early stopping."""
+"""Training runs of online estimators: tasks, checkpoints, shards, and held-out examples."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import Pass, Source, TrainingLoop, serial_pass
 from omkl.persistence import Packer
 
-#: Parameters that a resumed run may have otherwise: they do not change what is learned.
+#: Parameters that a resumed run may change, because they do not affect the result.
 FREE = ("verbose", "callbacks", "n_jobs")
-#: Sources of random numbers that users give.
+#: Types of the parameter ``random_state``.
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
 class RunOptions(TypedDict, total=False):
-    """Keyword arguments of ``fit`` about checkpoints and shards; see :meth:`omkl.SequenceLabeler.fit`."""
+    """Keyword arguments of ``fit`` for checkpoints and shards; see :meth:`omkl.SequenceLabeler.fit`."""
 
     checkpoint: str | PathLike | None
     checkpoint_every: str | float
@@ -38,7 +38,7 @@ class RunOptions(TypedDict, total=False):
 
 
 def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
-    """Accuracy of a frozen model on the known labels of examples."""
+    """Return the accuracy of a frozen model on the known labels of examples."""
     right = total = 0
     for x, y, _ in examples:
         right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
@@ -49,21 +49,21 @@ def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
 
 
 class Task(NamedTuple):
-    """Parts of a training that differ between estimators.
+    """Parts of training that differ between estimators.
 
     Attributes
     ----------
     codec : Codec
-        It has not learned anything yet.
+        Untrained codec.
     read : callable
-        ``read(block, first, whole)`` checks a :class:`~omkl.estimators.sources.TrainingBlock` and returns it as the
-        codec takes it. ``first``: a model starts with it. ``whole``: there are no other training data.
+        ``read(block, first, whole)`` validates a :class:`~omkl.estimators.sources.TrainingBlock`, and converts it for
+        the codec. ``first`` means that the model starts with the block, ``whole`` that it is all training data.
     held_out_score : callable
-        ``held_out_score(predictor, examples)`` is the score that early stopping maximizes.
+        ``held_out_score(predictor, examples)`` returns the score that early stopping maximizes.
     companions : callable, optional
-        ``companions(model, make_pass)`` are callbacks that learn from the blocks of a stream beside the model.
+        ``companions(model, make_pass)`` returns callbacks that train other models on the blocks of a stream.
     finish : callable, optional
-        ``finish(model, examples, chosen, run, epochs)`` learns the rest when the epochs on arrays are over.
+        ``finish(model, examples, chosen, run, epochs)`` trains other models after the last epoch on arrays.
     """
 
     codec: Codec
@@ -74,19 +74,21 @@ class Task(NamedTuple):
 
 
 class Run:
-    """Random generator, checkpoints and shards of one call of ``fit``, for its training loop or loops.
+    """Random generator, checkpoints and shards of the training loops of one call of ``fit``.
 
     Parameters
     ----------
     name, parameters
-        Class of the estimator, and its parameters as a model file can hold them.
+        Class of the estimator, and its parameters in a form that a model file can store.
     random_state : int, Generator, RandomState or None
     verbose : bool
         Show progress bars.
     checkpoint, checkpoint_every, resume
         See :meth:`omkl.SequenceLabeler.fit`.
     make_pass : Pass
-        Learns from a block of examples, in ``n_shards``; 0 for plain training.
+        Trains on a block of examples.
+    n_shards : int
+        Number of shards; 0 without shards.
 
     Attributes
     ----------
@@ -130,7 +132,7 @@ class Run:
         epochs: int,
         callbacks: Sequence = (),
     ) -> TrainingLoop:
-        """The training loop of one stage, with its progress bar and checkpoints."""
+        """Make the training loop of one stage, with progress bar and checkpoints."""
         progress = TrainingProgress()
         if self.verbose:
             total = None if source.n_examples is None else epochs * source.n_examples
@@ -149,17 +151,17 @@ class Run:
 def _configuration(
     name: str, parameters: Mapping[str, object], n_shards: int, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Everything that a run depends on except its data, as JSON values."""
+    """Return everything that a run depends on except its data, as JSON values."""
     packer = Packer()
     packed = {key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE}
     arrays, generator = fingerprint(packer.arrays.values()), type(rng.bit_generator).__name__
     run = {"estimator": name, "omkl": version("omkl"), "shards": n_shards}
     configuration = {**run, **packed, "arrays": arrays, "generator": generator}
-    return json.loads(json.dumps(configuration))  # a checkpoint gives it back like this
+    return json.loads(json.dumps(configuration))  # as it will be read from a checkpoint
 
 
 def held_out_part(n: int, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of ``(training, validation)`` examples, of n."""
+    """Split n examples at random; return sorted indices of training and validation examples."""
     n_held_out = max(1, round(fraction * n))
     if n_held_out >= n:
         raise InputError(f"Early stopping cannot hold out {n_held_out} of {n} examples.")

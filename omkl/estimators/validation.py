@@ -1,6 +1,6 @@
 """Validation of parameters, arrays and weights.
 
-The first fit keeps the names of columns, and every later call compares them.
+``fit`` stores the names of columns, and later calls compare them.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from omkl.data.frames import (
 )
 from omkl.exceptions import InputError
 
-#: Rows that are hashed at a time.
+#: Number of rows to hash at a time.
 AT_A_TIME = 4096
-#: Numbers of a larger magnitude are refused, as their squares and sums of squares may overflow.
+#: Maximum magnitude of numbers, so that squares and sums of squares do not overflow.
 LARGEST = 1e100
 #: Learned attributes about columns.
 COLUMNS = ("n_features_in_", "feature_names_in_")
@@ -47,7 +47,7 @@ class Constraint(Protocol):
 
 
 class Number(NamedTuple):
-    """A finite number between two bounds, which are excluded, or one of the values in ``also``."""
+    """A finite number between two exclusive bounds, or one of the values in ``also``."""
 
     above: float = -math.inf
     below: float = math.inf
@@ -61,7 +61,7 @@ class Number(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """One of some values."""
+    """One of several values."""
 
     values: tuple
 
@@ -71,9 +71,9 @@ class OneOf(NamedTuple):
 
 
 def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constraint]) -> None:
-    """Raise an InputError for the first parameter of an estimator that has no valid value.
+    """Raise an InputError for the first parameter of an estimator with an invalid value.
 
-    Constraints of parameters that the estimator does not have are left out.
+    Constraints of parameters that the estimator does not have are ignored.
     """
     check_flags(estimator)
     parameters = estimator.get_params(deep=False)
@@ -86,16 +86,16 @@ def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constra
 
 
 def checked_arrays(estimator: BaseEstimator, X: Any, *y: Any, names: Sequence[str] | None = None, **checks: Any) -> Any:
-    """Check X, or X and y, by scikit-learn's ``validate_data``, and numbers for their magnitude; dates become days.
+    """Validate X, or X and y, by scikit-learn's ``validate_data``; check magnitudes, and convert dates to days.
 
-    ``names`` are those of the columns of a block. Returns X, or the pair of X and ``y`` where that is given.
+    ``names`` are the column names of a block. Returns X, or (X, y) if y is given.
     """
     check_rows(X)
     y = tuple(map(plain_targets, y))
     try:
         checked = validate_data(estimator, times_as_days(X), *y, **checks)
     except ValueError:
-        _refuse_column(X, names)  # scikit-learn does not say where
+        _refuse_column(X, names)  # names the column, unlike scikit-learn
         raise
     X = with_unique_entries(checked[0] if y else checked)
     check_largest(X)
@@ -103,7 +103,7 @@ def checked_arrays(estimator: BaseEstimator, X: Any, *y: Any, names: Sequence[st
 
 
 def check_largest(X: np.ndarray | sparse.csr_array) -> None:
-    """Raise an InputError where an array or sparse matrix of finite numbers holds one above 1e100."""
+    """Raise an InputError if an array or sparse matrix of finite numbers has a magnitude above 1e100."""
     values = X.data if sparse.issparse(X) else X
     if isinstance(values, np.ndarray) and values.size and max(float(values.max()), -float(values.min())) > LARGEST:
         raise InputError(f"X must hold finite numbers up to {LARGEST:g}, got {np.abs(values).max():.3g}.")
@@ -115,7 +115,7 @@ def is_missing(label: object) -> bool:
 
 
 def _refuse_column(X: Any, names: Sequence[str] | None) -> None:
-    """Raise an InputError for the first column of a table that does not hold finite numbers, and its first such row."""
+    """Raise an InputError that names the first column with a non-finite value, and its row."""
     if sparse.issparse(X) or np.ndim(X) != 2 or np.iscomplexobj(X):
         return
     names = column_names(X) or names
@@ -130,7 +130,7 @@ def _refuse_column(X: Any, names: Sequence[str] | None) -> None:
 
 
 def _is_finite(value: object) -> bool:
-    """Check for a finite number; a text is one if Python reads it as one."""
+    """Check for a finite number, or a string that Python can convert to one."""
     try:
         return math.isfinite(float(value))  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -138,28 +138,28 @@ def _is_finite(value: object) -> bool:
 
 
 def column_names_of(estimator: BaseEstimator) -> list[str] | None:
-    """Names of the columns that an estimator was fitted on; None if there are none."""
+    """Return the names of the columns on which an estimator was fitted; None if there are none."""
     names = estimator.__dict__.get("feature_names_in_")
     return None if names is None else names.tolist()
 
 
 def keep_columns(estimator: BaseEstimator, names: Sequence[str] | None) -> None:
-    """Set ``feature_names_in_`` where a model starts, or delete it if there are no names."""
+    """Set ``feature_names_in_`` of a new model, or delete it if there are no names."""
     estimator.__dict__.pop("feature_names_in_", None)
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
 def forget_columns(estimator: BaseEstimator) -> None:
-    """Delete what an earlier fit learned about columns."""
+    """Delete the attributes about columns of an earlier fit."""
     for name in COLUMNS:
         estimator.__dict__.pop(name, None)
 
 
 def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of each of some rows, (m,) uint64.
+    """Return a 64-bit hash of each of some rows, (m,) uint64.
 
-    Zeros are equal whatever their sign, and whether a sparse matrix stores them.
+    0.0 and -0.0 have equal hashes, and explicit zeros of sparse matrices do not matter.
     """
     digests = np.empty(len(rows), dtype=np.uint64)
     for low in range(0, len(rows), AT_A_TIME):
@@ -181,7 +181,7 @@ def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarra
 
 
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
-    """Convert real numbers to an array in double precision; an InputError names the argument if they are none."""
+    """Convert real numbers to a float64 array; raises an InputError that names the argument otherwise."""
     check_unmasked(values, name)
     with suppress(TypeError, ValueError, OverflowError):
         values = np.asarray(values)
@@ -197,19 +197,19 @@ def class_weights(
     sample_weight: np.ndarray | None,
     whole: bool = True,
 ) -> np.ndarray | None:
-    """Sample weights times the weights of the classes, which scikit-learn defines.
+    """Multiply sample weights by class weights, as defined by scikit-learn.
 
     Parameters
     ----------
     class_weight : None, "balanced" or dict
-        "balanced" is n / (K n_k) for the n_k of n examples that are of class k; a dict gives weights, 1 by default.
+        "balanced" is n / (K n_k), where n_k of n examples have class k. Classes missing from a dict have weight 1.
     labels : sequence of n labels
-        None for labels that are not known.
+        None for unknown labels.
     offsets : int array
-        Sequence s has the labels ``offsets[s] : offsets[s + 1]``; its weight is the mean over its known labels.
+        Sequence s has the labels ``offsets[s] : offsets[s + 1]``. Its weight is the mean over its known labels.
     sample_weight : array, optional
     whole : bool
-        Whether these are all examples, which "balanced" needs.
+        Whether these are all training examples, as "balanced" requires.
     """
     if class_weight is None:
         return sample_weight
@@ -227,9 +227,9 @@ def class_weights(
 
 
 def _weights_of_classes(class_weight: str | dict, classes: list, sums: np.ndarray, whole: bool) -> np.ndarray:
-    """Weight of each class; ``sums`` (K,) are the sums of the sample weights of each."""
+    """Return the weight of each class; ``sums`` (K,) are the total sample weights of classes."""
     if isinstance(class_weight, dict):
-        # classes that a fold lacks are no mistake if those that it has all have a weight
+        # a fold may lack classes of the dict if all its classes are in the dict
         unknown = [label for label in class_weight if label not in classes]
         weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
         is_wrong = whole and unknown and not class_weight.keys() >= set(classes)
@@ -248,7 +248,7 @@ def _weights_of_classes(class_weight: str | dict, classes: list, sums: np.ndarra
 def weighted_by_class(
     class_weight: str | dict | None, classes: np.ndarray, codes: np.ndarray, weights: np.ndarray | None
 ) -> np.ndarray | None:
-    """Weights of samples with these codes of classes, times the weights of the classes, all above 0."""
+    """Multiply sample weights by class weights, which must all be positive; ``codes`` are class indices."""
     every = class_weights(class_weight, classes[codes].tolist(), np.arange(len(codes) + 1), weights)
     if every is not None and not every.all():
         raise InputError("class_weight must hold finite numbers > 0.")
@@ -264,7 +264,7 @@ def check_sample_weight(sample_weight: ArrayLike, n: int) -> np.ndarray: ...
 
 
 def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
-    """Check weights of n examples, or one number for all; returns an array (n,), or None for None."""
+    """Validate the weights of n examples, or one number for all; returns an array (n,), or None for None."""
     if sample_weight is None:
         return None
     weights = as_numbers(sample_weight, "sample_weight")
