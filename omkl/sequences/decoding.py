@@ -1,4 +1,4 @@
-"""Predictions of a trained sequence labeler: labels, alternatives, probabilities, explanations, gold labels."""
+"""Predictions of a trained sequence labeler: labels, n best labellings, marginals, explanations."""
 
 import warnings
 from collections.abc import Collection, Iterator, Sequence
@@ -33,7 +33,7 @@ class Labeling(NamedTuple):
     ----------
     labels : array of shape (n,)
     score : float
-        Sum of their potentials: the larger the better. Scores of the same sequence can be compared.
+        Sum of the potentials of the labels; larger is better. Only scores of the same sequence are comparable.
     """
 
     labels: np.ndarray
@@ -41,7 +41,7 @@ class Labeling(NamedTuple):
 
 
 def _encoded(model: OnlineModel, X: Sequences, labels: LabelSequences) -> Iterator[tuple[Tokens, np.ndarray | None]]:
-    """Encode sequences block by block, with the labels that tokens may have."""
+    """Encode sequences block by block; also yield the possible labels of tokens, None for no restriction."""
     if labels is not None and as_stream(X) is not None:
         raise InputError("labels must be None for a stream.")
     encoder = model.codec.encoder
@@ -54,7 +54,7 @@ def _encoded(model: OnlineModel, X: Sequences, labels: LabelSequences) -> Iterat
 def predict_labels(
     model: OnlineModel, X: Sequences, labels: LabelSequences = None, n_jobs: int | None = None
 ) -> Iterator[np.ndarray]:
-    """Codes of the best labels of each sequence, of those that agree with known ``labels``."""
+    """Yield the codes of the best labelling of each sequence, subject to known ``labels``."""
     structure = model.trainer.structure
     if labels is not None:
         for own in sequence_potentials(model, X, labels):
@@ -67,7 +67,7 @@ def predict_labels(
 
 
 def sequence_potentials(model: OnlineModel, X: Sequences, labels: LabelSequences = None) -> Iterator[ChainPotentials]:
-    """Potentials of one sequence after the other; they forbid what contradicts known ``labels``."""
+    """Yield the potentials of each sequence; labellings that contradict known ``labels`` are forbidden."""
     predictor = model.predictor()
     structure = predictor.structure
     for tokens, possible in _encoded(model, X, labels):
@@ -83,7 +83,7 @@ def sequence_potentials(model: OnlineModel, X: Sequences, labels: LabelSequences
 
 
 def best_labelings(model: OnlineModel, potentials: Iterator[ChainPotentials], n: int) -> Iterator[list[Labeling]]:
-    """The n best labellings of each sequence."""
+    """Yield the n best labellings of each sequence."""
     structure, classes = model.predictor().structure, model.codec.known.as_array()
     for own in potentials:
         codes, scores = structure.decode_best(own, n) if len(own.unary) else (np.zeros((1, 0), np.int64), np.zeros(1))
@@ -91,7 +91,7 @@ def best_labelings(model: OnlineModel, potentials: Iterator[ChainPotentials], n:
 
 
 def label_marginals(model: OnlineModel, potentials: Iterator[ChainPotentials], temperature: float) -> list[np.ndarray]:
-    """Probability of each label at each token of each sequence, (n, K)."""
+    """Compute the probability of each label at each token of each sequence, (n, K)."""
     structure = model.predictor().structure
     return [
         structure.marginals(at_temperature(own, temperature))[1].unary if len(own.unary) else own.unary
@@ -100,7 +100,7 @@ def label_marginals(model: OnlineModel, potentials: Iterator[ChainPotentials], t
 
 
 def calibration_temperature(model: OnlineModel, X: Sequences, y: LabelSequences) -> float:
-    """Find the temperature at which the labels of new sequences are likeliest."""
+    """Find the temperature that maximizes the likelihood of the labels of held-out sequences."""
     examples: list[tuple[ChainPotentials, np.ndarray]] = []
     for block in blocks_of(X, y):
         data = labeled_sequences(block, model.codec.encoder.names)
@@ -114,7 +114,7 @@ def calibration_temperature(model: OnlineModel, X: Sequences, y: LabelSequences)
 
 
 def gold_codes(model: OnlineModel, labels: Sequence, unknown: int) -> np.ndarray:
-    """Codes of gold labels: -1 for None, and ``unknown`` for those that the model does not know."""
+    """Encode gold labels: None is -1, and labels unknown to the model are ``unknown``."""
     index = {label: code for code, label in enumerate(model.codec.known.members)} | {None: -1}
     return np.array([index.get(label, unknown) for label in labels], dtype=np.int64)
 
@@ -122,7 +122,7 @@ def gold_codes(model: OnlineModel, labels: Sequence, unknown: int) -> np.ndarray
 def compared_labels(
     model: OnlineModel, blocks: Iterator[TrainingBlock], n_jobs: int | None = None
 ) -> Iterator[tuple[TokenData, np.ndarray]]:
-    """Checked data and predicted codes, block by block; one warning names labels that the model does not know."""
+    """Yield validated data and predicted codes, block by block; warn once about labels unknown to the model."""
     members, encoder = {None, *model.codec.known.members}, model.codec.encoder
     unknown: dict[object, None] = {}
     for block in blocks:
@@ -176,7 +176,7 @@ def explain_labels(
 
 
 def _other_labels(structure: Chain, potentials: ChainPotentials, chosen: np.ndarray, token: int | None) -> np.ndarray:
-    """The best other labelling; with a token, of those that have another label there."""
+    """Return the best other labelling; with ``token``, the best one with another label at this token."""
     found = []
     for place in range(len(chosen)) if token is None else [int(token)]:
         possible = np.ones((len(chosen), structure.n_labels), dtype=bool)

@@ -1,4 +1,4 @@
-"""Scores of labelled sequences: tokens, each label, and the entities that labels such as ``B-PER`` mark."""
+"""Evaluation of labelled sequences: scores of tokens, labels, and entities marked by labels like ``B-PER``."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,41 +10,40 @@ import numpy as np
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
 
-#: Labels that mark entities: outside; begin, inside, end (or last), and single (or unit) with a type.
+#: Labels for entities: O (outside), or a type with B (begin), I (inside), E or L (end), S or U (single token).
 ENTITY_LABEL = re.compile(r"O|[BIELSU]-.+", re.DOTALL)
-#: Each prefix as the letter of BIOES.
+#: Equivalent of each prefix in BIOES.
 LETTERS = {"O": "O", "B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
-#: Schemes, and the letters that an entity which is written as they demand ends with.
+#: Schemes, and the prefixes of the last token of a well-formed entity.
 ENDS = {"BIO": "BI", "BIOES": "ES"}
 
 
 def evaluate_labels(y_true: Iterable, y_pred: Iterable, *, scheme: str | None = None) -> dict[str, Any]:
-    """Compare the labels of sequences with gold ones.
+    """Compare predicted labels of sequences with gold labels.
 
     Parameters
     ----------
     y_true, y_pred : iterable of sequences of labels
         Gold and predicted labels, any hashable.
     scheme : {None, "BIO", "BIOES"}
-        Which entities count. None takes what the script of the CoNLL 2000 shared task takes, and ``seqeval`` without
-        its strict mode: an entity also begins where an inside label follows another type, or nothing. "BIO" and
-        "BIOES" take only entities that are written as the scheme demands, as the strict mode of ``seqeval`` does.
+        How to read entities. None reads them like the script of the CoNLL 2000 shared task, and ``seqeval`` without
+        strict mode: an inside label after another type, or after no entity, begins a new entity. "BIO" and "BIOES"
+        count only well-formed entities, like the strict mode of ``seqeval``.
 
     Returns
     -------
     dict
-        ``accuracy`` (of tokens) and ``sequence_accuracy`` (the share of sequences with every label right), in [0, 1];
-        ``tokens`` and ``sequences``, counts; ``labels``, a flat record for each ``label``, the commonest first:
-        ``gold``, ``predicted`` and ``correct`` (counts of tokens), ``precision``, ``recall`` and ``f1``. Where all
-        labels are ``O`` or a prefix, a hyphen and a type, also ``entity_precision``, ``entity_recall`` and
-        ``entity_f1`` over all entities, which are right if both ends and the type are, and ``entities``, a record for
-        each ``type``; else these are None.
+        * ``accuracy`` of tokens, and ``sequence_accuracy``, the fraction of entirely correct sequences, in [0, 1];
+        * ``tokens`` and ``sequences``, counts;
+        * ``labels``, a flat record for each ``label``, by decreasing frequency: ``gold``, ``predicted`` and ``correct``
+          (counts of tokens), ``precision``, ``recall`` and ``f1``;
+        * ``entity_precision``, ``entity_recall`` and ``entity_f1`` over all entities, and ``entities``, a record for
+          each ``type``. An entity is correct if both ends and the type are. None unless all labels mark entities.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If sequences are not equally long, there is no label, or one is None, or a scheme is asked for that the labels
-        do not follow.
+        If sequences differ in length, there are no labels, a label is None, or labels do not fit the ``scheme``.
 
     References
     ----------
@@ -80,7 +79,7 @@ def evaluate_labels(y_true: Iterable, y_pred: Iterable, *, scheme: str | None = 
 def _entity_scores(
     gold: np.ndarray, predicted: np.ndarray, lengths: np.ndarray, members: list, scheme: str | None
 ) -> dict[str, Any]:
-    """Scores of entities, for labels as codes of ``members``."""
+    """Compute the scores of entities; labels are codes of ``members``."""
     OneOf((None, *ENDS)).check("scheme", scheme)
     others = [label for label in members if not (isinstance(label, str) and ENTITY_LABEL.fullmatch(label))]
     if others or members == ["O"]:
@@ -107,8 +106,8 @@ def _entity_scores(
 def _entities(
     codes: np.ndarray, lengths: np.ndarray, letters: np.ndarray, kinds: np.ndarray, scheme: str | None
 ) -> np.ndarray:
-    """First token, last token and type of each entity: (n, 3)."""
-    # put a token outside of entities between sequences, and at both ends
+    """Find first token, last token and type of each entity, (n, 3)."""
+    # insert an outside token between sequences, and at both ends
     places = np.arange(len(codes)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)
     tags, types = np.full(len(codes) + len(lengths) + 1, "O"), np.full(len(codes) + len(lengths) + 1, -1)
     tags[places], types[places] = letters[codes], kinds[codes]
@@ -125,12 +124,12 @@ def _entities(
 
 
 def records(name: str, table: Mapping[Any, Iterable]) -> list[dict[str, Any]]:
-    """Counts, precision, recall and F1 for each key of a table; 0 where nothing was counted.
+    """Make records of counts, precision, recall and F1 for each key of a table; undefined scores are 0.
 
     Parameters
     ----------
     name : str
-        The entry of the key in its record.
+        Name of the entry for the key.
     table : dict
         Counts ``(gold, predicted, correct)`` by key.
 

@@ -1,4 +1,4 @@
-"""SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
+"""SequenceLabeler, a chain labeler with online multiple kernel learning."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -47,107 +47,111 @@ from omkl.structures.chain import Chain
 class SequenceLabeler(OnlineEstimator):
     """Chain labeler whose combination of kernels or feature templates is learned online.
 
-    ``X`` is a list of sequences, ``y`` a list of sequences of labels, any hashable. A sequence of n tokens is
+    ``X`` is a list of sequences, and ``y`` a list of sequences of hashable labels. A sequence of n tokens is
 
-    * a list of n words, strings: they have the features of :func:`omkl.features.token_features`, each a group;
+    * a list of n words, with the features of :func:`omkl.features.token_features`; each of these is a group;
     * a list of n dicts. A string gives the feature ``key=value``, a number the feature ``key`` with that value, a
-      boolean 1 or 0, a list or set of strings one feature each, and every such key is a group; an array, or a list of
-      numbers, is a view for kernels to act on;
-    * a list of n lists of attributes as CRFsuite has them, strings such as ``"w=the"``, each a feature of value 1. What
-      stands before ``=`` is the group;
+      boolean the value 1 or 0, and a list or set of strings one feature each. Each such key is a group. An array, or a
+      list of numbers, is a view for kernels;
+    * a list of n lists of attributes as in CRFsuite, strings such as ``"w=the"``. Each is a feature of value 1, and the
+      part before ``=`` is its group;
     * or an array of shape (n, d).
 
-    None stands for a label that is not known: the model learns from the others.
+    A label None is unknown: the model is trained on the known labels.
 
     Parameters
     ----------
     kernels : list, dict or None
-        Kernels, by object (:mod:`omkl.kernels`), as a function of two arrays, or by string: ``"linear"``,
+        Kernels, as objects (:mod:`omkl.kernels`), functions of two arrays, or strings: ``"linear"``,
         ``"quadratic"``, ``"cubic"``, ``"gaussian:sigma2=5"``, ``"laplacian"``, ``"chi2"``, ``"b1:density=0.05"``.
-        Each is a group; a dict names them. None takes linear, quadratic and Gaussian on arrays,
-        and linear on every array in dicts. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random
-        Fourier features and ``"chi2:features=500"`` by the Nyström method: such a group costs the same on a stream
-        however long it is, while a kernel's grows with its mistakes.
+        Each kernel is a group; a dict gives names. None uses a linear, a quadratic and a Gaussian kernel on arrays, and
+        a linear kernel on every array in dicts. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random
+        Fourier features, and ``"chi2:features=500"`` by the Nyström method. The cost of an approximated kernel is
+        constant on a stream, while that of an exact kernel grows with the number of mistakes.
     loss : {"hinge", "crf", "softmax-margin", "perceptron"} or StructuredLoss
-        Structured SVM, conditional random field, the same with the cost of outputs as a margin, or structured
+        Structured SVM, conditional random field (CRF), CRF with the cost of outputs as a margin, or structured
         perceptron.
     regularizer : str, Regularizer or None
-        ``"mkl"`` learns a sparse combination (squared mixed norm), ``"group-lasso"``, ``"elastic-net:mu=0.5"``,
-        ``"lq:q=1.5"`` and others are in :mod:`omkl.regularizers`; ``"l2"`` weights all groups alike.
+        ``"mkl"`` learns a sparse combination (squared mixed norm), and ``"l2"`` weights all groups equally. For
+        ``"group-lasso"``, ``"elastic-net:mu=0.5"``, ``"lq:q=1.5"`` and others see :mod:`omkl.regularizers`.
     weighting : {"auto", "out-of-sample", "norms"}
-        How groups are selected. "norms" is Algorithm 1 of the paper: the regularizer selects by the fit to the training
-        data. "out-of-sample" tests every regularized group in the first epoch on examples that the model has not
-        learned from, and leaves out those that do not help: their weight is 0. Of any number of useless groups, half
-        a group passes on average; if none passes, all stay. If more than a tenth of the weight was on groups that are
-        left out, the others are trained anew after the first epoch; if all pass, training has the bits of "norms".
-        In a single pass (``epochs=1`` or ``partial_fit``), the weights of ``regularizer="mkl"`` come from Hedge
-        (:class:`~omkl.online.methods.OutOfSampleWeights`), and ``partial_fit`` leaves out no group. "auto" is
-        "out-of-sample" for regularizers that select groups, such as "mkl" and "group-lasso", else "norms".
+        How to select groups. "norms" is Algorithm 1 of the paper: the regularizer selects groups by their fit to the
+        training data. "out-of-sample" tests every regularized group in the first epoch, on each example before the
+        model is trained on it, and leaves out groups that do not help: their weight is 0. Of any number of useless
+        groups, half a group passes on average. If no group passes, all are kept. If left-out groups had more than a
+        tenth of the weight, the other groups are retrained from scratch after the first epoch. If all groups pass, the
+        result is bitwise equal to that of "norms". In a single pass (``epochs=1`` or ``partial_fit``), Hedge learns
+        the weights of ``regularizer="mkl"`` (:class:`~omkl.online.methods.OutOfSampleWeights`). ``partial_fit`` does
+        not leave out groups. "auto" is "out-of-sample" for regularizers that select groups, such as "mkl" and
+        "group-lasso", else "norms".
     C : float > 0
-        Weight of the losses, ``1 / (lambda m)`` for m training sequences: larger fits closer.
+        Weight of the losses, ``1 / (lambda m)`` for m training sequences. Larger values mean less regularization.
     epochs : int > 0
-        Passes over the data.
+        Number of passes over the data.
     method : {"fobos", "rda"}
-        Forward-backward splitting, the paper's Algorithm 1, or regularized dual averaging, whose iterates are truly
+        Forward-backward splitting (Algorithm 1 of the paper), or regularized dual averaging, whose iterates are truly
         group-sparse.
     eta0 : "auto" or float > 0
         Scale of the learning rate. "auto" needs no tuning: see :class:`~omkl.online.DistanceOverGradients`.
     schedule : str, Schedule or None
-        With a number for ``eta0``: ``"sqrt"`` for ``eta0 / sqrt(t)`` (the default), ``"constant"``, or
+        If ``eta0`` is a number: ``"sqrt"`` for ``eta0 / sqrt(t)`` (the default), ``"constant"``, or
         ``"inverse-time"`` for ``eta0 / t``.
     average : str, Average or None
-        ``"quadratic"`` weights the model of round t with t^2; ``"uniform"``; ``"uniform:start=1000"``;
-        ``"polynomial:power=4"``; ``None`` or ``"last"`` takes the last model.
+        Averaging of iterates: ``"quadratic"`` weights the iterate of round t by t^2; ``"uniform"``;
+        ``"uniform:start=1000"``; ``"polynomial:power=4"``; ``None`` or ``"last"`` use the last iterate.
     class_weight : None, "balanced" or dict
-        Weights of the labels, as in scikit-learn; that of a sequence is the mean over its labels. "balanced" is for
-        ``fit`` on data that are all at hand.
+        Weights of the labels, as in scikit-learn. The weight of a sequence is the mean over its labels. "balanced"
+        requires ``fit`` on data in memory.
     transitions : {"free", "regularized", None}
-        Scores of neighbouring labels: not regularized, one more group of the regularizer, or left out, which is much
-        faster where there are hundreds of labels.
+        Scores of pairs of neighbouring labels: not regularized, an additional regularized group, or none, which is
+        much faster for hundreds of labels.
     allowed_transitions : {"BIO", "BIOES"}, dict, array of shape (K, K) or None
-        Pairs of labels that may follow each other, in training and prediction; None allows all. The name of a scheme
-        of chunks (also "IOB2", "IOBES", "BILOU") is for labels such as ``O``, ``B-PER``, ``I-PER``: an inside must
-        follow the beginning of its own chunk. A dict gives for a label the list of those that may follow it, and for
-        None the list of those that may begin a sequence; a label that is no key may be followed by any. A matrix has
-        True where the label of the column may follow that of the row, in the order of ``classes_``.
+        Allowed pairs of consecutive labels, in training and prediction; None allows all. The name of a chunking scheme
+        (also "IOB2", "IOBES", "BILOU") is for labels such as ``O``, ``B-PER``, ``I-PER``: an inside label must continue
+        a chunk of its type. A dict maps a label to the list of allowed next labels, and None to the list of allowed
+        first labels; labels that are not keys can be followed by any label. In a matrix, in the order of ``classes_``,
+        True means that the label of the column may follow the label of the row.
     transitions_by_position : bool
-        Whether each position has transitions of its own, for outputs of a fixed format such as dates.
+        Whether transitions depend on the position, for outputs of a fixed format such as dates.
     order : {1, 2}
-        2 adds scores of trigrams of labels, in O(n K^3): for few labels with longer dependencies, as letters in words.
+        2 adds scores of trigrams of labels, in O(n K^3) time. Useful for few labels with longer dependencies, such as
+        the letters of words.
     cost : array of shape (K, K), optional
         ``cost[gold, predicted]`` in the order of ``classes_``; 1 for every wrong label by default.
     radius : float, "auto" or None
-        Project every iterate onto a ball: of this radius, or of the one that certainly holds the solution.
+        Radius of the ball onto which every iterate is projected. "auto" is a radius that is guaranteed to contain the
+        solution.
     shuffle : bool
-        Present the sequences in a fresh random order every epoch. File order usually costs accuracy.
+        Shuffle the sequences in every epoch. The order of a file usually costs accuracy.
     early_stopping : bool
-        Hold out ``validation_fraction`` of the sequences, stop when token accuracy on them has not improved for
-        ``n_iter_no_change`` epochs, and keep the best epoch's model.
+        Hold out ``validation_fraction`` of the sequences. Stop when the token accuracy on these has not improved for
+        ``n_iter_no_change`` epochs, and return to the model of the best epoch.
     validation_fraction : float in (0, 1)
     n_iter_no_change : int > 0
     n_examples : float, optional
-        The m in ``C = 1 / (lambda m)``. By default the (weighted) number of training sequences; in ``partial_fit``,
-        the number of sequences seen so far.
+        The number m in ``C = 1 / (lambda m)``. By default the (weighted) number of training sequences, or in
+        ``partial_fit`` of the sequences seen so far.
     budget : int > 0, optional
-        Largest number of support vectors of all kernels that are held as dual expansions, which bounds memory and the
-        time of a round. When it is reached, a new support vector replaces the least important one, whose part of the
-        model is projected onto the others (O(budget^2) time and memory per kernel).
+        Maximum number of support vectors, shared by all kernels stored as dual expansions, which bounds memory and time
+        per round. When it is reached, a new support vector replaces the least important one, whose contribution is
+        projected onto the others (O(budget^2) time and memory per kernel).
     cache_size : float
-        Megabytes for Gram matrices of kernel groups, and as many for the features of approximated kernels; rows that
-        do not fit are computed on demand. 0 computes every kernel value when it is needed, as ``partial_fit`` does.
+        Megabytes for Gram matrices of kernels, and the same amount for the features of approximated kernels. Rows that
+        do not fit are computed on demand. 0 computes all kernel values on demand, like ``partial_fit``.
     dtype : {"auto", "float32", "float64"}
-        Precision of Gram matrices and cached potentials. "auto" takes double precision while they are small.
+        Precision of Gram matrices and cached potentials. "auto" is double precision for small Gram matrices, else
+        single precision.
     n_jobs : int or None
-        Threads for Gram matrices, prediction, and training in shards; None is one, -1 one for each core. The results
-        do not depend on it.
+        Number of threads for Gram matrices, prediction, and training in shards; None means 1, -1 one for each core.
+        Results do not depend on it.
     callbacks : list of callable, optional
-        Called after every epoch as ``callback(trainer, record)``; a true value stops training. For methods such as
-        ``on_round(trainer, step)`` see :class:`~omkl.online.TrainingLoop`.
+        Called after every epoch as ``callback(trainer, record)``. A true return value stops training. For methods such
+        as ``on_round(trainer, step)`` see :class:`~omkl.online.TrainingLoop`.
     verbose : bool
-        Show a progress bar when training takes longer than a second; where standard error is no terminal, a line every
-        half minute.
+        Show a progress bar if training takes longer than a second. If standard error is not a terminal, print a line
+        every half minute.
     random_state : int, Generator, RandomState or None
-        The same seed gives the same model, bit for bit.
+        An int gives bitwise reproducible models.
 
     Attributes
     ----------
@@ -156,12 +160,12 @@ class SequenceLabeler(OnlineEstimator):
     kernel_weights_ : dict of str to float
         The learned weight of each group, in [0, 1], summing to 1.
     history_ : list of dict
-        A flat record an epoch, or a call of ``partial_fit``: ``loss``, ``objective``, ``norm:NAME``, ``weight:NAME``
-        and more, see :meth:`omkl.online.TrainingLoop.run`.
+        A flat record of each epoch or call of ``partial_fit``, with ``loss``, ``objective``, ``norm:NAME``,
+        ``weight:NAME`` and more; see :meth:`omkl.online.TrainingLoop.run`.
     n_iter_ : int
-        Epochs run.
+        Number of epochs.
     temperature_ : float or None
-        Divisor of the scores that makes them log-probabilities; None where the model is not calibrated.
+        Temperature by which scores are divided to get log-probabilities; None if the model is not calibrated.
 
     References
     ----------
@@ -215,31 +219,31 @@ class SequenceLabeler(OnlineEstimator):
         Parameters
         ----------
         X : list of sequences, or stream
-            A stream, a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, is learned block by block, as by
-            :meth:`partial_fit`, ``epochs`` times, and never held whole; ``history_`` then has the records of
-            :class:`~omkl.online.ProgressiveValidation`. An iterator can be read only once: ``epochs=1``.
+            A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``. The model is trained on its
+            blocks as by :meth:`partial_fit`, ``epochs`` times, without loading all data into memory. ``history_`` then
+            has the records of :class:`~omkl.online.ProgressiveValidation`. Iterators require ``epochs=1``.
         y : list of sequences of labels, optional
-            A stream brings them along.
+            Not for streams, which contain labels.
         sample_weight : array of shape (number of sequences,), optional
-            How often each sequence counts: an integer is that many copies. Not for streams.
+            Weight of each sequence; an integer weight is equivalent to that many copies. Not for streams.
         classes : sequence of labels or "growing", optional
-            All labels, if the sequences lack some; see :meth:`partial_fit`.
+            All labels, if some do not occur in ``y``; see :meth:`partial_fit`.
         validation : pair (X, y), optional
-            Examples for ``early_stopping``, instead of a part of the training data. All their labels must be known
-            from training.
+            Examples for ``early_stopping``, instead of a part of the training data. Their labels must occur in the
+            training data.
         checkpoint : path-like, optional
-            A directory for the states of this run. A run that was killed and is resumed gives the same bytes as one
-            that was not. Callbacks take part if they have ``state()``.
+            Directory for checkpoints of this run. A resumed run gives bitwise the same result as an uninterrupted one.
+            Checkpoints include callbacks with a method ``state``.
         checkpoint_every : str or float
-            Seconds, ``"5m"``, ``"2h"`` or ``"1000 rounds"``; ``"60s"`` by default.
+            Interval between checkpoints: seconds, ``"5m"``, ``"2h"`` or ``"1000 rounds"``; ``"60s"`` by default.
         resume : bool
             Continue from the latest checkpoint in that directory, if there is one.
         client : dask.distributed.Client, optional
-            Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.distributed.mixing`.
+            Train in shards on the client's workers, by iterative parameter mixing; see :mod:`omkl.distributed.mixing`.
         shards : int, optional
-            Number of shards; the number of the client's workers by default. Without a client the same shards are
-            trained on ``n_jobs`` threads, to the same bits. Kernels that are held as dual expansions are then
-            computed when they are needed, as with ``cache_size=0``.
+            Number of shards; by default the number of the client's workers. Without a client, shards are trained on
+            ``n_jobs`` threads, with bitwise the same result. Values of kernels stored as dual expansions are computed
+            on demand, as with ``cache_size=0``.
 
         Returns
         -------
@@ -260,17 +264,17 @@ class SequenceLabeler(OnlineEstimator):
         classes: Sequence | str | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> "SequenceLabeler":
-        """One round of training for each sequence, in the given order.
+        """Train for one round on each sequence, in the given order.
 
-        The first call decides the widths of kernels, the labels, and all parameters.
+        The first call determines the widths of kernels, the labels, and all parameters.
 
         Parameters
         ----------
         X, y, sample_weight
-            As for :meth:`fit`; a stream is read once.
+            As for :meth:`fit`. A stream is read once.
         classes : sequence of labels or "growing", optional
-            All labels that will ever come, at the first call; the labels of its ``y`` by default. "growing" accepts
-            new ones at any time, after the others in ``classes_``.
+            All labels of this and later calls, at the first call; by default the labels in its ``y``. "growing" accepts
+            new labels at any time, and appends them to ``classes_``.
 
         Returns
         -------
@@ -298,14 +302,13 @@ class SequenceLabeler(OnlineEstimator):
     # ---- prediction ---------------------------------------------------------------------------------------------
 
     def predict(self, X: Sequences, labels: LabelSequences = None) -> list[np.ndarray]:
-        """Best labels of each sequence.
+        """Predict the labels of each sequence.
 
         Parameters
         ----------
         X : list of sequences, or stream
         labels : list of sequences, optional
-            Known labels: for each token None, the label that it must have, or a set of labels that it may have. Not
-            for streams.
+            Known labels: for each token its label, a set of possible labels, or None. Not for streams.
 
         Returns
         -------
@@ -314,13 +317,13 @@ class SequenceLabeler(OnlineEstimator):
         return [self.classes_[own] for own in predict_labels(self.model_, X, labels, self.n_jobs)]
 
     def predict_nbest(self, X: Sequences, n: int = 5, labels: LabelSequences = None) -> list[list[Labeling]]:
-        """The best labellings of each sequence, best first.
+        """Predict the n best labellings of each sequence, best first.
 
         Parameters
         ----------
         X : list of sequences, or stream
         n : int > 0
-            How many; fewer where a sequence has fewer. The first is that of :meth:`predict`.
+            Number of labellings; fewer if a sequence does not have n. The first one is that of :meth:`predict`.
         labels : list of sequences, optional
             As for :meth:`predict`.
 
@@ -333,7 +336,7 @@ class SequenceLabeler(OnlineEstimator):
         return list(best_labelings(self.model_, sequence_potentials(self.model_, X, labels), int(n)))
 
     def decision_function(self, X: Sequences) -> list[np.ndarray]:
-        """Unary potentials of each sequence: the score of each label without transitions.
+        """Compute the unary potentials of each sequence: scores of labels without transitions.
 
         Parameters
         ----------
@@ -347,15 +350,15 @@ class SequenceLabeler(OnlineEstimator):
 
     @available_if(has_marginals)
     def predict_marginals(self, X: Sequences, labels: LabelSequences = None) -> list[np.ndarray]:
-        """Probability of each label at each token.
+        """Predict the probability of each label at each token.
 
-        With ``loss="crf"`` the model's own; with others once the model is calibrated, see :meth:`calibrate`.
+        Available for ``loss="crf"``, and for other losses after calibration; see :meth:`calibrate`.
 
         Parameters
         ----------
         X : list of sequences, or stream
         labels : list of sequences, optional
-            As for :meth:`predict`: probabilities are then conditional on them.
+            As for :meth:`predict`. Probabilities are conditional on these labels.
 
         Returns
         -------
@@ -365,17 +368,17 @@ class SequenceLabeler(OnlineEstimator):
         return label_marginals(self.model_, sequence_potentials(self.model_, X, labels), self.temperature_ or 1.0)
 
     def calibrate(self, X: Sequences, y: LabelSequences = None) -> "SequenceLabeler":
-        """Find the temperature that makes probabilities of the model's scores, on data that it has not learned from.
+        """Calibrate probabilities by temperature scaling on held-out data.
 
-        Potentials are divided by one number, ``temperature_``, at which the labels of ``X`` are likeliest, token by
-        token (temperature scaling: Guo, Pleiss, Sun, Weinberger 2017). Predictions do not change. ``fit`` does this by
-        itself on the sequences that ``early_stopping`` holds out, unless the loss has probabilities of its own.
-        Another ``fit`` or ``partial_fit`` removes the temperature.
+        Potentials are divided by ``temperature_``, which minimizes the log loss of the labels of single tokens (Guo,
+        Pleiss, Sun, Weinberger 2017). Predictions do not change. With ``early_stopping``, ``fit`` calibrates on the
+        held-out sequences, unless the loss is probabilistic. Another ``fit`` or ``partial_fit`` removes the
+        temperature.
 
         Parameters
         ----------
         X, y
-            As for :meth:`score`; a label that is None, or that the model does not know, does not count.
+            As for :meth:`score`. Labels that are None or unknown to the model are ignored.
 
         Returns
         -------
@@ -393,21 +396,21 @@ class SequenceLabeler(OnlineEstimator):
         token: int | None = None,
         n: int = 20,
     ) -> Explanation:
-        """Explain the labels of a sequence, compared with the next best ones.
+        """Explain the labels of a sequence in comparison with the next best labelling.
 
-        The score of a labelling is a sum over groups, and over their features, support vectors and transitions. The
-        parts of the explanation add up to the difference of two scores, the margin.
+        The score of a labelling is a sum over groups, and over their features, support vectors and transitions.
+        Contributions of groups sum to the difference of the two scores, the margin.
 
         Parameters
         ----------
         x : sequence
-            One of those that :meth:`predict` takes a list of.
+            A single sequence in a format of :meth:`predict`.
         labels : sequence of labels, optional
             The labelling to explain; the predicted one by default.
         against : sequence of labels, optional
             The labelling to compare with; the best other one by default.
         token : int, optional
-            Compare with the best labelling that has another label at this token, counted from 0.
+            Compare with the best labelling with another label at this token, counted from 0.
         n : int > 0
             Number of the strongest features to list.
 
@@ -420,10 +423,9 @@ class SequenceLabeler(OnlineEstimator):
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
     def score(self, X: Sequences, y: LabelSequences = None, sample_weight: ArrayLike | None = None) -> float:
-        """Token accuracy in [0, 1]; a stream, which brings its labels along, is not held whole.
+        """Return the token accuracy in [0, 1].
 
-        Tokens whose label is None do not count; those of a label that the model does not know are wrong, and one
-        warning tells their number.
+        Tokens with label None are ignored. Tokens whose label is unknown to the model count as wrong, with a warning.
 
         Parameters
         ----------
@@ -443,20 +445,20 @@ class SequenceLabeler(OnlineEstimator):
         return right / total
 
     def evaluate(self, X: Sequences, y: LabelSequences = None, *, scheme: str | None = None) -> dict[str, Any]:
-        """Scores of tokens, of each label, and of entities where the labels mark some, as ``B-PER`` and ``O`` do.
+        """Evaluate tokens, labels, and entities if labels such as ``B-PER`` and ``O`` mark them.
 
         Parameters
         ----------
         X, y
             As for :meth:`score`.
         scheme : {None, "BIO", "BIOES"}
-            The entities that count; see :func:`omkl.evaluate_labels`.
+            How to read entities; see :func:`omkl.evaluate_labels`.
 
         Returns
         -------
         dict
             ``accuracy``, ``sequence_accuracy``, ``tokens``, ``sequences``, ``labels``, ``entity_precision``,
-            ``entity_recall``, ``entity_f1`` and ``entities``, as :func:`omkl.evaluate_labels` has them.
+            ``entity_recall``, ``entity_f1`` and ``entities``; see :func:`omkl.evaluate_labels`.
         """
         gold: list[list] = []
         predicted: list[list] = []

@@ -1,4 +1,4 @@
-"""Sequences and labels from users: flattened to tokens, codes of labels, and the chain over them."""
+"""Validation and flattening of sequences and labels, and ChainOutputs."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
@@ -22,18 +22,18 @@ from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.structures.chain import Chain
 from omkl.structures.transitions import allowed_transitions
 
-#: Sequences as users pass them: lists of words, dicts or attributes, arrays, data frames; or a stream.
+#: Sequences as given by users: lists of words, dicts or attributes, arrays, data frames; or a stream.
 Sequences: TypeAlias = Collection | Stream | Iterator
-#: For each sequence its labels, None for one that is not known.
+#: Labels of each sequence; None is an unknown label.
 LabelSequences: TypeAlias = Collection[Collection | None] | None
 
 
 def training_sequences(
     block: TrainingBlock, names: Sequence[str] | None, class_weight: Any, whole: bool = False
 ) -> TokenData:
-    """Check sequences and labels to train on, and weight them by ``class_weight``.
+    """Validate training sequences and labels, and weight them by ``class_weight``.
 
-    Of the ``whole`` data of a ``fit``, sequences of weight 0 are dropped.
+    If these are the ``whole`` data of a ``fit``, sequences of weight 0 are dropped.
     """
     data = labeled_sequences(block, names)
     if whole and data.weights is not None and not data.weights.all():
@@ -44,7 +44,7 @@ def training_sequences(
 
 
 def labeled_sequences(block: TrainingBlock, names: Sequence[str] | None) -> TokenData:
-    """Check sequences and their labels, and flatten them; ``names`` is the order of the columns of data frames."""
+    """Validate and flatten sequences and labels; ``names`` is the order of the columns of data frames."""
     tokens, offsets = flatten(block.X, names)
     lengths = np.diff(offsets)
     if not lengths.all():
@@ -58,7 +58,7 @@ def labeled_sequences(block: TrainingBlock, names: Sequence[str] | None) -> Toke
 
 
 def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list:
-    """Labels of all tokens in one list, checked against the lengths of the sequences."""
+    """Flatten the labels of all tokens to a list, and check the lengths of sequences."""
     if not isinstance(y, Collection) or isinstance(y, (str, bytes, dict)) or len(y) != len(lengths):
         raise InputError(f"{name} must have a sequence of labels for each of the {len(lengths)} sequences of X.")
     flat: list = []
@@ -70,7 +70,7 @@ def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list
 
 
 def possible_labels(labels: LabelSequences, lengths: np.ndarray, known: Labels) -> np.ndarray:
-    """Read the labels that tokens may have, (N, K): for each token None for any, a label, or a set of labels."""
+    """Convert constraints, None, a label or a set of labels per token, to a mask (N, K) of possible labels."""
     flat = flat_labels(labels, lengths, "labels")
     possible = np.ones((len(flat), len(known)), dtype=bool)
     for row, label in zip(possible, flat):
@@ -82,19 +82,19 @@ def possible_labels(labels: LabelSequences, lengths: np.ndarray, known: Labels) 
 
 
 class PartialLabels(Labels):
-    """Labels of tokens; None, with the code -1, stands for a label that is not known."""
+    """Label set in which None, with code -1, is an unknown label."""
 
     def __init__(self, seen: Iterable, grows: bool = False) -> None:
         super().__init__(seen, grows)
         self._index[None] = -1
 
     def add(self, labels: Iterable) -> int:
-        """Add labels that are not known yet, except None, and return their number."""
+        """Add new labels, except None, and return their number."""
         return super().add(label for label in labels if label is not None)
 
 
 class ChainOutputs:
-    """A label for every token of a sequence; the parameters are those of :class:`~omkl.SequenceLabeler`."""
+    """One label for every token of a sequence; see :class:`~omkl.SequenceLabeler` for the parameters."""
 
     single = False
     codes: type[Labels] = PartialLabels
@@ -126,7 +126,7 @@ class ChainOutputs:
         return Chain(len(known), self._cost, self._by_position, self._transitions is not None, allowed, self._order)
 
     def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError where labels break the allowed transitions, or unknown ones cannot be filled in."""
+        """Raise an InputError if labels break the allowed transitions, or unknown labels cannot be filled in."""
         if structure.allowed is None:
             return
         at = structure.allowed.first_violation(gold, offsets)
@@ -140,9 +140,9 @@ class ChainOutputs:
             check_feasible(structure, decoded, offsets, possible)
 
     def banks(self, structure: Chain, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """Make banks of transitions and trigrams: regularized ones, and free ones.
+        """Make banks of transitions and trigrams: a list of regularized and one of unregularized banks.
 
-        ``longest`` is the length of the longest sequence, for transitions by position.
+        ``longest`` is the length of the longest sequence, for transitions that depend on the position.
         """
         if self._transitions is None:
             return [], []
@@ -155,9 +155,9 @@ class ChainOutputs:
 def check_feasible(
     structure: Chain, codes: np.ndarray, offsets: np.ndarray, possible: np.ndarray | None = None
 ) -> None:
-    """Raise if the best labels break the constraints, which no labelling can then satisfy.
+    """Raise InputError if the decoded labels break the constraints: then no labelling satisfies them.
 
-    ``possible`` (N, K) are the labels that each token may have.
+    ``possible`` (N, K) is a mask of the possible labels of each token.
     """
     places = [] if structure.allowed is None else [structure.allowed.first_violation(codes, offsets)]
     if possible is not None:
@@ -170,7 +170,7 @@ def check_feasible(
 
 
 def _sequence_of(token: int, offsets: np.ndarray) -> int:
-    """Number of the sequence of a token."""
+    """Return the index of the sequence of a token."""
     return int(np.searchsorted(offsets, token, side="right")) - 1
 
 
@@ -178,14 +178,14 @@ def _sequence_of(token: int, offsets: np.ndarray) -> int:
 
 
 def names_in(X: Sequences) -> list[str] | None:
-    """Names of the columns of the first of a list of data frames; None for other sequences."""
+    """Return the column names of the first sequence if it is a data frame, else None."""
     return column_names(next(iter(X), None)) if isinstance(X, Collection) else None
 
 
 def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatTokens, np.ndarray]:
-    """Put the tokens of all sequences into one collection; returns it, and the offsets of the sequences.
+    """Concatenate the tokens of all sequences; return the tokens and the offsets of the sequences.
 
-    ``names`` is the order of the columns of data frames, by default that of the first one.
+    ``names`` is the order of the columns of data frames, by default that of the first data frame.
     """
     if isinstance(X, (str, bytes, dict)) or is_frame(X) or not isinstance(X, Collection):
         raise InputError("X must be a list of sequences: lists of words or dicts, arrays or data frames.")
@@ -215,7 +215,7 @@ def _checked_sequence(sequence: object, names: Sequence[str] | None, i: int) -> 
 
 
 def _kind_of_tokens(sequences: list) -> tuple[type | tuple[type, ...], type, str] | None:
-    """``(class of a token, class of a collection of them, plural noun)``; None where tokens are numbers."""
+    """Return class of tokens, class of a collection of tokens, and plural noun; None for numeric tokens."""
     for token in chain.from_iterable(sequences):
         if isinstance(token, dict):
             return dict, list, "dicts"
@@ -225,19 +225,19 @@ def _kind_of_tokens(sequences: list) -> tuple[type | tuple[type, ...], type, str
             return None
         if len(token):
             break
-    # tokens may have no attribute
+    # lists of attributes may be empty
     return (list, tuple), AttributeLists, "lists of attributes"
 
 
 def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
-    """Check arrays or CSR matrices of numbers, and stack their rows."""
+    """Validate arrays or sparse matrices of numbers, and stack their rows."""
     arrays = [_as_array(sequence, i) for i, sequence in enumerate(sequences) if n_rows(sequence)]
     shapes = {array.shape[1:] for array in arrays}
     if len(shapes) > 1 or len(*shapes) != 1 or shapes == {(0,)}:
         raise InputError(f"The sequences of X must all have the shape (n, d), got tokens of shapes {sorted(shapes)}.")
     if any(map(sparse.issparse, arrays)):
         tokens = sparse.vstack(list(map(sparse.csr_array, arrays)), format="csr")
-    else:  # one memory order, so that predictions do not depend on that of the input
+    else:  # predictions must not depend on the memory order of the input
         tokens = np.ascontiguousarray(np.concatenate(arrays))
     if not (np.abs(tokens.data if sparse.issparse(tokens) else tokens) <= LARGEST).all():
         raise InputError(f"X must hold finite numbers up to {LARGEST:g}.")
