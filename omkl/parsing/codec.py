@@ -1,4 +1,4 @@
-"""Codec of a parser: from treebanks to examples, the bank of templates, and parts of model files."""
+"""TreebankCodec, the codec of a parser: encodes treebanks, and makes the bank of templates."""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -32,16 +32,16 @@ from omkl.parsing.template_selection import suited
 from omkl.persistence import Packer, Unpacker
 from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
 
-#: Features of each template that a parser remembers by name.
+#: Number of strongest features of each template that a parser stores by name.
 TOP = 10
-#: Settings of a first parser that is given by its templates alone.
+#: Parameters of a first parser that is given as a string.
 QUICK: dict[str, Any] = {"C": 1.0, "epochs": 3, "labeled": False}
-#: Parameters that such a parser takes from the one that it comes before.
+#: Parameters that such a first parser copies from the second one.
 SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state")
 
 
 class TreeData(NamedTuple):
-    """Checked trees and their weights; ``whole`` data are not a block of a stream."""
+    """Validated trees and their weights; ``whole`` is False for a block of a stream."""
 
     treebank: Treebank
     weights: np.ndarray | None
@@ -49,9 +49,10 @@ class TreeData(NamedTuple):
 
 
 def read_trees(block: TrainingBlock, projective: bool, single_root: bool, whole: bool = False) -> TreeData:
-    """Read and check the sentences of a block.
+    """Read and validate the sentences of a block.
 
-    Sentences that fit no tree of the parser are left out; of the ``whole`` data, those of weight 0 as well.
+    Sentences without a possible tree of the parser are dropped. From the ``whole`` data, sentences of weight 0 are
+    dropped, too.
     """
     treebank = as_treebank(block.X, trees="partial", single_root=single_root)
     check_trees(treebank, partial=True)
@@ -67,7 +68,7 @@ def read_trees(block: TrainingBlock, projective: bool, single_root: bool, whole:
 
 
 class TreebankCodec:
-    """Sentences and their trees as examples; see :class:`~omkl.online.model.Codec`.
+    """Codec of sentences and trees; see :class:`~omkl.online.model.Codec`.
 
     Parameters
     ----------
@@ -81,13 +82,14 @@ class TreebankCodec:
         Templates in use, adapted to the training data.
     relations : RelationLabeler or None
     features : dict of str to list
-        Strongest features of each template by name, with their weights.
+        Names and weights of the strongest features of each template.
     first : DependencyParser or None
         Trained first parser.
     margin : float or None
-        Margin of likely arcs below the best potential of the first parser; None to correct its potentials instead.
+        Arcs are likely if their potential in the first parser is at most this much below the best one of the word.
+        None to correct these potentials instead.
     empty : dict of str to float
-        Share of training words, in [0, 1], for which each column in use was empty.
+        Fraction of training words, in [0, 1], for which a column in use was empty, by column.
     """
 
     def __init__(self, parser: OnlineEstimator, templates: TemplateSet | None = None) -> None:
@@ -104,7 +106,7 @@ class TreebankCodec:
         self.margin: float | None = None
 
     def suited(self, data: TreeData) -> TemplateSet:
-        """Templates as they suit the data; changes are reported."""
+        """Adapt templates to the data, and report changes."""
         asked = self._given.templates if self._chosen is None else self._chosen
         templates = TemplateSet.resolve(asked, as_lexicons(self._given.lexicons))
         found, change = suited(templates, data.treebank, data.whole)
@@ -116,7 +118,7 @@ class TreebankCodec:
         return found
 
     def start(self, data: TreeData) -> ArcExamples:
-        """Choose templates and relations; the first block of a stream decides for all of it."""
+        """Determine templates and relations from the first data, and encode these data."""
         self.templates = self.suited(data)
         if self._given.labeled:
             self.relations = RelationLabeler.for_treebank(data.treebank, data.whole, self.templates.lexicons)
@@ -126,7 +128,7 @@ class TreebankCodec:
         return ArcExamples.of(data.treebank, self.templates, data.weights, self._train_first(data))
 
     def _train_first(self, data: TreeData) -> Guide | None:
-        """Train the first parser, if there is one; returns the advice of parsers that have not seen the sentences."""
+        """Train the first parser, if there is one; return advice from parsers not trained on the same sentences."""
         first, likely = self._given.first, self._given.likely
         if first is None:
             fields = sorted(filter(sees_trees, self.templates.fields))
@@ -145,7 +147,7 @@ class TreebankCodec:
             )
         self._check_whole(data)
         with warnings.catch_warnings():
-            if is_quick:  # its templates are a default
+            if is_quick:  # the user did not choose its templates
                 warnings.simplefilter("ignore", DataWarning)
             self.first, guide = cross_fit(first, data.treebank, data.weights, self._given.folds)
         if likely is not None:
@@ -159,9 +161,9 @@ class TreebankCodec:
     def guide(
         self, treebank: Treebank, all_arcs: bool = False, right: bool = False, n_jobs: int | None = None
     ) -> Guide | None:
-        """Advice of the first parser, if there is one, on sentences that are not for training.
+        """Return the advice of the first parser, if there is one, on sentences for prediction or evaluation.
 
-        ``all_arcs`` leaves no arc out; ``right`` counts the arcs of the treebank as likely.
+        ``all_arcs`` keeps all arcs. ``right`` includes the arcs of the treebank in the likely arcs.
         """
         if self.first is None:
             return None
@@ -171,7 +173,7 @@ class TreebankCodec:
         return only_likely(guide, treebank if right else guide.trees, self.margin)
 
     def tokens(self, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> ArcTokens:
-        """Encode sentences to parse; parameters as of :meth:`guide`."""
+        """Encode sentences to parse; see :meth:`guide` for the parameters."""
         return encode(treebank, self.templates, self.guide(treebank, all_arcs, n_jobs=n_jobs))
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
@@ -181,12 +183,12 @@ class TreebankCodec:
         return ArcExamples.of(data.treebank, self.templates, data.weights)
 
     def encode_known(self, data: TreeData) -> ArcExamples:
-        """Encode sentences to measure the model on."""
+        """Encode sentences for evaluation."""
         (treebank,) = self.complete([data.treebank])
         return ArcExamples.of(treebank, self.templates, None, self.guide(treebank, right=True))
 
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
-        """Facts of the data that a checkpoint compares."""
+        """Return facts about the data for a resumed run to compare."""
         advice = [] if examples.guide is None else [part for own in examples.guide.arcs or () for part in own]
         arrays = [examples.tokens.columns, examples.heads, examples.given, *advice]
         facts = facts_of(examples.treebank, ["deprels"], arrays)
@@ -194,13 +196,13 @@ class TreebankCodec:
 
     @property
     def order(self) -> list[str]:
-        """Names of the groups in the order in which the user gave them."""
+        """Names of the groups, in the user's order."""
         return self.templates.names
 
     def banks(
         self, averaging: bool, training: ArcExamples | None = None, in_shards: bool = False
     ) -> tuple[list[Any], list[Any]]:
-        """Make the untrained bank; templates share memory by their number of features in ``training``, if given."""
+        """Make the untrained bank; memory is allocated by the templates' numbers of features in ``training``."""
         # prediction needs a copy of the weights
         memory = self._given.memory * (1 / 2 if self._given.average in (None, "last") else 2 / 3)
         dtype = np.dtype(self._given.dtype)
@@ -212,11 +214,11 @@ class TreebankCodec:
         return [bank], []
 
     def learned(self) -> dict[str, Any]:
-        """Learned attributes of the parser."""
+        """Return learned attributes of the parser."""
         return {"templates_": self.templates, **({} if self.first is None else {"first_": self.first})}
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        """The strongest features; see :meth:`omkl.DependencyParser.top_features`."""
+        """List the strongest features; see :meth:`omkl.DependencyParser.top_features`."""
         OneOf((None, *self.features)).check("group", group)
         features = [
             {"feature": feature, "group": name, "weight": weight}
@@ -226,7 +228,7 @@ class TreebankCodec:
         return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
 
     def finish(self, model: OnlineModel, examples: ArcExamples, chosen: np.ndarray, run: Run, epochs: int) -> None:
-        """Learn the relations of the chosen sentences, and name the strongest features, after trees are learned."""
+        """Train relations on the chosen sentences, and name the strongest features, after training of trees."""
         treebank, weights = examples.treebank, examples.given
         if self.relations is not None:
             weights = None if weights is None else weights[chosen]
@@ -243,7 +245,7 @@ class TreebankCodec:
         return codec
 
     def complete(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
-        """Yield the blocks, and warn once of columns in use that a block lacks."""
+        """Yield the blocks, and warn once about missing columns that the parser uses."""
         warned = False
         for treebank in blocks:
             lacking = [] if warned else lacking_columns(treebank, self.empty)
@@ -256,7 +258,7 @@ class TreebankCodec:
     def pack(
         self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` for a model file; see :meth:`omkl.online.model.Codec.pack`."""
+        """Return ``(JSON values, arrays)`` for a model file; see :meth:`omkl.online.model.Codec.pack`."""
         relations, arrays = (None, {}) if self.relations is None else self.relations.describe(condensed is None)
         arrays = {f"relations/{name}": array for name, array in arrays.items()}
         looked_up = self.templates.looked_up | (set() if self.relations is None else self.relations.templates.looked_up)

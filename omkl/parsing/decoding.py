@@ -1,4 +1,4 @@
-"""Predictions of a fitted parser: trees with relations, n best trees, and probabilities, under constraints."""
+"""Predictions of a fitted parser under constraints: trees with relations, n best trees, marginals."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from omkl.parsing.sentences import Sentences, check_trees, joined, treebanks_of,
 from omkl.structures.base import Potentials
 from omkl.structures.trees import ArcFactored
 
-#: For each sentence pairs ``(head, word)``, or None.
+#: Pairs ``(head, word)`` of each sentence, or None.
 Arcs: TypeAlias = Sequence[Iterable[tuple[int, int]] | None] | None
-#: Names in MISC of the probability of the arc to a word, and of its relation given the arc.
+#: Keys in MISC of the probability of the arc to a word, and of its relation given the arc.
 HEAD_CONFIDENCE, RELATION_CONFIDENCE = "HeadConf", "RelConf"
 
 Result = TypeVar("Result")
 
 
 class Parse(NamedTuple):
-    """A tree of a sentence.
+    """Parse tree of a sentence.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Parse(NamedTuple):
     deprels : list of str
         ``_`` if the parser is not labeled.
     score : float
-        Sum of the potentials of the arcs: the larger the better. Scores of the same sentence can be compared.
+        Sum of the potentials of the arcs; larger is better. Only scores of the same sentence are comparable.
     """
 
     heads: np.ndarray
@@ -49,10 +49,11 @@ class ParseMarginals(NamedTuple):
     Attributes
     ----------
     arcs : array of shape (n + 1, n + 1)
-        ``arcs[h, m]`` is the probability of the arc from ``h`` to ``m``, 0 the root; columns but the first sum to 1.
+        ``arcs[h, m]`` is the probability of the arc from ``h`` to ``m``; 0 is the root. Columns sum to 1, except for
+        the first.
     relations : array of shape (n, K), or None
-        Probability of each relation of the parser's ``relations_`` for the predicted arc to each word, given that the
-        arc is right. None unless the parser is labeled and calibrated.
+        Probability of each relation in ``relations_`` for the predicted arc to each word, given that the arc is
+        correct. None unless the parser is labeled and calibrated.
     """
 
     arcs: np.ndarray
@@ -60,7 +61,7 @@ class ParseMarginals(NamedTuple):
 
 
 class ArcConstraints:
-    """Arcs that the trees of sentences must have, and arcs that they must not have."""
+    """Required and forbidden arcs of the trees of sentences."""
 
     def __init__(self, required: Arcs = None, forbidden: Arcs = None, n_sentences: int = 0) -> None:
         self._arcs = {"required": required, "forbidden": forbidden}
@@ -72,12 +73,12 @@ class ArcConstraints:
         return any(arcs is not None for arcs in self._arcs.values())
 
     def applied(self, potentials: Potentials, i: int, structure: ArcFactored) -> Potentials:
-        """Return potentials of sentence ``i``, counted from 0, that forbid all trees that break the constraints.
+        """Return potentials of sentence ``i``, from 0, in which trees that break the constraints are forbidden.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If no tree keeps the constraints.
+            If no tree satisfies the constraints.
         """
         if not self:
             return potentials
@@ -91,7 +92,7 @@ class ArcConstraints:
         return own
 
     def _of_sentence(self, name: str, i: int, n: int) -> list[tuple[int, int]]:
-        """Check the arcs of one sentence of n words."""
+        """Validate the arcs of one sentence of n words."""
         arcs = self._arcs[name]
         found = []
         for arc in () if arcs is None else arcs[i] or ():
@@ -115,11 +116,11 @@ class TreeDecoder:
     ----------
     model : OnlineModel
     temperature, relation_temperature : float or None
-        Divisors that make log-probabilities of potentials and of scores of relations; None before calibration.
+        Temperatures of potentials and of scores of relations; None before calibration.
     minimum_risk : bool
-        Predict the tree of the most right heads in expectation, not that of the highest score.
+        Predict the tree with the largest expected number of correct heads, instead of the highest-scoring tree.
     n_jobs : int or None
-        Threads.
+        Number of threads.
     """
 
     model: OnlineModel
@@ -130,19 +131,19 @@ class TreeDecoder:
 
     @property
     def structure(self) -> ArcFactored:
-        """The structure of the trees."""
+        """Structure of the trees."""
         return self.model.predictor().structure
 
     @property
     def relations(self) -> Strings:
-        """Relations, the table of strings of the trees."""
+        """Table of the relations."""
         labeler = self.model.codec.relations
         return Strings() if labeler is None else labeler.strings
 
     def blocks(
         self, X: Sentences, required: Arcs = None, forbidden: Arcs = None
     ) -> Iterator[tuple[Treebank, ArcConstraints]]:
-        """Read sentences block by block, each with the constraints of its trees."""
+        """Read sentences block by block, with the constraints on their trees."""
         if isinstance(X, Stream) and (required is not None or forbidden is not None):
             raise InputError("required and forbidden must be None for a stream.")
         for block in self.model.codec.complete(treebanks_of(X, trees=False)):
@@ -158,8 +159,8 @@ class TreeDecoder:
     ) -> list[Result]:
         """Apply a function to the potentials of each sentence under constraints, in threads.
 
-        ``all_arcs`` scores also the arcs that a first parser finds unlikely, whose potentials are -inf otherwise;
-        constraints do so as well.
+        Arcs that are unlikely in a first parser have potential -inf, unless ``all_arcs`` is set or there are
+        constraints.
         """
         bank, structure = self.model.predictor().banks[0], self.structure
 
@@ -173,7 +174,7 @@ class TreeDecoder:
         return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), self.n_jobs)))
 
     def _scaled(self, potentials: Potentials) -> Potentials:
-        """Potentials as log-probabilities."""
+        """Divide potentials by the temperature."""
         return at_temperature(potentials, self.temperature or 1.0)
 
     def trees(self, block: Treebank, constraints: ArcConstraints = FREE) -> list[np.ndarray]:
@@ -184,7 +185,7 @@ class TreeDecoder:
         return self.from_potentials(block, lambda own: structure.decode_marginals(self._scaled(own)), constraints)
 
     def with_relations(self, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
-        """A treebank with these heads, an array for each sentence, and their predicted relations."""
+        """Replace heads, and predict the relations of the new arcs."""
         heads, labeler = joined(trees), self.model.codec.relations
         relations = np.zeros(len(heads), np.int32)
         if labeler is not None:
@@ -192,7 +193,7 @@ class TreeDecoder:
         return with_trees(treebank, heads, relations, self.relations)
 
     def nbest(self, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:
-        """The n best parses of each sentence of a block."""
+        """Yield the n best parses of each sentence of a block."""
         structure = self.structure
         trees = self.from_potentials(block, lambda own: structure.decode_best(own, n), constraints, all_arcs=True)
         owners = np.repeat(np.arange(len(block)), [len(scores) for _, scores in trees])
@@ -201,7 +202,7 @@ class TreeDecoder:
             yield [Parse(heads, next(parsed).deprels, score) for heads, score in zip(own, scores.tolist())]
 
     def marginals(self, block: Treebank, trees: list[np.ndarray], constraints: ArcConstraints) -> list[ParseMarginals]:
-        """Probabilities of all arcs, and of the relations of the arcs of these trees."""
+        """Compute probabilities of all arcs, and of the relations of the arcs in ``trees``."""
         structure, labeler = self.structure, self.model.codec.relations
         arcs = self.from_potentials(block, lambda own: structure.arc_probabilities(self._scaled(own)), constraints)
         if labeler is None or self.relation_temperature is None:
@@ -211,7 +212,7 @@ class TreeDecoder:
         return [ParseMarginals(own, of_arcs) for own, of_arcs in zip(arcs, relations)]
 
     def with_confidence(self, block: Treebank, parsed: Treebank, constraints: ArcConstraints) -> Treebank:
-        """A parsed block whose MISC has the probabilities of its arcs and relations."""
+        """Write the probabilities of arcs and relations into MISC of a parsed block."""
         if not len(parsed):
             return parsed
         trees = parsed.trees()
@@ -225,7 +226,7 @@ class TreeDecoder:
         return with_notes(parsed, columns)
 
     def temperatures(self, X: Sentences) -> tuple[float, float | None]:
-        """Fit temperatures of potentials and of the scores of relations on new trees."""
+        """Fit the temperatures of potentials and of scores of relations to held-out trees."""
         arcs: list[tuple[Potentials, np.ndarray]] = []
         scores: list[np.ndarray] = []
         right: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""Scores of annotated sentences against gold ones, as defined by the CoNLL 2018 shared task."""
+"""Evaluation of annotated sentences as in the CoNLL 2018 shared task."""
 
 import unicodedata
 from collections import defaultdict
@@ -16,7 +16,7 @@ from omkl.groups.templates.language import distance_name
 from omkl.parsing.sentences import as_treebank, strings_of
 from omkl.sequences.evaluation import records
 
-#: Universal relations of content words, counted by CLAS, MLAS and BLEX.
+#: Universal relations of content words, which CLAS, MLAS and BLEX count.
 CONTENT_RELATIONS = frozenset({
     "nsubj", "obj", "iobj", "csubj", "ccomp", "xcomp", "obl", "vocative", "expl", "dislocated", "advcl", "advmod",
     "discourse", "nmod", "appos", "nummod", "acl", "amod", "conj", "fixed", "flat", "compound", "list", "parataxis",
@@ -29,14 +29,14 @@ UNIVERSAL_FEATURES = frozenset({
     "PronType", "NumType", "Poss", "Reflex", "Foreign", "Abbr", "Gender", "Animacy", "Number", "Case", "Definite",
     "Degree", "VerbForm", "Mood", "Tense", "Aspect", "Voice", "Evident", "Polarity", "Person", "Polite",
 })  # fmt: skip
-#: Scores that need heads, and those that need relations as well.
+#: Scores that require heads, and scores that also require relations.
 NEED_HEADS = ("uas", "las", "clas", "mlas", "blex", "las_subtypes", "whole")
 NEED_RELATIONS = ("las", "clas", "mlas", "blex", "las_subtypes")
-#: Words that do not count: the name of a rule, or a function of form, UPOS and XPOS.
+#: Rule for words to ignore: the name of a rule, or a function of form, UPOS and XPOS.
 Rule: TypeAlias = str | Callable[[str, str, str], bool] | None
 #: Tags of punctuation in the Penn treebank.
 PENN_TAGS = frozenset(["``", "''", ":", ",", "."])
-#: A column and a predicate of its strings, by the name of the rule.
+#: Rules by name: a column, and a predicate on its strings.
 RULES: dict[str, tuple[str, Callable[[str], bool]]] = {
     "upos": ("upos", lambda tag: tag == "PUNCT"),
     "xpos": ("xpos", PENN_TAGS.__contains__),
@@ -45,41 +45,41 @@ RULES: dict[str, tuple[str, Callable[[str], bool]]] = {
 
 
 def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None) -> dict:
-    """Compare annotated sentences with gold ones, word by word.
+    """Compare annotated sentences with gold sentences, word by word.
 
     The scores are those of the evaluation script of the CoNLL 2018 shared task (Zeman et al. 2018, *CoNLL 2018 Shared
-    Task: Multilingual Parsing from Raw Text to Universal Dependencies*) for the same words in both: F1 for CLAS, MLAS
-    and BLEX, whose words depend on the relations, and accuracy, which F1 then is, for all others.
+    Task: Multilingual Parsing from Raw Text to Universal Dependencies*), for identical words. CLAS, MLAS and BLEX are
+    F1 scores, because the words that they count depend on the relations. For all other scores, F1 equals accuracy.
 
     Parameters
     ----------
     gold, predicted : Treebank
         Annotations of the same words.
     ignore : {None, "upos", "xpos", "form"} or callable
-        Words that do not count, by their gold columns; see :meth:`omkl.DependencyParser.evaluate`.
+        Words to ignore, by their gold columns; see :meth:`omkl.DependencyParser.evaluate`.
 
     Returns
     -------
     dict
         Scores in [0, 1]:
 
-        * ``upos``, ``xpos``, ``ufeats`` (universal features), ``alltags`` (all three), ``lemmas`` (always right where
+        * ``upos``, ``xpos``, ``ufeats`` (universal features), ``alltags`` (all three), ``lemmas`` (always correct if
           the gold lemma is missing);
-        * ``uas``, ``las`` (universal relations, without subtypes), ``las_subtypes``, ``clas`` (las of content words),
-          ``mlas`` (clas with the right tag and features, and the right function words below), ``blex`` (clas with the
-          right lemma);
-        * ``whole``, the share of sentences whose heads are all right.
+        * ``uas``, ``las`` (universal relations, without subtypes), ``las_subtypes``, ``clas`` (LAS of content words),
+          ``mlas`` (CLAS that also requires correct UPOS, features and dependent function words), ``blex`` (CLAS that
+          also requires the correct lemma);
+        * ``whole``, the fraction of sentences whose heads are all correct.
 
-        A score is None where one of the treebanks lacks the heads or relations that it needs. ``words`` and
-        ``sentences`` are counts. ``relations`` and ``lengths`` are tables, lists of records with ``gold``,
-        ``predicted`` and ``correct`` (counts), ``precision``, ``recall`` and ``f1``: of universal relations with right
-        heads, by ``relation``, and of heads, by ``length``, the distance from head to word or ``"root"``.
+        A score is None if one of the treebanks lacks the heads or relations that it requires. ``words`` and
+        ``sentences`` are counts. ``relations`` and ``lengths`` are tables: lists of records with ``gold``,
+        ``predicted`` and ``correct`` (counts), ``precision``, ``recall`` and ``f1``. ``relations`` counts universal
+        relations with correct heads, by ``relation``. ``lengths`` counts heads, by ``length``, the distance from head
+        to word or ``"root"``.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the words are not the same, heads are no trees, some gold words have heads and others none, or no word is
-        left to count.
+        If words differ, heads are not trees, only some of the gold words have heads, or all words are ignored.
 
     >>> from omkl.data import Sentence
     >>> gold = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"])
@@ -116,7 +116,7 @@ def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = N
 
 
 def _check_words(gold: Treebank, predicted: Treebank, before: int) -> None:
-    """Raise unless the words are the same, after ``before`` sentences of other blocks."""
+    """Raise InputError if words differ; ``before`` is the number of sentences in earlier blocks."""
     if np.array_equal(gold.offsets, predicted.offsets):
         own, other, _ = _common_codes("forms", gold, predicted)
         if np.array_equal(own, other):
@@ -132,7 +132,7 @@ def _check_words(gold: Treebank, predicted: Treebank, before: int) -> None:
 def _common_codes(
     name: str, gold: Treebank, predicted: Treebank, rule: Callable[[str], str] = str
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Codes of a column of both treebanks in one table, after ``rule`` is applied to each string; and the table."""
+    """Apply ``rule`` to the strings of a column; return codes of both treebanks in a common table, and the table."""
     table, codes = Strings(), []
     for treebank in (gold, predicted):
         used, places = np.unique(treebank.codes(name), return_inverse=True)
@@ -160,7 +160,7 @@ def universal_features(feats: str) -> str:
 
 
 class _Counts:
-    """Counts ``[gold, predicted, correct]`` of each score and of each row of a table, over pairs of treebanks."""
+    """Counts ``[gold, predicted, correct]`` of scores and of rows of tables, over pairs of treebanks."""
 
     def __init__(self) -> None:
         self.sentences = self.whole = 0
@@ -170,7 +170,7 @@ class _Counts:
         }
 
     def add(self, gold: Treebank, predicted: Treebank, ignore: Rule) -> None:
-        """Count a pair of treebanks."""
+        """Add the counts of a pair of treebanks."""
         counted, right = ~is_punctuation(gold, ignore), {}
         for name in ("upos", "xpos", "feats", "lemmas", "deprels"):
             rule = universal_features if name == "feats" else str
@@ -180,7 +180,7 @@ class _Counts:
         labeled, lemmas = heads & np.equal(*relations), right["lemmas"] | (gold.lemmas == 0)
         tags = right["upos"] & right["feats"]
         firsts = np.repeat(gold.offsets[:-1], gold.lengths)
-        # words whose function words below them differ, in one of the treebanks
+        # words whose dependent function words differ
         differ = np.zeros(len(counted), dtype=bool)
         for is_function, own in zip(_have(FUNCTION_RELATIONS, relations, table), (gold.heads, predicted.heads)):
             wrong = is_function & ~(labeled & tags) & (own > 0)
@@ -208,7 +208,7 @@ class _Counts:
     def _add_rows(
         self, table: str, codes: Sequence[np.ndarray], names: list[str], right: np.ndarray, counted: np.ndarray
     ) -> None:
-        """Count the rows of a table, by the code of each word in both treebanks."""
+        """Add to the rows of a table; ``codes`` are the rows of each word in both treebanks."""
         columns = codes[0][counted], codes[1][counted], codes[0][counted & right]
         for name, found in zip(names, np.stack([np.bincount(c, minlength=len(names)) for c in columns], axis=1)):
             if found.any() and name != MISSING:
@@ -216,7 +216,7 @@ class _Counts:
 
 
 def _have(names: frozenset[str], relations: Sequence[np.ndarray], table: list[str]) -> list[np.ndarray]:
-    """Masks of the words with one of these relations, in each treebank."""
+    """Return masks of the words with one of the relations ``names``, for each treebank."""
     known = np.array([relation in names for relation in table])
     return [known[codes] for codes in relations]
 
@@ -226,7 +226,7 @@ def _first_number(length: str) -> int:
 
 
 def is_punctuation(treebank: Treebank, rule: Rule) -> np.ndarray:
-    """Mask of the words that a rule of :meth:`~omkl.DependencyParser.evaluate` leaves out."""
+    """Return a mask of the words to ignore by a rule of :meth:`~omkl.DependencyParser.evaluate`."""
     if rule is None:
         return np.zeros(treebank.n_words, dtype=bool)
     if callable(rule):

@@ -1,4 +1,4 @@
-"""Explanations of trees, and names of the features of templates."""
+"""Explanations of trees, and names of template features."""
 
 from collections.abc import Callable, Sequence
 
@@ -46,7 +46,7 @@ def explain_tree(
     templates = {template.name: template for template in codec.templates}
 
     def named(pieces: list[Piece]) -> list[str]:
-        """Names of the features of single arcs."""
+        """Return the names of features of single arcs."""
         return [name(templates[piece.group], 0, *piece.key) for piece in pieces]
 
     forms = ["ROOT", *(form or "_" for form in block[0].forms)]
@@ -58,7 +58,7 @@ def explain_tree(
 
 
 def _other_tree(structure: ArcFactored, potentials: Potentials, chosen: np.ndarray, word: int | None) -> np.ndarray:
-    """The second best tree, or the best tree in which a word has another head."""
+    """Return the best other tree, or the best tree in which ``word`` has another head."""
     if word is None:
         found = [own for own in structure.decode_best(potentials, 2)[0] if not np.array_equal(own, chosen)]
     else:
@@ -72,7 +72,7 @@ def _other_tree(structure: ArcFactored, potentials: Potentials, chosen: np.ndarr
 def strongest_features(
     bank: ArcTemplateBank, treebank: Treebank, examples: ArcExamples, n: int
 ) -> dict[str, list[tuple[str, float]]]:
-    """The ``n`` strongest features of each template and their weights, by template."""
+    """Return the ``n`` strongest features of each template with their weights, by template."""
     arrays = examples.tokens, examples.heads
     name = feature_namer(bank.templates, treebank, None if examples.guide is None else examples.guide.trees)
 
@@ -87,10 +87,10 @@ def strongest_features(
 
 
 def feature_namer(templates: TemplateSet, treebank: Treebank, trees: Treebank | None) -> Callable[..., str]:
-    """Make a function that names the feature of an arc, as ``h.form=dog m-1.upos=DET right 2``.
+    """Make a function that names the feature of an arc, such as ``h.form=dog m-1.upos=DET right 2``.
 
-    It is called with a template, the number of a sentence, head, modifier, and a token between them or None for any.
-    Templates may look at the ``trees`` of a first parser.
+    Its arguments are a template, the index of a sentence, head, modifier, and a token between them or None. Templates
+    can have fields of the ``trees`` of a first parser.
     """
     relatives = None if trees is None else TreeFields(trees)
 
@@ -100,7 +100,7 @@ def feature_namer(templates: TemplateSet, treebank: Treebank, trees: Treebank | 
         return values_of(field, [string], templates.lexicons)[0]
 
     def value(sentence: int, field: str, place: int) -> str:
-        """Value of a field of the word at a place of a sentence."""
+        """Return the value of a field of the word at a position of a sentence."""
         first, last = treebank.offsets[sentence : sentence + 2].tolist()
         if not 0 < place <= last - first:
             return "OUTSIDE" if place else "ROOT"

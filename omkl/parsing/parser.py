@@ -1,4 +1,4 @@
-"""Dependency parser: the estimator."""
+"""DependencyParser, an arc-factored parser with online multiple kernel learning."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -37,12 +37,12 @@ from omkl.persistence import Unpacker
 
 
 def tree_rates(estimator: OnlineEstimator) -> Schedule:
-    """Schedule of ``eta0="auto"`` for a parser."""
-    # dual averaging needs the distance from the origin, not the length of a step
+    """Return the schedule of ``eta0="auto"`` for a parser."""
+    # rates of dual averaging depend on the distance from the origin, not on the length of a step
     if estimator.method != "fobos":
         return DistanceOverGradients()
-    # the gradient of a CRF is spread over all arcs, and needs steps that are three times as long (English: 87.0 instead
-    # of 86.5 attached)
+    # the gradient of a CRF is spread over all arcs, and needs steps that are three times as long (UAS for English: 87.0
+    # instead of 86.5)
     return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF) else 1.0)
 
 
@@ -50,71 +50,74 @@ def tree_rates(estimator: OnlineEstimator) -> Schedule:
 class DependencyParser(OnlineEstimator):
     """Arc-factored dependency parser that learns which feature templates it needs.
 
-    Each template is a group of hashed features; online proximal steps (Algorithm 1 of Martins et al. 2011) or dual
-    averaging train them, and shrink whole templates. A linear classifier labels the arcs of the best tree.
+    Each template is a group of hashed features. Training by online proximal steps (Algorithm 1 of Martins et al. 2011)
+    or dual averaging sets whole templates to zero. A linear classifier predicts the relations of the arcs in the best
+    tree.
 
     Parameters
     ----------
     templates : str, path, TemplateSet or iterable of str
-        A named set: "martins507" (13 views of the head, 13 of the modifier, alone, with direction, with distance),
-        "rich" (those, morphology, affixes and the tags between), "mcdonald2005" or "small"; "auto" takes the templates
-        of "rich" whose columns the training data has. Or a text file with a template a line, or templates as
-        :class:`~omkl.groups.TemplateSet` describes them. In each case UPOS and XPOS replace each other where one of
-        them is empty, templates of missing columns are left out, and equal ones merged. A warning says so, for "auto" a
-        line if ``verbose``.
+        A named set, a text file with one template per line, or templates as described in
+        :class:`~omkl.groups.TemplateSet`. Named sets are "martins507" (13 views of the head times 13 of the modifier,
+        each alone, with direction, and with distance), "rich" (these, and morphology, affixes and tags in between),
+        "mcdonald2005" and "small". "auto" is "rich" without templates of columns that the training data lacks. In all
+        cases, UPOS and XPOS replace each other if one of them is empty, templates of missing columns are dropped, and
+        duplicates are merged. A warning reports these changes; with "auto", a line of text if ``verbose``.
     lexicons : dict of str to path or dict, optional
-        Values of words by the name of the lexicon, such as clusters, entries of a gazetteer or bins of vectors: a file
+        Lexicons by name, which map words to values such as clusters, entries of a gazetteer or bins of vectors: a file
         with ``word<TAB>value`` in each line, or a dict. ``{"cluster": "brown.tsv"}`` makes ``h.cluster`` a field of
-        templates, and ``h.cluster:4`` its first four characters. A word is looked up as it is, then in lower case.
-        "auto" has templates for each lexicon; the model file holds them all.
+        templates, and ``h.cluster:4`` its first four characters. Words are looked up unchanged first, then in lower
+        case. ``templates="auto"`` includes templates for each lexicon. Model files contain the lexicons.
     keep : int, "auto" or None
-        Number of templates to train the parser anew on, the best by weight. "auto" halves this number as long as the
-        attachment score on one held-out sentence in five is within a standard error of the best one; it takes about
-        twice as long, and gives a parser that is several times as fast. None: all.
+        Number of templates to select by weight; the parser is then retrained on these. "auto" halves the number as long
+        as the attachment score on a held-out fifth of the sentences is within a standard error of the best score. This
+        takes about twice as long, and gives a parser that is several times as fast. None keeps all templates.
     projective : bool
-        Restrict trees to projective ones. Other training sentences are left out, with a warning.
+        Restrict trees to projective ones. Non-projective training sentences are dropped, with a warning.
     single_root : bool
-        Allow one child of the root, as Universal Dependencies demand. Training sentences with several are refused.
+        Require a single child of the root, as in Universal Dependencies. Other training sentences raise an error.
     labeled : bool
         Learn and predict relations.
     memory : float
-        Megabytes for parameters: weights, their averages and the frozen weights that predict take a third each.
-        Templates share it by their number of features; features that do not fit share weights, see
+        Megabytes for parameters: a third each for weights, their averages, and the frozen weights for prediction. It is
+        allocated to templates by their number of features. Features that do not fit share weights; see
         :meth:`collision_rate`.
     dtype : {"float32", "float64"}
     first : DependencyParser or str, optional
-        Stacking (Martins, Das, Smith, Xing 2008): an untrained parser whose potentials this one corrects, and at whose
-        trees its templates may look, as those of "stacked" do (see :mod:`omkl.groups.templates`). Potentials and trees
-        of training sentences come from parsers that have not seen them, so ``first`` is trained ``folds + 1`` times. A
-        string is a set of templates for a parser of three epochs with C = 1, without relations. Not for streams.
+        Stacking (Martins, Das, Smith, Xing 2008): an untrained first parser. Its potentials are added to those of this
+        parser, and templates can have fields of its trees, as in the set "stacked" (see :mod:`omkl.groups.templates`).
+        For training sentences, potentials and trees come from parsers trained on other sentences, so ``first`` is
+        trained ``folds + 1`` times. A string is a set of templates for an unlabeled parser with C = 1 and three epochs.
+        Not for streams.
     folds : int
-        Parts of the training data for that, at least 2.
+        Number of folds of the training data for ``first``, at least 2.
     likely : float, optional
-        Coarse-to-fine parsing (Charniak and Johnson 2005; Rush and Petrov 2012): the ``first`` parser is not corrected,
-        but selects the arcs to score: those of its tree, and those within a margin of the best of each word. The margin
-        is the smallest that holds this share of right arcs, in (0, 1). Other arcs have probability 0. All arcs are
-        scored where arcs are required or forbidden, or several trees asked for. None: all arcs.
+        Coarse-to-fine parsing (Charniak and Johnson 2005; Rush and Petrov 2012): instead of adding its potentials, the
+        ``first`` parser selects the arcs to score. These are the arcs of its tree, and arcs within a margin of the best
+        arc of each word. The margin is the smallest one for which this fraction, in (0, 1), of the gold arcs is
+        selected. Other arcs have probability 0. All arcs are scored for required or forbidden arcs, and for n best
+        trees. None always scores all arcs.
     decode : {"map", "marginal"}
-        Predict the tree of the highest score, or that of the largest expected number of right heads (minimum risk),
-        which needs probabilities as :meth:`predict_marginals` does, and takes O(n^3) for n words.
+        Predict the highest-scoring tree, or the tree with the largest expected number of correct heads (minimum risk).
+        The latter requires probabilities like :meth:`predict_marginals`, and takes O(n^3) time for n words.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, early_stopping, \
 validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`. ``eta0="auto"`` is :class:`~omkl.online.MeanPolyak`, or with
-        ``method="rda"`` :class:`~omkl.online.DistanceOverGradients`. Early stopping looks at the attachment score.
+        ``method="rda"`` :class:`~omkl.online.DistanceOverGradients`. Early stopping uses the attachment score.
 
     Attributes
     ----------
     template_weights_ : dict of str to float
         Weight of each template, in [0, 1], summing to one.
     templates_ : TemplateSet
-        The templates in use, adapted to the training data.
+        Templates in use, adapted to the training data.
     first_ : DependencyParser
-        The trained first parser, if there is one.
+        Trained first parser, if there is one.
     temperature_, relation_temperature_ : float or None
-        Divisors that make log-probabilities of the potentials of arcs and the scores of relations; see
+        Temperatures by which potentials of arcs and scores of relations are divided to get log-probabilities; see
         :meth:`calibrate`.
     history_ : list of dict
-        One flat record an epoch; see :meth:`omkl.online.TrainingLoop.run`.
+        A flat record of each epoch; see :meth:`omkl.online.TrainingLoop.run`.
 
     References
     ----------
@@ -178,13 +181,13 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         Parameters
         ----------
         X : path, list of paths, Treebank, sentences as for :meth:`parse`, or Stream
-            Trees in CoNLL-U, CoNLL-X or CoNLL-2008. A :class:`omkl.data.Stream` of treebanks
-            (:func:`omkl.data.stream_conllu`) is learned block by block, ``epochs`` times, and never held whole. A head
-            ``_`` (None in Python) is not annotated: any tree that agrees with the other heads is right.
+            Trees in CoNLL-U, CoNLL-X or CoNLL-2008. The parser is trained on the blocks of a :class:`omkl.data.Stream`
+            of treebanks (:func:`omkl.data.stream_conllu`) ``epochs`` times, without loading all data into memory. Heads
+            ``_`` (None in Python) are unknown: any tree that agrees with the known heads is correct.
         y : None
-            The trees are in ``X``.
+            Ignored, as ``X`` contains the trees.
         sample_weight : array of shape (number of sentences,), optional
-            How often each sentence counts: an integer is that many copies. Not for streams.
+            Weight of each sentence; an integer weight is equivalent to that many copies. Not for streams.
         validation : path, list of paths, Treebank or sentences, optional
             Trees for ``early_stopping`` and calibration, instead of a part of the training data.
         checkpoint, checkpoint_every, resume, client, shards
@@ -197,7 +200,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter or a sentence is not as described; the parser stays what it was.
+            If a parameter or a sentence is invalid; the parser is not changed.
         """
         X = check_sentences(X, y)
         check_parameters(self, self._constraints)
@@ -212,7 +215,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return self if given is None else self.calibrate(given)
 
     def _select_templates(self, X: Sentences, sample_weight: ArrayLike | None, run: RunOptions) -> TemplateSet:
-        """The templates that ``keep`` asks for, by training on them."""
+        """Select templates for ``keep`` by training."""
         if isinstance(X, Stream) or self.first is not None:
             raise InputError("keep= trains several times, which needs sentences, not a stream, and first=None.")
         data = self._read(TrainingBlock(X, None, sample_weight), whole=True)
@@ -223,14 +226,14 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return read_trees(block, self.projective, self.single_root, whole)
 
     def partial_fit(self, X: Sentences, y: None = None, sample_weight: ArrayLike | None = None) -> "DependencyParser":
-        """One round of training for each sentence, in the given order.
+        """Train for one round on each sentence, in the given order.
 
-        The first call fixes the templates and the memory of each. New relations of later calls are learned.
+        The first call determines the templates and the memory of each. Later calls can add new relations.
 
         Parameters
         ----------
         X : as for :meth:`fit`
-            A stream is passed over once.
+            A stream is read once.
 
         Returns
         -------
@@ -245,17 +248,17 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return self
 
     def calibrate(self, X: Sentences) -> "DependencyParser":
-        """Find the temperatures that make probabilities of scores, on trees that the parser has not learned from.
+        """Calibrate probabilities by temperature scaling on held-out trees.
 
-        Potentials of arcs are divided by ``temperature_``, and scores of relations by ``relation_temperature_``, the
-        numbers of the smallest log loss, word by word (temperature scaling: Guo, Pleiss, Sun, Weinberger 2017). The
-        predicted trees stay the same. ``fit`` calibrates on the sentences that ``early_stopping`` holds out, unless
-        there is a ``first`` parser, which learns from them. Another ``fit`` or ``partial_fit`` undoes it.
+        Potentials of arcs are divided by ``temperature_``, and scores of relations by ``relation_temperature_``. These
+        temperatures minimize the log loss of single words (Guo, Pleiss, Sun, Weinberger 2017). Predicted trees do not
+        change. With ``early_stopping``, ``fit`` calibrates on the held-out sentences, unless there is a ``first``
+        parser, which is trained on these. Another ``fit`` or ``partial_fit`` removes the temperatures.
 
         Parameters
         ----------
         X : as for :meth:`fit`
-            Words without a head do not count.
+            Words without a head are ignored.
 
         Returns
         -------
@@ -275,25 +278,25 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         ----------
         X : path, list of paths, Treebank, Stream, or sentences
             A sentence is a list of words or a :class:`~omkl.data.Sentence`; its heads and relations are ignored. A
-            warning names the columns that the parser has learned from and the input lacks.
+            warning names missing columns that the parser uses.
         required, forbidden : list of iterables of (int, int), optional
-            Arcs ``(head, word)`` that the tree of each sentence must have, or must not have; words are counted from 1,
-            and the head 0 is the root. Not for streams.
+            Required or forbidden arcs ``(head, word)`` of the tree of each sentence. Words are counted from 1, and
+            head 0 is the root. Not for streams.
         confidence : bool
-            Note the probability of the arc to each word in MISC, as ``HeadConf=0.987``, and that of its relation, as
-            ``RelConf=0.912``; see :meth:`predict_marginals`.
+            Write probabilities to MISC: ``HeadConf=0.987`` for the arc to each word, and ``RelConf=0.912`` for its
+            relation; see :meth:`predict_marginals`.
 
         Returns
         -------
         Treebank
-            The same sentences with the best tree of each, and the relations if the parser is labeled. Iterate it for
-            sentences, or write it with :func:`omkl.data.write_treebank`.
+            The sentences with predicted trees, and relations if the parser is labeled. Iterating over it yields
+            sentences; :func:`omkl.data.write_treebank` writes it to a file.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If arcs contradict each other, leave no tree, or are not those of the sentence; or if there are no
-            probabilities where they are asked for.
+            If required and forbidden arcs allow no tree or do not exist in the sentence, or if ``confidence`` or
+            ``decode`` require probabilities and the parser has none.
         """
         if confidence:
             has_marginals(self, InputError)
@@ -309,7 +312,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return TreeDecoder(self.model_, self.temperature_, self.relation_temperature_, minimum_risk, self.n_jobs)
 
     def predict(self, X: Sentences) -> list[np.ndarray]:
-        """Heads of each sentence.
+        """Predict the heads of each sentence.
 
         Parameters
         ----------
@@ -325,16 +328,16 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     def predict_nbest(
         self, X: Sentences, n: int = 5, *, required: Arcs = None, forbidden: Arcs = None
     ) -> list[list[Parse]]:
-        """The trees of the highest scores of each sentence, best first (Lawler 1972).
+        """Predict the n best trees of each sentence, best first (Lawler 1972).
 
-        ``decode`` plays no part. Each tree takes as long as parsing the sentence once for each of its words.
+        ``decode`` is ignored. Each tree takes as long as parsing the sentence n_words times.
 
         Parameters
         ----------
         X, required, forbidden
             As for :meth:`parse`.
         n : int > 0
-            Number of trees; fewer where a sentence has not so many.
+            Number of trees; fewer if a sentence does not have n.
 
         Returns
         -------
@@ -348,15 +351,15 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
 
     @property
     def relations_(self) -> list[str]:
-        """Relations that a labeled parser knows, in the order of the columns of their probabilities."""
+        """Relations of a labeled parser, in the order of the columns of their probabilities."""
         return self._decoder.relations.tolist()
 
     @available_if(has_marginals)
     def predict_marginals(self, X: Sentences, *, required: Arcs = None, forbidden: Arcs = None) -> list[ParseMarginals]:
-        """Probabilities of arcs, and of the relations of the predicted arcs.
+        """Predict probabilities of arcs, and of the relations of the predicted arcs.
 
-        With ``loss="crf"`` the probabilities of arcs are those of the model until it is calibrated; with other losses,
-        and for relations, there are none before :meth:`calibrate`.
+        With ``loss="crf"``, probabilities of arcs do not require calibration. With other losses, and for relations,
+        probabilities are available after :meth:`calibrate`.
 
         Parameters
         ----------
@@ -383,10 +386,10 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         word: int | None = None,
         n: int = 20,
     ) -> Explanation:
-        """Explain why a sentence gets its tree, and not the next best.
+        """Explain the tree of a sentence in comparison with the next best tree.
 
-        The score of a tree is a sum over arcs and templates, and so is the margin, the difference of two scores.
-        Relations play no part.
+        The score of a tree is a sum over arcs and templates, and so is the margin, the difference of the two scores.
+        Relations are not explained.
 
         Parameters
         ----------
@@ -395,7 +398,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         heads : int array of shape (n_words,), optional
             The tree to explain; the predicted one by default.
         against : int array of shape (n_words,), optional
-            The tree to compare with; by default the best of all others.
+            The tree to compare with; the best other tree by default.
         word : int, optional
             Compare with the best tree in which this word, counted from 1, has another head.
         n : int > 0
@@ -415,33 +418,33 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     # ---- evaluation and templates -------------------------------------------------------------------------------
 
     def evaluate(self, X: Sentences, ignore: Rule = None) -> dict[str, Any]:
-        """Compare predicted with gold trees, as the CoNLL 2018 shared task does.
+        """Evaluate predicted trees as in the CoNLL 2018 shared task.
 
         Parameters
         ----------
         X : as for :meth:`fit`
-            A stream is not held whole.
+            Streams are read block by block.
         ignore : {None, "upos", "xpos", "form"} or callable
-            Words that do not count: none; those with UPOS ``PUNCT``; those with a tag of punctuation in the Penn
-            treebank; those made of punctuation characters alone, as in the CoNLL-X shared task; or those for which
+            Words to ignore: none; words with UPOS ``PUNCT``; words with an XPOS for punctuation in the Penn Treebank;
+            words of punctuation characters only, as in the CoNLL-X shared task; or words for which
             ``ignore(form, upos, xpos)`` is true.
 
         Returns
         -------
         dict
-            Scores, counts and tables as of :func:`omkl.evaluate_treebanks`. Tags and lemmas are the gold ones, and
-            always right; scores of relations are None for an unlabeled parser.
+            Scores, counts and tables of :func:`omkl.evaluate_treebanks`. Tags and lemmas are copied from the gold
+            sentences, so their scores are 1. Scores of relations are None for an unlabeled parser.
         """
         return evaluate_blocks(self._compared(X), ignore)
 
     def _compared(self, X: Sentences) -> Iterator[tuple[Treebank, Treebank]]:
-        """Gold and predicted trees, block by block."""
+        """Yield gold and predicted trees, block by block."""
         for gold in treebanks_of(X, trees=True, single_root=self.single_root):
             check_trees(gold)
             yield gold, self.parse(gold)
 
     def score(self, X: Sentences, y: None = None, ignore: Rule = None) -> float:
-        """Unlabeled attachment score.
+        """Return the unlabeled attachment score.
 
         Parameters
         ----------
@@ -462,11 +465,11 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return self.kernel_weights_
 
     def ranking(self) -> list[str]:
-        """Names of the templates, the best first: by weight, and of equal weights, as those of an SVM, by norm."""
+        """Return the names of the templates, best first: by weight, then by norm, as weights of an SVM are equal."""
         return ranked(self.template_weights_, dict(zip(self.templates_.names, self.predictor_.norms.tolist())))
 
     def prune(self, keep: int) -> "DependencyParser":
-        """Make a smaller parser of the best templates; :meth:`fit` may train it anew.
+        """Return a smaller parser with the best templates, without retraining.
 
         Parameters
         ----------
@@ -490,11 +493,11 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return pruned
 
     def n_features(self) -> int:
-        """Number of hashed features whose weight is not zero."""
+        """Return the number of hashed features with nonzero weight."""
         return self.model_.trainer.banks[0].n_features()
 
     def collision_rate(self) -> float:
-        """Estimated share of the features that share a weight with another."""
+        """Estimate the fraction of features that share a weight with another feature."""
         return self.model_.trainer.banks[0].collision_rate()
 
     def _read_known(self, block: TrainingBlock) -> TreeData:
@@ -523,10 +526,10 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
 
 
 def _beside(model: OnlineModel, make_pass: Pass) -> list[RelationsBeside]:
-    """Callbacks that learn beside the trees of a stream."""
+    """Return callbacks that train other models on the blocks of a stream."""
     return [RelationsBeside(model, make_pass)]
 
 
 def _is_file(templates: object) -> bool:
-    """Check whether templates are read from a file."""
+    """Check whether templates are the path of a file."""
     return isinstance(templates, (str, os.PathLike)) and templates not in NAMED_SETS

@@ -1,4 +1,4 @@
-"""Labeler of the relations of given trees: a linear classifier on templates of arcs."""
+"""RelationLabeler, a linear classifier of the relations of arcs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,13 +26,13 @@ from omkl.parsing.template_selection import suited
 from omkl.regularizers import Ridge
 from omkl.structures.chain import Chain
 
-#: Rows to which the features of a template are hashed.
+#: Number of hash buckets for the features of a template.
 ROWS = 2048
 
-#: Sentences that are labeled at a time.
+#: Number of sentences to label at a time.
 TOGETHER = 64
 
-#: Templates of relations: both words, their tags and morphology, their neighbours, and the words between.
+#: Templates for relations: both words, their tags and morphology, their neighbours, and words in between.
 RELATION_TEMPLATES = (
     "h.upos m.upos direction", "h.upos m.upos distance", "h.lemma m.upos direction", "h.upos m.lemma direction",
     "h.lemma m.lemma", "m.form", "m.lower h.upos direction", "m.upos m.feats direction", "m.feats h.upos direction",
@@ -49,10 +49,10 @@ RELATION_TEMPLATES = (
 
 
 class RelationLabeler:
-    """Relations of the arcs of given trees: a support vector machine, each sentence a chain without transitions.
+    """Classifier of the relations of arcs in given trees: an SVM, implemented as a chain without transitions.
 
-    Arcs from the root get relations of such arcs in the training data, other arcs those of other arcs: in Universal
-    Dependencies ``root`` there and nowhere else. ``strings`` are the relations, and their codes in treebanks.
+    Arcs from the root can only have relations of such arcs in the training data, and likewise for all other arcs: in
+    Universal Dependencies, ``root`` for arcs from the root only. ``strings`` is the table of relations.
     """
 
     def __init__(self, strings: Strings, templates: TemplateSet) -> None:
@@ -77,14 +77,14 @@ class RelationLabeler:
     def for_treebank(cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Lexicon]) -> "RelationLabeler":
         """Make an untrained labeler, with templates for the columns of a treebank and for each lexicon.
 
-        It begins with all relations of the ``whole`` data, and with none for a stream.
+        Its relations are those of the ``whole`` data. For a stream, it starts without relations.
         """
         own = [line for name in lexicons for line in of_lexicon(name) if line.endswith("direction")]
         templates, _ = suited(TemplateSet([*RELATION_TEMPLATES, *own], lexicons), treebank, whole)
         return cls(treebank.strings["deprels"].copy() if whole else Strings(), templates)
 
     def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
-        """Train on gold trees, with weights of sentences (number of sentences,) or None."""
+        """Train on gold trees; ``weights`` of sentences are (number of sentences,) or None."""
         codes = _known(treebank, treebank.deprels)
         self._note(treebank.heads, codes)
         arcs = _Arcs(ArcExamples.of(treebank, self.templates, weights), codes, self._hasher)
@@ -92,7 +92,7 @@ class RelationLabeler:
         run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
 
     def learn(self, examples: ArcExamples, trees: OnlineTrainer, make_pass: Pass) -> None:
-        """Train one round for each sentence of a block, regularized as the trees are; new relations are added."""
+        """Train one round on each sentence of a block, with the lambda of ``trees``; new relations are added."""
         treebank = examples.treebank
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
         codes = _known(treebank, codes)
@@ -106,23 +106,23 @@ class RelationLabeler:
             pass
 
     def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-        """Code of the relation of every word given its head, (number of words,)."""
+        """Predict the code of the relation of every word given its head, (number of words,)."""
 
         def best(scores: np.ndarray) -> np.ndarray:
-            """Best relation of each word; there are no transitions."""
+            """Return the best relation of each word."""
             return scores.argmax(axis=1).astype(np.int32)
 
         return np.concatenate([np.zeros(0, np.int32), *self._scored(treebank, heads, n_jobs, best)])
 
     def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-        """Scores of the relations of every word given its head, (number of words, number of relations)."""
+        """Compute scores of relations of every word given its head, (number of words, number of relations)."""
         none = np.zeros((0, len(self.strings)))
         return np.concatenate([none, *self._scored(treebank, heads, n_jobs, lambda scores: scores)])
 
     def _scored(
         self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None, function: Callable
     ) -> list[np.ndarray]:
-        """Apply a function to the scores of some sentences at a time."""
+        """Apply a function to the scores of batches of sentences, in threads."""
         tokens, offsets = encode(treebank, self.templates), treebank.offsets
         predictor, potentials = self.trainer.predictor(), self._bars()
 
@@ -135,7 +135,7 @@ class RelationLabeler:
         return in_threads(of_part, [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)], n_jobs)
 
     def _arcs(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, sentences: range) -> Tokens:
-        """Features of the arcs of some sentences, all arcs in one sequence."""
+        """Compute the features of the arcs of some sentences, as one sequence."""
         found = [
             self._hasher.tokens(tokens.sentence(s), heads[offsets[s] : offsets[s + 1]]).features for s in sentences
         ]
@@ -146,20 +146,20 @@ class RelationLabeler:
         return Tokens(np.array([0, len(starts) - 1]), joined, n_features=len(self._hasher.groups))
 
     def _note(self, heads: np.ndarray, relations: np.ndarray) -> None:
-        """Note the relations of arcs of the training data."""
+        """Remember the relations of arcs in the training data."""
         known = relations >= 0
         self._seen[(heads[known] == 0).astype(np.int64), relations[known]] = True
 
     def _bars(self) -> np.ndarray:
-        """Potentials (2, number of relations) of arcs between words and from the root.
+        """Return potentials (2, number of relations) that restrict arcs between words, and arcs from the root.
 
-        They are -inf for relations that such arcs do not have in the training data.
+        Relations that do not occur for such arcs in the training data have potential -inf.
         """
         seen = np.where(self._seen.any(axis=1, keepdims=True), self._seen, self._seen.any(axis=0))
         return np.where(seen, 0.0, -np.inf)
 
     def describe(self, training: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` of a model file, with or without the state of training."""
+        """Return ``(JSON values, arrays)`` for a model file, with or without the state for ``training``."""
         return {
             "strings": self.strings.tolist()[1:],
             "templates": self.templates.names,
@@ -178,25 +178,25 @@ class RelationLabeler:
 
 
 def _known(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
-    """Codes of relations, -1 for words without a head."""
+    """Replace the relations of words without a head by -1."""
     return np.where(treebank.heads < 0, -1, relations)
 
 
 class RelationsBeside:
-    """Callback that learns the relations of each block of a stream after its trees."""
+    """Callback that trains the relation labeler on each block of a stream, after the trees."""
 
     def __init__(self, model: OnlineModel, make_pass: Pass) -> None:
         self._model = model
         self._make_pass = make_pass
 
     def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
-        """Learn from the block that the trainer has learned from."""
+        """Train on the block."""
         if self._model.codec.relations is not None:
             self._model.codec.relations.learn(block.examples, trainer, self._make_pass)
 
 
 class _Arcs(Sequence[Example]):
-    """Gold arcs of a treebank as training examples; features are made on demand, since all of them are large."""
+    """Gold arcs of a treebank as training examples; features are computed on demand to save memory."""
 
     def __init__(self, trees: ArcExamples, relations: np.ndarray, hasher: ArcFeatureHasher) -> None:
         self._trees = trees
@@ -204,7 +204,7 @@ class _Arcs(Sequence[Example]):
         self._hasher = hasher
 
     def part(self, indices: np.ndarray) -> "_Arcs":
-        """Some of the presentations, without the other sentences."""
+        """Select presentations by their indices, and copy their sentences."""
         offsets = self._trees.offsets
         words = [np.arange(offsets[s], offsets[s + 1]) for s in np.unique(self._trees.chosen[indices])]
         return _Arcs(self._trees.part(indices), self._relations[np.concatenate(words)], self._hasher)

@@ -1,4 +1,4 @@
-"""Sentences: treebanks from what users pass, checks of their trees, and training examples."""
+"""Conversion of user input to treebanks, checks of trees, and training examples."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,16 +20,16 @@ from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
 from omkl.structures.trees import ProjectiveTree
 
-#: The source of a part of examples.
+#: Treebank of a part of examples.
 NO_SENTENCES = Treebank.from_sentences([], trees=False)
-#: Decimals of a number in MISC.
+#: Number of decimals in MISC.
 DECIMALS = 3
-#: Sentences as users pass them: paths, a treebank, a stream, or lists of words.
+#: Sentences as given by users: paths, a treebank, a stream, or lists of words.
 Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[Sentence | Iterable[str] | str | os.PathLike]
 
 
 def check_sentences(X: Sentences, y: object = None) -> Sentences:
-    """Refuse targets beside sentences; list an iterator, which online estimators would read as a stream of pairs."""
+    """Reject targets y; convert an iterator to a list, as online estimators take it for a stream of pairs."""
     if y is not None:
         raise InputError("Trees and tags are in X, a treebank or sentences with heads: leave y out.")
     return list(X) if isinstance(X, Iterator) else X
@@ -42,10 +42,10 @@ def treebanks_of(X: Sentences, trees: bool | str, single_root: bool = False) -> 
 
 
 def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> Treebank:
-    """Read and check a treebank, paths, or sentences.
+    """Convert a treebank, paths, or sentences to a validated treebank.
 
-    ``trees`` says which heads are asked for, see :func:`~omkl.data.stream_conllu`. Without trees the text of a file is
-    kept, to be written again. With ``single_root`` trees with several roots are refused.
+    ``trees`` determines the check of heads; see :func:`~omkl.data.stream_conllu`. Without trees, the text of files is
+    kept for writing. With ``single_root``, trees with several roots raise an error.
     """
     single_root = single_root and bool(trees)
     if isinstance(X, Treebank):  # it may have been read with fewer checks
@@ -62,7 +62,7 @@ def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> T
 
 
 def _as_sentence(item: object, number: int) -> Sentence:
-    """Convert the words of the sentence of this number."""
+    """Convert a list of words to a Sentence; ``number`` is for messages."""
     if isinstance(item, Sentence):
         return item
     words: list = [None]
@@ -75,17 +75,17 @@ def _as_sentence(item: object, number: int) -> Sentence:
 
 
 def strings_of(treebank: Treebank, name: str) -> list[str]:
-    """A column of all words as a list of strings."""
+    """Return a column of all words as a list of strings."""
     return np.array(treebank.strings[name].tolist(), dtype=object)[treebank.codes(name)].tolist()
 
 
 def with_trees(treebank: Treebank, heads: np.ndarray, relations: np.ndarray, strings: Strings) -> Treebank:
-    """A treebank with other heads and relations."""
+    """Replace heads and relations."""
     return treebank.with_column("heads", heads).with_column("deprels", relations, strings)
 
 
 def with_notes(treebank: Treebank, columns: dict[str, list[float]]) -> Treebank:
-    """A treebank with numbers of each word noted in MISC, by their names."""
+    """Add numbers for each word to MISC, by their names."""
 
     def noted(word: int, misc: str) -> str:
         others = [entry for entry in misc.split("|") if entry != "_" and entry.partition("=")[0] not in columns]
@@ -95,12 +95,12 @@ def with_notes(treebank: Treebank, columns: dict[str, list[float]]) -> Treebank:
 
 
 def joined(trees: list[np.ndarray]) -> np.ndarray:
-    """Heads of all words, int64, from those of each sentence."""
+    """Concatenate the heads of sentences, int64."""
     return np.concatenate([np.zeros(0, np.int64), *trees])
 
 
 def facts_of(treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.ndarray | None]) -> dict[str, Any]:
-    """Facts that a checkpoint compares, the plainest first: columns of a treebank, and arrays made from it."""
+    """Return facts about a treebank and arrays derived from it, for a resumed run to compare; simplest first."""
     content = [treebank.offsets, *arrays]
     for name in columns:
         names = "\n".join(treebank.strings[name].tolist()).encode("utf-8", "surrogatepass")
@@ -113,7 +113,7 @@ def facts_of(treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.nda
 
 
 def check_trees(treebank: Treebank, partial: bool = False) -> None:
-    """Raise an error where a word has no head (``partial``: where no word of a sentence has one)."""
+    """Raise InputError if a word has no head, or with ``partial``, if no word of a sentence has a head."""
     if not len(treebank):
         raise InputError("There is no sentence: give at least one.")
     n_unknown = np.add.reduceat(treebank.heads < 0, treebank.offsets[:-1], dtype=np.int64)
@@ -128,7 +128,7 @@ def check_trees(treebank: Treebank, partial: bool = False) -> None:
 
 
 def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
-    """Mask of the sentences whose heads fit a projective tree; one warning counts the others."""
+    """Return a mask of sentences whose heads fit a projective tree; warn about the number of others."""
     structure = ProjectiveTree(single_root)
     kept = np.array(
         [structure.is_possible(structure.agreeing(structure.zeros(len(heads)), heads)) for heads in treebank.trees()]
@@ -148,9 +148,9 @@ class Guide(NamedTuple):
     Attributes
     ----------
     trees : Treebank
-        Its trees, at which templates may look.
+        Predicted trees, for fields of templates.
     arcs : list of ArcGuide or None
-        Its advice on the arcs of each sentence; None for no advice.
+        Advice on the arcs of each sentence, or None.
     """
 
     trees: Treebank
@@ -158,7 +158,7 @@ class Guide(NamedTuple):
 
 
 def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = None) -> ArcTokens:
-    """Encode the fields of the words of a treebank; templates may look at the trees of a ``guide``."""
+    """Encode the fields of the words of a treebank; a ``guide`` has the trees for fields that need trees."""
     fields, reach = templates.fields, templates.reach
     starts, lengths = treebank.offsets[:-1], treebank.lengths
     roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
@@ -176,11 +176,11 @@ def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = Non
 
 
 def _field_reader(treebank: Treebank, lexicons: Mapping) -> Callable[[str], np.ndarray]:
-    """Make a function that codes a field of all words; each string of a column is read once."""
+    """Make a function that encodes a field of all words; each distinct string is processed once."""
 
     @cache
     def strings_in(column: str) -> tuple[np.ndarray, list[str]]:
-        """Index of each word's string in a list of the different strings of a column, and the list."""
+        """Return the index of each word's string in the list of distinct strings of a column, and the list."""
         codes, strings = treebank.codes(column), treebank.strings[column].tolist()
         present = present_codes(codes)
         return np.searchsorted(present, codes), [strings[code] for code in present]
@@ -199,11 +199,11 @@ class ArcExamples(WeightedExamples):
     ----------
     tokens : ArcTokens
     heads : int64 array (number of tokens,)
-        Gold heads, -1 for one that is not known.
+        Gold heads; -1 is unknown.
     chosen, weights
         See :class:`~omkl.estimators.sources.WeightedExamples`.
     treebank : Treebank
-        Source of the sentences; empty for parts of the examples.
+        Treebank of the sentences; empty for parts of the examples.
     guide : Guide, optional
         Advice of a first parser.
     """
@@ -230,7 +230,7 @@ class ArcExamples(WeightedExamples):
         weights: np.ndarray | None = None,
         guide: Guide | None = None,
     ) -> "ArcExamples":
-        """All sentences of a treebank."""
+        """Make examples of all sentences of a treebank."""
         tokens, heads = encode(treebank, templates, guide), treebank.heads.astype(np.int64)
         return cls(tokens, heads, np.arange(len(treebank)), weights, treebank, guide)
 
@@ -241,7 +241,7 @@ class ArcExamples(WeightedExamples):
 
     @property
     def n_inputs(self) -> int:
-        """Number of sentences, presented or not."""
+        """Number of sentences."""
         return len(self.tokens)
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "ArcExamples":

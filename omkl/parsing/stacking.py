@@ -1,4 +1,4 @@
-"""Stacking and coarse-to-fine parsing: advice of a first parser for a second one."""
+"""Stacking and coarse-to-fine parsing: advice of a first parser for a second parser."""
 
 import warnings
 
@@ -15,21 +15,21 @@ from omkl.structures.trees import as_scores
 
 
 def advice_of(decoder: TreeDecoder, treebank: Treebank, all_arcs: bool = False) -> Guide:
-    """Trees and scores of arcs of a fitted parser; ``all_arcs`` as for :meth:`TreeDecoder.from_potentials`."""
+    """Return trees and potentials of a fitted parser; for ``all_arcs`` see :meth:`TreeDecoder.from_potentials`."""
     potentials = decoder.from_potentials(treebank, lambda own: own, all_arcs=all_arcs)
     trees = list(map(decoder.structure.decode, potentials))
     return Guide(decoder.with_relations(treebank, trees), [ArcGuide(as_scores(own)) for own in potentials])
 
 
 def _best_potentials(potentials: np.ndarray) -> np.ndarray:
-    """Best potential of the arcs into each word, (n,)."""
+    """Return the best potential of the arcs into each word, (n,)."""
     others = potentials.copy()
     np.fill_diagonal(others, -np.inf)
     return others.max(axis=0)[1:]
 
 
 def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
-    """Smallest margin below the best potential of each word that holds this share, in (0, 1), of the right arcs."""
+    """Return the smallest margin below the best potential of a word that includes this share of gold arcs."""
     below = []
     for arcs, heads in zip(guide.arcs or (), gold.trees()):
         potentials, known = np.asarray(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)
@@ -40,10 +40,10 @@ def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
 def only_likely(guide: Guide, right: Treebank, margin: float | None) -> Guide:
     """Advice for a second parser.
 
-    With a margin the second parser looks only at likely arcs: those within the margin of the best potential of their
-    word, those of the guide's tree, and those of the ``right`` trees; so some tree is possible. Where some right heads
-    of a sentence are unknown, all its arcs are likely. Without a margin the second parser corrects the potentials;
-    right arcs of potential -inf get the lowest finite potential of their word.
+    With a margin, the second parser scores only likely arcs: arcs within the margin of the best potential of their
+    word, arcs of the guide's tree, and arcs of the ``right`` trees. So at least one tree is possible. In sentences with
+    unknown right heads, all arcs are likely. Without a margin, the second parser corrects the potentials of the first;
+    right arcs with potential -inf get the lowest finite potential of their word.
     """
     found, offsets = [], guide.trees.offsets
     for s, arcs in enumerate(guide.arcs or ()):
@@ -66,9 +66,9 @@ def only_likely(guide: Guide, right: Treebank, margin: float | None) -> Guide:
 def cross_fit(
     first: OnlineEstimator, treebank: Treebank, weights: np.ndarray | None, folds: int
 ) -> tuple[OnlineEstimator, Guide]:
-    """Train a copy of a first parser on gold trees, and collect advice of parsers that have not seen the sentence.
+    """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same sentences.
 
-    Sentence ``i`` is parsed by a parser that is trained on the sentences ``j`` with ``j % folds != i % folds``.
+    Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds != i % folds``.
     """
     check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
     whole = clone(first).fit(treebank, sample_weight=weights)

@@ -1,4 +1,4 @@
-"""Selection of templates: those that suit a treebank, and the best ones after training."""
+"""Adaptation of templates to a treebank, and selection of the best templates."""
 
 import warnings
 from collections.abc import Callable
@@ -18,20 +18,20 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import absent_fields, are_copies
 from omkl.groups.templates.language import Template, TemplateSet, own_field
 
-#: Replacement of a column of tags that is nearly empty.
+#: Replacements of nearly empty columns of tags.
 STAND_INS = {"xpos": "upos", "upos": "xpos"}
-#: A column of tags is nearly empty if at most this share of the words has one.
+#: A column of tags is nearly empty if at most this fraction of words has a tag.
 SCARCE = 0.1
-#: One sentence in so many is held out by ``keep="auto"``.
+#: ``keep="auto"`` holds out every PERIOD-th sentence.
 PERIOD = 5
 
 
 def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tuple[TemplateSet, str]:
-    """Adapt templates to the columns of a treebank; returns them, and a message, empty if nothing was changed.
+    """Adapt templates to the columns of a treebank; return them, and a message about changes, possibly empty.
 
-    UPOS replaces XPOS where XPOS is nearly empty or a copy of UPOS, and XPOS replaces an empty UPOS. Templates of other
-    columns or attributes that no word has are left out. Of templates that are then equal the first stays. If the
-    treebank is not the ``whole`` data, an attribute may still come, and only columns count.
+    UPOS replaces XPOS if XPOS is nearly empty or a copy of UPOS, and XPOS replaces a nearly empty UPOS. Templates of
+    other empty columns or missing attributes are dropped. Then duplicates are merged. If the treebank is not the
+    ``whole`` data, only columns are checked, because attributes may occur later.
     """
     absent = absent_fields(treebank, templates, by_column=not whole)
     stand_ins = _stand_ins(templates, treebank)
@@ -56,7 +56,7 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
 
 
 def _stand_ins(templates: TemplateSet, treebank: Treebank) -> dict[str, str]:
-    """Replacements of fields, by field."""
+    """Return replacements of fields, by field."""
     n_tags = {field: np.count_nonzero(treebank.codes(field)) for field in STAND_INS}
     scarce = SCARCE * treebank.n_words
     found = {field: other for field, other in STAND_INS.items() if n_tags[field] <= scarce < n_tags[other]}
@@ -67,7 +67,7 @@ def _stand_ins(templates: TemplateSet, treebank: Treebank) -> dict[str, str]:
 
 
 def ranked(weights: dict[str, float], norms: dict[str, float]) -> list[str]:
-    """Names of templates, the best first: by weight, and of equal weight by norm."""
+    """Return names of templates, best first: by weight, then by norm."""
     return sorted(weights, key=lambda name: (weights[name], norms[name]), reverse=True)
 
 
@@ -115,26 +115,26 @@ def select_templates(
 def fewest_templates(
     train: Callable[..., Any], templates: TemplateSet, treebank: Treebank, tell: Callable[[str], object]
 ) -> TemplateSet:
-    """Find the fewest templates that parse held-out sentences as well as all do, by halving.
+    """Find by halving a small set of templates that is as accurate on held-out sentences as all templates.
 
-    The number of templates is halved, and the parser trained anew on the best ones, as long as its number of right
-    heads is within a standard error (of the difference, paired by sentence) of the best so far.
+    The number of templates is halved, and a parser retrained on the best ones, as long as its number of correct heads
+    is within a standard error (of the difference, paired by sentence) of the best number so far.
 
     Parameters
     ----------
     train : callable
-        ``train(stage, templates, chosen, **settings)`` is a parser trained on some of the sentences.
+        ``train(stage, templates, chosen, **settings)`` returns a parser trained on the sentences ``chosen``.
     templates : TemplateSet
     treebank : Treebank
     tell : callable
-        Called with a line on each training.
+        Called with a line of text about each training.
     """
     held_out = np.arange(len(treebank)) % PERIOD == PERIOD - 1
     chosen, gold = np.flatnonzero(~held_out), treebank[held_out]
     tell(f"Selecting from {len(templates)} templates takes about twice as long as training once.")
 
     def measured(templates: TemplateSet, **settings: str) -> tuple[Any, np.ndarray]:
-        """A parser of some templates, and its number of right heads in each held-out sentence."""
+        """Train with some templates; return the parser and its number of correct heads per held-out sentence."""
         parser = train(f"selection-{len(templates)}", templates, chosen, **settings)
         right = (parser.parse(gold).heads == gold.heads).astype(np.float64)
         tell(f"{len(templates)} templates: {right.mean():.1%} of the held-out heads are right.")
@@ -145,7 +145,7 @@ def fewest_templates(
     names = [name for name in parser.ranking() if weights[name] > 0]
     size = len(names)
     while size > 1:
-        # the first training has tested templates out of sample
+        # the first training has already tested templates out of sample
         fewer = measured(parser.templates_.keep(names[: size // 2]), weighting="norms")[1]
         lost = best - fewer
         if lost.sum() > np.sqrt(len(lost) * lost.var(ddof=1)):
