@@ -1,1 +1,1 @@
-"""Annotation: tags, morphology, lemmas and trees from words."""
+"""Annotation of words with tags, morphology, lemmas and trees."""

@@ -1,4 +1,4 @@
-"""Annotator: from words to tags, morphology, lemmas and trees, all learned from one treebank."""
+"""Annotator, which predicts tags, morphology, lemmas and trees of words."""
 
 import warnings
 from collections.abc import Sequence
@@ -34,61 +34,62 @@ from omkl.parsing.sentences import (
 from omkl.persistence import Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
 
-#: Parts that an annotator can learn, in order.
+#: Parts of an annotator, in order.
 PARTS = (*COLUMNS, "trees")
 #: Parameters that are estimators.
 SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser": DependencyParser}
-#: Default settings of labelers. With C = 10 instead of 1 tags (English, Danish, Vietnamese), features and lemmas
-#: (English, Danish) are 0.04 to 0.4 points better.
+#: Default parameters of labelers. C = 10 instead of 1 improves tags (English, Danish, Vietnamese), features and lemmas
+#: (English, Danish) by 0.04 to 0.4 points.
 TAGGING: dict[str, Any] = {"epochs": 10, "C": 10.0}
-#: Default settings of the parser. Compared with scoring all arcs trees are as good (English, 2000 sentences, and
-#: Danish better by 0.2 and 0.5 points UAS, Vietnamese worse by 0.1), training and parsing a quarter faster.
+#: Default parameters of the parser. Compared to scoring all arcs, training and parsing are a quarter faster. UAS is 0.2
+#: and 0.5 points higher on English (2000 sentences) and Danish, and 0.1 points lower on Vietnamese.
 PARSING: dict[str, Any] = {"first": "small", "likely": 0.99}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Annotator(SavedEstimator):
-    """Tags, morphology, lemmas and dependency trees for sentences of words.
+    """Annotator of words with tags, morphology, lemmas and dependency trees.
 
-    A chain labels words with tags (UPOS, or XPOS where the treebank has no UPOS); morphology, the rest of XPOS and
-    FEATS, is predicted given the tag, lemmas given both, and a parser uses all of these. Morphology and trees are
-    learned with tags predicted by models that have not seen the sentence (cross-fitting), as they meet in use.
+    A chain model predicts tags (UPOS, or XPOS if the treebank has no UPOS). Morphology (FEATS, and XPOS besides UPOS)
+    is predicted given the tag, lemmas given both, and trees given all of these. As predicted tags have errors,
+    morphology and trees are trained on tags predicted by models of other sentences (cross-fitting).
 
-    A tag, lemma or head ``_`` is not annotated: the others of the sentence are learned all the same.
+    A tag, lemma or head ``_`` is unknown: training uses the known values of the sentence.
 
     Parameters
     ----------
     parts : "auto" or sequence of {"upos", "xpos", "feats", "lemmas", "trees"}
-        Parts to learn and write; "auto" takes those whose columns the training data has.
+        Parts to learn and predict. "auto" selects the parts whose columns the training data has.
     tagger : SequenceLabeler, optional
-        An untrained labeler without ``kernels``, with the settings of all labelers. Its ``class_weight``, ``cost`` and
-        settings of transitions are for the chain of tags alone. By default ``SequenceLabeler(epochs=10, C=10)``.
+        An untrained labeler without ``kernels``, whose parameters are used for all labelers. ``class_weight``, ``cost``
+        and parameters of transitions are used for the chain of tags only. By default
+        ``SequenceLabeler(epochs=10, C=10)``.
     parser : DependencyParser, optional
-        An untrained parser with the settings of the parser; by default ``DependencyParser(first="small",
-        likely=0.99)``.
+        An untrained parser; by default ``DependencyParser(first="small", likely=0.99)``.
     folds : int > 1
-        Parts of the training data for cross-fitting: each is tagged by a model of the others.
+        Number of folds of the training data for cross-fitting.
     n_jobs : int or None
-        Threads that tag and parse; None is one, -1 one for each core. They do not change the annotations.
+        Number of threads; None means 1, -1 one for each core. Annotations do not depend on it.
     callbacks : list, optional
-        Called as those of :class:`omkl.online.TrainingLoop` during the training of each model, which a true value ends.
+        Callbacks for the training of each model, as for :class:`omkl.online.TrainingLoop`. A true return value ends the
+        training of the current model.
     verbose : bool
         Show a progress bar.
     random_state : int, RandomState or None
-        Replaces that of ``tagger`` and ``parser``. The same seed gives the same model, bit for bit.
+        Replaces ``random_state`` of ``tagger`` and ``parser``. An int gives bitwise reproducible models.
 
     Attributes
     ----------
     parts_ : list of str
-        Parts that are learned and written.
+        Learned parts.
     tagger_ : Tagger or None
-        Tags, morphology and lemmas by themselves.
+        Model of tags, morphology and lemmas.
     parser_ : DependencyParser or None
-        The parser by itself, for sentences that have tags.
+        The parser, for sentences with tags.
 
     Notes
     -----
-    A file of :meth:`save` holds no training state.
+    Files of :meth:`save` do not contain training state.
 
     Examples
     --------
@@ -127,17 +128,17 @@ class Annotator(SavedEstimator):
         checkpoint_every: str | float = "60s",
         resume: bool = False,
     ) -> "Annotator":
-        """Learn from a treebank.
+        """Train on a treebank.
 
         Parameters
         ----------
         X : path, list of paths, Treebank, or iterable of Sentence
             Annotated sentences, in CoNLL-U, CoNLL-X or CoNLL-2008.
         y : None
-            All that is learned is in ``X``.
+            Ignored, as ``X`` contains all annotations.
         checkpoint, checkpoint_every, resume
-            As for :meth:`omkl.SequenceLabeler.fit`. The directory holds the trained labelers, and checkpoints of the
-            parser. Of callbacks it holds the states during the training of the parser.
+            As for :meth:`omkl.SequenceLabeler.fit`. The directory contains trained labelers, and checkpoints of the
+            parser. States of callbacks are saved during the training of the parser only.
 
         Returns
         -------
@@ -146,8 +147,8 @@ class Annotator(SavedEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter or a sentence is not as described, or the treebank lacks a column of a part that was asked
-            for; the annotator stays what it was.
+            If a parameter or a sentence is invalid, or the treebank lacks a column of a requested part; the annotator
+            is not changed.
         """
         X = check_sentences(X, y)
         labeler, parser = self._settings()
@@ -179,7 +180,7 @@ class Annotator(SavedEstimator):
         return self
 
     def _settings(self) -> tuple[SequenceLabeler, DependencyParser]:
-        """Check the parameters; returns an untrained labeler and an untrained parser."""
+        """Validate the parameters; return an untrained labeler and an untrained parser."""
         check_parameters(self, self._constraints)
         check_n_jobs(self.n_jobs)
         named = not isinstance(self.parts, str) and len(self.parts) > 0 and set(self.parts) <= set(PARTS)
@@ -195,7 +196,7 @@ class Annotator(SavedEstimator):
         return labeler, DependencyParser(**PARSING) if self.parser is None else clone(self.parser)
 
     def _parts_in(self, treebank: Treebank, asked: tuple[str, ...]) -> tuple[str, ...]:
-        """The parts to learn from a treebank, in their order."""
+        """Return the parts to learn from a treebank, in order."""
         there = [name for name in COLUMNS if treebank.codes(name).any()] + ["trees"] * bool((treebank.heads >= 0).any())
         if not there:
             raise InputError("The training data has no column to learn: give an annotated treebank.")
@@ -205,7 +206,7 @@ class Annotator(SavedEstimator):
         return tuple(part for part in PARTS if part in asked and part in there)
 
     def _seed_parser(self, parser: DependencyParser, seed: int) -> None:
-        """Seed a parser, and the first parsers before it."""
+        """Set callbacks and seed of a parser, and the seeds of its first parsers."""
         parser.set_params(callbacks=[*(parser.callbacks or ()), *check_callbacks(self.callbacks)])
         seeded: Any = parser
         while isinstance(seeded, DependencyParser):
@@ -220,20 +221,20 @@ class Annotator(SavedEstimator):
         Parameters
         ----------
         X : path, list of paths, Treebank, Sentence, iterable of Sentence or of lists of words, or Stream
-            The columns that the annotator writes are ignored; all others are kept.
+            Columns that the annotator predicts are ignored; all others are kept.
         confidence : bool
-            Note probabilities in MISC: of tags as ``UposConf=0.987`` (``XposConf`` where the chain is over XPOS), of
-            arcs as ``HeadConf``, of relations as ``RelConf``.
+            Write probabilities to MISC: ``UposConf=0.987`` for tags (``XposConf`` if the chain is over XPOS),
+            ``HeadConf`` for arcs, and ``RelConf`` for relations.
 
         Returns
         -------
         Treebank
-            Iterate it for sentences, or write it with :func:`omkl.data.write_treebank`.
+            Iterating over it yields sentences; :func:`omkl.data.write_treebank` writes it to a file.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If probabilities are asked for, and the annotator is not calibrated; see :meth:`calibrate`.
+            If ``confidence`` is set, and the annotator is not calibrated; see :meth:`calibrate`.
         """
         check_is_fitted(self)
         self._share_threads()
@@ -250,11 +251,11 @@ class Annotator(SavedEstimator):
         return Treebank.concatenate(annotated)
 
     def calibrate(self, X: Sentences) -> "Annotator":
-        """Calibrate probabilities on sentences that the annotator has not learned from.
+        """Calibrate probabilities on held-out sentences.
 
-        Annotations stay the same. See :meth:`omkl.SequenceLabeler.calibrate` and
-        :meth:`omkl.DependencyParser.calibrate`; trees are calibrated given the predicted tags. Another ``fit`` undoes
-        it.
+        Annotations do not change. See :meth:`omkl.SequenceLabeler.calibrate` and
+        :meth:`omkl.DependencyParser.calibrate`. Trees are calibrated given the predicted tags. Another ``fit`` removes
+        the temperatures.
 
         Parameters
         ----------
@@ -275,7 +276,7 @@ class Annotator(SavedEstimator):
     # ---- evaluation and models ----------------------------------------------------------------------------------
 
     def evaluate(self, X: Sentences, ignore: Rule = None) -> dict[str, Any]:
-        """Compare annotations made from words alone with gold ones, as the CoNLL 2018 shared task does.
+        """Evaluate annotations of gold words as in the CoNLL 2018 shared task.
 
         Parameters
         ----------
@@ -285,15 +286,15 @@ class Annotator(SavedEstimator):
         Returns
         -------
         dict
-            As of :func:`omkl.evaluate_treebanks`. Columns that the annotator does not write are the gold ones, and
-            always right.
+            Scores of :func:`omkl.evaluate_treebanks`. Columns that the annotator does not predict are copied from the
+            gold sentences, so their scores are 1.
         """
         check_is_fitted(self)
         gold = treebanks_of(X, trees=self.parser_ is not None and "given")
         return evaluate_blocks(((block, self.annotate(block)) for block in gold), ignore)
 
     def score(self, X: Sentences, y: None = None) -> float:
-        """Score of the last part, from words alone.
+        """Return the score of the last learned part, predicted from words.
 
         Parameters
         ----------
@@ -303,8 +304,8 @@ class Annotator(SavedEstimator):
         Returns
         -------
         float
-            In [0, 1]: the labeled attachment score; without trees the share of words with the right tags and features,
-            or with the right lemma where nothing else is written.
+            In [0, 1]: the labeled attachment score. Without trees, the fraction of words with correct tags and
+            features; with lemmas only, the fraction of words with correct lemmas.
         """
         scores = self.evaluate(check_sentences(X, y))
         if "trees" in self.parts_:
@@ -313,31 +314,31 @@ class Annotator(SavedEstimator):
 
     @property
     def columns_(self) -> tuple[str, ...]:
-        """Columns of a treebank that are written, by the names of :class:`~omkl.data.Sentence`."""
+        """Predicted columns, by their names in :class:`~omkl.data.Sentence`."""
         check_is_fitted(self)
         trees = () if self.parser_ is None else ("heads", "deprels") if self.parser_.labeled else ("heads",)
         return (*(name for name in COLUMNS if name in self.parts_), *trees)
 
     @property
     def kernel_weights_(self) -> dict[str, dict[str, float]]:
-        """Weights of the groups of features of each model, ``weights[name][group]``; names as of :meth:`models`."""
+        """Weights of the feature groups of each model, ``weights[name][group]``; see :meth:`models` for names."""
         return {name: model.kernel_weights_ for name, model in self.models().items()}
 
     def models(self) -> dict[str, Any]:
-        """The labelers and the parser, by name.
+        """Return the labelers and the parser, by name.
 
         Returns
         -------
         dict of str to SequenceLabeler or DependencyParser
-            ``"upos"``, the chain of tags; ``"xpos+feats of NOUN"`` and ``"lemmas of NOUN"``, for the words of one tag;
-            and ``"trees"``. A tag with one label only has no model.
+            ``"upos"``, the chain of tags; ``"xpos+feats of NOUN"`` and ``"lemmas of NOUN"``, for words with this tag;
+            and ``"trees"``. Tags with a single label have no model.
         """
         check_is_fitted(self)
         models: dict[str, Any] = {} if self.tagger_ is None else self.tagger_.models()
         return models | ({} if self.parser_ is None else {"trees": self.parser_})
 
     def _share_threads(self) -> None:
-        """Give all models the threads of the annotator."""
+        """Set ``n_jobs`` of all models."""
         check_n_jobs(self.n_jobs)
         for model in self.models().values():
             model.n_jobs = self.n_jobs
@@ -347,7 +348,7 @@ class Annotator(SavedEstimator):
     _plain_attributes = ("parts_",)
     _rounded = SequenceLabeler._rounded
 
-    _predicts_only = True  # there is no partial_fit
+    _predicts_only = True  # no partial_fit
 
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
@@ -362,7 +363,7 @@ class Annotator(SavedEstimator):
         settings = {}
         if self.tagger is not None:
             settings["tagger"] = packed_parameters(self.tagger, packer)
-        if self.parser is not None:  # a trained parser holds its own settings
+        if self.parser is not None:  # the trained parser has the parameters
             settings["parser"] = {} if self.parser_ is not None else packed_parameters(self.parser, packer)
         tagger = None if self.tagger_ is None else self.tagger_.describe(packer)
         return {"models": manifests, "settings": settings, "tagger": tagger}
@@ -374,7 +375,7 @@ class Annotator(SavedEstimator):
                 for name, packed in manifest["settings"].items()
             }
         )
-        self._settings()  # checks the parameters
+        self._settings()  # validates the parameters
         models = {}
         for number, (name, own) in enumerate(manifest["models"].items()):
             kind = SETTINGS["parser" if name == "trees" else "tagger"]
@@ -387,13 +388,13 @@ class Annotator(SavedEstimator):
 
 
 def _nested_parameters(name: str, model: SavedEstimator) -> dict[str, Any]:
-    """Parameters of a model that training depends on, by the names that ``set_params`` has for them."""
+    """Return parameters of a nested model that affect its training, named as for ``set_params``."""
     parameters = model._saved_parameters()
     return {f"{name}__{key}": parameters[key] for key in parameters if key not in (*FREE, "random_state")}
 
 
 def _sentences_with_heads(treebank: Treebank) -> np.ndarray:
-    """Mask of the sentences with heads; a warning tells how many others there are."""
+    """Return a mask of the sentences with heads; warn about the number of others."""
     annotated = np.maximum.reduceat(treebank.heads, treebank.offsets[:-1]) >= 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the parser will warn

@@ -1,4 +1,4 @@
-"""Lemmatizer: a dictionary of known words, and predicted edits for others."""
+"""Lemmatizer, with a dictionary of known words, and predicted edits of other words."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -9,30 +9,30 @@ from typing import Any, Protocol, TypeAlias
 from omkl.features.words import token_features
 from omkl.sequences.labeler import SequenceLabeler
 
-#: A labeler, or the only label that there is.
+#: A labeler, or the label if there is only one.
 Model: TypeAlias = SequenceLabeler | str
-#: Changes of case before a form is cut. The first that needs the least cutting is used.
+#: Case changes that edits start with. The first one with the shortest edit is used.
 CASES: dict[str, Callable[[str], str]] = {
     "keep": str,
     "lower": str.lower,
     "upper": str.upper,
     "capital": lambda form: form[:1].upper() + form[1:].lower(),
 }
-#: Separator in edits and keys; no column of a treebank contains one.
+#: Separator in edits and keys, which columns of a treebank cannot contain.
 TAB = "\t"
-#: Edits of fewer different words are not learned.
+#: Minimum number of distinct words for an edit to be learned.
 LEAST_WORDS = 2
 
 
 class Learn(Protocol):
-    """Training of a labeler on sequences and their labels, None for an unknown one."""
+    """Function that trains a labeler on sequences and labels; None is an unknown label."""
 
     def __call__(self, X: list, y: list, linked: bool = False) -> SequenceLabeler:
-        """Train a labeler; ``linked`` scores transitions."""
+        """Train a labeler; ``linked`` adds transitions."""
 
 
 def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False) -> Model:
-    """Learn labels; ``default`` is the label if all of them are unknown."""
+    """Train a labeler, or return the only label, or ``default`` if all labels are unknown."""
     labels = {label for sequence in y for label in sequence} - {None}
     if len(labels) > 1:
         return learn(X, y, linked)
@@ -47,9 +47,9 @@ def labels_by(model: Model, X: list) -> list[list[str]]:
 
 
 def edit_of(form: str, lemma: str) -> str:
-    """Make the edit that turns a form into its lemma: a change of case, and letters cut off and added at both ends.
+    """Make the edit from a form to its lemma: a case change, and the letters to remove and add at both ends.
 
-    The longest common part is kept (Chrupala 2006). Where there is none, the edit is the lemma.
+    The edit keeps the longest common substring (Chrupala 2006). Without one, the edit is the lemma itself.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def edit_of(form: str, lemma: str) -> str:
     Returns
     -------
     str
-        A label for classifiers, read by :func:`apply_edit`.
+        A label for classifiers, and the argument of :func:`apply_edit`.
 
     >>> apply_edit(edit_of("Went", "go"), "Went"), apply_edit(edit_of("dogs", "dog"), "Cats")
     ('go', 'Cat')
@@ -78,7 +78,7 @@ def edit_of(form: str, lemma: str) -> str:
 
 
 def apply_edit(edit: str, form: str) -> str:
-    """Apply an edit to a form; a form that is too short is its own lemma."""
+    """Apply an edit to a form; return the form if it is too short."""
     if edit.startswith("="):
         return edit[1:]
     case, before, prefix, after, suffix = edit.split(TAB)
@@ -88,20 +88,20 @@ def apply_edit(edit: str, form: str) -> str:
 
 
 class Lemmatizer:
-    """Lemmas of words, from their form, tag and morphological features.
+    """Predictor of the lemmas of words, given form, tag and morphological features.
 
-    A word of the training data has its most frequent lemma there, by form, tag and features, or by form and tag. For
-    other words one classifier per tag predicts the edit, from the ends of the form and the features.
+    Known words get their most frequent lemma in the training data, by form, tag and features, or by form and tag. For
+    other words, one classifier per tag predicts an edit from the ends of the form and the features.
 
     Attributes
     ----------
     edits : dict of str to SequenceLabeler or str
-        Classifier of edits by tag, or its only edit.
+        Classifier of edits, or the only edit, by tag.
     known : dict of str to str
-        Lemmas by form, tag and features, joined by tabs, and by form and tag.
+        Lemmas by form, tag and features, and by form and tag; parts of keys are joined by tabs.
     """
 
-    #: The form itself, in the case that it has.
+    #: The edit that keeps the form.
     default = edit_of("as", "as")
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Lemmatizer:
         self.known: dict[str, str] = {}
 
     def fit(self, words: Iterable[tuple[str, str, str]], lemmas: Iterable[str], learn: Learn) -> "Lemmatizer":
-        """Learn from words ``(form, tag, features)`` and their lemmas."""
+        """Train on words ``(form, tag, features)`` and their lemmas."""
         counts = Counter(zip(words, lemmas))
         self.known = _most_frequent(counts)
         edits = {(word, lemma): edit_of(word[0], lemma) for word, lemma in counts}
@@ -124,7 +124,7 @@ class Lemmatizer:
         return self
 
     def predict(self, words: list[tuple[str, str, str]]) -> list[str]:
-        """The lemma of each word ``(form, tag, features)``."""
+        """Predict the lemma of each word ``(form, tag, features)``."""
         found: dict[tuple[str, str, str], str] = {}
         unknown: dict[str, list[tuple[str, str, str]]] = {}
         for word in dict.fromkeys(words):
@@ -140,21 +140,21 @@ class Lemmatizer:
         return [found[word] for word in words]
 
 
-@lru_cache(maxsize=1 << 14)  # a word's features take about two kilobytes
+@lru_cache(maxsize=1 << 14)  # about two kilobytes per word
 def own_features(form: str) -> dict[str, Any]:
-    """Features of a word by itself; the same object for the same word."""
+    """Return the features of a word without context; cached, so do not modify them."""
     return {name: value for name, value in token_features([form])[0].items() if "[" not in name}
 
 
 def lemma_features(form: str, feats: str) -> dict[str, Any]:
-    """Features of the lemma of a word: its shape, both ends, and its morphology."""
+    """Return features for the lemma of a word: its shape, both ends, and its morphology."""
     own = own_features(form)
     suffixes = {f"suffix{k}|feats": f"{own[f'suffix{k}']}|{feats}" for k in (1, 2, 3, 4)}
     return {**own, "suffix6": form.lower()[-6:], "feats": feats, **suffixes}
 
 
 def _most_frequent(counts: Counter) -> dict[str, str]:
-    """The most frequent lemma of every word, and of its form and tag; the first in the alphabet of equals."""
+    """Return the most frequent lemma of words, and of their forms and tags; ties are broken alphabetically."""
     votes: dict[str, Counter[str]] = {}
     for (word, lemma), n in counts.items():
         for key in (TAB.join(word), TAB.join(word[:2])):

@@ -1,4 +1,4 @@
-"""Tagger: tags, morphology and lemmas of words."""
+"""Tagger, which predicts tags, morphology and lemmas of words."""
 
 from collections.abc import Callable
 from itertools import chain, pairwise
@@ -14,29 +14,29 @@ from omkl.parsing.sentences import strings_of
 from omkl.persistence import Packer
 from omkl.sequences.labeler import SequenceLabeler
 
-#: Columns that a tagger can write, in order.
+#: Columns that a tagger can predict, in order.
 COLUMNS = ("upos", "xpos", "feats", "lemmas")
 
 
 class Tagger:
-    """Tags by a chain over the words, then morphology given the tag, then lemmas given both.
+    """Predictor of tags by a chain model, morphology given the tag, and lemmas given both.
 
-    The chain is over UPOS, or over XPOS where there is no UPOS. The rest of XPOS and FEATS is one label, predicted
-    for the words of each tag from their forms and the tags around them.
+    The tags of the chain are UPOS, or XPOS if there is no UPOS. XPOS (if it is not the tag) and FEATS are combined to
+    one label. For each tag, a labeler predicts it from the forms of words and the tags around them.
 
     Parameters
     ----------
     columns : sequence of str
-        Those of :data:`COLUMNS` to learn and write.
+        Columns to predict, from :data:`COLUMNS`.
 
     Attributes
     ----------
     tag : str or None
-        The column of the chain.
+        Column of the chain.
     chain : SequenceLabeler, str or None
-        The labeler of tags, or the only tag.
+        Labeler of tags, or the only tag.
     morphology : dict of str to SequenceLabeler or str
-        By tag.
+        Labelers of morphology, or the only label, by tag.
     lemmatizer : Lemmatizer or None
     """
 
@@ -50,17 +50,17 @@ class Tagger:
         self.lemmatizer = Lemmatizer() if "lemmas" in columns else None
 
     def fit(self, treebank: Treebank, learn: Learn, around: list[str] | None = None) -> "Tagger":
-        """Learn from the columns of a treebank.
+        """Train on the columns of a treebank.
 
-        Nothing is learned of a missing lemma, nor of the morphology of a word without a tag.
+        Missing lemmas, and the morphology of words without a tag, are ignored.
 
         Parameters
         ----------
         treebank : Treebank
         learn : callable
-            ``learn(X, y, linked)`` is a trained labeler, with transitions if it is ``linked``.
+            ``learn(X, y, linked)`` returns a trained labeler, with transitions if ``linked``.
         around : list of str (n_words,), optional
-            Tags of a model that has not seen the sentence, as context for morphology; the gold ones by default.
+            Cross-fitted tags, as context for morphology; the gold tags by default.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class Tagger:
         return self
 
     def annotate(self, treebank: Treebank) -> Treebank:
-        """The same sentences with the columns that this tagger writes, which it does not read."""
+        """Replace the columns of the tagger by predictions from the forms."""
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
         if self.chain is not None:
             tags = list(chain.from_iterable(labels_by(self.chain, by_sentence(forms, treebank.offsets))))
@@ -110,17 +110,17 @@ class Tagger:
 
     @property
     def labeler(self) -> SequenceLabeler | None:
-        """The chain over tags; None where there is at most one tag."""
+        """The chain over tags; None if there is at most one tag."""
         return self.chain if isinstance(self.chain, SequenceLabeler) else None
 
     def calibrate(self, gold: Treebank) -> None:
-        """Calibrate the probabilities of tags on sentences that the tagger has not learned from."""
+        """Calibrate the probabilities of tags on held-out sentences."""
         if self.labeler is not None:
             columns = (strings_of(gold, "forms"), self._tags_of(gold))
             self.labeler.calibrate(*(by_sentence(column, gold.offsets) for column in columns))
 
     def confidence(self, annotated: Treebank) -> list[float]:
-        """Probability of each predicted tag."""
+        """Return the probability of each predicted tag."""
         if self.labeler is None:
             return [1.0] * annotated.n_words
         column = {tag: k for k, tag in enumerate(self.labeler.classes_.tolist())}
@@ -130,19 +130,19 @@ class Tagger:
 
     @property
     def _no_morphology(self) -> str:
-        """Label of words whose tag was not met in training."""
+        """Label of words whose tag did not occur in training."""
         return TAB.join([MISSING] * len(self.given_tag))
 
     def _tags_of(self, treebank: Treebank) -> list[str]:
         return [""] * treebank.n_words if self.tag is None else strings_of(treebank, self.tag)
 
     def _words(self, treebank: Treebank, forms: list[str], tags: list[str]) -> list[tuple[str, str, str]]:
-        """Form, tag and morphological features of each word, from which lemmas are predicted."""
+        """Return form, tag and morphological features of each word, for the lemmatizer."""
         feats = strings_of(treebank, "feats") if "feats" in self.given_tag else [""] * len(forms)
         return list(zip(forms, tags, feats))
 
     def _named(self) -> dict[str, Model]:
-        """All models by name, such as ``"upos"`` and ``"xpos+feats of NOUN"``."""
+        """Return all models by name, such as ``"upos"`` and ``"xpos+feats of NOUN"``."""
         named = {} if self.chain is None else {str(self.tag): self.chain}
         for columns, models in (
             ("+".join(self.given_tag), self.morphology),
@@ -152,11 +152,11 @@ class Tagger:
         return named
 
     def models(self) -> dict[str, SequenceLabeler]:
-        """The labelers by name."""
+        """Return the labelers by name."""
         return {name: model for name, model in self._named().items() if not isinstance(model, str)}
 
     def describe(self, packer: Packer) -> dict[str, Any]:
-        """JSON values of a model file, without the labelers; arrays go to the packer."""
+        """Return JSON values for a model file, without the labelers; arrays are added to the packer."""
         known = {} if self.lemmatizer is None else self.lemmatizer.known
         text = "\n".join(f"{key}\r{lemma}" for key, lemma in known.items())
         packer.arrays["lemmas"] = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
@@ -189,7 +189,7 @@ def by_sentence(values: list[Any], offsets: np.ndarray) -> list[list[Any]]:
 
 
 def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
-    """Indices of the words of each tag, by sentence; sentences without the tag are left out."""
+    """Group the indices of words by tag and sentence; sentences without the tag are skipped."""
     runs: dict[str, list[list[int]]] = {}
     for low, high in pairwise(offsets.tolist()):
         own: dict[str, list[int]] = {}
@@ -201,9 +201,9 @@ def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
 
 
 def features_in_context(forms: list[str], tags: list[str], offsets: np.ndarray) -> Callable[[int], dict[str, Any]]:
-    """Make a function from a word to its features for morphology: forms, and the tags around it.
+    """Make a function from the index of a word to its features for morphology: forms and neighbouring tags.
 
-    Features are made on demand, since those of a word take kilobytes.
+    Features are computed on demand, because they take kilobytes per word.
     """
     lower: list[str] = []
     padded: list[str] = []

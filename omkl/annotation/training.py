@@ -1,4 +1,4 @@
-"""Training of the models of an annotator, one after the other, with callbacks, checkpoints and cross-fitting."""
+"""Training of the models of an annotator, with callbacks, checkpoints and cross-fitting."""
 
 import warnings
 from typing import Any
@@ -17,7 +17,7 @@ from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
 from omkl.parsing.sentences import facts_of, strings_of
 from omkl.sequences.labeler import SequenceLabeler
 
-#: Settings of labelers without transitions, which do not take those of the chain.
+#: Parameters of the chain that labelers without transitions reset.
 WITHOUT_TRANSITIONS: dict[str, Any] = {
     "transitions": None,
     "allowed_transitions": None,
@@ -31,26 +31,26 @@ WITHOUT_TRANSITIONS: dict[str, Any] = {
 class TrainingSequence:
     """Resumable training of several models, one after the other.
 
-    With checkpoints, the directory holds each trained labeler in a file named by its number, and the checkpoints of the
-    parser in a directory of its own. A resumed run reads the former, and continues from the latter.
+    With checkpoints, the directory contains each trained labeler in a numbered file, and a subdirectory with the
+    checkpoints of the parser. A resumed run loads these labelers, and continues from the parser's checkpoint.
 
     Parameters
     ----------
     labeler : SequenceLabeler
-        Untrained, with all settings.
+        Untrained labeler with the parameters of all labelers.
     callbacks : list
-        Callbacks of each training.
+        Callbacks for each model.
     run : Run
-        Holds the checkpoints, and compares parameters and data.
+        Run with the checkpoints, which compare parameters and data of a resumed run.
     seed : int
         Seed of all models.
     checkpoint_every : str or float
-        Time between two checkpoints of the parser; see :class:`~omkl.online.Checkpoints`.
+        Interval between checkpoints of the parser; see :class:`~omkl.online.checkpointing.Checkpoints`.
 
     Attributes
     ----------
     seed : int
-        A resumed run keeps that of the run that it continues.
+        Seed of all models. A resumed run keeps the seed of the interrupted run.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TrainingSequence:
             self.seed = int(earlier[0]["seed"])
 
     def begin(self, treebank: Treebank) -> None:
-        """Note the data; raises an InputError if a resumed run has learned from others."""
+        """Register the data; raises an InputError if a resumed run had other data."""
         if self._checkpoints is None:
             return
         self._checkpoints.check_data(facts_of(treebank, FIELDS, [treebank.heads]))
@@ -76,7 +76,7 @@ class TrainingSequence:
             self._checkpoints.write()
 
     def fit_labeler(self, X: list, y: list, linked: bool = False) -> SequenceLabeler:
-        """Train a labeler, or load the one that an earlier run has trained; ``linked`` labelers score transitions."""
+        """Train a labeler, or load it if a resumed run has trained it; ``linked`` adds transitions."""
         labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
         labeler.set_params(callbacks=[*(labeler.callbacks or ()), *self._callbacks])
         self._number += 1
@@ -97,7 +97,7 @@ class TrainingSequence:
     def fit_tagger(
         self, treebank: Treebank, columns: tuple[str, ...], n_folds: int, bar: tqdm
     ) -> tuple[Tagger, Treebank]:
-        """Train a tagger, and cross-fit the columns for what is learned after it.
+        """Train a tagger, and predict columns by cross-fitting for the training of later models.
 
         Parameters
         ----------
@@ -105,15 +105,15 @@ class TrainingSequence:
         columns : tuple of str
             Columns to learn.
         n_folds : int
-            Parts of the treebank, each tagged by a tagger of the others; 0 to leave cross-fitting out.
+            Number of folds, each annotated by a tagger trained on the others; 0 for no cross-fitting.
         bar : tqdm
-            Progress over the folds and the tagger.
+            Progress bar over the folds and the tagger.
 
         Returns
         -------
         tagger : Tagger
         treebank : Treebank
-            With columns that are predicted by taggers that have not seen the sentence.
+            With cross-fitted columns.
         """
         crossed = self._cross_fitted(treebank, columns, n_folds, bar) if n_folds else treebank
         bar.set_description("tags, morphology and lemmas")
@@ -139,7 +139,7 @@ class TrainingSequence:
         return treebank
 
     def checkpoints_of_parser(self) -> RunOptions:
-        """Options of ``fit`` for the checkpoints of the parser."""
+        """Return the options of ``fit`` for checkpoints of the parser."""
         folder = None if self._checkpoints is None else self._checkpoints.part("trees")
         if folder is None:
             return {}
@@ -147,7 +147,7 @@ class TrainingSequence:
 
 
 def _predicting(labeler: SequenceLabeler) -> SequenceLabeler:
-    """A copy of a labeler that only predicts, with its history."""
+    """Return a copy of a labeler without training state, but with its history."""
     predicting = labeler._predicting()
     predicting.history_ = labeler.history_
     return predicting
