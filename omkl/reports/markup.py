@@ -1,4 +1,4 @@
-"""HTML of a report: parts of a page, made by the macros of ``page/parts.html``, and numbers as text."""
+"""HTML elements of a report, made by the macros in ``page/parts.html``, and formatting of numbers."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -14,11 +14,11 @@ from omkl.reports import plots
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Values by name, as training and evaluation record them.
+#: Record of training or evaluation: values by name.
 Record: TypeAlias = dict[str, Any]
-#: Rows of a table at most.
+#: Maximum number of rows of a table.
 ROWS = 200
-#: Shown in place of a missing number.
+#: Text for a missing number.
 NOTHING = "\N{EN DASH}"
 _NOT_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -36,19 +36,19 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-#: Macros that make parts of a page.
+#: Macros for elements of a page.
 html: Any = ENVIRONMENT.get_template("parts.html").module
 
 
 class Cell(NamedTuple):
-    """A cell of a table: its text, and the number by which it is sorted."""
+    """Cell of a table: its text, and its sort key."""
 
     text: str
     value: float | None
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Format a number in few digits, with thin spaces between thousands; a dash for none.
+    """Format a number with few digits and thin spaces between thousands; a dash if it is missing.
 
     >>> number(12), number(0.123456), number(None) == number(float("nan"))
     ('12', '0.1235', True)
@@ -61,12 +61,12 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Format a share in [0, 1] as percents."""
+    """Format a fraction in [0, 1] as a percentage."""
     return NOTHING if value is None else f"{value:.1%}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], limit: int = ROWS) -> str:
-    """Make a table that a click on a column's name sorts; empty without rows.
+    """Make a table that can be sorted by clicking on column names; empty without rows.
 
     Values are strings, numbers, ``Markup``, :class:`Cell` or None.
     """
@@ -81,7 +81,7 @@ def _is_number(value: object) -> bool:
 
 
 def _cell(value: Any, is_number: bool) -> tuple[object, str | None]:
-    """Return the text of a cell, and what it is sorted by; None where that is the text."""
+    """Return the text of a cell, and its sort key; None means the text."""
     if not is_number:
         return ("" if value is None else value), None
     shown, key = value if isinstance(value, Cell) else (number(value), value)
@@ -89,24 +89,24 @@ def _cell(value: Any, is_number: bool) -> tuple[object, str | None]:
 
 
 def shares(records: Iterable[Record], names: Sequence[str], of: Sequence[str]) -> list[list[Any]]:
-    """Return rows of a table: entries of records, those in ``of`` as percents."""
+    """Return the rows of a table of records, with the entries ``of`` as percentages."""
     return [[Cell(percent(r[name]), r[name]) if name in of else r[name] for name in names] for r in records]
 
 
 def score_table(records: Sequence[Record], name: str) -> str:
-    """Make a table of counts, precision, recall and F1 of each label, relation or length."""
+    """Make a table of counts, precision, recall and F1 by label, relation or length."""
     counts, scores = ("gold", "predicted", "correct"), ("precision", "recall", "f1")
     rows = shares([{**r, name: str(r[name])} for r in records], (name, *counts, *scores), scores)
     return table([name, *counts, "precision", "recall", "F1"], rows)
 
 
 def details(summary: str, *parts: str) -> str:
-    """Make parts that a click shows; nothing without parts."""
+    """Make a collapsible section; empty without content."""
     return html.details(summary, *parts) if any(parts) else ""
 
 
 def drawn(function: Callable[..., "Axes"], *arguments: object, caption: str = "", paper: bool = False) -> str:
-    """Draw by a function of :mod:`omkl.reports`; empty without matplotlib, or where there is nothing to draw."""
+    """Draw a plot of :mod:`omkl.reports` as SVG; empty without matplotlib, or if there is nothing to draw."""
     try:
         plots.canvas.figure_for(1.0, 1.0)
         from matplotlib import rc_context

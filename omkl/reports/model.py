@@ -1,4 +1,4 @@
-"""Sections of a report about the model itself: what it learned, and how it was trained."""
+"""Sections of a report about the model: learned parameters and training."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from omkl.reports.markup import Cell, Record, details, drawn, html, number, perc
 
 Model: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear
 
-#: Most features of a label, most labels, and number of the strongest features that they are chosen from.
+#: Maximum number of features per label, and of labels, and number of strongest features to choose from.
 FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
-#: Features of a model without labels.
+#: Maximum number of features of a model without labels.
 MOST = 40
-#: Packages whose versions are noted.
+#: Packages whose versions are listed.
 PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
 def learned_parts(model: Model | omkl.Annotator, measured: list[Record] | None) -> list[str]:
-    """Show weights of groups, and the strongest features; ``measured`` is the ``group_report`` on data, or None."""
+    """Show group weights and the strongest features; ``measured`` is the ``group_report`` on data, or None."""
     if isinstance(model, omkl.Annotator):
         return [part for name, own in model.models().items() for part in _of_part(name, own)]
     parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
@@ -48,7 +48,7 @@ def learned_parts(model: Model | omkl.Annotator, measured: list[Record] | None) 
 
 
 def _of_part(name: str, model: OnlineEstimator) -> list[str]:
-    """Show the groups of a part of an annotator: of lemmas of single tags only as a table."""
+    """Show the groups of a part of an annotator; models of lemmas are shown only as a table."""
     weights = details("All groups" if " of " not in name else name, _weight_table(model.kernel_weights_))
     if " of " in name:
         return [weights]
@@ -71,7 +71,7 @@ def _group_table(records: Sequence[Record]) -> str:
 
 
 def _features(model: OnlineEstimator) -> str:
-    """Show the strongest features: of each label, where there are labels."""
+    """Show the strongest features, by label if there are labels."""
     found = model.top_features(CHOSEN_FROM)
     if not found:
         return ""
@@ -113,7 +113,7 @@ def training_parts(model: Model | omkl.Annotator) -> list[str]:
 
 
 def _history(records: Sequence[Record]) -> list[str]:
-    """Draw curves of the training, and list its records."""
+    """Plot training curves, and list the records."""
     if "epoch" in records[0]:
         parts = [
             drawn(plots.plot_history, records, caption="The loss along the training."),
@@ -126,7 +126,7 @@ def _history(records: Sequence[Record]) -> list[str]:
 
 
 def _settings(model: Model | omkl.Annotator) -> str:
-    """List the parameters that differ from their defaults, and all of them."""
+    """List non-default parameters, and all parameters."""
     header, usual = ["parameter", "value"], signature(type(model)).parameters
     parameters = {name: shown(value, 300) for name, value in model.get_params(deep=False).items()}
     own = [(name, value) for name, value in parameters.items() if value != shown(usual[name].default, 300)]
@@ -135,7 +135,7 @@ def _settings(model: Model | omkl.Annotator) -> str:
 
 
 def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
-    """Return sizes of a model."""
+    """Return the sizes of a model."""
     if isinstance(model, omkl.Annotator):
         return {"parts": number(len(model.kernel_weights_))}
     tiles = {}

@@ -1,4 +1,4 @@
-"""Quality of a model on data, and its worst mistakes: for sequences, rows, trees and annotations."""
+"""Quality of a model on data, and its worst mistakes, for sequences, rows, trees and annotations."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from omkl.sequences.evaluation import evaluate_labels, records
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Groups and features that explain a mistake.
+#: Maximum number of groups and features in the explanation of a mistake.
 REASONS = 6
-#: Pairs of labels that are confused.
+#: Maximum number of pairs of confused labels.
 CONFUSIONS = 30
-#: Tokens of an example that are shown at most, and letters of the name of one.
+#: Maximum number of tokens of an example, and of letters of a token.
 TOKENS, NAME = 120, 24
-#: Points of a picture, and entries of a row that are shown.
+#: Maximum number of points of a plot, and of entries of a row.
 POINTS, ENTRIES = 2000, 12
 R2 = "R\N{SUPERSCRIPT TWO}"
-#: Columns that an annotator predicts, by their scores, and names of all scores.
+#: Columns that an annotator predicts, by the name of their score, and titles of all scores.
 WRITTEN = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "Lemmas": "lemmas"}
 SCORES = {name: name.lower() for name in (*WRITTEN, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
 SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
-#: Sentences whose probabilities are computed.
+#: Maximum number of sentences for which probabilities are computed.
 CALIBRATED = 1000
-#: Words of a sentence that is drawn at most.
+#: Maximum number of words of a drawn sentence.
 DRAWN = 60
 
 
@@ -60,7 +60,7 @@ class Quality:
     tiles : dict of str to str
         The most important numbers.
     parts : list of str
-        HTML of tables and pictures.
+        HTML of tables and plots.
     worst : list of str
         HTML of the worst mistakes.
     """
@@ -71,7 +71,7 @@ class Quality:
 
 
 def confusion_parts(gold: Sequence, predicted: Sequence) -> list[str]:
-    """Make a picture of the confusions of labels, and a table of the commonest."""
+    """Make a plot of the confusions of labels, and a table of the most frequent ones."""
     mistakes = Counter((own, other) for own, other in zip(gold, predicted) if own != other)
     if not mistakes:
         return []
@@ -85,19 +85,19 @@ def confusion_parts(gold: Sequence, predicted: Sequence) -> list[str]:
 
 
 def calibration_parts(heading: str, right: np.ndarray, confidence: np.ndarray) -> list[str]:
-    """Make a picture of the accuracy of predictions by their probability."""
+    """Make a plot of the accuracy of predictions by their probability."""
     caption = "Share of right predictions by the probability that the model gives them."
     return [html.heading(heading), drawn(plots.plot_calibration, right, confidence, caption=caption)]
 
 
 def worst_first(wrong: np.ndarray, size: np.ndarray, n: int) -> list[int]:
-    """Return the examples with the most mistakes, the shorter first of those with as many."""
+    """Return the examples with the most mistakes; shorter examples come first among equals."""
     order = np.lexsort((size, -wrong))[:n]
     return [i for i in order.tolist() if wrong[i] > 0]
 
 
 def reasons(explain: Callable[[], Explanation]) -> str:
-    """Make tables of what groups and features add to an output's lead, or to a number; empty where it is unknown."""
+    """Make tables of the contributions of groups and features to a prediction; empty if these are unknown."""
     try:
         why = explain()
     except InputError:
@@ -114,13 +114,13 @@ def reasons(explain: Callable[[], Explanation]) -> str:
 
 
 def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence, Sequence]) -> str:
-    """Make tokens with labels below: predicted labels that are wrong are struck out, before the right ones.
+    """Make tokens with labels below them; wrong labels are struck through and followed by the gold labels.
 
     Parameters
     ----------
     tokens : sequence of n str
     *columns : (sequence, sequence)
-        n gold and n predicted labels; right ones of the first column alone are shown.
+        n gold and n predicted labels. Correct labels are shown for the first column only.
     """
     words = []
     for token, *labels in zip(tokens, *(list(zip(*column)) for column in columns)):
@@ -133,7 +133,7 @@ def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence, Sequence]) ->
 
 
 def sequence_quality(labeler: omkl.SequenceLabeler, X: Sequence, y: Sequence, n_worst: int) -> Quality:
-    """Measure a labeler on sequences; those with a label None are left out."""
+    """Evaluate a labeler on sequences; sequences with a label None are skipped."""
     kept = [i for i, labels in enumerate(y) if not any(label is None for label in labels)]
     X, gold = [X[i] for i in kept], [np.asarray(y[i], dtype=object).tolist() for i in kept]
     if not X:
@@ -177,7 +177,7 @@ def _example(labeler: omkl.SequenceLabeler, index: int, x: Sequence, gold: list,
 
 
 def _name_of(i: int, token: str | dict | Sequence) -> str:
-    """Return the word of a token: itself, its first entry that is a string, or its number."""
+    """Return the name of a token: the word itself, its first string entry, or its number."""
     entries = [token] if isinstance(token, str) else token.values() if isinstance(token, dict) else token
     name = next((entry for entry in entries if isinstance(entry, str)), str(i + 1))
     return name if len(name) <= NAME else name[: NAME - 1] + "…"
@@ -187,7 +187,7 @@ def _name_of(i: int, token: str | dict | Sequence) -> str:
 
 
 def row_quality(model: Model, X: Any, y: Any, n_worst: int) -> Quality:
-    """Measure a model on rows whose outputs are known."""
+    """Evaluate a model on rows with known outputs."""
     y = np.asarray(y)
     predicted = np.asarray(model.predict(X))
     if predicted.shape != y.shape:
@@ -218,7 +218,7 @@ def _classes(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst
 
 
 def _leads(scores: np.ndarray) -> np.ndarray:
-    """Return the leads of predicted classes over the next ones."""
+    """Return the score differences between predicted classes and the next best classes."""
     return np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
 
 
@@ -241,7 +241,7 @@ def _numbers(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst
 
 
 def _several(model: Model, y: np.ndarray, predicted: np.ndarray) -> Quality:
-    """Measure several targets of a regressor, or labels that a row has or has not."""
+    """Evaluate several targets of a regressor, or multilabel predictions."""
     if is_classifier(model):
         counts = zip((y != 0).sum(axis=0), (predicted != 0).sum(axis=0), ((y != 0) & (predicted != 0)).sum(axis=0))
         shown = score_table(records("label", dict(enumerate(counts))), "label")
@@ -269,7 +269,7 @@ def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
 
 
 def _entries(model: Model, X: Any, i: int) -> str:
-    """Show the first entries of a row, those that are not 0 where there are many."""
+    """Show the first entries of a row; only nonzero entries if there are many."""
     row = _safe_indexing(X, [i])
     if isinstance(row, list):
         named = list(row[0].items())
@@ -286,7 +286,7 @@ def _entries(model: Model, X: Any, i: int) -> str:
 
 
 def tree_quality(parser: omkl.DependencyParser, gold: Treebank, n_worst: int) -> Quality:
-    """Measure a parser on gold sentences, whose other columns it may read."""
+    """Evaluate a parser on gold sentences; it reads their other columns."""
     predicted = parser.parse(gold)
     quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
     quality.parts += _calibration(parser, gold, predicted)
@@ -302,7 +302,7 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, n_worst: int) ->
 
 
 def annotation_quality(annotator: omkl.Annotator, gold: Treebank, n_worst: int) -> Quality:
-    """Measure an annotator on the words of gold sentences."""
+    """Evaluate an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
     trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
     quality = _compared(gold, predicted, [n for n in SCORES if WRITTEN.get(n, "trees") in annotator.parts_])
@@ -327,7 +327,7 @@ def annotation_quality(annotator: omkl.Annotator, gold: Treebank, n_worst: int) 
 
 
 def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treebank) -> list[str]:
-    """Make a picture of the calibration of arcs of the first sentences; nothing without probabilities."""
+    """Plot the calibration of arcs in the first sentences; empty without probabilities."""
     if not hasattr(parser, "predict_marginals"):
         return []
     some = predicted[np.arange(min(len(predicted), CALIBRATED))]
@@ -339,7 +339,7 @@ def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treeb
 
 
 def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
-    """Make scores, and tables by relation and by length."""
+    """Make tiles of scores, and tables by relation and by length."""
     found = evaluate_treebanks(gold, predicted)
     known = {name: found[SCORES[name]] for name in names if found[SCORES[name]] is not None}
     first = [name for name in ("UPOS", "Lemmas", "UAS", "LAS", "sentences whole") if name in known]
@@ -360,6 +360,6 @@ def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
 
 
 def _worst(gold: Treebank, wrong: np.ndarray, n: int) -> list[int]:
-    """Return the sentences with the most wrong words, among those that are short enough to be drawn."""
+    """Return the sentences with the most wrong words, among sentences that are short enough to be drawn."""
     counts = np.add.reduceat(wrong.astype(np.int64), gold.offsets[:-1])
     return worst_first(np.where(gold.lengths <= DRAWN, counts, 0), gold.lengths, n)

@@ -1,4 +1,4 @@
-"""The report on a model: one HTML page."""
+"""HTML report on a model."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from omkl.reports.model import Model, learned_parts, size_of, training_parts
 from omkl.reports.plots.canvas import figure_for
 from omkl.reports.quality import Quality, annotation_quality, row_quality, sequence_quality, tree_quality
 
-#: Examples that groups are measured on; of parsers, sentences times templates, and the fewest sentences.
+#: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum number of sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 
 
@@ -26,33 +26,33 @@ def make_report(
     title: str | None = None,
     n_worst: int = 10,
 ) -> str:
-    """A page about a fitted model, and about how good it is on data, as one HTML file that needs nothing else.
+    """Make a self-contained HTML page about a fitted model and its quality on data.
 
-    It shows the weights of groups and the strongest features; with data also scores by label, relation or range and by
-    length, calibration, and the worst mistakes with their reasons; and the history and settings of the training, and
-    versions. A click on a column's name sorts a table. The same model and data give the same bytes.
+    The page shows the weights of groups, the strongest features, training history, parameters and versions. With data,
+    it also shows scores by label, relation or range and by length, calibration, and explanations of the worst mistakes.
+    Tables can be sorted by clicking on column names. The same model and data give bitwise the same page.
 
     Parameters
     ----------
     model : estimator
-        Fitted, of any class.
+        Fitted estimator of any class.
     X, y : optional
-        Data that it has not learned from: sequences and their labels; rows and their outputs; a treebank with gold
-        trees alone, as :func:`omkl.data.read_treebank` returns it. Not for a :class:`~omkl.StructuredPredictor`.
+        Held-out data: sequences and labels, rows and outputs, or for X alone a treebank with gold trees, from
+        :func:`omkl.data.read_treebank`. Not for :class:`~omkl.StructuredPredictor`.
     title : str, optional
-        The heading; the class of the model by default.
+        Title of the page; the class of the model by default.
     n_worst : int >= 0
-        Number of the worst mistakes to show.
+        Number of worst mistakes to show.
 
     Returns
     -------
     str
-        HTML. Pictures are in it if matplotlib is installed; else its foot says that they are missing.
+        HTML. Includes plots if matplotlib is installed; otherwise the footer tells that they are missing.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the data are not as described, or y is given without X or beside a treebank.
+        If the data is invalid, or y is given without X or with a treebank.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def make_report(
 
 
 def _foot() -> str:
-    """Say that the page needs nothing else, and why it has no pictures."""
+    """Return the text of the footer: the page is self-contained, and why plots are missing."""
     foot = "Made by omkl report. This page loads nothing from the network."
     try:
         figure_for(1.0, 1.0)
@@ -95,7 +95,7 @@ def _foot() -> str:
 
 
 def _quality(model: Model | omkl.Annotator, X: Any, y: Any, n_worst: int) -> Quality:
-    """Measure a model on data of its kind."""
+    """Evaluate a model on data of its kind."""
     if isinstance(model, (omkl.DependencyParser, omkl.Annotator)):
         if not isinstance(X, Treebank):
             raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
@@ -107,7 +107,7 @@ def _quality(model: Model | omkl.Annotator, X: Any, y: Any, n_worst: int) -> Qua
 
 
 def _measured(model: Model | omkl.Annotator, X: Any, y: Any) -> list[dict[str, Any]] | None:
-    """Return the report on groups on some of the data, where the model has one and knows all labels."""
+    """Return the group report on a part of the data; None if the model has none or does not know all labels."""
     if not isinstance(model, OnlineEstimator):
         return None
     n = MEASURED

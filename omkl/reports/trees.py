@@ -1,4 +1,4 @@
-"""A parsed sentence as a picture: words in a row, with arcs from heads to words."""
+"""SVG drawings of parsed sentences: words in a row, with arcs from heads to words."""
 
 import re
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from omkl.exceptions import InputError
 from omkl.reports.markup import ENVIRONMENT
 
 _NOT_XML = re.compile("[\x00-\x1f\ud800-\udfff\ufffe\uffff]")
-#: Sizes in pixels: of letters, between words, between the heights of arcs, and between two arcs that meet at a word.
+#: Sizes in pixels: font size, space between words, height between arcs, and distance between arcs at the same word.
 WORD, LABEL, GAP, STEP, PORT = 16, 11, 14, 22, 7
 #: Colour of wrong arcs.
 WRONG = "#B92B1F"
 
 
 class Arc(NamedTuple):
-    """An arc from the word at x = ``begin`` to that at ``end``, with its label; ``begin`` is None for the root."""
+    """Labelled arc from the word at x = ``begin`` to the word at x = ``end``; ``begin`` is None for the root."""
 
     begin: float | None
     end: float
@@ -28,21 +28,21 @@ class Arc(NamedTuple):
 
 
 def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
-    """Draw the tree of a sentence as SVG (the top of Figure 1 of Martins et al. 2011), and a predicted tree below it.
+    """Draw the tree of a sentence as SVG, as in Figure 1 (top) of Martins et al. 2011, and a predicted tree below.
 
-    Arcs go from heads to words. Text has the colour of the page's text.
+    Arcs point from heads to words. Text has the text colour of the page.
 
     Parameters
     ----------
     sentence : Sentence
-        With forms; heads, relations and tags are drawn where it has them.
+        Sentence with forms. Heads, relations and tags are drawn if they are present.
     predicted : Sentence, optional
-        The same words with other heads, drawn below them; arcs that differ from ``sentence`` are red and dashed.
+        The same words with predicted heads, drawn below the words. Arcs that differ are red and dashed.
 
     Returns
     -------
     str
-        The text of an SVG file, which a web page may contain as it is.
+        Text of an SVG file, which can be embedded in a web page.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
 
 
 def _centres(forms: Sequence[str], tags: Sequence[str], sides: Sequence[Sentence]) -> tuple[list[float], float]:
-    """Return the places of words, such that the label of each arc is narrower than the arc; and the width of all."""
+    """Return positions of words, so that arcs are wider than their labels, and the total width."""
     widths = [max(_width(form, WORD), _width(tag, LABEL)) for form, tag in zip(forms, tags)]
     ending: list[list[tuple[int, float]]] = [[] for _ in forms]
     for side in sides:
@@ -104,7 +104,7 @@ def _centres(forms: Sequence[str], tags: Sequence[str], sides: Sequence[Sentence
 
 
 def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -> list[Arc]:
-    """Return arcs, each above all shorter ones between its words, and the lines of roots above all arcs."""
+    """Return arcs, each above the shorter arcs between its words, and lines of roots above all arcs."""
     labels = [_clean(label) for label in sentence.deprels or [""] * len(sentence)]
     spans = {i: tuple(sorted((i, h - 1))) for i, h in enumerate(sentence.heads or []) if h}
     reached = [0] * len(sentence)
@@ -114,7 +114,7 @@ def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -
         reached[left:right] = [levels[i]] * (right - left)
     used: dict[tuple[int, bool], int] = {}
     arcs = []
-    # higher arcs end nearer to the centres of their words, so that arcs do not cross there
+    # higher arcs end closer to the centres of their words, so that arcs do not cross
     for i in sorted(spans, key=lambda i: -levels[i]):
         ends = []
         for word, other in ((sentence.heads[i] - 1, i), (i, sentence.heads[i] - 1)):
@@ -128,7 +128,7 @@ def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -
 
 
 def _differences(gold: Sentence, predicted: Sentence) -> list[bool]:
-    """Tell which words have another head or relation than in the gold tree."""
+    """Return which words differ in head or relation from the gold tree."""
     wrong = [False] * len(gold)
     for own, other in ((gold.heads, predicted.heads), (gold.deprels, predicted.deprels)):
         if own and other:
@@ -142,5 +142,5 @@ def _width(text: str, size: int) -> float:
 
 
 def _clean(text: str | None, missing: str = "") -> str:
-    """Replace characters that XML cannot hold; return ``missing`` for None and an underscore."""
+    """Replace characters that are invalid in XML; return ``missing`` for None and an underscore."""
     return missing if text in (None, "_") else _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

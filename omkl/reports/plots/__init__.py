@@ -1,4 +1,4 @@
-"""Pictures by matplotlib: each function takes axes, or makes some, and returns them."""
+"""Plots by matplotlib; each function takes axes, or creates a figure, and returns the axes."""
 
 import lazy_loader
 

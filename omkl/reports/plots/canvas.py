@@ -1,4 +1,4 @@
-"""Figures, colours, names and SVG, for all pictures."""
+"""Figures, styles, labels and SVG export of all plots."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Blue, red, green, orange and purple: distinct for colour-blind people, with a contrast of 3 to white and near black.
+#: Blue, red, green, orange and purple, distinct for colour-blind people, with a contrast of 3 to white and near black.
 COLOURS = ("#0063D6", "#B92B1F", "#0CA95E", "#CF7F00", "#995BA1")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)))
-#: Number of looks of curves.
+#: Number of distinct styles of curves.
 STYLES = len(COLOURS) * len(DASHES)
 GREY = "#808080"
-#: Look of lines that mark a value.
+#: Style of lines that mark a value.
 MARK: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (4, 2)), "zorder": 0}
-#: Longest name of a group or label in a picture.
+#: Maximum length of names of groups and labels in plots.
 NAME = 40
 
 
 def axes_for(ax: Axes | None, width: float = 5.6, height: float = 3.5) -> Axes:
-    """Return the given axes, or those of a new figure of this size in inches."""
+    """Return the given axes, or axes of a new figure of this size in inches."""
     return figure_for(width, height).subplots() if ax is None else ax
 
 
@@ -40,7 +40,7 @@ def figure_for(width: float, height: float) -> Figure:
 
 
 def style(kind: int) -> dict[str, Any]:
-    """Return colour and dashes of the curve with this number; grey after the last."""
+    """Return colour and dashes of the curve with this number; grey for high numbers."""
     if kind >= STYLES:
         return {"color": GREY, "alpha": 0.5}
     return {"color": COLOURS[kind % len(COLOURS)], "linestyle": DASHES[kind // len(COLOURS)]}
@@ -59,7 +59,7 @@ def legend(ax: Axes) -> None:
 
 
 def shortened(names: Iterable[object], width: int = NAME) -> list[str]:
-    """Cut long names in the middle, and replace letters that no font has.
+    """Shorten long names in the middle, and replace characters that fonts lack.
 
     >>> shortened(["a short one", "gaussian kernel on the pixels"], 12)
     ['a short one', 'gaussi…ixels']
@@ -71,15 +71,15 @@ def shortened(names: Iterable[object], width: int = NAME) -> list[str]:
 
 
 def to_svg(ax: Axes) -> str:
-    """Return the figure of axes as an SVG element for a web page, with the same bytes for the same picture.
+    """Return the figure of axes as a reproducible SVG element for a web page.
 
-    The background is transparent, and text has the colour of the page's text. Text is drawn as shapes, so that it does
-    not depend on installed fonts.
+    The background is transparent, and text has the text colour of the page. Text is converted to paths, which do not
+    depend on installed fonts.
 
     Parameters
     ----------
     ax : matplotlib.axes.Axes
-        Of a figure that was made with matplotlib's default style.
+        Axes of a figure with matplotlib's default style.
 
     Returns
     -------
@@ -94,5 +94,5 @@ def to_svg(ax: Axes) -> str:
     found = file.getvalue()
     found = re.sub(r"(?s) <metadata>.*?</metadata>\n", "", found[found.index("<svg") :])
     found = re.sub(r'<g id="[^"]*">', "<g>", found)
-    # matplotlib writes no fill for black, so the root sets it
+    # matplotlib omits black fill, so set it on the root element
     return found.replace("<svg", '<svg fill="currentColor"', 1).replace("#000000", "currentColor")

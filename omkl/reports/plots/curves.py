@@ -1,4 +1,4 @@
-"""Curves: any named ones, numbers recorded in training, and scores along C or alpha."""
+"""Plots of curves: named curves, training histories, and cross-validation scores."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from omkl.estimators.base import OnlineEstimator
 
 Records = Sequence[dict[str, Any]]
-#: Entries that show progress, the first that all records have and that grows, with labels.
+#: Entries for the x axis, with labels; the first one that increases over all records is used.
 PROGRESS = {"epoch": "epoch", "seconds": "seconds", "iteration": "iteration", "round": "rounds"}
-#: Entries to draw by default, the first that there is, with labels.
+#: Entries for the y axis, with labels; the first one in the records is the default.
 LOSSES = {"loss": "mean loss before each update", "objective": "objective", "primal": "primal objective"}
-#: Smallest number on a logarithmic axis.
+#: Minimum on a logarithmic axis.
 LEAST = 1e-16
 
 
@@ -43,12 +43,12 @@ def plot_curves(
     Parameters
     ----------
     curves : dict of str to (x, y) or (x, y, low, high)
-        ``low`` and ``high`` bound a band around the curve. Curves after the fifteenth are grey.
+        ``low`` and ``high`` are bounds of a band around the curve. Curves after the fifteenth are grey.
     path : path-like, optional
         Save the figure here, in the format of the suffix.
     title, xlabel, ylabel : str
     log : {"", "x", "y", "xy"}
-        Axes on a logarithmic scale.
+        Axes with a logarithmic scale.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
 
@@ -73,13 +73,13 @@ def plot_curves(
 
 
 def plot_panels(rows: Sequence[Sequence[Mapping[str, Any]]], path: PathLike | None = None) -> Figure:
-    """Draw several sets of named curves in a grid; equal names have equal colours.
+    """Draw a grid of panels with named curves; equal names have equal colours.
 
     Parameters
     ----------
     rows : list of list of dict
-        A list of panels for each row, all of one length. A panel holds arguments of :func:`plot_curves`: ``curves``,
-        ``title``, ``xlabel``, ``ylabel``, ``log``.
+        A list of panels for each row; rows have equal length. A panel is a dict of arguments of :func:`plot_curves`:
+        ``curves``, ``title``, ``xlabel``, ``ylabel``, ``log``.
     path : path-like, optional
         Save the figure here.
 
@@ -132,15 +132,15 @@ def plot_history(
     ax: Axes | None = None,
     title: str = "",
 ) -> Axes:
-    """Draw a number that training records, such as the loss or the duality gap, along epochs, time or iterations.
+    """Draw a recorded value of training, such as the loss or the duality gap, over epochs, time or iterations.
 
     Parameters
     ----------
     source : estimator, list of dict, callback, or dict of these
-        A fitted estimator, its ``history_``, or a callback that keeps records. A dict compares several, by name.
+        A fitted estimator, its ``history_``, or a callback with records. A dict compares several of these, by name.
     of : str, optional
-        Entry of the records: ``"loss"`` by default, or ``"objective"``, ``"gap"`` (on a logarithmic axis, with a curve
-        for each of several problems), ``"error"``, ``"validation_score"``, ``"active"``, ``"rate"``, ...
+        Entry of the records: ``"loss"`` by default, or ``"objective"``, ``"gap"`` (with a logarithmic axis, and a curve
+        for each problem), ``"error"``, ``"validation_score"``, ``"active"``, ``"rate"``, ...
     along : {"epoch", "seconds", "iteration", "round"}, optional
         By default the first of these that the records have.
     ax : matplotlib.axes.Axes, optional
@@ -184,7 +184,7 @@ def plot_history(
 
 
 def _by_problem(records: Records) -> dict[str, list[dict[str, Any]]]:
-    """Split the history of a batch solver into those of its problems; online histories are one problem."""
+    """Split the history of a batch solver by problem; online histories have one problem."""
     found: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         found.setdefault(f"problem {record['problem']}" if "problem" in record else "", []).append(record)
@@ -192,7 +192,7 @@ def _by_problem(records: Records) -> dict[str, list[dict[str, Any]]]:
 
 
 def records_of(source: object) -> Records:
-    """Return the records of an estimator or a callback, or the given list of them."""
+    """Return the records of an estimator or a callback, or a given list of records."""
     for name in ("history_", "records", "history"):
         source = getattr(source, name, source)
     if isinstance(source, Sequence) and source and all(isinstance(record, Mapping) for record in source):
@@ -221,12 +221,12 @@ def plot_search(
     ax: Axes | None = None,
     title: str = "",
 ) -> Axes:
-    """Draw the scores of cross-validation along C or alpha: each fold, their mean, and the best value.
+    """Draw cross-validation scores over C or alpha: each fold, the mean, and the best value.
 
     Parameters
     ----------
     model : MKLClassifierCV, MKLRegressorCV, GroupLassoCV or SparseLogisticRegressionCV
-        Fitted. The penalty gets weaker from left to right.
+        Fitted estimator. The penalty decreases from left to right.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     title : str

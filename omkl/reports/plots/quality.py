@@ -1,4 +1,4 @@
-"""Calibration of probabilities, confusions of labels, and handwritten words."""
+"""Plots of calibration, confusion matrices, and handwritten words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omkl.reports.plots.canvas import COLOURS, axes_for, dress, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Labels of a confusion matrix with counts in its cells, and longest label.
+#: Maximum number of labels of a confusion matrix with counts in its cells, and maximum length of a label.
 COUNTED, LONGEST = 15, 14
 
 
@@ -28,20 +28,20 @@ def plot_calibration(
     ax: Axes | None = None,
     title: str = "",
 ) -> Axes:
-    """Draw the share of right predictions by their probability, in bins of equal size.
+    """Draw the accuracy of predictions by their probability, in bins of equal size.
 
-    Below the diagonal the model is too sure.
+    Below the diagonal, the model is overconfident.
 
     Parameters
     ----------
     y_true : array of shape (n,), or list of sequences
-        Gold labels; where ``probabilities`` has one column, whether predictions are right.
+        Gold labels; if ``probabilities`` is one-dimensional, whether predictions are correct.
     probabilities : array of shape (n,) or (n, K), or list of arrays (n_i, K)
-        As returned by ``predict_proba`` or ``predict_marginals``, or the probability of each prediction.
+        Result of ``predict_proba`` or ``predict_marginals``, or the probability of each prediction.
     classes : sequence of K labels, optional
         Labels of the columns; 0, 1, ... by default.
     bins : int
-        Number of points at most.
+        Maximum number of points.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     title : str
@@ -69,7 +69,7 @@ def plot_calibration(
 def confidences(
     y_true: Sequence | np.ndarray, probabilities: Sequence | np.ndarray, classes: Sequence | np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether predictions are right, and their probabilities, of arguments of plot_calibration."""
+    """Return whether predictions are correct, and their probabilities; arguments as of plot_calibration."""
     is_list = np.ndim(probabilities[0]) == 2
     table = np.asarray(np.concatenate(list(probabilities)) if is_list else probabilities, dtype=np.float64)
     gold = np.asarray(_flat(y_true))
@@ -80,15 +80,15 @@ def confidences(
 
 
 def plot_confusion(y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes | None = None, title: str = "") -> Axes:
-    """Draw a confusion matrix: a row for each gold label, a column for each predicted one.
+    """Draw a confusion matrix, with a row for each gold label and a column for each predicted label.
 
-    Cells show counts; colours show the share of the gold label's tokens.
+    Cells show counts, and colours show fractions of the tokens of a gold label.
 
     Parameters
     ----------
     y_true, y_pred : array or sequence of labels, or of sequences of labels
     n : int
-        Number of labels at most: those with the most mistakes.
+        Maximum number of labels; labels with the most mistakes are shown.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     title : str
@@ -100,7 +100,7 @@ def plot_confusion(y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes 
     Raises
     ------
     omkl.exceptions.InputError
-        If there are no labels, or not as many predicted as gold ones.
+        If there are no labels, or the numbers of predicted and gold labels differ.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def plot_confusion(y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes 
 
 
 def _flat(labels: Iterable) -> list:
-    """Join sequences of labels."""
+    """Concatenate sequences of labels."""
     listed = list(labels)
     nested = listed and isinstance(listed[0], (list, tuple, np.ndarray))
     return list(chain.from_iterable(listed)) if nested else listed
@@ -140,12 +140,12 @@ def _flat(labels: Iterable) -> list:
 def plot_word(
     images: ArrayLike, decoded: Sequence, gold: Sequence | None = None, *, ax: Axes | None = None, title: str = ""
 ) -> Axes:
-    """Draw the images of a word's letters, with the decoded label below each, and the gold one below wrong ones.
+    """Draw the images of a word's letters, each above its predicted label; wrong labels are above the gold label.
 
     Parameters
     ----------
     images : array of shape (n, height, width) or (n, height * width)
-        0 is paper, the largest value is ink. Flat images are squares, or twice as high as wide.
+        0 is background, and the maximum is ink. Flat images must be square, or twice as high as wide.
     decoded : sequence of n labels
         The prediction of a labeler.
     gold : sequence of n labels, optional

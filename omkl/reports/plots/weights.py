@@ -1,4 +1,4 @@
-"""Weights of groups: ranked, along training, and along a regularization path."""
+"""Plots of group weights: ranked, over training, and along a regularization path."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NORM = "norm of the coefficients"
 
 
 def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: str = "") -> Axes:
-    """Draw the weights of groups as bars, the heaviest first.
+    """Draw the weights of groups as bars, largest first.
 
     Parameters
     ----------
     source : estimator, dict or list of dict
-        A fitted estimator: its kernel or template weights, or the norms of its groups of columns. A dict: numbers by
-        name. The result of ``group_report`` with data: the increase of the loss without each group, plus or minus two
-        standard errors.
+        For a fitted estimator, its kernel or template weights, or the norms of its groups of columns, are drawn. A dict
+        has numbers by name. For the result of ``group_report`` with data, the increase of the loss without each group
+        is drawn, plus or minus two standard errors.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     n : int
@@ -81,7 +81,7 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
 
 
 def weights_of(source: Source) -> tuple[dict[str, float], str]:
-    """Return a number for each group, and what it is."""
+    """Return a number for each group, and the label of the axis."""
     if isinstance(source, Mapping):
         return {str(name): value for name, value in source.items()}, "weight"
     if isinstance(source, Sequence) and source and isinstance(source[0], Mapping) and "group" in source[0]:
@@ -97,7 +97,7 @@ def weights_of(source: Source) -> tuple[dict[str, float], str]:
 
 
 def _errors(source: Source) -> np.ndarray | None:
-    """Two standard errors of each group of a report with data."""
+    """Return two standard errors of each group of a report with data."""
     if not isinstance(source, Sequence) or "loss_increase" not in source[0]:
         return None
     return np.array([2 * (record["standard_error"] or 0.0) for record in source])
@@ -116,14 +116,14 @@ def group_norms(coefficients: np.ndarray, groups: Groups, names: Sequence[str] |
 def plot_group_weights(
     source: OnlineEstimator | Records, *, ax: Axes | None = None, n: int = 10, title: str = ""
 ) -> Axes:
-    """Draw the weights of groups along training (Martins et al. 2011, Figure 1).
+    """Draw the weights of groups over training (Martins et al. 2011, Figure 1).
 
-    The groups that are heaviest at the end have curves; all others are one grey band.
+    Groups with the largest final weights are drawn as curves, and all others as a grey band.
 
     Parameters
     ----------
     source : estimator, list of dict or callback
-        A fitted online estimator, its ``history_``, or a callback that keeps records, such as
+        A fitted online estimator, its ``history_``, or a callback with records, such as
         ``ProgressiveValidation``.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
@@ -138,7 +138,7 @@ def plot_group_weights(
     Raises
     ------
     omkl.exceptions.InputError
-        If the source holds no weights.
+        If the source has no weights of groups.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def plot_path(
     groups: Groups = None,
     names: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw a regularization path: the weight or norm of each group, with a weaker penalty from left to right.
+    """Draw a regularization path: the weight or norm of each group; the penalty decreases from left to right.
 
     Parameters
     ----------
@@ -176,10 +176,10 @@ def plot_path(
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     n : int
-        Number of curves at most; all others are one grey band.
+        Maximum number of curves. All others are drawn as a grey band.
     title : str
     groups : array or list of lists, optional
-        For the path of a group lasso: its groups, whose norms are drawn; columns by default.
+        For the path of a group lasso, the groups whose norms are drawn; columns by default.
     names : list of str, optional
         Names of the columns.
 
@@ -190,7 +190,7 @@ def plot_path(
     Raises
     ------
     omkl.exceptions.InputError
-        If this is no path.
+        If ``path`` is not a path.
     """
     records = records_of(path)
     if "kernel_weights" in records[0]:
@@ -211,7 +211,7 @@ def plot_path(
 
 
 def _heaviest(ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], n: int) -> Axes:
-    """Draw the n curves that end highest, and all others as a band."""
+    """Draw the n curves with the largest final values, and all others as a band."""
     table = np.array(list(curves.values()))
     order = np.argsort(-table[:, -1], kind="stable")
     shown, rest = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
