@@ -1,4 +1,4 @@
-"""Features: from what users pass to what groups of parameters see."""
+"""Conversion of user input to features of groups."""
 
 import lazy_loader
 

@@ -1,21 +1,20 @@
-"""Loops from the codes of words to the ids of their features."""
+"""Compiled loops that find the ids of the features of words."""
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-#: An id that was not looked up yet; -1 is that of a feature that the model does not know.
+#: Id that was not looked up yet; the id of an unknown feature is -1.
 UNSEEN = -2
-#: What a hash is multiplied by before the next byte is added, modulo 2^64: that of two strings together follows from
-#: those of each.
+#: Base of the polynomial hash, modulo 2^64, by which the hash of a concatenation follows from the hashes of its parts.
 BASE = np.uint64(0x9E3779B97F4A7C15)
-#: The hash of what is between two words, "|".
+#: Hash of the separator of two words, "|".
 BETWEEN = np.uint64(ord("|") + 1)
 
 
 @compiled
 def windows(codes, offsets, reach, begin, end, out):
-    """Codes of each word and of ``reach`` words before and after it, into ``out``, (n, 2 reach + 1)."""
+    """Write the codes of each word and of ``reach`` words before and after it to ``out``, (n, 2 reach + 1)."""
     for s in range(offsets.shape[0] - 1):
         low, high = offsets[s], offsets[s + 1]
         for i in range(low, high):
@@ -26,10 +25,10 @@ def windows(codes, offsets, reach, begin, end, out):
 
 @compiled
 def gather(around, columns, table, left, right, salts, hashes, powers, keys, values, out, learning):
-    """Ids of the features of single words, ``out[i, t] = table[around[i, columns[t]], t]``, and of two together.
+    """Look up the ids of features of single words, ``out[i, t] = table[around[i, columns[t]], t]``, and of pairs.
 
-    Those of two words are found in the open-addressing table ``keys``, ``values``; what is not there is unseen where
-    the model is ``learning``, else -1. Returns how many ids are unseen.
+    Pairs of words are looked up in the open-addressing table ``keys``, ``values``. A missing pair is UNSEEN if the
+    model is ``learning``, else -1. Returns the number of UNSEEN ids.
     """
     n_single = columns.shape[0]
     mask, n_unseen = np.uint64(keys.shape[0] - 1), 0
@@ -52,7 +51,7 @@ def gather(around, columns, table, left, right, salts, hashes, powers, keys, val
 
 @compiled
 def pack(ids, starts, out):
-    """The ids of each row that are not negative, one after the other; row i has ``out[starts[i] : starts[i + 1]]``."""
+    """Concatenate the nonnegative ids of rows; row i is ``out[starts[i] : starts[i + 1]]``."""
     n = 0
     for i in range(ids.shape[0]):
         starts[i] = n
@@ -66,7 +65,7 @@ def pack(ids, starts, out):
 
 @compiled
 def hash_strings(data, ends, hashes, powers):
-    """Hash of each of the strings ``data[ends[i - 1] : ends[i]]``, and what that of a string before it is times."""
+    """Hash the strings ``data[ends[i - 1] : ends[i]]``; powers are ``BASE`` to the length of each string."""
     low = 0
     for i in range(ends.shape[0]):
         total, power = np.uint64(0), np.uint64(1)
@@ -79,7 +78,7 @@ def hash_strings(data, ends, hashes, powers):
 
 @compiled
 def insert(new_keys, new_values, keys, values):
-    """Put features into a table that has room for them; a value of -1 is an empty place."""
+    """Insert features into a table with enough room; the value of empty places is -1."""
     mask = np.uint64(keys.shape[0] - 1)
     for i in range(new_keys.shape[0]):
         key = new_keys[i]

@@ -1,4 +1,4 @@
-"""Encoding of tokens: arrays, dicts, words or attributes in, :class:`~omkl.groups.Tokens` out."""
+"""Encoder of arrays, dicts, words or attributes to :class:`~omkl.groups.Tokens`."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -29,41 +29,41 @@ from omkl.kernels.inputs import Vectors, find_columns, format_on
 from omkl.kernels.specs import KernelSpec
 from omkl.persistence import Manifest, Packer, Unpacker
 
-#: Kernels as users give them.
+#: Kernels as given by users.
 KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
 
-#: Kernels with at most this number of features are held explicitly by default.
+#: Maximum number of features of kernels that are stored explicitly by default.
 EXPLICIT_LIMIT = 512
 DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
 
 
 class Encoder:
-    """Learns kernels and keys of features from training tokens, and encodes tokens.
+    """Encoder of tokens; learns kernels and keys of features from training tokens.
 
-    Tokens come as one (N, d) array, one scipy sparse (N, d) matrix, or a flat list of N dicts, words, or lists of
-    attributes. In dicts, entries that hold arrays are views for kernels, as are numbers that a kernel is on by name;
-    everything else is sparse features, each key a group.
+    Tokens are an (N, d) array, a scipy sparse (N, d) matrix, or a flat list of N dicts, words, or lists of attributes.
+    In dicts, arrays are views for kernels, and so are numbers that a kernel selects with ``on``. All other entries are
+    sparse features, and each of their keys is a group.
 
     Parameters
     ----------
     kernels : sequence or mapping, or None
-        Kernels as objects or strings, with names if it is a mapping.
+        Kernels as objects or strings. A mapping gives them names.
     in_sequences : bool
-        Whether tokens come in sequences; a sequence without any known entry is then refused.
+        Whether tokens come in sequences; if so, encoding raises an error if no feature is known.
 
     Attributes
     ----------
     kernels : dict of str to Kernel
         Fitted kernels by the name of their group.
     views : dict of str to View
-        The array that each kernel reads.
+        Input array of each kernel.
     explicit, mapped, dual : list of str
-        Names of the kernels that are held as explicit, sparse features; those with dense features, which are computed
-        when they are needed; and those that are held as dual expansions.
+        Names of the kernels with explicit sparse features, with dense features computed on demand, and with dual
+        expansions.
     vocabulary : Vocabulary or None
         Sparse features; None for arrays.
     shapes : dict of str to int
-        Number of columns of each entry that kernels read.
+        Number of columns of each entry that kernels use.
     names : list of str or None
         Names of the columns of an array.
     """
@@ -78,7 +78,7 @@ class Encoder:
         self._words: WordEncoder | None = None
 
     def fit(self, tokens: FlatTokens, names: Sequence[str] | None = None) -> "Encoder":
-        """Learn kernels and views from training tokens; ``names`` are those of the columns of an array."""
+        """Learn kernels and views from training tokens; ``names`` are the column names of an array."""
         self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
         specs = self._specs
         if specs is None:
@@ -104,15 +104,15 @@ class Encoder:
         return self
 
     def _arrange(self) -> None:
-        """Decide how each kernel is held."""
+        """Determine the representation of each kernel."""
         self.mapped = [name for name, own in self.kernels.items() if _is_mapped(own)]
         self.explicit = [name for name in self.kernels if name not in self.mapped and self._is_explicit(name)]
         self.dual = [name for name in self.kernels if name not in self.explicit and name not in self.mapped]
-        #: Views that banks read, by label; made once, as this takes as long as to encode a row.
+        #: Views for banks, by label; computed once, because this takes as long as encoding a row.
         self._read_by_banks = {self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]}
 
     def encode(self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False) -> Tokens:
-        """Encode tokens, ``offsets[s] : offsets[s + 1]`` of sequence s; ``grow`` learns new keys and values."""
+        """Encode tokens; sequence s is ``offsets[s] : offsets[s + 1]``; ``grow`` adds new keys and values."""
         raw = self._read_views(tokens)
         views = {label: view.select(raw) for label, view in self._read_by_banks.items()}
         parts = [self.kernels[name].features(self.views[name].select(raw)) for name in self.explicit]
@@ -123,13 +123,13 @@ class Encoder:
         return Tokens(offsets, features, views)
 
     def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
-        """Keys of tokens that are not known, found lazily."""
+        """Yield the unknown keys of tokens."""
         if self.vocabulary is not None:
             known = self.shapes.keys() | self.vocabulary.ids.keys()
             yield from (key for key in _keys_of(tokens) if key not in known)
 
     def _sparse(self, tokens: list, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
-        """Sparse features of dicts, words or attributes."""
+        """Encode the sparse features of dicts, words or attributes."""
         if isinstance(tokens, Words):
             if not grow:
                 self._check_known(tokens.keys(), vocabulary)
@@ -145,7 +145,7 @@ class Encoder:
         return found
 
     def _check_known(self, keys: Sequence[str], vocabulary: Vocabulary) -> None:
-        """Raise if there are keys, but no known one."""
+        """Raise InputError if there are keys, and all are unknown."""
         if keys and all(known.keys().isdisjoint(keys) for known in (vocabulary.ids, self.shapes)):
             raise InputError(
                 f"The model knows no feature of these tokens, such as {keys[0]!r}: it was trained on tokens with "
@@ -153,7 +153,7 @@ class Encoder:
             )
 
     def _read_views(self, tokens: FlatTokens) -> dict[str, Vectors]:
-        """Arrays of the input, or of entries of dicts, by name."""
+        """Return the input array, or arrays of entries of dicts, by name."""
         width = self.shapes.get(PLAIN) if self.vocabulary is None else None
         is_list = isinstance(tokens, list)
         are_dicts = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], dict) and PLAIN not in tokens[0]
@@ -169,7 +169,7 @@ class Encoder:
         return {key: stacked(tokens, key, self.shapes[key]) for key in used}
 
     def pack(self, packer: Packer) -> Manifest:
-        """Everything learned except the features of the vocabulary, as JSON values."""
+        """Return everything learned except the features of the vocabulary as JSON values."""
         return {
             "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()},
             "shapes": self.shapes,
@@ -197,7 +197,7 @@ class Encoder:
         return self.explicit + (self.vocabulary.keys if self.vocabulary is not None else [])
 
     def explicit_groups(self, first: int = 0) -> np.ndarray:
-        """The group of every explicit feature from id ``first`` on."""
+        """Return the group of every explicit feature from id ``first`` on."""
         counts: list[Any] = [self.feature_count(name) for name in self.explicit]
         groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         if self.vocabulary is None:
@@ -207,7 +207,7 @@ class Encoder:
         return np.concatenate([groups[first:], self.explicit_groups(len(groups))])
 
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
-        """Names of explicit features by id: ``key=value``, or as :meth:`name_of_part` has it."""
+        """Return the names of explicit features by id: ``key=value``, or as by :meth:`name_of_part`."""
         starts = np.cumsum([0, *(self.feature_count(name) or 0 for name in self.explicit)]).tolist()
         wanted = set(ids)
         owners = {i: bisect_right(starts, i) - 1 for i in wanted if i < starts[-1]}
@@ -215,7 +215,7 @@ class Encoder:
         return names if self.vocabulary is None else names | self.vocabulary.names_of(wanted - names.keys())
 
     def name_of_part(self, name: str, i: int) -> str:
-        """Name of part i of a kernel with explicit features: ``kernel[column]``, ``kernel[landmark 3]``, ..."""
+        """Return the name of part i of a kernel with explicit features: ``kernel[column]``, ``kernel[landmark 3]``."""
         view, shapes = self.views[name], self.shapes
         column_name = partial(view.column_name, shapes=shapes, names=self.names)
         return f"{name}[{self.kernels[name].part_name(i, column_name, view.width(shapes))}]"
@@ -237,7 +237,7 @@ class Encoder:
         return View(tuple(named), None)
 
     def feature_count(self, name: str) -> int | None:
-        """Dimension of a kernel's feature map on its view; None without a finite one."""
+        """Return the dimension of a kernel's feature map on its view; None if there is no finite map."""
         return self.kernels[name].feature_count(self.views[name].width(self.shapes))
 
     def _n_kernel_features(self) -> int:
@@ -253,7 +253,7 @@ class Encoder:
 
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
-    """``(name, kernel)`` of each spec; a string is its own name."""
+    """Return ``(name, kernel)`` of each spec; a string is its own name."""
     listed = _listed(specs)
     kernels = list(map(as_kernel, listed))
     if isinstance(specs, dict):
@@ -274,7 +274,7 @@ def _listed(specs: KernelSpecs) -> list[KernelSpec]:
 
 
 def takes_sparse(specs: KernelSpecs | None) -> bool:
-    """Check whether these kernels can all be held explicitly on sparse input."""
+    """Check whether all these kernels support sparse input."""
     try:
         return specs is None or all(map(_reads_sparse, map(as_kernel, _listed(specs))))
     except InputError:
@@ -297,14 +297,14 @@ def _is_mapped(kernel: Kernel) -> bool:
 
 
 def _keys_of(tokens: FlatTokens) -> list[str]:
-    """Keys of dicts, words or attributes."""
+    """Return the keys of dicts, words or attributes."""
     if isinstance(tokens, (Words, AttributeLists)):
         return tokens.keys()
     return list(dict.fromkeys(chain.from_iterable(tokens)))
 
 
 def _joined(parts: list[Vectors]) -> Features:
-    """The features of several kernels, arrays or sparse matrices, side by side."""
+    """Concatenate the features of several kernels, arrays or sparse matrices, per token."""
     if any(map(sparse.issparse, parts)):
         csr = sparse.hstack(list(map(sparse.csr_array, parts)), format="csr")
         return Features(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(np.float64))
@@ -316,7 +316,7 @@ def _joined(parts: list[Vectors]) -> Features:
 
 
 def _side_by_side(left: Features, right: Features) -> Features:
-    """Each token's features of both; ids are used as they are."""
+    """Concatenate two sets of features per token; ids are not changed."""
     lengths = np.diff(left.starts) + np.diff(right.starts)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     ids, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1])

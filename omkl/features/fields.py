@@ -1,4 +1,4 @@
-"""Fields of words for templates: from columns of a treebank, lexicons, and trees of a first parser."""
+"""Fields of words for templates, from columns of treebanks, lexicons, and trees of a first parser."""
 
 import hashlib
 import os
@@ -16,25 +16,25 @@ from omkl.data.treebank.strings import MISSING
 from omkl.exceptions import DataFileError, InputError
 from omkl.groups.templates.language import KINSHIP, RELATIVES, TREE_FIELDS, TemplateSet, is_field, own_field
 
-#: The name of a lexicon.
+#: Pattern of names of lexicons.
 NAME = re.compile(r"[a-z]\w*")
-#: Values of all fields at the root, and outside of the sentence; no word has them.
+#: Values of all fields at the root and outside of the sentence, which no word has.
 ROOT, OUTSIDE = "\troot", "\toutside"
 
 #: Names of the columns of a treebank in messages.
 TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS", "misc": "MISC"}
-#: A column counts as missing if the probability that it is empty by chance is smaller.
+#: A column is missing if the probability of its being empty by chance is below this level.
 CHANCE = 1e-6
-#: Children on either side are counted up to this number.
+#: Maximum of counts of children on either side.
 MOST_CHILDREN = 3
 
 
-@cache  # of fields of templates, which are few
+@cache  # there are few different fields
 def column_of(field: str) -> str:
-    """The column of a treebank that a field of the template language comes from."""
+    """Return the column of a treebank from which a field of the template language is computed."""
     field = own_field(field)
     if field in (*TREE_FIELDS, KINSHIP):
-        return "forms"  # trees are there wherever words are
+        return "forms"  # trees exist for all words
     column = field.partition(":")[0]
     if column in ("upos", "xpos", "feats", "misc"):
         return column
@@ -42,12 +42,12 @@ def column_of(field: str) -> str:
 
 
 def is_attribute(field: str) -> bool:
-    """Check whether a field is one of the attributes in FEATS or MISC."""
+    """Check whether a field is an attribute in FEATS or MISC."""
     return field[0].isupper() or field.startswith(("feats:", "misc:"))
 
 
 def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, "Lexicon"]) -> list[str]:
-    """Values of a field of words."""
+    """Compute the values of a field from the strings in its column."""
     name, _, width = field.partition(":")
     if name not in lexicons:
         return list(map(reader_of(field), strings))
@@ -56,7 +56,7 @@ def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, "Lexico
 
 
 def reader_of(field: str) -> Callable[[str], str]:
-    """A function from the string in a column to the value of a field, which is not of a lexicon.
+    """Return a function from the string in a column to the value of a field; not for fields of lexicons.
 
     >>> reader_of("suffix3")("parsing"), reader_of("Case")("Case=Nom|Number=Sing"), reader_of("misc:Gloss")("_")
     ('ing', 'Nom', '_')
@@ -73,29 +73,29 @@ def reader_of(field: str) -> Callable[[str], str]:
     return str
 
 
-@lru_cache(2**12)  # few strings, each read for every attribute
+@lru_cache(2**12)  # few strings, each parsed for every attribute
 def attributes_of(string: str) -> dict[str, str]:
-    """Names and values in FEATS or MISC; the value of an attribute without one is its name."""
+    """Parse the attributes in FEATS or MISC; the value of an attribute without a value is its name."""
     split = (attribute.partition("=") for attribute in reversed(string.split("|")))
     return {name: value or name for name, _, value in split}
 
 
 @lru_cache(2**16)  # most words are frequent
 def code_of(string: str) -> int:
-    """64-bit hash of a string, the same on every machine."""
+    """Return a 64-bit hash of a string, the same on every machine."""
     digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
 def present_codes(codes: np.ndarray) -> list[int]:
-    """The distinct codes of a column, in order."""
-    if len(codes) < 1000:  # few codes, which may be large
+    """Return the sorted distinct codes of a column."""
+    if len(codes) < 1000:  # few codes, possibly large
         return np.unique(codes).tolist()
     return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
 
 
 def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = False) -> dict[str, str]:
-    """Fields that no word of a treebank has, each with its name in messages; those of empty columns come first."""
+    """Return fields that no word of a treebank has, with names for messages; fields of empty columns first."""
     columns, attributes = {}, {}
     for field in templates.fields:
         column = column_of(field)
@@ -111,19 +111,19 @@ def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = 
 
 
 def are_copies(treebank: Treebank, a: str, b: str) -> bool:
-    """Check whether two columns hold the same string for each word."""
+    """Check whether two columns are equal for all words."""
     codes = treebank.strings[b].codes(treebank.strings[a].tolist())
     return bool((codes[treebank.codes(a)] == treebank.codes(b)).all())
 
 
 def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
-    """Share of words, in [0, 1], without a value in each column that fields come from."""
+    """Return the fraction of words, in [0, 1], without a value in each column used by fields."""
     columns = sorted({column_of(field) for field in fields})
     return {column: 1 - np.count_nonzero(treebank.codes(column)) / treebank.n_words for column in columns}
 
 
 def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
-    """Names of the columns that are empty in a treebank, but not in training."""
+    """Return the names of columns that are empty in a treebank, but not in training."""
     return [
         TITLES[column]
         for column, share in empty.items()
@@ -132,11 +132,11 @@ def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
 
 
 class TreeFields:
-    """Fields of words in the trees of a first parser, in which every word has a head.
+    """Fields of words in the trees of a first parser, which have all heads.
 
-    ``relation`` is that of the arc to a word, ``valency`` how many children it has on either side (up to three), and
-    ``parent_FIELD``, ``leftmost_FIELD``, ``rightmost_FIELD``, ``before_FIELD``, ``after_FIELD`` are a field of its
-    head, of its outermost children, and of the siblings next to it.
+    ``relation`` is the relation of the arc to a word, and ``valency`` its number of children on either side (up to
+    three). ``parent_FIELD``, ``leftmost_FIELD``, ``rightmost_FIELD``, ``before_FIELD`` and ``after_FIELD`` are fields
+    of its head, of its outermost children, and of its adjacent siblings.
     """
 
     def __init__(self, treebank: Treebank) -> None:
@@ -147,9 +147,9 @@ class TreeFields:
         parents = np.where(treebank.heads > 0, starts + treebank.heads - 1, -1)
         left, right = words[words < parents], words[(words > parents) & (parents >= 0)]
         self._children = [np.bincount(parents[side], minlength=n).clip(max=MOST_CHILDREN) for side in (left, right)]
-        # the word that each relative is, -1 for the root, -2 for none
+        # index of each relative, -1 for the root, -2 for none
         leftmost, rightmost, before, after = np.full((4, n), -2)
-        leftmost[parents[left[::-1]]] = left[::-1]  # the last one written stays
+        leftmost[parents[left[::-1]]] = left[::-1]  # the last assignment wins
         rightmost[parents[right]] = right
         order = np.lexsort((words, np.where(parents < 0, -1 - starts, parents)))
         one, other = order[:-1], order[1:]
@@ -158,13 +158,13 @@ class TreeFields:
         self._relatives = dict(zip(RELATIVES, (parents, leftmost, rightmost, before, after)))
 
     def codes(self, field: str, own: Callable[[str], np.ndarray]) -> np.ndarray:
-        """Hashes of the values of a field, (number of words,) uint64."""
+        """Return hashes of the values of a field, (number of words,) uint64."""
         relative, _, rest = field.partition("_")
         if relative in RELATIVES and rest:
             words, codes = self._relatives[relative], self.codes(rest, own)
             nobody = np.where(words == -1, np.uint64(code_of(ROOT)), np.uint64(code_of(OUTSIDE)))
             return np.where(words >= 0, codes[words], nobody)
-        if field == KINSHIP:  # computed from the heads, arc by arc
+        if field == KINSHIP:  # computed from heads for each arc
             return self._heads
         if field == "valency":
             names = [code_of(f"\t{n} children") for n in range((MOST_CHILDREN + 1) ** 2)]
@@ -176,7 +176,7 @@ class TreeFields:
         return own(field)
 
     def value(self, field: str, word: int, own: Callable[[str, int], str]) -> str:
-        """The value of a field of one word."""
+        """Return the value of a field of one word."""
         relative, _, rest = field.partition("_")
         if relative in RELATIVES and rest:
             found = int(self._relatives[relative][word])
@@ -189,7 +189,7 @@ class TreeFields:
         return own(field, word)
 
     def kinship(self, first_word: int, head: int, modifier: int) -> str:
-        """Relation of two words in the tree: "head", "child", "grandparent", "grandchild", "sibling" or "none"."""
+        """Return the kinship of two words: "head", "child", "grandparent", "grandchild", "sibling" or "none"."""
 
         def above(node: int) -> int:
             return int(self._heads[first_word + node - 1]) if node > 0 else -1
@@ -209,13 +209,13 @@ class TreeFields:
 
 
 class Lexicon:
-    """A string for each of some words: its cluster, its entry in a gazetteer, or the bin of its vector.
+    """Map from words to strings, such as clusters, entries of a gazetteer, or bins of vectors.
 
     Parameters
     ----------
     words, values : omkl.data.Strings
     codes : int32 array (len(words),)
-        Code of each word's value, 0 for none.
+        Code of the value of each word; 0 is no value.
     """
 
     def __init__(self, words: Strings, values: Strings, codes: np.ndarray) -> None:
@@ -245,7 +245,7 @@ class Lexicon:
         return cls(words, values, codes)
 
     def values_of(self, strings: Sequence[str]) -> list[str]:
-        """The value of each word, of its lower-case form where it is not in the lexicon itself, or ``_``."""
+        """Look up the value of each word, else of its lower-case form, else ``_``."""
         found = self.words.codes(strings)
         found = np.where(found < 0, self.words.codes([string.lower() for string in strings]), found)
         values = self.values.tolist()
@@ -268,12 +268,12 @@ class Lexicon:
 
 
 def _entries(source: Mapping[str, str], name: str) -> Iterator[tuple[str, str, str]]:
-    """Place, word and value of each entry of a dict."""
+    """Yield place, word and value of each entry of a dict."""
     return ((f"The lexicon {name!r}", word, value) for word, value in source.items())
 
 
 def _lines_of(path: PathLike) -> Iterator[tuple[str, str, str]]:
-    """Place, word and value of each line of a file; a line without both has no value."""
+    """Yield place, word and value of each line of a file; the value of an invalid line is None."""
     for number, line in text_lines(path):
         word, _, value = line.partition("\t")
         if line:
@@ -281,7 +281,7 @@ def _lines_of(path: PathLike) -> Iterator[tuple[str, str, str]]:
 
 
 def as_lexicons(lexicons: Mapping[str, Any] | None) -> dict[str, Lexicon]:
-    """Lexicons by name, from a dict of name to path, dict or Lexicon."""
+    """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons."""
     if lexicons is None:
         return {}
     names = list(lexicons) if isinstance(lexicons, Mapping) else [lexicons]

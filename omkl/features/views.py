@@ -1,4 +1,4 @@
-"""Views: the arrays that kernels read, from entries of dicts or columns of an array."""
+"""Views, the input arrays of kernels: entries of dicts, or columns of an array."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -11,33 +11,33 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.features.vocabulary import LARGEST, NUMBERS
 from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
 
-#: Tokens, one after the other: rows of an array or CSR matrix, dicts, words or lists of attributes.
+#: Concatenated tokens: rows of an array or CSR matrix, dicts, words or lists of attributes.
 FlatTokens: TypeAlias = Vectors | list[Any]
 
-#: The only view of inputs that are plain arrays.
+#: Name of the only view of plain arrays.
 PLAIN = "x"
-#: Columns are in different units where the largest standard deviation is so many times the lower quartile of all (the
-#: smallest says little: a pixel at the edge). Accuracy of the default kernels on raw and on scaled columns, and of a
-#: kernel a column: iris (smallest to largest 4) 0.96, 0.95, 0.96; diabetes (69; R^2) 0.37, 0.50, 0.46; wine (2,500)
-#: 0.71, 0.98, 0.97; breast cancer (215,000) 0.91, 0.97, 0.96.
+#: Warn about different units if the largest standard deviation of columns exceeds the lower quartile by this factor
+#: (the minimum is not robust: a pixel at the edge). Accuracy of the default kernels on raw columns, on scaled columns,
+#: and of one kernel per column: iris (largest by smallest: 4) 0.96, 0.95, 0.96; diabetes (69; R^2) 0.37, 0.50, 0.46;
+#: wine (2,500) 0.71, 0.98, 0.97; breast cancer (215,000) 0.91, 0.97, 0.96.
 UNITS_APART = 10.0
 
 
 class TokenData(NamedTuple):
-    """Checked tokens and labels, ready to be encoded.
+    """Validated tokens and labels, before encoding.
 
     Attributes
     ----------
     inputs : array, CSR matrix, list of dicts, Words or AttributeLists
-        All tokens, one sequence after the other.
+        Concatenated tokens of all sequences.
     offsets : int array
         Sequence s has the tokens ``offsets[s] : offsets[s + 1]``.
     labels : sequence
-        The label of every token.
+        Label of every token.
     weights : array, optional
-        The weight of every sequence.
+        Weight of every sequence.
     distinct : int array, optional
-        Tokens that kernels learn their widths from; all by default.
+        Tokens from which kernels learn their widths; all by default.
     names : sequence of str, optional
         Names of columns.
     """
@@ -51,14 +51,14 @@ class TokenData(NamedTuple):
 
 
 class View(NamedTuple):
-    """The array that a kernel reads.
+    """Input array of a kernel.
 
     Attributes
     ----------
     keys : tuple of str
-        Entries of dicts, side by side; :data:`PLAIN` for rows of an array.
+        Entries of dicts, which are concatenated; :data:`PLAIN` for rows of an array.
     columns : None, slice or tuple of int
-        Columns of these.
+        Selected columns of these; None for all.
     """
 
     keys: tuple[str, ...]
@@ -66,21 +66,21 @@ class View(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name among the views of :class:`~omkl.groups.Tokens`."""
+        """Name in the views of :class:`~omkl.groups.Tokens`."""
         columns = "" if self.columns is None else f"[{format_on(self.columns)}]"
         return "+".join(self.keys) + columns
 
     def width(self, shapes: Mapping[str, int]) -> int:
-        """Number of columns."""
+        """Return the number of columns."""
         return count_columns(self.columns, sum(shapes[key] for key in self.keys))
 
     def select(self, raw: Mapping[str, Vectors]) -> Vectors:
-        """The array of this view."""
+        """Return the array of this view."""
         arrays = [raw[key] for key in self.keys]
         return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
 
     def column_name(self, i: int, shapes: Mapping[str, int], names: Sequence[str] | None) -> str:
-        """Name of a column: that of the data frame, its number in the array, or the entry of the dict."""
+        """Return the name of a column: in the data frame, its number in the array, or the entry of the dict."""
         j, columns = i, self.columns
         if columns is not None:
             j = range(sum(shapes[key] for key in self.keys))[columns][i] if isinstance(columns, slice) else columns[i]
@@ -95,7 +95,7 @@ class View(NamedTuple):
 
 
 def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:
-    """Number of columns of the array, or of each vector in the first of the dicts."""
+    """Return the number of columns of the array, or of each vector in the first dict."""
     if not isinstance(tokens, list):
         return {PLAIN: tokens.shape[1]}
     first = tokens[0] if isinstance(tokens[0], dict) else {}
@@ -110,12 +110,12 @@ def _is_vector(value: object) -> bool:
 
 
 def is_number_in(tokens: FlatTokens, key: str) -> bool:
-    """Check whether the first dict with this key has a number there."""
+    """Check whether the value of this key is a number in the first dict that has the key."""
     return isinstance(next((token[key] for token in tokens if isinstance(token, dict) and key in token), None), NUMBERS)
 
 
 def stacked(tokens: Sequence[Mapping[str, ArrayLike]], key: str, n_columns: int) -> np.ndarray:
-    """Check the arrays or numbers of one key of all tokens, and return them as (N, n_columns)."""
+    """Validate the arrays or numbers of one key of all tokens, and stack them to (N, n_columns)."""
     try:
         view = np.array([token[key] for token in tokens], dtype=np.float64)
     except (KeyError, ValueError, TypeError):
@@ -128,7 +128,7 @@ def stacked(tokens: Sequence[Mapping[str, ArrayLike]], key: str, n_columns: int)
 
 
 def warn_of_units(X: np.ndarray, names: Sequence[str] | None = None) -> None:
-    """Warn where columns of an array vary so differently that kernels over all of them see little but the largest."""
+    """Warn if the scales of columns differ so much that the largest ones dominate kernels on all columns."""
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.std(X, axis=0)
     varied = np.flatnonzero(spread > 0)

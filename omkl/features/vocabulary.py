@@ -1,11 +1,11 @@
-"""Sparse features of tokens: from dicts and lists of attributes to CSR rows, key by key.
+"""Vocabulary: encoding of dicts and lists of attributes as sparse features.
 
-A token is a dict. A string gives the feature ``key=value``; a number gives the feature ``key`` with that value; True
-is 1 and False is 0; a list or set of strings gives one feature each; a dict gives ``key=subkey`` with its number;
-None is nothing. Each key is a group. Arrays and lists of numbers are vectors, which kernels read. A token may also be a
-list of attributes, ``"key=value"`` or ``"key"`` for the number 1.
+A token is a dict, and each key is a group. A string gives the feature ``key=value``, and a number the feature ``key``
+with that value; True is 1 and False is 0. A list or set of strings gives one feature each, a dict gives ``key=subkey``
+with its number, and None gives no feature. Arrays and lists of numbers are vectors for kernels. A token can also be a
+list of attributes, ``"key=value"``, or ``"key"`` for the number 1.
 
-The numbers of a key are divided by their size, a power of two that is learned when the key is new, so that the units
+The numbers of a key are divided by their scale, a power of two that is learned from its first values, so that the units
 of numbers do not matter.
 """
 
@@ -22,16 +22,16 @@ from omkl._components import warn_caller
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.tokens import Features
 
-#: The value that stands for a number in the vocabulary of its key, which otherwise holds strings.
+#: Value of the feature of numbers in the vocabulary of a key; all other values are strings.
 NUMBER = None
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
-#: Types of numbers that are read one by one without further checks, and their bound.
+#: Types of numbers that need no further checks up to the bound.
 PLAIN_NUMBERS, LARGE = {bool, int, float, np.float64}, 2.0**53
-#: Numbers of a larger magnitude are refused.
+#: Maximum magnitude of numbers.
 LARGEST = 1e100
-#: Tokens encoded at a time, few enough for their strings to stay in cache between reading and looking up.
+#: Number of tokens to encode at a time, so that their strings stay in the CPU cache.
 CHUNK = 1024
-#: Up to this number of tokens, the number of calls takes the time.
+#: Maximum number of tokens for which function calls dominate the time.
 FEW = 256
 
 #: A token as a dict of its entries.
@@ -41,7 +41,7 @@ Rows: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class AttributeLists(list):
-    """The attributes of all tokens, one after the other: each token is a list of strings."""
+    """Concatenated tokens of all sequences, each a list of attributes."""
 
     def keys(self) -> list[str]:
         """Keys of the features."""
@@ -49,8 +49,8 @@ class AttributeLists(list):
 
 
 class Part(NamedTuple):
-    """Features of one key: the token of each, None for one in every token; ids, -1 for unknown values; and values, None
-    for ones."""
+    """Features of one key: indices of their tokens (None: one feature in each token), ids (-1: unknown), and values
+    (None: all 1)."""
 
     places: np.ndarray | None
     ids: np.ndarray
@@ -70,11 +70,11 @@ class Vocabulary:
     keys : list of str
         Keys in the order of their groups.
     ids : dict of str to dict
-        For each key, the id of each of its values (:data:`NUMBER` for numbers).
+        Ids of the values of each key (:data:`NUMBER` for numbers).
     groups : array of int
-        For each feature, by id, the index of its key.
+        Index of the key of each feature.
     units : dict of str to float
-        The divisor of the numbers of a key.
+        Divisor of the numbers of a key.
     """
 
     def __init__(self, first_id: int = 0) -> None:
@@ -93,7 +93,7 @@ class Vocabulary:
         return bool(own) and NUMBER not in (own or {})
 
     def encode(self, tokens: Sequence[Token] | AttributeLists, grow: bool) -> Features:
-        """Features of tokens; ``grow`` learns new keys and values, instead of leaving them out."""
+        """Encode tokens; ``grow`` adds new keys and values, which are skipped otherwise."""
         if isinstance(tokens, AttributeLists):
             return _joined([self._attribute_rows(tokens, grow)])
         if 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens, grow)) is not None:
@@ -106,7 +106,7 @@ class Vocabulary:
         return _joined(chunks)
 
     def _attribute_rows(self, tokens: AttributeLists, grow: bool) -> Rows:
-        """CSR rows of lists of attributes, in their order."""
+        """Encode lists of attributes as CSR rows, in the order of attributes."""
         attributes, known = list(chain.from_iterable(tokens)), self._of_attributes
         if set(map(type, attributes)) - {str}:
             raise InputError("The attributes of a token must be strings, as in ['w=the', 'suffix=he'].")
@@ -127,10 +127,10 @@ class Vocabulary:
         return np.bincount(owners[kept], minlength=len(tokens)), ids[kept], values[kept]
 
     def _known_rows(self, tokens: Sequence[Token], grow: bool) -> Rows | None:
-        """Encode a few tokens as CSR rows in fewer calls than key by key.
+        """Encode a few tokens as CSR rows, with less overhead than key by key.
 
-        Returns None unless all tokens have the same keys in the same order, with strings and numbers alone, and
-        nothing is to be learned or warned of.
+        Returns None unless all tokens have the same keys in the same order with strings and numbers only, and nothing
+        must be added to the vocabulary or be warned about.
         """
         keys, nothing = tuple(tokens[0]), dict[str | None, int]()
         known = [self.ids.get(key, nothing) for key in keys]
@@ -164,7 +164,7 @@ class Vocabulary:
         return np.array(lengths), np.array(ids, np.int32), values
 
     def look_up(self, key: str, column: list, grow: bool) -> Part:
-        """Encode the values of one key, one for each token; with ``grow``, the key and values may be new."""
+        """Encode the values of one key, one per token; ``grow`` adds a new key and new values."""
         known = self.ids[key] if key in self.ids else self._add_key(key)
         before = len(known)
         try:
@@ -176,7 +176,7 @@ class Vocabulary:
         if not isinstance(key, str):
             raise InputError(f"The keys of token dicts must be strings, got {key!r}.")
         self.keys.append(key)
-        # gives a new value the next id as it is looked up
+        # the lookup of a new value assigns the next id
         self.ids[key] = defaultdict(self._next_id)
         return self.ids[key]
 
@@ -198,17 +198,17 @@ class Vocabulary:
                 places.append(i)
                 names.append(name)
                 amounts.append(amount)
-        # checked before the vocabulary learns them
+        # check values before adding them to the vocabulary
         values = _finite(key, np.array(amounts, dtype=np.float64))
         numbers = [k for k, name in enumerate(names) if name is NUMBER]
         values[numbers] = self._in_units(key, values[numbers], grow)
         return Part(np.array(places, dtype=np.int64), _look_up(names, known, grow), values)
 
     def _in_units(self, key: str, numbers: np.ndarray, grow: bool) -> np.ndarray:
-        """Numbers of a key divided by its unit.
+        """Divide the numbers of a key by its unit.
 
-        The unit is the root mean square of the first numbers that are not all 0, rounded to a power of two, so that no
-        digit changes.
+        The unit is the root mean square of the first numbers that are not all zero. It is rounded to a power of two, so
+        that the division is exact.
         """
         if grow and key not in self.units and numbers.any():
             sizes = np.abs(numbers[numbers != 0.0])
@@ -219,7 +219,7 @@ class Vocabulary:
     # ---- names and files ----------------------------------------------------------------------------------------
 
     def names(self) -> list[tuple[str, str | None]]:
-        """``(key, value)`` of every feature, by id; a number's value is None."""
+        """Return ``(key, value)`` of every feature, by id; the value is None for numbers."""
         names: list[Any] = [None] * len(self.groups)
         for key, ids in self.ids.items():
             for value, i in ids.items():
@@ -227,12 +227,12 @@ class Vocabulary:
         return names
 
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
-        """``key=value`` of features, or the key of a number, by id."""
+        """Return the names of features by id: ``key=value``, or the key for numbers."""
         names = self.names()
         return {i: _name_of(*names[i - self.first_id]) for i in ids}
 
     def state(self, kept: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Values, keys and units, as arrays; ``kept`` is a mask of the features to include."""
+        """Return values, keys and units as arrays; ``kept`` is a mask of the features to include."""
         chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
         names = self.names()
         values = [names[i][1] for i in chosen.tolist()]
@@ -271,7 +271,7 @@ def _warn_of_kind(key: str, here: str, learned: str) -> None:
 
 
 def _one_text(values: list[str]) -> np.ndarray:
-    """Strings in UTF-8, each after a separator, the first character that no string has."""
+    """Encode strings in UTF-8, each after a separator: the first character that no string contains."""
     text = "".join(values)
     mark = next(character for character in map(chr, count()) if character not in text)
     return np.frombuffer("".join([mark + value for value in values]).encode("utf-8", "surrogatepass"), dtype=np.uint8)
@@ -284,23 +284,23 @@ def _values_of(text: np.ndarray) -> list:
 
 
 def _columns(tokens: Sequence[Token]) -> list[tuple[str, list]]:
-    """``(key, values of all tokens)`` of every key; absent values are None."""
+    """Return ``(key, values of all tokens)`` of every key; missing values are None."""
     keys = tuple(tokens[0])
     if all(map(keys.__eq__, map(tuple, tokens))):
-        # the same keys in the same order: read row by row, as they lie in memory
+        # all tokens have the same keys in the same order
         values = list(chain.from_iterable(map(dict.values, tokens)))
         return [(key, values[k :: len(keys)]) for k, key in enumerate(keys)]
     return [(key, [token.get(key) for token in tokens]) for key in dict.fromkeys(chain.from_iterable(tokens))]
 
 
 def _look_up(names: Sequence[str | None], known: dict[str | None, int], grow: bool) -> np.ndarray:
-    """Ids of values; unknown ones are added if ``grow``, else -1."""
+    """Return the ids of values; unknown values are added if ``grow``, else -1."""
     found = map(known.__getitem__, names) if grow else map(known.get, names, repeat(-1))
     return np.fromiter(found, dtype=np.int32, count=len(names))
 
 
 def _named_values(key: str, value: Any) -> Iterable[tuple[str | None, float]]:
-    """``(name, amount)`` of each feature of an entry."""
+    """Return ``(name, amount)`` of each feature of an entry."""
     if value is None:
         return ()
     if isinstance(value, str):
@@ -327,7 +327,7 @@ def _finite(key: str, values: np.ndarray) -> np.ndarray:
 
 
 def _to_rows(parts: list[Part], n_tokens: int) -> Rows:
-    """CSR rows with features in the order of the keys, without unknown and zero ones."""
+    """Make CSR rows with features in the order of keys, without unknown and zero features."""
     if parts and all(part.places is None and part.values is None for part in parts):
         ids = np.stack([part.ids for part in parts], axis=1)
         kept = ids >= 0
@@ -342,7 +342,7 @@ def _to_rows(parts: list[Part], n_tokens: int) -> Rows:
 
 
 def _joined(chunks: list[Rows]) -> Features:
-    """Rows below each other."""
+    """Stack CSR rows."""
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0)
     lengths, ids, values = chunks[0] if len(chunks) == 1 else map(np.concatenate, zip(nothing, *chunks))
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Features of words: templates, and an encoder that gives the same features as dicts of them, many times faster.
+"""Features of words: templates, and an encoder that is many times faster than dicts of features.
 
-The encoder remembers the features of every distinct word, and finds those of two words by a hash.
+The encoder caches the features of every distinct word, and looks up features of pairs of words in a hash table.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,26 +14,25 @@ from omkl.features import _jit_words as jit
 from omkl.features.vocabulary import CHUNK, NUMBER, Vocabulary
 from omkl.groups.tokens import Features
 
-#: Values before the first word of a sentence, and after the last one.
+#: Values before the first and after the last word of a sentence.
 BEGIN, END = "<s>", "</s>"
-#: Largest distance of a word that templates look at.
+#: Maximum distance of neighbours in templates.
 REACH = 2
-#: Separator of two words in one value.
+#: Separator of two words in a value.
 BETWEEN = "|"
 
 
 class Template(NamedTuple):
-    """A feature of a word: a property of the word, of a neighbour, or of two words together.
+    """Template of a feature of a word: a property of the word, of a neighbour, or of two words together.
 
     Attributes
     ----------
     name : str
-        Its key in the features of a word, and the name of its group.
+        Key in the features of a word, and name of the group.
     property : callable
-        ``property(word)`` is a string, or a boolean.
+        ``property(word)`` returns a string or a boolean.
     offsets : tuple of int
-        The words that it is a property of, counted from the word itself, from -2 to 2. Strings of two words are
-        joined by ``|``.
+        Offsets of the words with the property, from -2 to 2. The strings of two words are joined by ``|``.
     """
 
     name: str
@@ -66,7 +65,7 @@ def _is_capital(word: str) -> bool:
 
 
 def _shape(word: str) -> str:
-    """Kinds of characters, runs shortened to two: ``XxXxx'x`` for ``McDonald's``."""
+    """Replace characters by their kinds, and shorten runs to two: ``XxXxx'x`` for ``McDonald's``."""
     shape = ""
     for c in word:
         kind = "X" if c.isupper() else "x" if c.islower() else "d" if c.isdigit() else c
@@ -75,7 +74,7 @@ def _shape(word: str) -> str:
     return shape
 
 
-#: The templates, those of two words at the end.
+#: All templates; templates of two words come last.
 TEMPLATES = (
     Template("word", _word),
     Template("lower", str.lower),
@@ -95,10 +94,10 @@ TEMPLATES = (
 
 
 def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
-    """Features of each word of a sentence: its form and its neighbours.
+    """Compute features of each word of a sentence: its form and its neighbours.
 
-    :class:`~omkl.SequenceLabeler` computes them for sequences of strings by itself, and faster. Call this function to
-    look at the features or to add some of your own.
+    :class:`~omkl.SequenceLabeler` computes these features itself, and faster, for sequences of strings. Call this
+    function to inspect the features, or to add your own.
 
     Parameters
     ----------
@@ -108,16 +107,16 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
     Returns
     -------
     list of dict
-        For each word a string or a boolean by the name of each of 27 templates: ``word`` as it is; in lower case
-        ``lower``, ``prefix1`` to ``prefix4`` and ``suffix1`` to ``suffix5``; ``shape``, the kinds of its characters;
-        ``is_capital``, ``is_upper``, ``has_digit``, ``has_hyphen``; of the words one and two before and after it
-        ``lower[-1]``, ``lower[+2]``, ``suffix3[+1]`` and so on; and of two words together ``lower[-1]|lower``.
-        ``<s>`` stands before a sentence, ``</s>`` after it.
+        For each word, a string or a boolean for each of 27 templates: ``word`` unchanged; ``lower``, ``prefix1`` to
+        ``prefix4`` and ``suffix1`` to ``suffix5`` in lower case; ``shape``, the kinds of its characters;
+        ``is_capital``, ``is_upper``, ``has_digit``, ``has_hyphen``; features of neighbours such as ``lower[-1]``,
+        ``lower[+2]`` and ``suffix3[+1]``; and features of two words such as ``lower[-1]|lower``. Values outside of the
+        sentence are ``<s>`` before it and ``</s>`` after it.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If a word is no string.
+        If a word is not a string.
 
     Examples
     --------
@@ -140,19 +139,19 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
 
 SINGLE = [template for template in TEMPLATES if len(template.offsets) == 1]
 PAIRS = [template for template in TEMPLATES if len(template.offsets) == 2]
-#: Columns of the windows that the templates look at.
+#: Columns of the windows for each template of a single word.
 COLUMNS = np.array([template.offsets[0] + REACH for template in SINGLE], dtype=np.int64)
 LEFT, RIGHT = (np.array([template.offsets[k] + REACH for template in PAIRS], dtype=np.int64) for k in (0, 1))
-#: Combined with the hash of two words, so that templates do not collide.
+#: Combined with the hash of two words to distinguish templates.
 SALTS = np.arange(1, len(PAIRS) + 1, dtype=np.uint64) * jit.BASE
-#: Number of remembered words at which all are forgotten.
+#: Maximum number of cached words; then the cache is cleared.
 MOST_REMEMBERED = 1 << 20
-# threads may predict with one model, and share what it remembers
+# threads that predict with one model share its cache
 _LOCK = Lock()
 
 
 class Words(list):
-    """The words of all sequences, one after the other."""
+    """Concatenated words of all sequences."""
 
     def keys(self) -> list[str]:
         """Keys of the features."""
@@ -160,19 +159,19 @@ class Words(list):
 
 
 class _KnownWords:
-    """Features and hashes of known words by their codes; 0 and 1 are the codes of BEGIN and END."""
+    """Cached features and hashes of words by their codes; BEGIN and END have codes 0 and 1."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.codes: dict[str, int] = {}
         self.words: list[str] = []
         self.ids = np.zeros((0, len(SINGLE)), np.int32)
         self.hashes = self.powers = np.zeros(0, np.uint64)
-        self.has_unknown = False  # whether a value was not in the vocabulary
+        self.has_unknown = False  # whether a value may be missing from the vocabulary
         self._vocabulary = vocabulary
         self.of([BEGIN, END], True)
 
     def of(self, words: Sequence[str], grow: bool) -> np.ndarray:
-        """Codes of words. The features of new words are looked up, unless they will be learned (``grow``)."""
+        """Return the codes of words; features of new words are looked up now, unless ``grow`` adds them later."""
         found = list(map(self.codes.get, words))
         if None in found:
             new = [word for word in dict.fromkeys(words) if word not in self.codes]
@@ -191,7 +190,7 @@ class _KnownWords:
         return np.array(found, dtype=np.int64)
 
     def _ids_of(self, word: str) -> list[int]:
-        """Ids of the features of a single word, -1 for unknown values."""
+        """Return the ids of the features of a single word, -1 for unknown values."""
         ids = []
         for name, of, _ in SINGLE:
             value: Any = of(word)
@@ -201,14 +200,14 @@ class _KnownWords:
 
 
 class _Pairs:
-    """Hash table from two words and a template to the id of their feature."""
+    """Hash table from two words and a template to the id of a feature."""
 
     def __init__(self) -> None:
         self.n_known = [0] * len(PAIRS)
         self.keys, self.ids = np.zeros(4, np.uint64), np.full(4, -1, np.int32)
 
     def update(self, vocabulary: Vocabulary) -> None:
-        """Add values that are new in the vocabulary, which keeps them in order of appearance."""
+        """Add new values of the vocabulary, which come after the old ones."""
         columns = [vocabulary.ids.get(template.name, {}) for template in PAIRS]
         sizes = list(map(len, columns))
         if sizes == self.n_known:
@@ -224,7 +223,7 @@ class _Pairs:
 
 
 def _hashed(strings: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
-    """Hash of each string, and the power of the base to its length."""
+    """Return the hash of each string, and the base to the power of its length in bytes."""
     encoded = [(string or "").encode("utf-8", "surrogatepass") for string in strings]
     ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     hashes, powers = np.empty(len(encoded), np.uint64), np.empty(len(encoded), np.uint64)
@@ -233,7 +232,7 @@ def _hashed(strings: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class WordEncoder:
-    """Encodes words, to the same features as dicts of :func:`omkl.features.token_features`, bit for bit."""
+    """Encoder of words, bitwise equivalent to encoding :func:`omkl.features.token_features`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -242,7 +241,7 @@ class WordEncoder:
         self._pairs = _Pairs()
 
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
-        """Features of words."""
+        """Encode words; ``grow`` adds new values to the vocabulary."""
         around = np.empty((len(words), 2 * REACH + 1), np.int64)
         ids = np.empty((len(words), len(TEMPLATES)), np.int32)
         with _LOCK:
@@ -257,7 +256,7 @@ class WordEncoder:
         return Features(starts, flat[:n], np.ones(n))
 
     def _still_known(self, grow):
-        """The known words; they are looked up anew where the vocabulary has grown, or is to learn their values."""
+        """Return the cache of words, cleared if unknown values may be in the vocabulary now or must be added."""
         known = self._remembered
         grown = len(self.vocabulary.groups) != self._n_known
         if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
@@ -266,7 +265,7 @@ class WordEncoder:
         return known
 
     def _fill(self, around, ids, known, grow):
-        """Write the ids of all features, (n, templates), of the words of these windows; -1 for none."""
+        """Write the ids of all features of words, (n, templates), given their windows; -1 is no feature."""
         self._pairs.update(self.vocabulary)
         of_pairs = LEFT, RIGHT, SALTS, known.hashes, known.powers, self._pairs.keys, self._pairs.ids
         if not jit.gather(around, COLUMNS, known.ids, *of_pairs, ids, grow):
@@ -287,7 +286,7 @@ class WordEncoder:
                 ids[unseen, t] = self._look_up(name, list(map(BETWEEN.join, zip(*words))), grow)
 
     def _look_up(self, name, values, grow):
-        """The id of each value, -1 for unknown ones and for False."""
+        """Return the id of each value, -1 for unknown values and for False."""
         if not grow and name not in self.vocabulary.ids:
             return np.full(len(values), -1, np.int32)
         _, ids, amounts = self.vocabulary.look_up(name, values, grow)
