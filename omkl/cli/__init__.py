@@ -1,4 +1,4 @@
-"""The command ``omkl``: one subcommand a file."""
+"""The command ``omkl``, with one subcommand per file."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from omkl.exceptions import OmklError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; errors are one sentence on standard error.
+    """Run the command line; an error is printed as one sentence on standard error.
 
     Parameters
     ----------
@@ -23,13 +23,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0; 2 for wrong input or a file that cannot be written; 130 after Ctrl-C, 143 after SIGTERM, and 141
-        where nobody reads the output.
+        Exit code: 0; 2 for invalid input or a file that cannot be written; 130 after Ctrl-C, 143 after SIGTERM, and
+        141 if the reader of the output has closed it.
     """
     run = Run()
     try:
         with terminating():
-            if isinstance(sys.stdout, TextIOWrapper):  # a terminal may lack letters, and the bars of charts
+            if isinstance(sys.stdout, TextIOWrapper):  # the encoding of a terminal may lack characters
                 sys.stdout.reconfigure(errors="backslashreplace")
             code = run.execute(sys.argv[1:] if argv is None else argv)
             sys.stdout.flush()
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Terminated(BaseException):
-    """The process was asked to end, by SIGTERM."""
+    """The process was terminated by SIGTERM."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def terminating() -> Iterator[None]:
         raise Terminated
 
     before = None
-    with suppress(ValueError):  # only the main thread gets signals
+    with suppress(ValueError):  # only the main thread receives signals
         before = signal.signal(signal.SIGTERM, end)
     try:
         yield
@@ -60,7 +60,7 @@ def terminating() -> Iterator[None]:
 
 
 def _failed(error: BaseException, run: Run) -> int:
-    """Print why a command ended, in one line; returns the exit code."""
+    """Print in one line why a command failed; return the exit code."""
     if isinstance(error, (KeyboardInterrupt, Terminated)):
         word, code = ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
         go_on = f"; go on with --resume from {run.checkpoint}" if run.checkpoint else ""
@@ -68,9 +68,9 @@ def _failed(error: BaseException, run: Run) -> int:
         return code
     message = str(error) or "there is not enough memory."
     if isinstance(error, OSError) and not isinstance(error, OmklError) and error.errno is not None:
-        if error.filename is None:  # errors of named files have names
+        if error.filename is None:  # not about a named file
             with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-                os.dup2(nowhere.fileno(), sys.stdout.fileno())  # the interpreter flushes once more when it ends
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())  # the interpreter flushes it again at exit
             if isinstance(error, BrokenPipeError):
                 return 141
         message = f"{error.filename or 'standard output'}: {error.strerror or error}."

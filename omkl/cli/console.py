@@ -1,4 +1,4 @@
-"""Output of commands: text, tables and bar charts for people, metrics as JSON for programs."""
+"""Output of commands: text, tables and bar charts, and metrics as JSON."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from omkl._files import PathLike, replacing
 
-#: Values by name, as JSON holds them.
+#: JSON values by name.
 Record: TypeAlias = dict[str, Any]
 
 
@@ -22,7 +22,7 @@ def write_json(path: PathLike | None, metrics: Record) -> None:
 
 
 def bar_chart(weights: dict[str, float], width: int = 40) -> list[str]:
-    """Lines of a bar chart of named values in [0, 1], the largest first."""
+    """Return the lines of a bar chart of named values in [0, 1], largest first."""
     if not weights:
         return []
     name_width = max(len(name) for name in weights)
@@ -33,7 +33,7 @@ def bar_chart(weights: dict[str, float], width: int = 40) -> list[str]:
 
 
 def table(rows: Iterable[Sequence], header: Sequence[str]) -> list[str]:
-    """Lines of a table with aligned columns; the first column is text, the others are numbers as text."""
+    """Return the lines of a table with aligned columns; all columns but the first are formatted numbers."""
     rows = [tuple(map(str, row)) for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = [
@@ -43,14 +43,14 @@ def table(rows: Iterable[Sequence], header: Sequence[str]) -> list[str]:
 
 
 def score_table(records: list[Record], name: str) -> list[str]:
-    """Lines of a table of counts, precision, recall and F1; the first column is the records' entry ``name``."""
+    """Return the lines of a table of counts, precision, recall and F1; ``name`` is the entry of the first column."""
     counts, scores = ("gold", "predicted", "correct"), ("precision", "recall", "f1")
     rows = [(row[name], *(row[key] for key in counts), *(f"{row[key]:.2%}" for key in scores)) for row in records]
     return table(rows, (name, *counts, "precision", "recall", "F1"))
 
 
 def attachment_lines(scores: dict[str, dict], path: str) -> list[str]:
-    """Attachment scores of trees, a line for each rule of which words count."""
+    """Return a line of attachment scores for each rule of words to ignore."""
     lines = []
     for name, found in scores.items():
         las = "" if found["las"] is None else f", LAS {found['las']:.2%}"
@@ -59,6 +59,6 @@ def attachment_lines(scores: dict[str, dict], path: str) -> list[str]:
 
 
 def entity_line(metrics: Record) -> str:
-    """Scores of entities as a line of text."""
+    """Return the scores of entities as a line of text."""
     line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
     return line.format(**metrics)

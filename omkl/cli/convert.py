@@ -11,14 +11,14 @@ from omkl.data.sequences import tagged
 from omkl.data.treebank import layouts
 from omkl.exceptions import InputError
 
-#: Formats to write, by what a file holds.
+#: Output formats, by the content of the input.
 FORMATS = {
     "sequences": ("crfsuite", "columns", "jsonl"),
     "trees": ("conllu", "crfsuite", "columns", "jsonl"),
 }
-#: Ends of names that are not the names of formats.
+#: Formats of suffixes that are not names of formats.
 SUFFIXES = {"iob": "columns", "bio": "columns"}
-#: Formats of treebanks that are read like CoNLL-U.
+#: Other formats of treebanks besides CoNLL-U.
 LAYOUTS = ("conllx", "conll2008")
 
 
@@ -52,7 +52,7 @@ def convert(options: Options) -> None:
 
 
 def _guess(path: str) -> str:
-    """The name of the format that a file's name stands for."""
+    """Guess the name of the format from the name of a file."""
     name, format = stem(find_files(path)[0]).lower(), data.find_format(path)
     if not name.endswith(format.suffixes):
         raise InputError(f"{path} could be in any format, by its name: say which with --format.")
@@ -66,7 +66,7 @@ def _convert_sequences(options: Options, to: str) -> dict[str, int]:
 
 
 def _write_sequences(output: str, pairs: Iterable[tuple[list, list | None]], to: str) -> dict[str, int]:
-    """Write sequences and labels; for CRFsuite, words become the attributes that labelers make of them."""
+    """Write sequences and labels; for CRFsuite, words are converted to the attributes that labelers use."""
     from omkl.features.words import token_features
 
     if to == "crfsuite":
@@ -76,7 +76,7 @@ def _write_sequences(output: str, pairs: Iterable[tuple[list, list | None]], to:
 
 def _convert_trees(options: Options, to: str) -> dict[str, int]:
     """Write a treebank as CoNLL-U, or as sequences of tagged words."""
-    # without its text a treebank is written as CoNLL-U, whatever it was
+    # treebanks without text are written as CoNLL-U
     settings = {"format": options.format, "keep_text": options.format == "conllu", "on_error": options.on_error}
     blocks = (block.X for block in data.stream_conllu(options.input, trees=False, **settings).blocks())
     if to != "conllu":

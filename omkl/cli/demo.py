@@ -1,4 +1,4 @@
-"""``omkl demo``: learn to combine kernels that see handwritten digits, with nothing to download."""
+"""``omkl demo``: multiple kernel learning on handwritten digits, without downloads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omkl.online import OnlineTrainer, Step
 
 USEFUL = ("pixels", "profiles", "spectrum", "outline")
-#: Bits of each checksum.
+#: Number of bits of each checksum.
 CHECKSUMS = (64, 128, 256)
 USELESS = (
     *(f"{view} of another digit" for view in USEFUL),
@@ -42,7 +42,7 @@ it stands on, or checksums, all drawn at random. Only the last two models are to
 """
 ALIKE, MKL, BY_NORMS = "all 13 alike", "MKL out of sample", "MKL by norms"
 TOLD_ALIKE, TOLD_MKL = "the 4 alike", "MKL of the 4"
-#: Kernels and settings of every model.
+#: Kernels and parameters of every model.
 LABELERS: dict[str, tuple[Sequence[str], Record]] = {
     **{f"{view} alone": ([view], {}) for view in USEFUL},
     ALIKE: (USEFUL + USELESS, {"regularizer": "l2"}),
@@ -54,14 +54,14 @@ LABELERS: dict[str, tuple[Sequence[str], Record]] = {
 
 
 class WeightHistory:
-    """Callback: the weights after 1, 2, 3, ... dates, and then whenever their number has grown by a tenth."""
+    """Callback that records weights: after 1, 2, 3, ... dates, then whenever the number has grown by a tenth."""
 
     def __init__(self) -> None:
         self.rounds: list[int] = []
         self.weights: list[dict[str, float]] = []
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> None:
-        """Note the weights."""
+        """Record the weights."""
         if not self.rounds or trainer.round >= 1.1 * self.rounds[-1]:
             self.rounds.append(trainer.round)
             self.weights.append(trainer.kernel_weights(trainer.norms))
@@ -81,10 +81,10 @@ class WeightHistory:
     opt.METRICS,
 )
 def demo(options: Options) -> None:
-    """Train labelers of handwritten dates with kernels some of which are useless.
+    """Train labelers of handwritten dates with useful and useless kernels.
 
-    They learn from each useful kernel alone, from all alike, from their combination by MKL, and from the useful ones
-    alone. See which weights MKL learns, and how much it helps.
+    Compares each useful kernel alone, all kernels with equal weights, all kernels with weights from MKL, and the useful
+    kernels only. Shows the weights that MKL learns, and how much it helps.
     """
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def demo(options: Options) -> None:
 def _compare_labelers(
     dates: Bunch, options: Options
 ) -> tuple[dict[str, omkl.SequenceLabeler], dict[str, WeightHistory], list[Record]]:
-    """Train and compare all models; returns them, their weights along training, and their accuracies."""
+    """Train and compare all models; return the models, their weights during training, and their accuracies."""
     rng = np.random.default_rng([options.random_state, 1])
     train, test = tokens_of(dates.train_images, rng), tokens_of(dates.test_images, rng)
     settings = {"verbose": not options.quiet, **options.values("C", "epochs", "random_state")}
@@ -136,7 +136,7 @@ def _compare_labelers(
 
 
 def tokens_of(dates: Sequence[np.ndarray], rng: np.random.Generator) -> list[list[dict[str, np.ndarray]]]:
-    """Dates as sequences of dicts: the view of each digit that every kernel gets."""
+    """Convert dates to sequences of dicts, with one view of each digit for every kernel."""
     images, n = np.vstack(dates), len(dates)
     each = [len(date) for date in dates]
     another = images[rng.permutation(len(images))]
@@ -151,7 +151,7 @@ def tokens_of(dates: Sequence[np.ndarray], rng: np.random.Generator) -> list[lis
 
 
 def describe_weights(weights: dict[str, float], by_norms: dict[str, float]) -> list[str]:
-    """Lines about the weights: a bar for each kernel that has some, the names of the others."""
+    """Return lines about the weights: a bar for each nonzero kernel, and the names of the others."""
     useful, before = (sum(each[view] for view in USEFUL) for each in (weights, by_norms))
     marked = {f"{'*' if view in USEFUL else ' '} {view}": weight for view, weight in weights.items()}
     lines = [f"{useful:.1%} of the weight is on the {len(USEFUL)} that see the digit (by norms {before:.1%}):"]
@@ -162,7 +162,7 @@ def describe_weights(weights: dict[str, float], by_norms: dict[str, float]) -> l
 
 
 def _draw_weights(found: dict[str, WeightHistory], path: PathLike) -> None:
-    """Draw weights along training: a curve for each kernel that sees the digit, and one for the sum of all others."""
+    """Plot weights during training: a curve for each useful kernel, and one for the sum of useless kernels."""
     from omkl.reports.plots.canvas import figure_for
 
     figure = figure_for(9.0, 3.2)

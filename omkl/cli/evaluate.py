@@ -1,4 +1,4 @@
-"""``omkl evaluate``: compare what a model predicts, or a treebank says, with what a gold file holds."""
+"""``omkl evaluate``: compare predictions of a model, or an annotated treebank, with a gold file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from omkl.cli.options import Options, option
 if TYPE_CHECKING:
     from omkl.reports.model import Model
 
-#: Which words of trees count.
+#: Rules of words to ignore in trees.
 RULES: dict[str, dict[str, str]] = {
     "all": {},
     "without_PUNCT": {"ignore": "upos"},
     "without_punctuation_characters": {"ignore": "form"},
 }
-#: The part of an annotator that predicts a column, by the name of its score, and all scores.
+#: Part of an annotator for each score of a column, and entry of all scores.
 PART_OF = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "AllTags": "upos", "Lemmas": "lemmas"}
 SCORES = {name: name.lower() for name in (*PART_OF, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
 SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
-#: Labels in the table that is printed, and commonest confusions of labels.
+#: Maximum number of labels, and of confusions, to print.
 MOST_LABELS, MOST_CONFUSIONS = 30, 8
 
 
@@ -48,8 +48,8 @@ MOST_LABELS, MOST_CONFUSIONS = 30, 8
 def evaluate(options: Options) -> None:
     """Score the saved MODEL on the labelled sequences, rows or trees of the file GOLD.
 
-    Prints the accuracy of labels and the commonest mistakes, R^2 and errors of numbers, the scores of the CoNLL 2018
-    shared task of trees. Where MODEL is a gold treebank, GOLD is the annotation of its words by any other program.
+    Prints accuracy and the most frequent mistakes for labels, R^2 and errors for numbers, and the scores of the CoNLL
+    2018 shared task for trees. MODEL can also be a gold treebank; then GOLD is the output of any other program.
     """
     if _is_treebank(options.model):
         opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs")
@@ -70,17 +70,17 @@ def evaluate(options: Options) -> None:
 
 
 def _is_treebank(path: str) -> bool:
-    """Recognize a treebank by its name, or standard input by its first bytes."""
+    """Recognize a treebank by its name, or on standard input by its first bytes."""
     if path != click.get_current_context().obj.standard_input:
         return data.find_format(path).holds == "trees"
     with open(path, "rb") as file:
-        return not file.read(2).startswith(b"PK")  # a model is an archive
+        return not file.read(2).startswith(b"PK")  # a model is a zip archive
 
 
 def tree_scores(
     gold: data.Treebank, predicted: data.Treebank, path: str, parts: Collection[str]
 ) -> tuple[list[str], Record]:
-    """Scores of the predicted parts of sentences, and tables by relation and by length."""
+    """Return lines and metrics: scores of the predicted parts, and tables by relation and by length."""
     metrics = {name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
     found = metrics["all"]
     lines = [] if found["uas"] is None else attachment_lines(metrics, path)
@@ -117,7 +117,7 @@ def _evaluate_rows(model: Model, options: Options) -> tuple[list[str], Record]:
 
 
 def _label_tables(metrics: Record, pairs: Iterable[tuple]) -> list[str]:
-    """Scores of each label, and the commonest confusions, which are added to the metrics."""
+    """Return the scores of labels and the most frequent confusions; add the confusions to the metrics."""
     labels, wrong = metrics["labels"], Counter(pair for pair in pairs if pair[0] != pair[1])
     lines = ["", *score_table(labels[:MOST_LABELS], "label")]
     lines += [f"and {len(labels) - MOST_LABELS} more: --json has all"] * (len(labels) > MOST_LABELS)

@@ -1,4 +1,4 @@
-"""Models and labelled data: loading, saving, and reading as the options of a command ask."""
+"""Loading of models, and reading of labelled data according to the options of a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from omkl.exceptions import DataFileError, InputError, OmklError
 if TYPE_CHECKING:
     from omkl.reports.model import Model
 
-#: Options that models of a kind do not read.
+#: Options that do not apply to a kind of models.
 UNREAD = {
     "trees": ("format", "scheme", *OF_TABLES),
     "annotations": ("format", "scheme", *OF_TABLES),
@@ -31,13 +31,13 @@ KINDS = {"DependencyParser": "trees", "Annotator": "annotations", "SequenceLabel
 
 
 def load_model(options: Options) -> tuple[Any, str]:
-    """Load ``options.model``, and refuse options that it does not read.
+    """Load ``options.model``, and raise an error for options that do not apply to it.
 
     Returns
     -------
     model : estimator
     kind : {"trees", "annotations", "sequences", "rows"}
-        What it predicts.
+        Kind of predictions.
     """
     model = omkl.load(options.model)
     kind = KINDS.get(type(model).__name__, "rows")
@@ -51,18 +51,18 @@ def load_model(options: Options) -> tuple[Any, str]:
 
 
 def of_class(model: Model) -> str:
-    """The class of a model, with its article."""
+    """Return the name of the class of a model, with its article."""
     name = type(model).__name__
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
 
 
 def destination(path: str) -> str:
-    """A path to write to, where ``-`` is standard output."""
+    """Return the path of an output; ``-`` is standard output."""
     return "/dev/stdout" if path == "-" else path
 
 
 def calibrate(model: Model, path: str, *dev: object) -> list[str]:
-    """Calibrate probabilities on the data of ``--dev``; returns a line that says why they are not."""
+    """Calibrate on the data of ``--dev``; return a line with the reason if that fails, else no line."""
     try:
         model.calibrate(*dev)
     except InputError as error:
@@ -74,16 +74,16 @@ def calibrate(model: Model, path: str, *dev: object) -> list[str]:
 
 
 def n_columns_of(labeler: omkl.SequenceLabeler) -> int | None:
-    """Number of columns of each token that a labeler reads; None unless it was trained on a file of columns."""
+    """Return the number of columns that a labeler uses; None unless it was trained on a file of columns."""
     vocabulary = labeler.model_.codec.encoder.vocabulary
     places = [re.fullmatch(r"c([0-9]{1,6})", key) for key in (() if vocabulary is None else vocabulary.keys)]
     return 1 + max(int(place[1]) for place in places if place) if places and all(places) else None
 
 
 def read_sequences(path: str, options: Options, model: Model | None = None) -> tuple[list, list | None]:
-    """Sequences of a file, and their labels where it holds some.
+    """Read the sequences of a file, and their labels, None if there are none.
 
-    A model that was trained on columns reads columns, and a file with no more than these has no labels.
+    For a model trained on columns, files are read as columns. A file without an additional column has no labels.
     """
     from omkl.data.sequences import guess_format, n_columns_in
 
@@ -97,12 +97,12 @@ def read_sequences(path: str, options: Options, model: Model | None = None) -> t
                 raise DataFileError(f"{path} has {n_columns} columns, and the model reads {n_known} of each token.")
     X, y = data.read_sequences(path, format, on_error=options.on_error, labelled=labelled)
     if not any(len(token) for x in X for token in x):
-        raise DataFileError(f"No token in {path} has attributes: say what it holds by --format, such as columns.")
+        raise DataFileError(f"No token in {path} has attributes: set --format, for example to columns.")
     return X, y
 
 
 def labelled_sequences(path: str, options: Options, model: Model | None = None) -> tuple[list, list]:
-    """Sequences and their labels; an error where the file holds none."""
+    """Read sequences and their labels; raises DataFileError if the file has no labels."""
     X, y = read_sequences(path, options, model)
     if y is None:
         raise DataFileError(f'{path} holds no labels: give every line a "y", or a last column with the label.')
@@ -110,14 +110,14 @@ def labelled_sequences(path: str, options: Options, model: Model | None = None) 
 
 
 def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options: Options) -> data.Treebank:
-    """A treebank to measure a parser or an annotator on."""
+    """Read a treebank for the evaluation of a parser or an annotator."""
     is_parser = isinstance(model, omkl.DependencyParser)
     trees: dict[str, Any] = {"single_root": model.single_root} if is_parser else {"trees": "given"}
     return data.read_treebank(path, on_error=options.on_error, keep_text=False, **trees)
 
 
 def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple[Any, list | None]:
-    """Labelled data: sequences and their labels; or a treebank or a stream of rows, and None."""
+    """Read labelled data for ``score``: sequences and labels, or a treebank or stream of rows and None."""
     if kind == "sequences":
         return labelled_sequences(path, options, model)
     return open_rows(path, options, Columns.of_model(model)) if kind == "rows" else read_gold(
@@ -129,7 +129,7 @@ def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple
 
 
 class Columns(NamedTuple):
-    """The columns that a table must have."""
+    """Columns that a table must have."""
 
     n_features: int | None
     names: Sequence[str] | None
@@ -137,7 +137,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of_model(cls, model: Model) -> Columns:
-        """The columns that a model has learned from."""
+        """Return the columns on which a model was trained."""
         from omkl.estimators.base import OnlineEstimator
         from omkl.estimators.validation import column_names_of
 
@@ -149,7 +149,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of_block(cls, block: data.Block) -> Columns:
-        """The columns of a block of training data."""
+        """Return the columns of a block of training data."""
         if isinstance(block.X, list):
             text = {key: None for row in block.X for key, value in row.items() if isinstance(value, str)}
             return cls(None, block.feature_names, list(text))
@@ -157,10 +157,10 @@ class Columns(NamedTuple):
 
 
 def open_rows(path: str, options: Options, columns: Columns | None = None, labelled: bool = True) -> data.Stream:
-    """A stream over a file of rows with one output each (if ``labelled``), and with these columns."""
+    """Open a stream of rows with these columns, and with one output each if ``labelled``."""
     format = data.find_format(path, options.format)
     if format.holds != "rows":
-        raise InputError(f"{path} holds no rows with one output each, as {next(iter(format.aliases))}: give --format.")
+        raise InputError(f"{path} holds no rows: it was read as {next(iter(format.aliases))}. Set --format.")
     target = options.target
     if target is None:
         target = format.default_target if labelled else None
@@ -182,9 +182,9 @@ def open_rows(path: str, options: Options, columns: Columns | None = None, label
 
 def _with_outputs(block: data.Block, path: str) -> Any:
     if block.y is None:
-        raise DataFileError(f"{path} holds no outputs: say with --target where they are.")
+        raise DataFileError(f"{path} has no outputs: set --target.")
     y = np.asarray(block.y)
-    # svmlight writes labels as any other numbers
+    # svmlight has classes as floats
     is_whole = y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0) < 2**53
     return block.with_outputs(y.astype(np.int64) if is_whole else y)
 
@@ -194,17 +194,17 @@ def naming(path: str) -> Iterator[None]:
     """Name the file in errors about its data."""
     try:
         with warnings.catch_warnings():
-            # the reader has chosen the columns by their names
+            # the reader has already selected columns by name
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             yield
     except ValueError as error:
-        if isinstance(error, OmklError) and not str(error).startswith("Input X"):  # which is what the file holds
+        if isinstance(error, OmklError) and not str(error).startswith("Input X"):  # of scikit-learn
             raise
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
 def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
-    """Gold and predicted outputs of a file, which is read block by block."""
+    """Return gold and predicted outputs of a file, which is read block by block."""
     gold, found = [], []
     with naming(path):
         for X, y in open_rows(path, options, Columns.of_model(model)).blocks():
@@ -214,7 +214,7 @@ def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, n
 
 
 def row_scores(model: Model, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """Accuracy of a classifier; R^2 of a regressor, and its errors in units of the targets."""
+    """Return accuracy for a classifier; R^2, RMSE and mean absolute error for a regressor."""
     if hasattr(model, "classes_"):
         return {"accuracy": float((gold == predicted).mean())}
     from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error

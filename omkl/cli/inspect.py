@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from omkl.estimators.base import OnlineEstimator
     from omkl.reports.model import Model
 
-#: Longer names of groups are cut in the middle, so that a table fits a terminal.
+#: Maximum length of names of groups in tables; longer ones are shortened in the middle.
 NAME_WIDTH = 44
-#: A group helps measurably where the loss grows by more than so many standard errors without it.
+#: A group helps measurably if the loss without it increases by more than this number of standard errors.
 MEASURABLE = 2.0
 
 
@@ -52,7 +52,7 @@ def inspect(options: Options) -> None:
 
 
 def _inspect_annotator(annotator: omkl.Annotator, n: int) -> tuple[list[str], Record]:
-    """The heaviest groups of every part."""
+    """Return lines and metrics about the heaviest groups of every part."""
     weights = annotator.kernel_weights_
     lines = [f"Annotator: {', '.join(annotator.parts_)}, by {len(weights)} models"]
     for name, own in weights.items():
@@ -63,7 +63,7 @@ def _inspect_annotator(annotator: omkl.Annotator, n: int) -> tuple[list[str], Re
 
 
 def _metrics(model: Model, kind: str, options: Options) -> Record:
-    """Settings, sizes and groups of a model."""
+    """Return parameters, sizes and groups of a model."""
     from omkl.estimators.base import OnlineEstimator
     from omkl.linear.base import SparseLinear
 
@@ -85,7 +85,7 @@ def _metrics(model: Model, kind: str, options: Options) -> Record:
 
 
 def _size(model: Model) -> dict[str, int]:
-    """Size of a model in its own terms."""
+    """Return the size of a model, in units of its class."""
     from omkl.linear.base import SparseLinear
 
     if isinstance(model, omkl.DependencyParser):
@@ -96,7 +96,7 @@ def _size(model: Model) -> dict[str, int]:
 
 
 def _group_records(model: OnlineEstimator, kind: str, options: Options) -> list[Record]:
-    """A record for each group of a model; with ``options.data`` also of how much each helps there."""
+    """Return a record for each group of a model; with ``options.data``, also how much it helps on these."""
     if options.data is None:
         return model.group_report_
     with naming(options.data):
@@ -129,7 +129,7 @@ def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str
 
 
 def group_lines(records: list[Record], n: int) -> Iterator[str]:
-    """A table of the n groups that help most, or weigh most without data; and a summary of the groups that do not."""
+    """Yield a table of the n groups that help most, or without data weigh most, and a summary of the others."""
     measured = "loss_increase" in records[0]
     first = "loss_increase" if measured else "weight"
     ranked = sorted(records, key=lambda r: (-np.inf if r[first] is None else r[first], r["norm"]), reverse=True)

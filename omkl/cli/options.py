@@ -1,4 +1,4 @@
-"""Commands and their options, declared with click; files are checked before a command runs."""
+"""Declarations of commands and options with click, and checks of files before a command runs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from omkl.exceptions import InputError
 
 #: Settings of all commands.
 SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
-#: Options that take several values after their name: ``--kernels linear gaussian``.
+#: Options that accept several values: ``--kernels linear gaussian``.
 SEVERAL = ("--kernels", "--parts")
 
 
 class Run(SimpleNamespace):
-    """One run of ``omkl``: the copy of standard input that it reads, and the folder of its checkpoints."""
+    """One run of ``omkl``, with the path of its copy of standard input, and the folder of checkpoints."""
 
     standard_input: str | None = None
     checkpoint: str | None = None
 
     def execute(self, argv: Sequence[str]) -> int:
-        """Run the command that arguments name; returns the exit code."""
+        """Run the command in ``argv``; return the exit code."""
         if instruction := os.environ.get("_OMKL_COMPLETE"):
             return shell_complete(omkl, {}, "omkl", "_OMKL_COMPLETE", instruction)
         try:
@@ -50,28 +50,28 @@ class Run(SimpleNamespace):
         return 0
 
     def shown(self, text: str) -> str:
-        """A text that calls standard input so, and not by the name of its copy."""
+        """Replace the path of the copy of standard input in a text by "standard input"."""
         return text if self.standard_input is None else text.replace(self.standard_input, "standard input")
 
 
 class Options(SimpleNamespace):
-    """Values of the options and arguments of a command, by name; options that it does not declare have defaults."""
+    """Options and arguments of a command, with defaults for options that the command does not declare."""
 
     format: Any = None
     target = delimiter = categorical = jobs = budget = format
     no_header, on_error = False, "raise"
 
     def values(self, *names: str) -> dict[str, Any]:
-        """The values of some options, by name."""
+        """Return the values of some options by name."""
         return {name: self.__dict__[name] for name in names}
 
     def say(self, *lines: str) -> None:
-        """Print lines, unless ``--quiet`` is given or standard output is for something else."""
+        """Print lines, unless ``--quiet`` is given or an output file is standard output."""
         if not self.quiet:
             print(*map(click.get_current_context().obj.shown, lines), sep="\n")
 
     def report(self, lines: Sequence[str], metrics: Record) -> None:
-        """Print lines, and write metrics where ``--json`` says."""
+        """Print lines, and write metrics to the file of ``--json``."""
         self.say(*lines)
         write_json(self.json, metrics)
 
@@ -85,7 +85,7 @@ class OutputFile(click.Path):
 
 
 class Command(click.Command):
-    """A command whose function takes :class:`Options`; it checks files first, and prints warnings as one line each."""
+    """Command whose function takes :class:`Options`; checks files first, and prints warnings in one line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(_repeat_options(args)))
@@ -121,7 +121,7 @@ def _repeat_options(args: Sequence[str]) -> Iterator[str]:
 
 
 def _check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
-    """Raise where an output cannot be written, or would replace an input or another output."""
+    """Raise an error if an output cannot be written, or would replace an input or another output."""
     paths = {option: path for option, path in outputs.items() if path is not None}
     for option, path in paths.items():
         if path != "-":
@@ -136,13 +136,13 @@ def _check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None])
 
 @contextmanager
 def _standard_input() -> Iterator[str]:
-    """A temporary file with a copy of standard input, which can be read twice."""
+    """Copy standard input to a temporary file, which can be read twice."""
     with tempfile.TemporaryDirectory(prefix="omkl-") as folder:
         path = os.path.join(folder, "standard input")
         with open(path, "wb") as file:
             try:
                 shutil.copyfileobj(sys.stdin.buffer, file)
-            except (AttributeError, OSError) as error:  # it is closed, or a folder
+            except (AttributeError, OSError) as error:  # standard input is closed, or a folder
                 raise InputError(f"Standard input cannot be read: {error}.") from None
         yield path
 
@@ -156,14 +156,14 @@ def _printed_warnings(run: Run, quiet: bool) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "once")
-        for kind in (DeprecationWarning, PendingDeprecationWarning):  # for those who write programs
+        for kind in (DeprecationWarning, PendingDeprecationWarning):  # not relevant for users of commands
             warnings.simplefilter("ignore", kind)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
 
 
 def refuse(reason: str, *names: str) -> None:
-    """Raise if the user gives one of these options: ``--target does not go with a GroupLasso.``"""
+    """Raise if the user sets one of these options: ``--target does not go with a GroupLasso.``"""
     context = click.get_current_context()
     for own in context.command.params:
         if own.name in names and context.get_parameter_source(own.name) is ParameterSource.COMMANDLINE:
@@ -174,7 +174,7 @@ def refuse(reason: str, *names: str) -> None:
 
 
 def _examples(text: str) -> str:
-    """Examples for the end of a help text; click wraps no lines after ``\\b``."""
+    """Format examples for the end of a help text; click does not wrap lines after ``\\b``."""
     return "\b\nExamples:\n" + textwrap.indent(textwrap.dedent(text).strip("\n"), "  ")
 
 
@@ -190,13 +190,13 @@ def declare(*options: Callable) -> Callable[[Callable], Callable]:
 
 
 def command(name: str, examples: str, *options: Callable) -> Callable[[Callable], click.Command]:
-    """Make a function a command, with its docstring as the help text.
+    """Make a command from a function, whose docstring is the help text.
 
     Parameters
     ----------
     name : str
     examples : str
-        Command lines, one a line.
+        Example command lines, one per line.
     *options : decorator
     """
     make = click.command(name, cls=Command, context_settings=SETTINGS, epilog=_examples(examples))
@@ -204,7 +204,7 @@ def command(name: str, examples: str, *options: Callable) -> Callable[[Callable]
 
 
 class Group(click.Group):
-    """Commands that are imported when they are called: ``module:function`` and a summary of each, by name."""
+    """Group of lazily imported commands; ``sources`` has ``module:function`` and a summary by name."""
 
     def __init__(self, name: str | None, sources: dict[str, tuple[str, str]], **settings: Any) -> None:
         super().__init__(name, **settings)
@@ -225,7 +225,7 @@ class Group(click.Group):
 
 
 def group(name: str, examples: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable], Group]:
-    """Make a function a group of commands, with its docstring as the help text."""
+    """Make a group of commands from a function, whose docstring is the help text."""
     look = {"context_settings": SETTINGS, "no_args_is_help": False, "epilog": _examples(examples)}
     return click.group(name, cls=Group, sources=sources, **look)
 
@@ -251,7 +251,7 @@ READ, WRITE = InputFile(readable=False, allow_dash=True), OutputFile(readable=Fa
 MODEL = argument("model", type=READ)
 FORMAT = option("--format", metavar="NAME", help="Format of the data; by default guessed from the file's name.")
 ON_ERROR = option("--on-error", type=CHOICE(["raise", "skip"]), default="raise", help="Stop at or skip bad records.")
-#: Options of tables.
+#: Options for tables.
 TABLE = (
     option("--target", metavar="WHERE", help="Outputs: a column, by default the last, or an array of npz."),
     option("--no-header", is_flag=True, help="csv: the first line is a row, not names of columns."),
@@ -293,5 +293,5 @@ METRICS = declare(
 def omkl() -> None:
     """Online multiple kernel learning for structured prediction.
 
-    A file called - is standard input or standard output.
+    A file named - is standard input or standard output.
     """

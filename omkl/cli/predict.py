@@ -1,4 +1,4 @@
-"""``omkl predict``: label sequences, parse sentences, or predict for rows, with a saved model."""
+"""``omkl predict``: predictions of a saved model for sequences, sentences or rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from omkl.exceptions import InputError
 if TYPE_CHECKING:
     from omkl.reports.model import Model
 
-#: Forms of predictions by what a model predicts, the default first; an output's name may end in all but text.
+#: Output formats by the kind of a model, default first. All but text can also be the suffix of the output file.
 FORMS = {
     "trees": ("conllu", "jsonl"),
     "annotations": ("conllu", "jsonl"),
     "sequences": ("text", "jsonl", "conllu"),
     "rows": ("text", "jsonl"),
 }
-#: The best few annotations of a sentence, each a treebank of one sentence, with their scores.
+#: N best annotations of a sentence: treebanks with one sentence, and their scores.
 Best: TypeAlias = "list[tuple[data.Treebank, float]]"
 
 
@@ -48,15 +48,15 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
     *(opt.FORMAT, *opt.TABLE, opt.JOBS, opt.METRICS),
 )
 def predict(options: Options) -> None:
-    """Predict for the sequences, sentences or rows of the file INPUT; outputs in it are not looked at.
+    """Predict for the sequences, sentences or rows of the file INPUT; outputs in this file are ignored.
 
-    A labeler writes one label a line and an empty line between sequences, or with --to conllu the words of a treebank
-    or of text with their UPOS. A parser writes the treebank with new heads and relations, an annotator one with all
-    that it has learned, for a treebank or for text with one sentence a line, words divided by spaces. A classifier or
-    regressor writes one prediction a line.
+    A labeler writes one label per line and an empty line between sequences, or with --to conllu a treebank with
+    predicted UPOS. A parser writes the treebank with predicted heads and relations. An annotator writes a treebank with
+    all columns that it predicts. Labelers with --to conllu and annotators read treebanks, or text with one sentence per
+    line and spaces between words. A classifier or regressor writes one prediction per line.
 
-    Probabilities stand after a tab, in JSON lines as "confidence", and in MISC of a treebank as UposConf=0.987,
-    HeadConf and RelConf. Alternatives are in JSON lines "nbest", and have scores in comments of a treebank.
+    Probabilities are written after a tab, as "confidence" in JSON lines, and as UposConf=0.987, HeadConf and RelConf in
+    MISC of a treebank. Alternatives are "nbest" in JSON lines, and have scores in comments of a treebank.
     """
     model, kind = load_model(options)
     if options.nbest is not None:
@@ -74,7 +74,7 @@ def predict(options: Options) -> None:
 
 
 def _form(options: Options, kind: str, model: Model) -> str:
-    """The form to write predictions in."""
+    """Return the output format."""
     form = options.to
     if form is None:
         from omkl.data.files import stem
@@ -90,7 +90,7 @@ def _form(options: Options, kind: str, model: Model) -> str:
 
 
 def _parse(parser: omkl.DependencyParser, options: Options) -> None:
-    """Parse a treebank; all but heads and relations is written as it was read."""
+    """Parse a treebank; everything except heads and relations is kept."""
 
     def best(block: data.Treebank) -> Iterator[Best]:
         for i, found in enumerate(parser.predict_nbest(block, options.nbest)):
@@ -106,13 +106,13 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
-    """Annotate sentences; all that is no annotation is written as it was read."""
+    """Annotate sentences; everything except predicted columns is kept."""
     annotate = partial(annotator.annotate, confidence=options.confidence)
     _write_sentences(_sentences(options.input), annotate, None, annotator.columns_, "Annotated", options)
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
-    """Label the words of a treebank or of text with their UPOS; all else is written as it was read."""
+    """Predict the UPOS of a treebank or of text; everything else is kept."""
     opt.refuse("does not go with --to conllu", *UNREAD["annotations"])
 
     def tagged(block: data.Treebank) -> data.Treebank:
@@ -134,7 +134,7 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
 
 
 def _sentences(path: str) -> Iterator[data.Treebank]:
-    """Blocks of sentences: of a treebank where the first line that is no comment has columns, else of text."""
+    """Read blocks of a treebank if the first line, except for comments, has columns, else of text."""
     for line in data.lines(path):
         if line.strip() and not line.startswith(b"#"):
             return _treebanks(path) if b"\t" in line else data.iter_words(path)
@@ -142,7 +142,7 @@ def _sentences(path: str) -> Iterator[data.Treebank]:
 
 
 def _treebanks(path: str) -> Iterator[data.Treebank]:
-    """Blocks of a treebank with its text."""
+    """Read blocks of a treebank with its text."""
     return (block.X for block in data.stream_conllu(path, trees=False, keep_text=True).blocks())
 
 
@@ -154,9 +154,9 @@ def _write_sentences(
     done: str,
     options: Options,
 ) -> None:
-    """Write annotated sentences block by block, and say what was ``done``, and how fast.
+    """Write annotated sentences block by block, and report what was ``done``, and how fast.
 
-    ``best`` is for ``--nbest``. JSON lines have the words and these ``columns``, CoNLL-U what was read.
+    ``best`` is for ``--nbest``. JSON lines contain the words and these ``columns``; CoNLL-U keeps everything else.
     """
     from omkl.data.treebank.conllu import as_text
 
@@ -212,7 +212,7 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
 
 
 def _labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
-    """Each sequence as it is written: its labels, and their probabilities if asked for."""
+    """Format the labels of each sequence, with their probabilities for ``--confidence``."""
     predicted = [labels.tolist() for labels in labeler.predict(X)]
     confidence = _confidence(labeler, X, predicted) if options.confidence else [None] * len(X)
     for labels, sure in zip(predicted, confidence):
@@ -223,7 +223,7 @@ def _labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Ite
 
 
 def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
-    """The best labellings of each sequence as they are written."""
+    """Format the n best labellings of each sequence."""
     for found in labeler.predict_nbest(X, options.nbest):
         if options.to == "jsonl":
             yield _json_line({"nbest": [{"y": labels.tolist(), "score": score} for labels, score in found]})
@@ -233,7 +233,7 @@ def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -
 
 
 def _confidence(labeler: omkl.SequenceLabeler, X: list, predicted: list[list]) -> list[list[float]]:
-    """The probability of each label of each sequence, to three decimals."""
+    """Return the probability of each label of each sequence, rounded to three decimals."""
     column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
     return [
         [round(float(row[column[label]]), 3) for row, label in zip(own, labels)]
@@ -265,7 +265,7 @@ def _predict_rows(model: Model, options: Options) -> None:
 
 
 def _row_records(model: Model, X: Any, options: Options) -> Iterator[Record]:
-    """A record for each row: ``y``, and its ``confidence`` if asked for."""
+    """Return a record for each row: ``y``, and its ``confidence`` for ``--confidence``."""
     predicted = model.predict(X).tolist()
     if not options.confidence:
         return ({"y": output} for output in predicted)

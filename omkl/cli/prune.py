@@ -1,4 +1,4 @@
-"""``omkl prune``: a smaller parser, of the best templates of a saved one."""
+"""``omkl prune``: make a smaller parser with the best templates of a saved parser."""
 
 from omkl import data
 from omkl.cli import options as opt
@@ -22,7 +22,7 @@ from omkl.exceptions import InputError
     *(opt.ON_ERROR, opt.METRICS),
 )
 def prune(options: Options) -> None:
-    """Keep the best templates of the parser MODEL, with their weights as they are, or retrained."""
+    """Keep the best templates of the parser MODEL, with the same weights, or retrained."""
     parser, kind = load_model(options)
     if kind != "trees":
         raise InputError(f"{options.model} is {of_class(parser)}, and only a parser has templates to prune.")

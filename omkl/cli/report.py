@@ -1,4 +1,4 @@
-"""``omkl report``: a page about a saved model, and how good it is on data."""
+"""``omkl report``: write an HTML page about a saved model and its quality on data."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from omkl.data.blocks import n_rows
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
 def report(options: Options) -> None:
-    """Write one HTML page about the saved MODEL that needs nothing else, no network either.
+    """Write a self-contained HTML page about the saved MODEL.
 
-    It shows what the model is and has learned, and how it was trained; with a file DATA that it has not learned from
-    also how good it is there by label, relation and length, whether its probabilities can be believed, and its worst
-    mistakes with their reasons. Pictures need omkl[plot].
+    The page shows what the model has learned, and how it was trained. With a file DATA of held-out data, it also shows
+    scores by label, relation and length, calibration, and explanations of the worst mistakes. Plots need omkl[plot].
     """
     model, kind = load_model(options)
     X = y = None

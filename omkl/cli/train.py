@@ -1,4 +1,4 @@
-"""``omkl train labeler``, ``classifier`` and ``regressor``; those of trees are in ``train_parser``."""
+"""``omkl train labeler``, ``classifier`` and ``regressor``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from omkl.exceptions import DataFileError
     },
 )
 def train() -> None:
-    """Train a model on a file, and save it. Ctrl-C ends training, and saves what is learned."""
+    """Train a model on a file, and save it. Ctrl-C ends training, and saves the model."""
 
 
 TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
@@ -56,8 +56,8 @@ TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
 def labeler(options: Options) -> None:
     """Train a sequence labeler on the file TRAIN.
 
-    Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, columns (CoNLL 2000 to 2003), JSON lines, the
-    OCR data set; plain or compressed.
+    Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, columns (CoNLL 2000 to 2003) and JSON lines,
+    plain or compressed.
     """
     dev = labelled_sequences(options.dev, options) if options.dev else None
     if dev is not None and any(label is None for labels in dev[1] for label in labels):
@@ -94,7 +94,7 @@ def labeler(options: Options) -> None:
 
 
 def _survey(stream: data.Stream) -> tuple[list, int, int]:
-    """The labels, and the number of sequences and tokens, that a pass over a stream finds."""
+    """Pass over a stream to find the labels, and the numbers of sequences and tokens."""
     labels, n_sequences, n_tokens = {}, 0, 0
     for _, y in stream.blocks():
         for sequence in y or ():
@@ -169,6 +169,6 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
 
 
 def _read_dev(block: data.Block, options: Options) -> tuple[data.Block, np.ndarray]:
-    """The rows of ``--dev`` and their outputs, with the columns of a block of the training data."""
+    """Read the rows of ``--dev`` and their outputs, with the columns of a block of the training data."""
     whole = open_rows(options.dev, options, Columns.of_block(block)).read()
     return whole, whole.y

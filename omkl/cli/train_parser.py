@@ -16,15 +16,15 @@ from omkl.cli.files import calibrate, destination
 from omkl.cli.options import Options, option
 from omkl.cli.training import CHECKPOINTS, DEV, OUTPUT, TRAIN, Training, strength, training_options
 
-#: Groups of each part that are listed.
+#: Maximum number of groups of each part to list.
 MOST_GROUPS = 5
 
 
 def _lexicons(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Read ``NAME=FILE`` as a dict from names of lexicons to their files."""
+    """Parse ``NAME=FILE`` arguments to a dict from names of lexicons to files."""
     found = dict(value.partition("=")[::2] for value in values)
     if len(found) < len(values) or not all(name and path for name, path in found.items()):
-        raise click.BadParameter("a lexicon is NAME=FILE, with a name of its own.", context, parameter)
+        raise click.BadParameter("a lexicon is NAME=FILE, with a unique name.", context, parameter)
     return found
 
 
@@ -52,7 +52,7 @@ OF_TREES = (
 
 
 def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
-    """A parser as the options say, with these settings."""
+    """Make an untrained parser from the options and further parameters."""
     parser = omkl.DependencyParser(
         options.templates,
         lexicons=options.lexicon or None,
@@ -84,8 +84,9 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
 def train_parser(options: Options) -> None:
     """Train a dependency parser on the treebank TRAIN.
 
-    Templates are a name of a set, a file with a template a line, or "auto": those of "rich" that suit the treebank. A
-    lexicon has a line word<TAB>value for each word. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
+    Templates are the name of a set, a file with one template per line, or "auto": the set "rich" without templates of
+    missing columns. A lexicon has a line word<TAB>value for each word. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain
+    or compressed.
     """
     training = Training(options)
     reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
@@ -119,7 +120,7 @@ def train_parser(options: Options) -> None:
         f"{metrics['collision_rate']:.0%} of the features share one."
     ]
     best = {name: weights[name] for name in parser.ranking()[:10]}
-    if len(set(best.values())) > 1:  # a ridge weighs all templates alike
+    if len(set(best.values())) > 1:  # all weights are equal with l2
         lines += bar_chart(best)
     if dev is not None:
         metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}
@@ -143,8 +144,8 @@ def train_parser(options: Options) -> None:
 def train_annotator(options: Options) -> None:
     """Train a tagger, a lemmatizer and a parser on the treebank TRAIN, as one model.
 
-    From words it makes the tags, features, lemmas and trees that the treebank has. The parser learns from sentences
-    that were tagged by models of other folds. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
+    The model annotates plain words with tags, features, lemmas and trees, if the treebank has them. The parser is
+    trained on tags predicted by models of other folds. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
     """
     if options.parts and "trees" not in options.parts:
         opt.refuse("is about trees, which --parts leaves out", *OF_TREES)

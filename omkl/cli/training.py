@@ -1,4 +1,4 @@
-"""Options and steps that all training commands share; Ctrl-C ends training, and keeps what is learned."""
+"""Options and steps of all training commands; Ctrl-C ends training, and keeps the model."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1
 
 
 class Interruption:
-    """Callback: the first Ctrl-C ends training after the example at hand, and a second one the program.
+    """Callback: the first Ctrl-C ends training after the current example, and the second one ends the program.
 
     Attributes
     ----------
@@ -82,13 +82,13 @@ class Interruption:
     _before: Any = None
 
     def __deepcopy__(self, memo: dict) -> Interruption:
-        return self  # also of estimators that are cloned
+        return self  # cloned estimators share the callback
 
     def on_start(self, trainer: OnlineTrainer, source: object) -> bool:
-        """Listen to Ctrl-C; returns whether it has come already."""
-        # a background job of a script ignores Ctrl-C, and still does
+        """Install a handler of Ctrl-C; return whether Ctrl-C was already pressed."""
+        # background jobs of scripts ignore Ctrl-C, and must continue to do so
         if not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-            with suppress(ValueError):  # only the main thread gets signals
+            with suppress(ValueError):  # only the main thread receives signals
                 self._before = signal.signal(signal.SIGINT, self._note)
         return self.happened
 
@@ -97,7 +97,7 @@ class Interruption:
         self.on_end(None)
 
     def on_end(self, trainer: OnlineTrainer | None) -> None:
-        """Restore the handler of Ctrl-C."""
+        """Restore the previous handler of Ctrl-C."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
@@ -117,16 +117,16 @@ PARAMETERS = (
 
 
 class Training:
-    """Training of an online estimator as the options of a command say."""
+    """Training of an online estimator according to the options of a command."""
 
     def __init__(self, options: Options) -> None:
         options.predict_only |= options.precision is not None
         if options.predict_only and options.budget:
-            raise InputError("--predict-only does not go with --budget, whose models need what training needs.")
+            raise InputError("--predict-only does not go with --budget, whose models cannot drop their training state.")
         self.options, self.interruption = options, Interruption()
 
     def parameters(self) -> dict[str, Any]:
-        """Parameters of the estimator."""
+        """Return the parameters of the estimator."""
         options = self.options
         parameters = options.values(*PARAMETERS)
         log = []
@@ -138,11 +138,11 @@ class Training:
         return {**parameters, "callbacks": callbacks, "n_jobs": options.jobs, "verbose": not options.quiet}
 
     def shuffled(self, stream: data.Stream) -> data.Stream:
-        """A stream in a fresh order every epoch, the same in a run that is resumed."""
+        """Shuffle a stream, in a new order every epoch; a resumed run has the same orders."""
         return stream.shuffled(random_state=self.options.random_state or 0)
 
     def fit(self, model: OnlineEstimator, X: Any, y: Any = None, **declared: Any) -> None:
-        """Train, on workers if they are asked for; these end with the training."""
+        """Train, on Dask workers if the options say so; local workers end with the training."""
         options, opened = self.options, nullcontext()
         if options.scheduler is not None:
             from omkl.distributed import running_client
@@ -164,7 +164,7 @@ class Training:
         model.save(destination(self.options.output), training=not self.options.predict_only, **settings)
 
     def report(self, model: OnlineEstimator, lines: list[str], metrics: Record) -> None:
-        """Print lines about the training and the file, and write metrics."""
+        """Print lines about the training and the output file, and write metrics."""
         options, interrupted = self.options, self.interruption.happened
         if interrupted:
             again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
@@ -182,6 +182,6 @@ class Training:
 
 
 def progress_of(model: OnlineEstimator, example: str) -> str:
-    """Epochs, seconds and last loss of a training, as text."""
+    """Return epochs, seconds and last loss of a training as text."""
     loss = f"last loss {model.history_[-1]['loss']:.4g} {example}"
     return f"{model.n_iter_} epochs in {model.fit_seconds_:.1f} s, {loss}"

@@ -208,7 +208,7 @@ def test_a_process_that_ignores_ctrl_c_still_does():
         (["predict", "{model}", "{missing}", "-o", "{out}"], "no file"),
         (
             ["train", "parser", "{train}", "-o", "{out}", "--lexicon", "a={bad}", "--lexicon", "a={train}"],
-            "with a name of its own",
+            "with a unique name",
         ),
         (["predict", "{model}", "{train}", "-o", "{out}", "--to", "text"], "writes conllu or jsonl, not text"),
         (["predict", "{model}", "{train}", "-o", "{out}", "--nbest", "2", "--confidence"], "not go with --nbest"),
