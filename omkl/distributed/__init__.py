@@ -1,4 +1,4 @@
-"""Kernels and training on a Dask cluster. Nothing else imports Dask."""
+"""Kernels and training on a Dask cluster. No other package imports Dask."""
 
 from omkl.distributed.cluster import local_client, running_client
 from omkl.distributed.mixing import ParameterMixing

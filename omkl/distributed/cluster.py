@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster, and tasks on them."""
+"""Clients of Dask clusters, and tasks on their workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 T = TypeVar("T")
-#: Seconds to wait for a first worker.
+#: Seconds to wait for the first worker.
 WORKER_TIMEOUT = 30.0
 #: Seconds to wait for a scheduler to answer a new client.
 CONNECT_TIMEOUT = 5
@@ -24,9 +24,9 @@ PATIENCE = 60.0
 
 
 def workers_of(client: Client) -> list[str]:
-    """Return the sorted addresses of the workers that begin tasks; wait for the first one.
+    """Return the sorted addresses of running workers; wait for the first one.
 
-    Dask pauses a worker that is short of memory: it keeps its data, and begins nothing.
+    Paused workers are left out. Dask pauses a worker that is short of memory: it keeps its data, but starts no tasks.
     """
     _require_dask()
     from distributed import Client
@@ -39,7 +39,7 @@ def workers_of(client: Client) -> list[str]:
     while True:
         try:
             running = client.sync(client.scheduler.ncores_running, callback_timeout=PATIENCE)
-        except OSError as error:  # timeouts among them
+        except OSError as error:  # includes timeouts
             raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None
         if running:
             return sorted(running)
@@ -49,7 +49,7 @@ def workers_of(client: Client) -> list[str]:
 
 
 def submitted(client: Client, function: Callable, *arguments: object, worker: str) -> Future:
-    """Submit a task to the worker at an address; another one runs it if that one is lost. Arguments may be futures."""
+    """Submit a task to a worker, with fallback to others if it is lost; arguments can be futures."""
     import dask
 
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
@@ -57,7 +57,7 @@ def submitted(client: Client, function: Callable, *arguments: object, worker: st
 
 
 def gathered(client: Client, futures: Sequence[Future]) -> list:
-    """Wait for tasks and return their results, or raise the error of the first that failed."""
+    """Wait for tasks and return their results, or raise the error of the first failed task."""
     from distributed import CancelledError, KilledWorker
     from distributed.comm import CommClosedError
 
@@ -68,11 +68,11 @@ def gathered(client: Client, futures: Sequence[Future]) -> list:
             f"Workers, or the scheduler, were lost ({error}): see the workers' logs, they may lack memory."
         ) from None
     except ImportError as error:
-        raise DistributionError(f"A worker has no omkl like this one ({error}): install the same version.") from error
+        raise DistributionError(f"A worker has another version of omkl ({error}): install the same version.") from error
 
 
 def identity(value: T) -> T:
-    """Return a value. As a task, it keeps the value on a worker; Dask repeats it if the worker is lost."""
+    """Return a value; as a task, this keeps the value on a worker, and Dask can repeat it on another one."""
     return value
 
 
@@ -80,8 +80,8 @@ def identity(value: T) -> T:
 def local_client(n_workers: int) -> Iterator[Client]:
     """Start worker processes on this machine, with one thread each, and yield a client; they end with the context.
 
-    Whoever reaches a worker of Dask can run code on it. So the workers listen on the loopback address only, admit only
-    clients with the certificate that is made for this context, and serve no web page.
+    Anyone who can connect to a Dask worker can run code on it. Therefore the workers listen on the loopback address
+    only, require a temporary certificate, and do not serve web pages.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
             threads_per_worker=1,
             host="127.0.0.1",
             protocol="tls://",
-            security=Security.temporary(),  # kept in memory only
+            security=Security.temporary(),  # in memory only
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             silence_logs="ERROR",
@@ -131,7 +131,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
 def running_client(address: str) -> Iterator[Client]:
     """Yield a client of the scheduler at an address such as ``"tcp://host:8786"``.
 
-    For ``"tls://host:8786"`` the certificates are those of Dask's configuration (``distributed.comm.tls``).
+    For ``"tls://host:8786"``, certificates are read from Dask's configuration (``distributed.comm.tls``).
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def running_client(address: str) -> Iterator[Client]:
 
     try:
         client = Client(address, timeout=CONNECT_TIMEOUT)
-    except Exception as error:  # an address that is none raises errors of many kinds
+    except Exception as error:  # invalid addresses raise errors of many classes
         reason = f"no answer within {CONNECT_TIMEOUT} s" if isinstance(error, OSError) else type(error).__name__
         raise DistributionError(
             f"The scheduler {address} cannot be reached ({reason}): see its address, or start one: 'dask scheduler'."
@@ -172,5 +172,5 @@ def _require_dask() -> None:
 
 
 def _leave_interrupts_to_caller() -> None:
-    """Ignore Ctrl-C on a worker: it reaches all processes of the terminal, and the caller ends the workers."""
+    """Ignore Ctrl-C on a worker, as the calling process handles it and ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,15 +1,15 @@
-r"""Iterative parameter mixing: one model from shards that are trained side by side.
+r"""Iterative parameter mixing: training of one model on shards in parallel.
 
 In every epoch, all shards start from the same training state, make one online pass each, and return their state. The
-mix is the average of their parameters, in a fixed order, weighted by the sums of the weights of their examples.
-Averaging revives every group that is alive in any shard, so a proximal step follows and restores group sparsity.
+new parameters are the average over shards, in a fixed order, weighted by the total weights of the shards' examples. As
+a group is nonzero after averaging if it is nonzero in any shard, a proximal step follows to restore group sparsity.
 
-A *round* is one step of every shard: S shards of N examples make ``N / S`` rounds an epoch, and the horizon of rates
-that end with the last round is ``epochs * N / S``. The mean of S shards has moved along the mean of S gradients in each
-round, as a mini-batch of S examples would. For the same reason, the mean of the shards' sums of gradients in dual
-averaging is a sum over that many rounds. A schedule mixes its own state.
+A *round* is one step of every shard: with S shards and N examples, an epoch has ``N / S`` rounds, and the horizon of
+decaying rates is ``epochs * N / S``. In each round, the mean of S shards moves along the mean of S gradients, as with a
+mini-batch of S examples. For the same reason, the mean of the shards' sums of gradients in dual averaging is a sum over
+``N / S`` rounds. Schedules define how to mix their states.
 
-Regularizers on coordinates (l1, trees) shrink in the shards' passes only: a coordinate of the mix is zero where it is
+Regularizers on coordinates (l1, trees) act only during the shards' passes: a mixed coordinate is zero only if it is
 zero in every shard.
 
 References
@@ -38,12 +38,12 @@ from omkl.online.training_loop import Source, serial_pass
 if TYPE_CHECKING:
     from distributed import Client
 
-#: Named arrays: the state of a trainer, as checkpoints have it.
+#: State of a trainer: named arrays.
 State = dict[str, np.ndarray]
 
 
 class MixedPass(NamedTuple):
-    """A block that shards have learned: sums of its losses, examples and weights, and entries of the epoch's record."""
+    """Result of training on a block in shards: sums of losses and weights, and entries of the epoch's record."""
 
     loss: float
     n_examples: int
@@ -53,19 +53,19 @@ class MixedPass(NamedTuple):
 
 
 class ParameterMixing:
-    """Learns blocks in shards, on threads of this process or on the workers of a Dask cluster: the bits are the same.
+    """Training in shards, on threads of this process or on Dask workers, with bitwise the same result.
 
-    It is a ``make_pass`` of :class:`~omkl.online.TrainingLoop`. A shard is sent to one worker and stays there. Passes
-    are pure functions: Dask repeats a pass whose worker is lost.
+    Argument ``make_pass`` of :class:`~omkl.online.TrainingLoop`. A shard is sent to one worker and stays there. Passes
+    are pure functions, so Dask can repeat a pass if its worker is lost.
 
     Parameters
     ----------
     n_shards : int or None
-        By default one shard for each worker of the client.
+        Number of shards; by default one for each worker of the client.
     client : dask.distributed.Client, optional
-        Without one, shards are trained in this process.
+        Without a client, shards are trained in this process.
     n_jobs : int or None
-        Threads that train shards in this process; None is one, -1 one for each core.
+        Number of threads without a client; None means 1, -1 one for each core.
 
     Raises
     ------
@@ -82,28 +82,28 @@ class ParameterMixing:
         self.n_shards = int(n_shards)
         self.client = client
         self.n_jobs = n_jobs
-        self._examples: Examples | None = None  # those that are cut into shards
+        self._examples: Examples | None = None  # the examples of the current shards
         self._shards: list = []
         self._sizes: list[int] = []
 
     def __call__(
         self, trainer: OnlineTrainer, examples: Examples, orders: Callable, done: int
     ) -> Iterator[MixedPass | Step]:
-        """Learn a block, as a :class:`~omkl.online.TrainingLoop` asks for it.
+        """Train on a block; called by :class:`~omkl.online.TrainingLoop`.
 
-        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in an order of its own. A single shard has the bits of
-        :func:`~omkl.online.training_loop.serial_pass`. Fewer examples than shards, such as the last ones of a stream,
-        are learned here, one after the other.
+        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in its own order. A single shard is bitwise equivalent
+        to :func:`~omkl.online.training_loop.serial_pass`. If there are fewer examples than shards, such as at the end
+        of a stream, this process trains on them one after the other.
 
         Parameters
         ----------
         trainer : OnlineTrainer
         examples : sequence of Example
-            Its method ``part(indices)`` makes a sequence of some of them.
+            Must have a method ``part(indices)`` that selects some of them.
         orders : callable
-            ``orders(sizes)`` gives an order for each shard.
+            ``orders(sizes)`` returns an order for each shard.
         done : int
-            0, except for examples that are learned here.
+            Number of examples of the block that were already learned in this process; otherwise 0.
 
         Yields
         ------
@@ -128,7 +128,7 @@ class ParameterMixing:
         yield MixedPass(float(losses.sum()), sum(self._sizes), float(weights.sum()), record)
 
     def _hold(self, examples: Examples) -> None:
-        """Cut examples into shards, and send these to the workers, unless they are there already."""
+        """Split examples into shards, and send these to the workers unless they are already there."""
         if self._examples is examples:
             return
         shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
@@ -151,7 +151,7 @@ class ParameterMixing:
         return gathered(client, asked)
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
-        """Raise an InputError if shards cannot train this model, or callbacks would have to see single rounds.
+        """Raise an InputError if this model cannot be trained in shards, or a callback needs single rounds.
 
         Parameters
         ----------
@@ -162,8 +162,8 @@ class ParameterMixing:
         for callback in callbacks:
             if hasattr(callback, "on_round") and not hasattr(callback, "on_block"):
                 raise InputError(
-                    f"{type(callback).__name__} looks at single rounds, which shards make elsewhere: leave client= "
-                    "and shards= out, or give it on_block(trainer, block), which is called after every mix."
+                    f"{type(callback).__name__} needs single rounds, which shards do not report: leave client= and "
+                    "shards= out, or define on_block(trainer, block), which is called after every mix."
                 )
         if source.n_examples is not None and self.n_shards > source.n_examples:
             raise InputError(f"{source.n_examples} examples do not make {self.n_shards} shards: ask for fewer.")
@@ -173,10 +173,10 @@ class ParameterMixing:
 
 
 def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order: np.ndarray) -> State:
-    """Make one online pass over a shard with a copy of the trainer: a pure function. ``alone``: no other shards.
+    """Make one online pass over a shard with a copy of the trainer; ``alone`` means that there is one shard.
 
-    Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of the
-    norms by proximal steps, and the sum of the steps).
+    Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of
+    norms by proximal steps, and the sum of the step sizes).
     """
     started = time.perf_counter()
     trainer = deepcopy(trainer)
@@ -194,14 +194,14 @@ def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order:
 
 
 def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) -> None:
-    """Mix the states of shards into the trainer whose state they started from (McDonald et al. 2010).
+    """Average the states of shards, and load the result into the trainer (McDonald et al. 2010).
 
-    States are those of :func:`pass_over_shard`; the weights of the shards, (S,), sum to one. One proximal step follows,
-    which restores group sparsity.
+    ``states`` are results of :func:`pass_over_shard`. The weights of the shards, (S,), sum to one. A proximal step
+    follows to restore group sparsity.
     """
     group_state, n = trainer.group_state, trainer.n_penalized
     parts = np.array([state["groups/scales"] for state in states])
-    if not trainer.method.forgets:  # dual averaging mixes sums of gradients
+    if not trainer.method.forgets:  # the state of dual averaging is a sum of gradients
         parts = np.ones_like(parts)
     mixture = group_state.mix([below(state, "groups/") for state in states], weights, parts)
     for index, bank in enumerate(trainer.banks):
@@ -214,7 +214,7 @@ def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) ->
         trainer.evidence.mix([below(state, "evidence/") for state in states])
 
     if trainer.method.forgets:
-        # what the proximal steps of the shards have taken off is added first, else the regularizer would count twice
+        # undo the shrinkage by the shards' proximal steps first, to count the regularizer only once
         *taken, step = weights @ [state["shrinkage"] for state in states]
         group_state.empty[:] = group_state.square_norms <= 0.0
         group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)

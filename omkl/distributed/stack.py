@@ -1,13 +1,13 @@
-"""Stacks of kernels that are partitioned over the workers of a Dask cluster: a solver sees a stack like any other.
+"""Stacks of kernels that are distributed over the workers of a Dask cluster, with the usual interface of stacks.
 
-Each worker holds its partition of the kernels. A pass over all kernels sends one vector to each worker, and norms come
-back. The few kernels that a solver works on between passes are fetched, and kept within a budget of bytes: it asks
-about them many times in a row, when a message costs more than the answer. If the budget is too small for them, the
-workers answer.
+Each worker stores a partition of the kernels. For a pass over all kernels, each worker receives one vector and returns
+norms. Between passes, a solver uses a few kernels many times, and messages would cost more than computations. Therefore
+these kernels are fetched, and cached within a budget of bytes. If the budget is too small, the workers do the
+computations.
 
-A partition is the result of a task. Dask computes it again if its worker is lost.
+A partition is the result of a task, which Dask repeats if its worker is lost.
 
-Sums over partitions depend on the number of partitions in their last digits.
+The last digits of sums over partitions depend on the number of partitions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class DistributedStack(KernelStack):
-    """Kernels on the same samples, partitioned over the workers of a Dask cluster.
+    """Kernels on the same samples, distributed over the workers of a Dask cluster.
 
-    Made by :meth:`from_kernels` or :meth:`from_grams`.
+    Constructed by :meth:`from_kernels` or :meth:`from_grams`.
 
     Parameters
     ----------
@@ -42,16 +42,16 @@ class DistributedStack(KernelStack):
         With ``direct_to_workers=True``, messages do not go through the scheduler.
     n_kernels, n_samples : int
     dtype : {numpy.float32, numpy.float64}
-        Of the storage; sums are in float64.
+        Precision of the storage; sums are in float64.
     make : callable
-        ``make(part, worker)`` submits the task that makes a :class:`~omkl.kernels.PackedStack` of a range of kernels.
+        ``make(part, worker)`` submits a task that makes a :class:`~omkl.kernels.PackedStack` of a range of kernels.
     budget : int
-        Bytes that kernels fetched from workers may take here.
+        Maximum number of bytes of kernels cached in this process.
 
     Raises
     ------
     omkl.exceptions.DistributionError
-        If the scheduler cannot be reached, there are no workers, or they are lost again and again.
+        If the scheduler cannot be reached, there are no workers, or workers are lost repeatedly.
     omkl.exceptions.InputError
         If there are no kernels.
     """
@@ -76,7 +76,7 @@ class DistributedStack(KernelStack):
         self.partitions = [make(part, worker) for part, worker in zip(parts, self.workers)]
         self._length = n_samples * (n_samples + 1) // 2
         self._cache = KernelCache(n_kernels, n_samples, self.dtype, budget, self._fetch)
-        self.traces()  # raises the error of a partition that could not be made
+        self.traces()  # raises errors in the computation of partitions
 
     @classmethod
     def from_kernels(
@@ -87,12 +87,12 @@ class DistributedStack(KernelStack):
         dtype: DTypeLike = np.float32,
         budget: int = 2**26,
     ) -> DistributedStack:
-        """Make a stack of kernels on data, computed by the workers that hold them.
+        """Make a stack of kernels on data; each worker computes the kernels that it stores.
 
         Parameters
         ----------
         kernels : iterable of Kernel or str
-            They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
+            Kernels, which are fitted to X. ``on`` must be None, a slice, or a tuple of columns.
         X : array or sparse matrix of shape (N, d)
         client, dtype, budget
             As for the class.
@@ -103,7 +103,7 @@ class DistributedStack(KernelStack):
         X = X.tocsr() if sparse.issparse(X) else np.asarray(X, np.float64)
         kernels = [as_kernel(kernel) for kernel in kernels]
         try:
-            sent = dumps((kernels, X))  # as one object: Dask takes long over a list of thousands
+            sent = dumps((kernels, X))  # as one object, because Dask is slow for lists of thousands of objects
         except Exception as error:
             raise InputError(f"The kernels cannot be sent to workers ({error}): define them in a module.") from None
 
@@ -116,9 +116,9 @@ class DistributedStack(KernelStack):
     def from_grams(
         cls, grams: Sequence[np.ndarray], client: Client, dtype: DTypeLike = np.float32, budget: int = 2**26
     ) -> DistributedStack:
-        """Make a stack of given Gram matrices, which are checked and packed here, one partition after the other.
+        """Make a stack of given Gram matrices, which are checked and packed one partition at a time.
 
-        They cannot be computed again if a worker is lost.
+        These cannot be recomputed if a worker is lost.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class DistributedStack(KernelStack):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the kernels, on all workers together."""
+        """Total bytes of the kernels on all workers."""
         return packed_bytes(self.n_kernels, self.n_samples, self.dtype)
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
@@ -168,7 +168,7 @@ class DistributedStack(KernelStack):
         return PackedStack(sum(gathered(self.client, sums), np.zeros(self._length))[None])
 
     def _split(self, which: Which) -> Iterator[tuple[int, np.ndarray | slice, np.ndarray | None]]:
-        """Yield the number of each partition with any of these kernels, their places in ``which``, and in it."""
+        """Yield each partition with some of these kernels, their positions in ``which``, and in the partition."""
         if which is None:
             for s, (low, high) in enumerate(zip(self._bounds, self._bounds[1:])):
                 yield s, slice(low, high), None
@@ -180,13 +180,13 @@ class DistributedStack(KernelStack):
             yield s, at, which[at] - self._bounds[s]
 
     def _ask(self, s: int, function: Callable, *arguments: np.ndarray | None) -> Future:
-        """Submit a call of a function of the stack that the worker of partition ``s`` holds."""
+        """Submit a call of a method of the stack of partition ``s`` to its worker."""
         return submitted(self.client, _call, function, self.partitions[s], *arguments, worker=self.workers[s])
 
     def _gather(
         self, function: Callable, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None
     ) -> np.ndarray:
-        """Results of a function for each kernel; three-dimensional ``vectors`` have a block for each kernel."""
+        """Collect the results of a method for each kernel; three-dimensional ``vectors`` have a block per kernel."""
         parts, asked = list(self._split(which)), []
         for s, at, local in parts:
             own = [] if vectors is None else [vectors if vectors.ndim == 2 else vectors[at]]
@@ -198,12 +198,12 @@ class DistributedStack(KernelStack):
         return result
 
     def _fetch(self, which: np.ndarray) -> np.ndarray:
-        """Return packed kernels, (k, N (N + 1) / 2)."""
+        """Fetch packed kernels, (k, N (N + 1) / 2)."""
         return self._gather(_rows, which, (self._length,))
 
 
 def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
-    """Compute the kernels of a range, on a worker."""
+    """Compute a range of kernels, on a worker."""
     from distributed.protocol.pickle import loads
 
     kernels, X = loads(sent)
@@ -211,12 +211,12 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
 
 
 def _held(rows: np.ndarray) -> PackedStack:
-    """Return packed kernels as a stack."""
+    """Make a stack of packed kernels."""
     return PackedStack(np.require(rows, requirements="W"))
 
 
 def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray | None) -> np.ndarray:
-    """Call a function of a stack on a worker, with writable copies of the arrays that have come."""
+    """Call a method of a stack on a worker, with writable copies of the received arrays."""
     return function(stack, *(None if array is None else np.array(array) for array in arguments))
 
 

@@ -379,7 +379,7 @@ def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
 def test_callbacks_that_need_every_round_are_refused(n_shards):
     data = Sequences(explicit=True)
     trainer = make_trainer(True, SETTINGS["mkl"], None)
-    with pytest.raises(InputError, match="Kill looks at single rounds, which shards make elsewhere"):
+    with pytest.raises(InputError, match="Kill needs single rounds, which shards do not report"):
         fit(trainer, data, callbacks=[Kill(9)], make_pass=ParameterMixing(n_shards))
 
 
