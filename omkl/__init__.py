@@ -1,6 +1,6 @@
 """omkl: online multiple kernel learning for structured prediction.
 
-What is public is listed in ``__init__.pyi``, and loaded when it is first used.
+The public names are listed in ``__init__.pyi``, and imported when they are first used.
 """
 
 import lazy_loader as _lazy_loader

@@ -1,16 +1,16 @@
-"""A bounded cache that forgets the least recently used entries."""
+"""RecentlyUsed, the index of a bounded cache with least-recently-used eviction."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 
 class RecentlyUsed:
-    """Indices ``0 .. capacity - 1`` of entries that are known by keys. The owner holds the entries themselves.
+    """Map from keys to indices ``0 .. capacity - 1``, with LRU eviction; the owner stores entries by index.
 
     Parameters
     ----------
     capacity : int >= 0
-        Number of entries.
+        Maximum number of entries.
 
     Examples
     --------
@@ -25,7 +25,7 @@ class RecentlyUsed:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = int(capacity)
-        # the least recently used first
+        # in order of use, least recently used first
         self._index_of: dict[Hashable, int] = {}
         self._free = list(range(self.capacity))[::-1]
 
@@ -38,15 +38,15 @@ class RecentlyUsed:
     def indices(
         self, keys: Sequence[Hashable], fill: Callable[[list[Any], list[int]], None] | None = None
     ) -> list[int]:
-        """Return the index of each key, and count the keys as used now.
+        """Return the index of each key, and mark the keys as most recently used.
 
         Parameters
         ----------
         keys : sequence
-            At most ``capacity`` different ones.
+            At most ``capacity`` distinct keys.
         fill : callable, optional
-            ``fill(keys, indices)`` computes the missing entries; may be left out where none is missing. The missing
-            keys stay unknown if it raises.
+            ``fill(keys, indices)`` computes missing entries. If it raises an error, these keys are not added. May be
+            omitted if no key is missing.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Compiled loops, kept on disk for the next process."""
+"""Compilation of loops with Numba, cached on disk."""
 
 import atexit
 import os
@@ -17,28 +17,28 @@ from omkl.exceptions import CompilationWarning
 
 
 def compiled(function: Callable) -> Any:
-    """Compile a loop over arrays by Numba, without Python's lock, and cache it on disk.
+    """Compile a loop over arrays with Numba, release the GIL in it, and cache it on disk.
 
-    Where neither the package's nor the user's cache directory can be written, the cache is temporary.
+    If neither the package's nor the user's cache directory is writable, the cache is temporary.
 
     Parameters
     ----------
     function : callable
-        It calls compiled functions of its own file only: the cache does not notice changes of other files.
+        It must call only compiled functions of the same file, because the cache does not detect changes in other files.
 
     Returns
     -------
     numba dispatcher
-        The function itself where ``NUMBA_DISABLE_JIT`` is set.
+        The function itself if ``NUMBA_DISABLE_JIT`` is set.
 
     Warns
     -----
     CompilationWarning
-        Once, where the cache is temporary.
+        Once, if the cache is temporary.
     """
     try:
         return numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # Numba finds no directory that it can write
+    except RuntimeError:  # Numba finds no writable directory
         _use_temporary_cache()
         return numba.njit(cache=True, nogil=True)(function)
 
@@ -58,13 +58,13 @@ def _use_temporary_cache() -> None:
 
 @intrinsic
 def prefetch(typing_context: object, address: object) -> tuple:
-    """Ask for the cache line at an address, without waiting for it; compiled into its callers."""
+    """Prefetch the cache line at an address; inlined into callers."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
-        # to be read, into all caches, data
+        # read, highest locality, data cache
         builder.call(fetch, [builder.inttoptr(arguments[0], byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
 

@@ -1,6 +1,6 @@
-"""Components: objects that can be written as strings, such as ``"gaussian:sigma2=5"``; checks of numbers.
+"""Components, which can be given as strings such as ``"gaussian:sigma2=5"``, and checks of parameters.
 
-A class names itself in ``aliases`` and is found as soon as it is defined: nothing is registered.
+A class lists its names in ``aliases``, and is available as soon as it is defined, without registration.
 """
 
 import ast
@@ -21,18 +21,18 @@ C = TypeVar("C")
 
 
 class Component:
-    """Base of kernels, losses, regularizers, schedules and averages: a value with named parameters.
+    """Base class of kernels, losses, regularizers, schedules and averages: values with named parameters.
 
-    Components are equal when their classes and their parameters are equal.
+    Components are equal if their classes and parameters are equal.
 
     Raises
     ------
     InputError
-        If a subclass takes a name that another class of its family has. A class that is defined again, under the same
-        name in the same module, replaces the old one.
+        If an alias of a subclass is already used in its family. Redefining a class, with the same name in the same
+        module, replaces the old class.
     """
 
-    #: Names the component can be asked for by, and the parameters that each presets.
+    #: Names of the component in strings, and preset parameters of each name.
     aliases: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any):
@@ -41,15 +41,15 @@ class Component:
         for other in family(root):
             taken = vars(cls).get("aliases", {}).keys() & vars(other).get("aliases", {}).keys()
             if taken and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-                cls.aliases = {}  # the class lives on until it is collected, and must not be found
+                cls.aliases = {}  # the class exists until garbage collection, but must not be found
                 raise InputError(f"The alias {min(taken)!r} of {cls.__name__} is taken by {other.__qualname__}.")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the constructor's arguments by name."""
+        """Return the arguments of the constructor by name."""
         return {name: getattr(self, name) for name in parameters_of(type(self))}
 
     def learned(self) -> dict[str, Any]:
-        """Return the attributes that ``fit`` has learned, by name, for model files."""
+        """Return the attributes learned by ``fit``, by name, for model files."""
         return {}
 
     def __eq__(self, other: object) -> bool:
@@ -64,9 +64,9 @@ class Component:
         return {name: value for name, value in self.parameters().items() if value != known[name].default}
 
     def as_string(self) -> str:
-        """Return the string that :func:`resolve` reads, with the alias that presets most parameters.
+        """Return the string for :func:`resolve`, with the alias that presets most parameters.
 
-        The class name stands for the alias of a class that has none.
+        For classes without aliases, the string starts with the class name.
         """
         values = self.parameters()
         fitting = {name: own for name, own in self.aliases.items() if all(values[key] == own[key] for key in own)}
@@ -75,13 +75,13 @@ class Component:
         return ":".join(filter(None, [name, ",".join(settings)]))
 
     def must_define(self, method: str, purpose: str = "what it is used for needs it") -> NoReturn:
-        """Raise an error where a subclass does not define a method.
+        """Raise an InputError because a subclass does not define a method.
 
         Parameters
         ----------
         method : str
         purpose : str
-            Who needs the method.
+            Purpose of the method, for the message.
         """
         raise InputError(f"{type(self).__name__} does not define {method}(), and {purpose}: add it to the class.")
 
@@ -94,12 +94,12 @@ class Component:
 
 
 def resolve(base: type[C], spec: C | str, what: str) -> C:
-    """Return ``spec`` if it is a ``base``, else the instance that the string describes.
+    """Return ``spec`` if it is an instance of ``base``, else the instance described by the string.
 
     Parameters
     ----------
     base : type
-        The family to look in.
+        Base class of the family.
     spec : base or str
         An instance, or ``"name"`` or ``"name:parameter=value,parameter=value"``.
     what : str
@@ -108,7 +108,7 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
     Raises
     ------
     InputError
-        If no member has that name, or the parameters do not fit it.
+        If no class of the family has this name, or the parameters are invalid.
     """
     if isinstance(spec, base):
         return spec
@@ -128,7 +128,7 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
 
 
 def named(base: type, alias: str) -> Any:
-    """Return the class of a family that has an alias, of which it is known that there is one."""
+    """Return the class of a family with an existing alias."""
     return _members(base)[alias]
 
 
@@ -149,7 +149,7 @@ def parameters_of(cls: type) -> Mapping[str, Parameter]:
 
 
 def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:
-    """Take the settings with these names out of a string; return the rest, and the settings as a dict.
+    """Extract the settings with these names from a string; return the rest, and the settings as a dict.
 
     >>> split_settings("gaussian:sigma2=5,features=2000", ("features",), "kernel")
     ('gaussian:sigma2=5', {'features': 2000})
@@ -162,7 +162,7 @@ def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, d
 
 
 def family(base: type[C]) -> list[type[C]]:
-    """Return a class and all classes that derive from it."""
+    """Return a class and all its subclasses."""
     members = [base]
     for cls in members:
         members += cls.__subclasses__()
@@ -204,7 +204,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 
 def check_flags(estimator: object) -> None:
-    """Raise unless parameters that are booleans by default are booleans or integers, and strings are no arrays."""
+    """Raise InputError unless boolean parameters are bool or int, and string parameters are not arrays."""
     for name, parameter in parameters_of(type(estimator)).items():
         value = getattr(estimator, name, None)
         is_no_flag = isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int))
@@ -213,12 +213,12 @@ def check_flags(estimator: object) -> None:
 
 
 def is_among(value: Any, accepted: Iterable) -> bool:
-    """Check whether a value is one of some, or equal to one."""
+    """Check whether a value is identical or equal to one of several values."""
     return any(value is own or (np.ndim(value) == 0 and value == own) for own in accepted)
 
 
 def check_choice(name: str, value: object, accepted: Collection) -> None:
-    """Raise unless a value is one of the accepted ones; types among them are not named."""
+    """Raise InputError unless a value is an accepted one; the message does not list accepted types."""
     if not is_among(value, accepted):
         named = ", ".join(repr(own) for own in accepted if not isinstance(own, type))
         raise InputError(f"{name} must be one of {named}, got {value!r:.100}.")
@@ -233,9 +233,9 @@ def check_number(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> None:
-    """Raise unless ``above < value < below`` and ``least <= value <= most``, finite, and whole if ``integer``."""
+    """Raise InputError unless a number is finite, within the bounds, and whole if ``integer``."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    value = float(value) if isinstance(value, np.floating) else value  # float32 cannot be compared with large bounds
+    value = float(value) if isinstance(value, np.floating) else value  # large bounds would overflow in float32
     fits = is_number and abs(value) <= sys.float_info.max and above < value < below and least <= value <= most
     if fits and (not integer or value == int(value)):
         return
@@ -246,6 +246,6 @@ def check_number(
 
 
 def check_n_jobs(n_jobs: object) -> None:
-    """Raise unless ``n_jobs`` is a whole number other than 0, or None."""
+    """Raise InputError unless ``n_jobs`` is None or a nonzero integer."""
     if n_jobs is not None:
         check_number("n_jobs", n_jobs, integer=True, least=1 if is_among(n_jobs, (0,)) else -math.inf)

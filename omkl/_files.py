@@ -1,7 +1,7 @@
-"""Files that are replaced in one step, and archives: named arrays and a JSON manifest in one ``.npz``.
+"""Atomic replacement of files, and archives of named arrays and a JSON manifest in one ``.npz`` file.
 
-An archive is a zip of ``.npy`` members that ``numpy.load`` opens; nothing in it is executed. The zip has a checksum of
-every member, so that damaged files are refused.
+An archive is a zip file of ``.npy`` members that ``numpy.load`` can open. Nothing in it is executed. Damaged files are
+detected by the checksums of the zip format.
 """
 
 import json
@@ -30,11 +30,12 @@ TEMPORARY = ".tmp"
 
 @contextmanager
 def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
-    """Open a temporary file that replaces ``path`` on success; on failure, nothing changes.
+    """Open a temporary file that replaces ``path`` on success; on failure, ``path`` is not changed.
 
-    The bytes are on disk before the name is: a crash leaves the previous file or the whole new one. The mode of the
-    previous file is kept, and symbolic links are followed. Pipes and devices are written to directly. ``options`` are
-    those of :func:`open`; text is UTF-8 by default. Raises OutputFileError if the file cannot be written.
+    Data is synced to disk before the file is renamed: after a crash, either the previous or the complete new file
+    exists. The mode of the previous file is kept, and symbolic links are followed. Pipes and devices are written
+    directly. ``options`` are those of :func:`open`; text is UTF-8 by default. Raises OutputFileError if the file cannot
+    be written.
     """
     check_output(path)
     if "b" not in mode:
@@ -60,12 +61,12 @@ def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
 
 
 def check_output(path: PathLike) -> None:
-    """Raise OutputFileError if it is clear that a file cannot be written."""
+    """Raise OutputFileError if a file certainly cannot be written."""
     name = os.fspath(path)
     target = "" if "\0" in name else os.path.realpath(name)
     parent = os.path.dirname(target)
     with _naming(path, target), suppress(FileNotFoundError):
-        os.stat(target or ".")  # fails for names that are too long, and for circular links
+        os.stat(target or ".")  # fails for too long names and circular links
     exists = os.path.exists(target)
     changed = [target] * exists + [parent] * (not exists or not _is_special(path))
     if not target:
@@ -82,22 +83,22 @@ def check_output(path: PathLike) -> None:
 
 
 def is_same_file(path: PathLike, other: PathLike) -> bool:
-    """Check whether two paths lead to the same file or pipe."""
+    """Check whether two paths are the same file or pipe."""
     try:
         kind = stat.S_IFMT(os.stat(path).st_mode)
         return kind in (stat.S_IFREG, stat.S_IFIFO) and os.path.samefile(path, other)
-    except (OSError, ValueError):  # one of them does not exist
+    except (OSError, ValueError):  # a file does not exist
         return False
 
 
 def _is_special(path: PathLike) -> bool:
-    """Check whether a path is, or may be, a pipe or a device, such as ``/dev/stdout``."""
+    """Check whether a path is, or may be, a pipe or a device such as ``/dev/stdout``."""
     return os.fspath(path).startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path))
 
 
 @contextmanager
 def _naming(path: PathLike, *names: PathLike) -> Iterator[None]:
-    """Convert errors of the system that are about this file to OutputFileError."""
+    """Convert errors of the operating system about this file to OutputFileError."""
     try:
         yield
     except OSError as error:
@@ -116,11 +117,11 @@ def _refusal(path: PathLike, reason: str, errno: int | None = None) -> OutputFil
 def write_archive(
     path: PathLike, manifest: Mapping[str, object], arrays: Mapping[str, np.ndarray], compress: bool = False
 ) -> None:
-    """Write an archive of arrays and JSON values, compressed or not; equal contents give equal bytes."""
+    """Write an archive of arrays and JSON values, optionally compressed; equal contents give equal bytes."""
     kind = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     text = json.dumps({"format": FORMAT, **manifest, "n_arrays": len(arrays)}, indent=1, default=np.generic.item)
     with replacing(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-        # a ZipInfo made by hand has a fixed date
+        # a new ZipInfo has a fixed date
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         for name, array in arrays.items():
             info = zipfile.ZipInfo(f"{name}.npy")
@@ -132,10 +133,10 @@ def write_archive(
 def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read the manifest and the arrays of an archive.
 
-    Raises ModelFileError if the file is missing, not an archive of omkl, damaged, or of another version.
+    Raises ModelFileError if the file is missing, damaged, not an archive of omkl, or of another version.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe would wait
-        raise ModelFileError(f"{path} is not an omkl model file, but not a file at all.")
+    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe would block
+        raise ModelFileError(f"{path} is not an omkl model file: it is a directory, pipe or device.")
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read(MANIFEST))
@@ -143,13 +144,13 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
             if manifest["format"] != FORMAT:
                 remedy = "upgrade omkl" if manifest["format"] > FORMAT else "train the model again"
                 flaw = f"{path} has format {manifest['format']}, not {FORMAT}: {remedy}."
-            elif len(members) != manifest["n_arrays"]:  # a damaged directory hides entries
+            elif len(members) != manifest["n_arrays"]:  # a damaged zip directory can lack entries
                 flaw = f"{path} is damaged: it has {len(members)} of {manifest['n_arrays']} arrays."
             else:
                 return manifest, {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in members}
     except FileNotFoundError:
         flaw = f"There is no model file {path}."
-    except Exception as error:  # of any class, as the bytes may be anything
+    except Exception as error:  # damaged bytes lead to errors of any class
         is_locked = isinstance(error, PermissionError)
         flaw = (
             f"{path} {'cannot be read' if is_locked else 'is not an omkl model file, or is damaged'}: {error!s:.200}."
@@ -158,12 +159,12 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    """Read an array, and refuse one that claims to be longer than its bytes before there is memory for it."""
+    """Read an array; check its claimed size against its bytes before memory is allocated."""
     with archive.open(info) as member:
         shape, _, dtype = npy.read_array_header_1_0(member) if npy.read_magic(member) == (1, 0) else ((), 0, object)
     if dtype is object or dtype.itemsize * math.prod(shape) > info.file_size or math.prod(filter(None, shape)) > 2**32:
-        raise ValueError(f"the array {info.filename!r} does not hold what it says")
+        raise ValueError(f"the array {info.filename!r} has another size than its header says")
     with archive.open(info) as member:
         array = npy.read_array(member, allow_pickle=False)
-        member.read(1)  # compares the checksum
+        member.read(1)  # verifies the checksum
     return array

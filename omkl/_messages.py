@@ -1,17 +1,17 @@
-"""Lists and values as they stand in messages."""
+"""Formatting of lists and values in messages."""
 
 from collections.abc import Iterable
 from typing import Any
 
 
 def listed(items: Iterable[Any], most: int = 20) -> str:
-    """Items in quotation marks as ``repr`` shows them, each cut to 40 characters, and the number of those left out.
+    """Format items by ``repr``, each cut to 40 characters, and append the number of omitted items.
 
     Parameters
     ----------
     items : iterable
     most : int
-        Number of items to name.
+        Maximum number of items to list.
 
     >>> listed(["a", "b", "c"], most=2)
     "'a', 'b' and 1 more"
@@ -22,7 +22,7 @@ def listed(items: Iterable[Any], most: int = 20) -> str:
 
 
 def joined(words: Iterable[str], last: str = "and") -> str:
-    """Words as they stand in a sentence.
+    """Join words for a sentence.
 
     >>> joined(["a", "b", "c"]), joined(["a", "b"], "or")
     ('a, b and c', 'a or b')
@@ -32,7 +32,7 @@ def joined(words: Iterable[str], last: str = "and") -> str:
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """A value as one line of at most ``most`` characters.
+    """Format a value as one line of at most ``most`` characters.
 
     >>> shown(list(range(100)), most=12)
     '[0, 1, 2, 3…'

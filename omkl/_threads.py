@@ -16,10 +16,10 @@ def in_threads(function: Callable[[Part], Result], parts: Iterable[Part], n_jobs
     Parameters
     ----------
     function : callable
-        It releases Python's lock where it computes, and changes nothing that another part reads.
+        It should release the GIL during computations, and must not modify data that other parts read.
     parts : iterable
     n_jobs : int or None
-        Number of threads; None is one, -1 one for each core.
+        Number of threads; None means 1, -1 one for each core.
     """
     n = n_threads(n_jobs)
     if n == 1:
@@ -29,5 +29,5 @@ def in_threads(function: Callable[[Part], Result], parts: Iterable[Part], n_jobs
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads that ``n_jobs`` stands for."""
+    """Return the number of threads for ``n_jobs``."""
     return 1 if n_jobs in (None, 1) else effective_n_jobs(n_jobs)

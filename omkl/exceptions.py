@@ -1,28 +1,28 @@
-"""Exceptions and warnings of omkl. Every error that omkl raises on purpose derives from :class:`OmklError`."""
+"""Exceptions and warnings of omkl. All exceptions derive from :class:`OmklError`."""
 
 import re
 from typing import TYPE_CHECKING, Any
 
-#: Characters of a long message that are shown, at its beginning and at its end.
+#: Number of characters of a long message to keep at its beginning and at its end.
 SHOWN = 600, 300
 
 
 class OmklError(Exception):
-    """Base of all errors that omkl raises itself. The message is one line of bounded length."""
+    """Base class of all exceptions of omkl. The message is one line of bounded length."""
 
     def __str__(self) -> str:
         return _shown(super().__str__())
 
 
 def _shown(text: str) -> str:
-    """Return a message as one line of bounded length that can be encoded."""
+    """Format a message as one line of bounded length that can be encoded."""
     text = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).encode("utf-8", "backslashreplace").decode()
     first, last = SHOWN
     return text if len(text) <= first + last else f"{text[:first]} ... {text[-last:]}"
 
 
 class InputError(OmklError, ValueError):
-    """An argument, or the content of an array, is not what the documentation asks for."""
+    """An argument, or the content of an array, is invalid."""
 
 
 class DataFileError(InputError):
@@ -30,7 +30,7 @@ class DataFileError(InputError):
 
 
 class DamagedFileError(DataFileError):
-    """The bytes of a file differ from those that were written."""
+    """A file is damaged."""
 
 
 class TruncatedFileError(DamagedFileError):
@@ -38,27 +38,27 @@ class TruncatedFileError(DamagedFileError):
 
 
 class DataWarning(UserWarning):
-    """Part of the data was left out, or does not suit the defaults."""
+    """Part of the data was left out, or the data does not suit the defaults."""
 
 
 class MemoryWarning(UserWarning):
-    """Something does not fit into memory, and a slower way is taken."""
+    """Data does not fit into memory, so a slower method is used."""
 
 
 class CompilationWarning(UserWarning):
-    """Compiled loops cannot be cached on disk: every process compiles them anew, which takes seconds."""
+    """Compiled loops cannot be cached on disk, so every process recompiles them, which takes seconds."""
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written or read. Training goes on, or starts from the one before."""
+    """A checkpoint could not be written or read. Training continues, or starts from the previous checkpoint."""
 
 
 class ModelFileError(InputError):
-    """A model file is damaged, of another kind, or needs something that this version does not have."""
+    """A model file is missing, damaged, of another version, or requires a part that is not available."""
 
 
 class OutputFileError(InputError, OSError):
-    """A file cannot be written, and has not changed. ``errno`` and ``filename`` are those of an OSError."""
+    """A file cannot be written, and was not changed. ``errno`` and ``filename`` are those of an OSError."""
 
     def __str__(self) -> str:
         return _shown(str(self.args[0]))
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Make ``NotFittedError``, which derives from scikit-learn's, when it is first used: scikit-learn loads slowly."""
+    """Define ``NotFittedError`` lazily: it derives from that of scikit-learn, whose import is slow."""
     if name != "NotFittedError":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from sklearn import exceptions

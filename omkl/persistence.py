@@ -1,4 +1,4 @@
-"""Parameters, components and arrays of a model as JSON and arrays; nothing is executed when they are read."""
+"""Conversion of parameters and components to JSON and arrays; nothing is executed when these are read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,15 +10,15 @@ import numpy as np
 from omkl._components import Component, family
 from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 
-#: JSON values of a model file by name.
+#: JSON values of a model file, by name.
 Manifest: TypeAlias = dict[str, Any]
-#: Subpackages whose public components a file may name. A user's component is found among the subclasses of Component;
-#: nothing else is loaded by name.
+#: Subpackages whose public components a file can refer to. Components of users are found in the subclasses of
+#: Component. Nothing else is loaded by name.
 SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
 
 
 class Packer:
-    """Conversion of parameters and components to JSON values; arrays go into ``arrays``."""
+    """Converter of parameters and components to JSON values; arrays are added to ``arrays``."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -29,7 +29,7 @@ class Packer:
             return value
         if isinstance(value, np.generic):
             return self.pack(value.item(), what)
-        if hasattr(value, "__array__"):  # of NumPy, pandas, polars and others
+        if hasattr(value, "__array__"):  # NumPy, pandas, polars and others
             array, name = np.asarray(value), f"part{len(self.arrays)}"
             if array.dtype.hasobject:
                 return {"objects": [self.pack(item, what) for item in array.tolist()]}
@@ -55,14 +55,14 @@ class Packer:
 
 
 class Unpacker:
-    """Inverse of :class:`Packer`; ``parts`` are the user's classes and functions, which a file cannot hold."""
+    """Inverse of :class:`Packer`; ``parts`` are the user's classes and functions, which files cannot store."""
 
     def __init__(self, arrays: dict[str, np.ndarray], parts: Mapping[str, object]) -> None:
         self.arrays = arrays
         self.parts = parts
 
     def unpack(self, value: Any) -> Any:
-        """Convert a JSON value back."""
+        """Convert a JSON value to the original value."""
         if not isinstance(value, dict):
             return value
         if "part" in value:
@@ -90,10 +90,10 @@ class Unpacker:
         return component
 
     def _users_class(self, name: str) -> Callable:
-        """A class of ``parts``, or the only component of the user with this name."""
+        """Return a class in ``parts``, or the only user-defined component with this name."""
         found = [] if name in self.parts else [c for c in family(Component) if c.__name__ == name]
         own = [cls for cls in found if not cls.__module__.startswith("omkl.")]
-        # a class that is defined anew, as in a notebook, takes the place of the one before
+        # a redefined class, as in a notebook, replaces the old class
         return own[-1] if len({cls.__module__ for cls in own}) == 1 else self._users_own(name)
 
     def _users_own(self, name: str) -> Any:
@@ -128,7 +128,7 @@ def _subpackage_of(cls: type) -> str:
 def holds_whole(
     where: str, what: str, clear: tuple[type[Exception], ...] = (ModelFileError, MissingDependencyError)
 ) -> Iterator[None]:
-    """Raise ModelFileError for any error of a file whose parts do not fit each other, except for those in ``clear``."""
+    """Convert errors from inconsistent files to ModelFileError, except for the classes in ``clear``."""
     try:
         yield
     except clear:
@@ -149,26 +149,26 @@ def check_labels(labels: Iterable[object]) -> None:
 
 
 def check_state(arrays: Mapping[str, np.ndarray], where: str) -> None:
-    """Raise ModelFileError unless the arrays of a model's state, with ``/`` in their names, hold finite numbers."""
+    """Raise ModelFileError unless the arrays of a model's state, with ``/`` in their names, are finite."""
     for name, array in arrays.items():
         if "/" not in name:
             continue
-        with np.errstate(all="ignore"):  # a finite sum means finite numbers, and needs no temporary array
+        with np.errstate(all="ignore"):  # a finite sum implies finite numbers, and needs no temporary array
             is_finite = array.dtype.kind in "biu" or (
                 array.dtype.kind == "f" and (np.isfinite(array.sum()) or np.isfinite(array).all())
             )
         if not is_finite:
-            raise ModelFileError(f"{where} holds something not finite in {name!r}: training may have diverged.")
+            raise ModelFileError(f"{where} has non-finite numbers in {name!r}: training may have diverged.")
 
 
 def rounded(
     arrays: Mapping[str, np.ndarray], dtype: str | None, names: tuple[str, ...]
 ) -> tuple[dict[str, np.ndarray], dict[str, list]]:
-    """Round the weights of a model that only predicts to ``dtype``; ``names`` are the ends of the names of weights.
+    """Round the weights of a model without training state to ``dtype``; ``names`` are suffixes of their names.
 
-    Support vectors become float32 where their numbers neither overflow nor vanish in it. Other weights are multiplied
-    by a power of two that gives the largest of an array an exponent of 15, as halves have it. Returns the arrays, and
-    for each that was rounded the dtype that it had, and the exponent of the power.
+    Support vectors are rounded to float32 unless numbers overflow or underflow. Other weights are first multiplied by a
+    power of two, so that the largest weight of an array has exponent 15, the maximum of float16. Returns the arrays,
+    and for each rounded array the original dtype and the exponent of this power.
     """
     small, how = dict(arrays), dict[str, list]()
     if dtype is None:
@@ -184,6 +184,6 @@ def rounded(
 
 
 def restored(arrays: Mapping[str, np.ndarray], how: Mapping[str, list]) -> dict[str, np.ndarray]:
-    """The inverse of :func:`rounded`, of which ``how`` comes."""
+    """Restore the scale and dtype of arrays; ``how`` is the second result of :func:`rounded`."""
     known = {name: np.ldexp(arrays[name].astype(dtype), -exponent) for name, (dtype, exponent) in how.items()}
     return {**arrays, **known}
