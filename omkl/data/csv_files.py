@@ -183,7 +183,7 @@ class _CSVFile:
             reason = "expected text in UTF-8" if "UTF8" in str(error) else str(error).splitlines()[0][:200]
             raise DamagedFileError(f"{place}: {reason}.") from None
         if torn:
-            raise DamagedFileError(f"{self.path}, row {torn[0]}: a quotation mark without another.")
+            raise DamagedFileError(f"{self.path}, row {torn[0]}: an unclosed quotation mark.")
         for i, name in enumerate(types):
             if types[name] == pyarrow.string():
                 is_empty, missing = pyarrow.compute.equal(table[name], ""), pyarrow.scalar(None, pyarrow.string())

@@ -77,7 +77,7 @@ class Svmlight(StreamFormat):
     aliases = {"svmlight": {}}
     suffixes = (".svm", ".svmlight", ".libsvm")
     selects = ("n_features",)
-    open = staticmethod(stream_svmlight)  # type: ignore[assignment]  # options of its own
+    open = staticmethod(stream_svmlight)  # type: ignore[assignment]  # other parameters
 
 
 class Parquet(StreamFormat):

@@ -99,7 +99,7 @@ def _escaped(name: str) -> str:
 
 def _cell(cell: str) -> str:
     if not cell or "\t" in cell or "\n" in cell or "\r" in cell:
-        raise InputError(f"a label or attribute must be a text without tabs and line ends, got {cell!r:.80}.")
+        raise InputError(f"a label or attribute must be a string without tabs and line ends, got {cell!r:.80}.")
     return cell
 
 

@@ -231,7 +231,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         model = self.model_ if started else self._new_model(task.codec)
         if self.early_stopping or model.predicts_only:
             needed = "early_stopping=False" if self.early_stopping else "a model that was not saved with training=False"
-            raise InputError(f"partial_fit needs {needed}; fit trains anew.")
+            raise InputError(f"partial_fit needs {needed}; fit trains from scratch.")
         if started and classes is not None:
             model.codec.check_declared(classes)
         if any(self.__dict__[name] is not value for name, value in model.parameters.items()):

@@ -193,7 +193,7 @@ def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
 def other_class(n_classes: int, scores: np.ndarray, chosen: int) -> int:
     """Return the best class other than ``chosen``; ``scores`` are not used for two classes."""
     if n_classes < 2:
-        raise InputError("The model knows one class only, so there is none to compare with.")
+        raise InputError("The model has a single class, so there is no other class to compare with.")
     if n_classes == 2:
         return 1 - chosen
     return int(np.argmax(np.where(np.arange(n_classes) == chosen, -np.inf, scores)))
@@ -281,7 +281,7 @@ def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: object, against:
 
     def code(given: object) -> int:
         if given not in members:
-            raise InputError(f"{given!r} is none of the model's classes, {', '.join(map(repr, members[:5]))}.")
+            raise InputError(f"{given!r} is not one of the model's classes, {', '.join(map(repr, members[:5]))}.")
         return members.index(given)
 
     best = int(scores[0] > 0) if K == 2 else int(np.argmax(scores))

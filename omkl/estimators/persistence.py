@@ -56,7 +56,7 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
         package, name = import_module("omkl"), manifest["class"]
         cls = getattr(package, name) if name in package.__all__ else None
         if not (isinstance(cls, type) and issubclass(cls, SavedEstimator)):
-            raise ModelFileError(f"{path} holds a {name}, which is no estimator of omkl.")
+            raise ModelFileError(f"{path} holds a {name}, which is not an estimator of omkl.")
         arrays = restored(arrays, manifest["rounded"])
         check_state(arrays, str(path))
         return cls._from_model(manifest, Unpacker(arrays, parts or {}))

@@ -175,7 +175,7 @@ class OnlineModel:
             trainer.radius = self._radius_without_data()
             return
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
-            raise InputError('radius="auto" needs every group regularized, transitions among them.')
+            raise InputError('radius="auto" requires that all groups, including transitions, are regularized.')
         largest_loss = trainer.mean_loss(training)  # at zero parameters
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, got {trainer.loss!r}.')

@@ -217,7 +217,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     def _select_templates(self, X: Sentences, sample_weight: ArrayLike | None, run: RunOptions) -> TemplateSet:
         """Select templates for ``keep`` by training."""
         if isinstance(X, Stream) or self.first is not None:
-            raise InputError("keep= trains several times, which needs sentences, not a stream, and first=None.")
+            raise InputError("keep= requires several trainings: pass sentences, not a stream, and set first=None.")
         data = self._read(TrainingBlock(X, None, sample_weight), whole=True)
         candidates = TreebankCodec(self).suited(data)
         return select_templates(self, self.keep, candidates, data.treebank, data.weights, run)
@@ -240,7 +240,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         self
         """
         if self.keep is not None:
-            raise InputError("keep= trains several times, and partial_fit once: set keep=None.")
+            raise InputError("keep= requires several trainings, which partial_fit cannot do: set keep=None.")
         check_parameters(self, self._constraints)
         task = Task(TreebankCodec(self), self._read, companions=_beside)
         self._train_more(task, TrainingBlock(check_sentences(X, y), None, sample_weight))

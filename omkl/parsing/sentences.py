@@ -20,7 +20,7 @@ from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
 from omkl.structures.trees import ProjectiveTree
 
-#: Treebank of a part of examples.
+#: Treebank of examples that were selected by ``part``, which does not need sentences.
 NO_SENTENCES = Treebank.from_sentences([], trees=False)
 #: Number of decimals in MISC.
 DECIMALS = 3

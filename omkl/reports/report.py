@@ -102,7 +102,7 @@ def _quality(model: Model | omkl.Annotator, X: Any, y: Any, n_worst: int) -> Qua
         own = tree_quality if isinstance(model, omkl.DependencyParser) else annotation_quality
         return own(model, X, n_worst)
     if isinstance(model, StructuredPredictor) or y is None:
-        raise InputError("A report on X needs its outputs y, and a model that is no StructuredPredictor.")
+        raise InputError("A report on X needs its outputs y, and does not support StructuredPredictor.")
     return (sequence_quality if isinstance(model, omkl.SequenceLabeler) else row_quality)(model, X, y, n_worst)
 
 

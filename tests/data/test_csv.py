@@ -47,7 +47,7 @@ def test_a_quotation_mark_that_is_never_closed_ends_the_file(tmp_path):
     rows = [f"{i},c,0" for i in range(3000)]
     rows[1000] = '1000,"c,0'
     path = write(tmp_path / "a.csv", "x,s,y\n" + "\n".join(rows) + "\n")
-    with pytest.raises(DataFileError, match=r"a\.csv, row 1002: a quotation mark without another"):
+    with pytest.raises(DataFileError, match=r"a\.csv, row 1002: an unclosed quotation mark"):
         whole(stream_csv(path, "y"))
     good = write(tmp_path / "b.csv", "x,s,y\n1,c,0\n")
     with pytest.warns(DataWarning, match="the rest of it is left out"):

@@ -201,7 +201,7 @@ def plot_path(
         of, label = "alpha", NORM
         curves = group_norms(np.stack([np.atleast_2d(record["coef"]) for record in records]), groups, names)
     else:
-        raise InputError("This is no path: plot_group_weights draws the history of a training.")
+        raise InputError("This is not a path: plot_group_weights draws the history of a training.")
     x = np.array([record[of] for record in records])
     ax = _heaviest(axes_for(ax), x, curves, n)
     ax.set_xscale("log")
