@@ -84,9 +84,8 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
 def train_parser(options: Options) -> None:
     """Train a dependency parser on the treebank TRAIN.
 
-    Templates are the name of a set, a file with one template per line, or "auto": the set "rich" without templates of
-    missing columns. A lexicon has a line word<TAB>value for each word. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain
-    or compressed.
+    Templates are the name of a set, a file with one template per line, or "auto": "rich" adapted to the treebank. A
+    lexicon has a line word<TAB>value for each word. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
     """
     training = Training(options)
     reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}

@@ -28,8 +28,7 @@ def stream_npz(
     path : path-like or list of path-like
         Files, a directory, or a pattern.
     X, y : str
-        Names of the arrays of inputs and outputs, which need equally many rows. With the default ``y``, a file may
-        have no outputs.
+        Names of the arrays, which need equally many rows. With the default ``y``, files may have no outputs.
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}

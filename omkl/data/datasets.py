@@ -198,8 +198,7 @@ def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
     Parameters
     ----------
     images : array (n, 64)
-        Each row is an image of 8 x 8 pixels in [0, 1], flattened row by row, as from
-        :func:`~omkl.data.handwritten_dates`.
+        Each row is a flattened image of 8 x 8 pixels in [0, 1], as from :func:`~omkl.data.handwritten_dates`.
 
     Returns
     -------

@@ -155,8 +155,7 @@ def stream_frames(
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
-        Treatment of rows without a target, or with a list of a different length; see
-        :func:`~omkl.data.stream_parquet`.
+        Treatment of invalid rows; see :func:`~omkl.data.stream_parquet`.
 
     Returns
     -------

@@ -178,8 +178,7 @@ class TokenCodec:
     ) -> tuple[list[Any], list[Any]]:
         """Make untrained banks: a list of regularized and one of unregularized banks.
 
-        Kernels are cached over the ``training`` examples, unless training runs in shards (``in_shards``), between which
-        support vectors are exchanged.
+        Kernels are cached over the ``training`` examples, unless shards exchange support vectors (``in_shards``).
         """
         encoder = self.encoder
         mapped, dual = encoder.mapped, encoder.dual

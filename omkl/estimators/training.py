@@ -86,9 +86,7 @@ class Run:
     checkpoint, checkpoint_every, resume
         See :meth:`omkl.SequenceLabeler.fit`.
     make_pass : Pass
-        Trains on a block of examples.
-    n_shards : int
-        Number of shards; 0 without shards.
+        Trains on a block of examples, in ``n_shards`` shards; ``n_shards`` is 0 without shards.
 
     Attributes
     ----------

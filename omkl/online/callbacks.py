@@ -160,9 +160,8 @@ class ProgressBar:
 class EarlyStopping:
     """Callback that stops training when the score of held-out examples has not improved for ``patience`` epochs.
 
-    The score is ``score(predictor, examples())``. At the end, the trainer's state with the best score is restored.
-    ``examples`` is a function because held-out data can be encoded only after the first epoch, when all features are
-    known.
+    The score is ``score(predictor, examples())``; ``examples`` is called only after an epoch, when all features are
+    known. At the end, the trainer's state with the best score is restored.
     """
 
     def __init__(

@@ -27,8 +27,7 @@ def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = No
     r"""Report the size of every group of the averaged model, and its usefulness on held-out examples.
 
     The loss without a group is the loss at the model's potentials minus those of the group. So a single pass measures
-    all groups without retraining. If two groups have the same information, removing either one changes little.
-    Weights of examples are ignored.
+    all groups without retraining. Of two groups with the same information, either can go. Example weights are ignored.
 
     A record has ``group``, ``norm``, ``weight`` (None for an unregularized group), and ``bytes`` and ``bytes_share`` of
     its parameters. With examples, it also has ``loss_without``, the mean loss without the group, ``loss_increase``, the

@@ -51,8 +51,7 @@ class TreeData(NamedTuple):
 def read_trees(block: TrainingBlock, projective: bool, single_root: bool, whole: bool = False) -> TreeData:
     """Read and validate the sentences of a block.
 
-    Sentences without a possible tree of the parser are dropped. From the ``whole`` data, sentences of weight 0 are
-    dropped, too.
+    Sentences without a possible tree are dropped; from the ``whole`` data, sentences of weight 0 as well.
     """
     treebank = as_treebank(block.X, trees="partial", single_root=single_root)
     check_trees(treebank, partial=True)
@@ -86,8 +85,7 @@ class TreebankCodec:
     first : DependencyParser or None
         Trained first parser.
     margin : float or None
-        Arcs are likely if their potential in the first parser is at most this much below the best one of the word.
-        None to correct these potentials instead.
+        Margin of likely arcs below the word's best potential in the first parser; None to correct its potentials.
     empty : dict of str to float
         Fraction of training words, in [0, 1], for which a column in use was empty, by column.
     """

@@ -49,8 +49,7 @@ class ParseMarginals(NamedTuple):
     Attributes
     ----------
     arcs : array of shape (n + 1, n + 1)
-        ``arcs[h, m]`` is the probability of the arc from ``h`` to ``m``; 0 is the root. Columns sum to 1, except for
-        the first.
+        ``arcs[h, m]`` is the probability of the arc from ``h`` to ``m``; 0 is the root. Columns from 1 on sum to 1.
     relations : array of shape (n, K), or None
         Probability of each relation in ``relations_`` for the predicted arc to each word, given that the arc is
         correct. None unless the parser is labeled and calibrated.

@@ -87,8 +87,7 @@ class DependencyParser(OnlineEstimator):
         Stacking (Martins, Das, Smith, Xing 2008): an untrained first parser. Its potentials are added to those of this
         parser, and templates can have fields of its trees, as in the set "stacked" (see :mod:`omkl.groups.templates`).
         For training sentences, potentials and trees come from parsers trained on other sentences, so ``first`` is
-        trained ``folds + 1`` times. A string is a set of templates for an unlabeled parser with C = 1 and three epochs.
-        Not for streams.
+        trained ``folds + 1`` times. A string is a set of templates for a parser of three epochs. Not for streams.
     folds : int
         Number of folds of the training data for ``first``, at least 2.
     likely : float, optional
@@ -251,9 +250,9 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """Calibrate probabilities by temperature scaling on held-out trees.
 
         Potentials of arcs are divided by ``temperature_``, and scores of relations by ``relation_temperature_``. These
-        temperatures minimize the log loss of single words (Guo, Pleiss, Sun, Weinberger 2017). Predicted trees do not
-        change. With ``early_stopping``, ``fit`` calibrates on the held-out sentences, unless there is a ``first``
-        parser, which is trained on these. Another ``fit`` or ``partial_fit`` removes the temperatures.
+        temperatures minimize the log loss of words (Guo, Pleiss, Sun, Weinberger 2017), and do not change predictions.
+        With ``early_stopping``, ``fit`` calibrates on the held-out sentences, unless a ``first`` parser is trained on
+        these. Another ``fit`` or ``partial_fit`` removes the temperatures.
 
         Parameters
         ----------

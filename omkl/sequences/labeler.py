@@ -69,8 +69,7 @@ class SequenceLabeler(OnlineEstimator):
         Fourier features, and ``"chi2:features=500"`` by the Nyström method. The cost of an approximated kernel is
         constant on a stream, while that of an exact kernel grows with the number of mistakes.
     loss : {"hinge", "crf", "softmax-margin", "perceptron"} or StructuredLoss
-        Structured SVM, conditional random field (CRF), CRF with the cost of outputs as a margin, or structured
-        perceptron.
+        Structured SVM, conditional random field (CRF), CRF with costs as margins, or structured perceptron.
     regularizer : str, Regularizer or None
         ``"mkl"`` learns a sparse combination (squared mixed norm), and ``"l2"`` weights all groups equally. For
         ``"group-lasso"``, ``"elastic-net:mu=0.5"``, ``"lq:q=1.5"`` and others see :mod:`omkl.regularizers`.
@@ -114,8 +113,7 @@ class SequenceLabeler(OnlineEstimator):
     transitions_by_position : bool
         Whether transitions depend on the position, for outputs of a fixed format such as dates.
     order : {1, 2}
-        2 adds scores of trigrams of labels, in O(n K^3) time. Useful for few labels with longer dependencies, such as
-        the letters of words.
+        2 adds scores of trigrams of labels, in O(n K^3) time. Useful for few labels, such as the letters of words.
     cost : array of shape (K, K), optional
         ``cost[gold, predicted]`` in the order of ``classes_``; 1 for every wrong label by default.
     radius : float, "auto" or None

@@ -34,8 +34,7 @@ def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, cod
     Returns
     -------
     done, size : int
-        Number of codes that are filled in, and size of the table. If ``done < n``, an array is full: call again with
-        larger arrays and ``first=done``.
+        Number of codes and of strings. If ``done < n``, an array is full: call again with larger ones from ``done``.
     """
     mask = buckets.shape[0] - 1
     for i in range(first, codes.shape[0]):

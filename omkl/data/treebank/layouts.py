@@ -29,8 +29,7 @@ class Layout:
     title : str
         Name of the format for users.
     columns : list of str
-        Names of the columns; ``-`` marks columns that are not read. If two columns have the same name, the later one
-        is used unless its value is ``_``.
+        Names of the columns; ``-`` is not read. Of columns with the same name, the last value other than ``_`` is used.
     is_open : bool
         Whether lines may have additional columns. The lines of a sentence must have equally many columns.
     """

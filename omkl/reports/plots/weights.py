@@ -123,8 +123,7 @@ def plot_group_weights(
     Parameters
     ----------
     source : estimator, list of dict or callback
-        A fitted online estimator, its ``history_``, or a callback with records, such as
-        ``ProgressiveValidation``.
+        A fitted online estimator, its ``history_``, or a callback with records, such as ``ProgressiveValidation``.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     n : int
