@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
+from omkl import load
 from omkl.data import data_home, read_ocr
 
 # the first call of a jitted function compiles it: no deadline, and the same examples on every machine
@@ -77,3 +78,14 @@ def ctrl_c():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def reloaded(tmp_path):
+    """Return a function that saves a model and loads it again."""
+
+    def reload(model, **options):
+        model.save(tmp_path / "saved.npz", **options)
+        return load(tmp_path / "saved.npz")
+
+    return reload

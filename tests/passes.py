@@ -1,5 +1,7 @@
 """Helpers that train for some epochs, or stop in the middle."""
 
+from numpy.testing import assert_array_equal
+
 from omkl.losses import StructuredHinge
 from omkl.online import ArraySource, InverseSqrt, OnlineTrainer, TrainingLoop
 from omkl.online.training_loop import serial_pass
@@ -17,6 +19,14 @@ def fit(trainer, examples, *, epochs=1, rng=None, callbacks=(), make_pass=serial
     """Make epochs; returns the history."""
     loop = TrainingLoop(trainer, ArraySource(examples, rng), make_pass=make_pass, callbacks=callbacks)
     return loop.run(epochs)
+
+
+def assert_same_state(found, expected):
+    """Compare the training states of two estimators bit by bit."""
+    found, expected = found.model_.trainer.state(), expected.model_.trainer.state()
+    assert found.keys() == expected.keys()
+    for name, array in found.items():
+        assert_array_equal(array, expected[name], err_msg=name, strict=True)
 
 
 class Killed(BaseException):

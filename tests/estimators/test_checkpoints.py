@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 import warnings
 
@@ -31,6 +30,7 @@ PARAMETERS = [
     {"kernels": ["b1:density=0.3", "gaussian"], "dtype": "float32"},
     {"kernels": ["gaussian:features=20", "laplacian:features=9,map=nystrom", "linear"], "C": 0.1},
     {"kernels": ["gaussian:features=20"], "regularizer": "l1", "eta0": 0.5, "cache_size": 0},
+    {"weighting": "out-of-sample", "kernels": ["linear", "gaussian"]},
     {"early_stopping": True, "n_iter_no_change": 2, "validation_fraction": 0.3},
 ]
 
@@ -98,15 +98,10 @@ def test_parsers_too_in_both_phases(parameters, rng, tmp_path):
 
 def test_a_run_without_a_seed_resumes_with_the_order_it_had(rng, tmp_path):
     X, y = sequences(rng)
-    labeler = SequenceLabeler(epochs=2, verbose=False, callbacks=[Kill(30)])
-    with pytest.raises(Killed):
-        labeler.fit(X, y, checkpoint=tmp_path / "run", checkpoint_every="1 rounds")
-    twice = []
-    for name in ("a", "b"):
-        resumed = SequenceLabeler(epochs=2, verbose=False)
-        resumed.fit(X, y, checkpoint=tmp_path / "run", checkpoint_every="1h", resume=True).save(tmp_path / name)
-        twice.append((tmp_path / name).read_bytes())
-    assert twice[0] == twice[1]
+    interrupted(X, y, tmp_path / "run", random_state=None)
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": "1h", "resume": True}
+    twice = [SequenceLabeler(epochs=2, verbose=False).fit(X, y, **options) for _ in range(2)]
+    assert_equal_files(*twice, tmp_path)
 
 
 PROGRAM = """
@@ -129,7 +124,7 @@ labeler.save(sys.argv[2])
 def test_sigkill_at_any_instant(tmp_path, rng):
     """Kill real processes that write a checkpoint every round, also while they write."""
     program = tmp_path / "train.py"
-    program.write_text(textwrap.dedent(PROGRAM))
+    program.write_text(PROGRAM)
     subprocess.run([sys.executable, program, "none", tmp_path / "straight.npz"], check=True)
     run = tmp_path / "run"
     for _ in range(2):
@@ -146,9 +141,9 @@ def test_sigkill_at_any_instant(tmp_path, rng):
 
 
 def interrupted(X, y, folder, **parameters):
-    labeler = SequenceLabeler(epochs=2, verbose=False, random_state=0, callbacks=[Kill(20)], **parameters)
+    parameters = {"epochs": 2, "verbose": False, "random_state": 0, **parameters}
     with pytest.raises(Killed):
-        labeler.fit(X, y, checkpoint=folder, checkpoint_every="2 rounds")
+        SequenceLabeler(callbacks=[Kill(20)], **parameters).fit(X, y, checkpoint=folder, checkpoint_every="2 rounds")
 
 
 def test_another_configuration_or_data_set_is_refused_by_the_field_that_differs(rng, tmp_path):

@@ -164,14 +164,13 @@ def test_a_kernel_on_numbers_of_dicts_is_the_one_on_their_columns(table):
 
 
 @pytest.mark.parametrize("kernels", [None, ["linear", "quadratic:on=0:4"], ["gaussian:on=[1,5]", "linear:on=0:6"]])
-def test_batch_learns_from_sparse_matrices_what_it_does_from_dense_ones(kernels, rng, tmp_path):
+def test_batch_learns_from_sparse_matrices_what_it_does_from_dense_ones(kernels, rng, reloaded):
     X = sparse.random(60, 12, 0.4, format="csr", random_state=0)
     y = np.asarray(X.sum(axis=1)).ravel() > 2.0
     model = omkl.MKLClassifier(kernels, C=0.1).fit(X, y)
     dense = omkl.MKLClassifier(kernels, C=0.1).fit(X.toarray(), y)
     assert_allclose(model.decision_function(X), dense.decision_function(X.toarray()), atol=2e-2)
-    model.save(tmp_path / "model.npz")
-    assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), model.decision_function(X))
+    assert_array_equal(reloaded(model).decision_function(X), model.decision_function(X))
     with pytest.raises(InputError):
         omkl.MKLClassifier(["laplacian"]).fit(X, y)
 
@@ -218,28 +217,20 @@ def test_integers_are_numbers():
         assert_allclose(kernel.fit(X)(X), kernel.fit(X.astype(float))(X.astype(float)))
 
 
-def mixed_table(rng, n=500):
-    age, income, city = rng.normal(40, 12, n), rng.lognormal(11, 0.6, n), rng.choice(["a", "b", "c"], n)
-    signal = (age - 40) / 12 + (np.log(income) - 11) / 0.6 + (city == "a") + 0.3 * rng.normal(size=n)
-    return age, income, city, np.where(signal > np.quantile(signal, 0.67), "yes", "no")
-
-
 @pytest.mark.parametrize("power", [-30, 3])
-def test_numbers_of_dicts_know_no_units(power, rng, tmp_path):
+def test_numbers_of_dicts_know_no_units(power, rng, reloaded):
     """Multiplying a number by a power of two gives the same bits, also after saving and loading."""
-    age, income, city, y = mixed_table(rng, 200)
+    age, income, city = rng.normal(40, 12, 200), rng.lognormal(11, 0.6, 200), rng.choice(["a", "b", "c"], 200)
+    signal = (age - 40) / 12 + (np.log(income) - 11) / 0.6 + (city == "a") + 0.3 * rng.normal(size=200)
+    y = np.where(signal > np.quantile(signal, 0.67), "yes", "no")
     tables = [
         [{"age": a, "pay": p * unit, "note": [str(c)]} for a, p, c in zip(age.tolist(), income.tolist(), city)]
         for unit in (1.0, 2.0**power)
     ]
     models = [omkl.OnlineMKLClassifier(epochs=3, shuffle=False).fit(rows, y) for rows in tables]
-    models[1].save(tmp_path / "model.npz")
     scores = models[0].decision_function(tables[0])
-    for model in (models[1], omkl.load(tmp_path / "model.npz")):
+    for model in (models[1], reloaded(models[1])):
         assert_array_equal(model.decision_function(tables[1]), scores)
-
-
-# ---- units --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [lambda: omkl.OnlineMKLClassifier(epochs=1), lambda: omkl.MKLClassifier()])

@@ -225,7 +225,7 @@ def test_certified_kernels(multiclass, kernels):
             assert {record["group"] for record in why.features} >= {"marks"}
 
 
-def test_certified_kernels_of_two_classes_matrices_and_numbers(tmp_path):
+def test_certified_kernels_of_two_classes_matrices_and_numbers(reloaded):
     y = np.where(Y3 == "low", 0, 1)
     model = omkl.MKLClassifier({"lin": "linear", "g": "gaussian"}).fit(X3, y)
     score = model.decision_function(X3[:1])[0]
@@ -237,8 +237,7 @@ def test_certified_kernels_of_two_classes_matrices_and_numbers(tmp_path):
     assert_sums(given.explain(row), abs(given.decision_function(row)[0]))
     assert_sums(given.explain(GramMatrices(row)), abs(given.decision_function(row)[0]))
     regressor = omkl.MKLRegressor(["linear", "gaussian"]).fit(X3, X3[:, 0] + 5)
-    regressor.save(tmp_path / "model.npz")
-    for own in (regressor, omkl.load(tmp_path / "model.npz")):
+    for own in (regressor, reloaded(regressor)):
         why = own.explain(X3[0])
         assert_sums(why, regressor.predict(X3[:1])[0])
         assert "intercept" in why.groups
@@ -294,14 +293,13 @@ def test_columns_of_data_frames_have_their_names():
     assert_sums(why)
 
 
-def test_parts_of_kernels_are_named_by_columns(tmp_path):
+def test_parts_of_kernels_are_named_by_columns(reloaded):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X3, columns=list("wxyz"))
     kernels = {"lin": "linear:on=[y,w]", "quad": "quadratic:on=[x,y]", "waves": "gaussian:features=4"}
     model = omkl.OnlineMKLClassifier(kernels, regularizer="l2", weighting="norms", random_state=0).fit(frame, Y3)
-    model.save(tmp_path / "model.npz")
     quadratic = [f"quad[{name}]" for name in ("x^2", "x * y", "x", "y^2", "y", "constant")]
-    for own in (model, omkl.load(tmp_path / "model.npz")):
+    for own in (model, reloaded(model)):
         assert {r["feature"] for r in own.top_features(100)} == {"lin[y]", "lin[w]", *quadratic}
         told = [r["feature"] for r in own.explain(frame.iloc[0], n=100).features]
         waves = sorted(name for name in told if name.startswith("waves"))

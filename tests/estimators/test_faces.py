@@ -82,7 +82,6 @@ def test_records_are_flat_and_the_same_in_fit_partial_fit_and_streams(rng):
     for model in (looped, streamed, sharded):
         assert names <= set(model.history_[-1])
     assert not any(isinstance(value, (dict, list)) for value in sharded.history_[-1].values())
-    pytest.importorskip("pandas")
     assert [record["epoch"] for record in fitted.history_] == [1, 2]
 
 
@@ -195,11 +194,10 @@ class Scaled(Linear):
         return self.factor * super().raw(pair)
 
 
-def test_a_users_class_that_is_defined_is_found(rng, tmp_path):
+def test_a_users_class_that_is_defined_is_found(rng, reloaded):
     X, y = rare(rng, 60)
     model = OnlineMKLClassifier({"own": Scaled(2.0)}, epochs=2).fit(X, y)
-    model.save(tmp_path / "model.npz")
-    assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), model.decision_function(X))
+    assert_array_equal(reloaded(model).decision_function(X), model.decision_function(X))
 
 
 def test_a_structure_of_ones_own_predicts_and_scores_streams(rng):

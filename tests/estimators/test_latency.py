@@ -166,19 +166,6 @@ def test_few_tokens_are_encoded_as_many_are(seed, monkeypatch):
             np.testing.assert_array_equal(own, other)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, float("nan")])
-def test_a_number_that_is_not_finite_is_refused_one_by_one_as_well(value):
-    model = omkl.OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])
-    with pytest.raises(InputError):
-        model.predict([{"a": value}])
-
-
-def test_parameters_that_are_changed_between_examples_are_checked():
-    model = omkl.OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])
-    with pytest.raises(InputError):
-        model.set_params(C=-1.0).partial_fit([{"a": 1.0}], [0])
-
-
 @pytest.mark.parametrize("kernels", [None, ["gaussian:on=v"], ["gaussian:on=v,features=10"]])
 @pytest.mark.parametrize("transitions", ["free", "regularized", None])
 def test_sequences_between_examples_are_labeled_as_by_the_frozen_model(rng, kernels, transitions):

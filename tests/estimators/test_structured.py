@@ -9,6 +9,8 @@ from omkl.exceptions import InputError, ModelFileError
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.structures import Multiclass
 
+from ..passes import Kill, Killed, assert_same_state
+
 N_CLASSES = 3
 
 
@@ -43,14 +45,12 @@ def test_partial_fit_is_one_epoch_in_the_given_order(data):
     options = {"weighting": "norms", "n_examples": 60}
     once = predictor(**options).partial_fit(*data)
     whole = predictor(**options, epochs=1, shuffle=False).fit(*data)
-    for name, array in whole.model_.trainer.state().items():
-        assert_array_equal(array, once.model_.trainer.state()[name], err_msg=name)
+    assert_same_state(whole, once)
 
 
-def test_a_saved_model_predicts_and_goes_on_the_same(data, tmp_path):
+def test_a_saved_model_predicts_and_goes_on_the_same(data, reloaded):
     model = predictor().fit(*data)
-    model.save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
+    loaded = reloaded(model)
     for _ in range(2):
         for x in data[0]:
             assert_array_equal(loaded.predictor_.potentials(x), model.predictor_.potentials(x))
@@ -65,17 +65,11 @@ def test_early_stopping_keeps_the_cost_of_held_out_examples(data):
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(data, tmp_path):
-    def stop(trainer, record):
-        if record["epoch"] == 2:
-            raise KeyboardInterrupt
-
     run = {"checkpoint": tmp_path / "state", "checkpoint_every": "1 rounds"}
-    with pytest.raises(KeyboardInterrupt):
-        predictor(epochs=4, callbacks=[stop]).fit(*data, **run)
+    with pytest.raises(Killed):
+        predictor(epochs=4, callbacks=[Kill(130)]).fit(*data, **run)
     resumed = predictor(epochs=4).fit(*data, **run, resume=True)
-    whole = predictor(epochs=4).fit(*data)
-    for name, array in whole.model_.trainer.state().items():
-        assert_array_equal(array, resumed.model_.trainer.state()[name], err_msg=name)
+    assert_same_state(predictor(epochs=4).fit(*data), resumed)
 
 
 class OwnBank(ExplicitBank):

@@ -6,7 +6,6 @@ from numpy.testing import assert_array_equal
 import omkl
 from omkl._threads import in_threads
 from omkl.data import synthetic_treebank
-from omkl.exceptions import InputError
 from omkl.features import token_features
 from omkl.online import averaging
 
@@ -50,12 +49,3 @@ def test_parts_come_back_in_their_order_and_errors_come_out():
     assert in_threads(lambda part: part**2, range(20), 4) == [part**2 for part in range(20)]
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda part: 1 / part, range(3), 2)
-
-
-@pytest.mark.parametrize("n_jobs", [0, 1.5, "all", True])
-def test_numbers_of_threads_are_checked(n_jobs, rng):
-    X, y = sentences(rng, 5)
-    with pytest.raises(InputError):
-        omkl.SequenceLabeler(n_jobs=n_jobs).fit(X, y)
-    with pytest.raises(InputError):
-        omkl.DependencyParser(n_jobs=n_jobs).fit(synthetic_treebank(3, random_state=0))

@@ -1,5 +1,7 @@
 """Arguments of online estimators are used, or refused with a clear error."""
 
+import copy
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,11 +11,12 @@ from omkl import (
     DependencyParser,
     MKLClassifier,
     OnlineMKLClassifier,
+    OnlineMKLRegressor,
     SequenceLabeler,
     SparseLogisticRegression,
 )
 from omkl.cli import main
-from omkl.data import Sentence, Stream
+from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.estimators.validation import class_weights
 from omkl.exceptions import InputError
 from omkl.online import Constant
@@ -31,20 +34,6 @@ def classifier(**parameters):
 
 def labeler(**parameters):
     return SequenceLabeler("linear", random_state=0, **{"epochs": 2, **parameters})
-
-
-def test_classes_that_are_declared_too_late_are_refused():
-    model = classifier().partial_fit(X, Y, classes=[1, 0]).partial_fit(X, Y, classes=[0, 1])
-    for late in ([0, 1, 2], "growing"):
-        with pytest.raises(InputError):
-            model.partial_fit(X, Y, classes=late)
-    classifier().partial_fit(X, Y, classes="growing").partial_fit(X, Y + 1, classes="growing")
-
-
-def test_a_class_weight_of_no_class_is_refused_where_a_class_has_none():
-    with pytest.raises(InputError):
-        classifier(class_weight={"1": 10.0}).fit(X, Y)
-    classifier(class_weight={0: 1.0, 1: 10.0, 2: 3.0}).fit(X, Y)
 
 
 def test_balanced_classes_count_examples_as_often_as_their_weights_say():
@@ -202,6 +191,9 @@ def test_weights_of_classes_do_not_count_labels_that_are_not_known():
 
 
 WORDS, TAGS = ["a", "b"], ["X", "Y"]
+TREES = synthetic_treebank(3, random_state=0)
+STREAM = Stream.from_arrays(X, Y)
+DICTS = OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])
 REFUSED = {
     "early stopping": lambda: classifier(early_stopping=True).partial_fit(X, Y),
     "eta0 beside a schedule": lambda: classifier(eta0=0.01, schedule=Constant(1.0)).fit(X, Y),
@@ -218,12 +210,40 @@ REFUSED = {
     "dicts for rows": lambda: classifier().fit(X, Y).predict([{"a": 1.0}]),
     "numbers as names of matrices": lambda: MKLClassifier("precomputed").fit({0: X @ X.T}, Y),
     "numbers as names of kernels": lambda: classifier().set_params(kernels={1: "linear"}).fit(X, Y),
+    "classes beside those of the model": lambda: classifier().partial_fit(X, Y).partial_fit(X, Y, classes=[0, 1, 2]),
+    "growing classes of a model": lambda: classifier().partial_fit(X, Y).partial_fit(X, Y, classes="growing"),
+    "a weight of no class": lambda: classifier(class_weight={"1": 10.0}).fit(X, Y),
+    **{
+        f"{value} among dicts": lambda value=value: DICTS.predict([{"a": value}])
+        for value in (np.nan, np.inf, float("nan"))
+    },
+    "a parameter changed between examples": lambda: (
+        copy.deepcopy(DICTS).set_params(C=-1.0).partial_fit([{"a": 1.0}], [0])
+    ),
+    **{
+        f"{n_jobs!r} threads for a {name}": lambda fit=fit, n_jobs=n_jobs: fit(n_jobs)
+        for n_jobs in (0, 1.5, "all", True)
+        for name, fit in {
+            "labeler": lambda n_jobs: labeler(n_jobs=n_jobs).fit(SEQUENCES, LABELS),
+            "parser": lambda n_jobs: DependencyParser(n_jobs=n_jobs).fit(TREES),
+        }.items()
+    },
+    "weights of a stream": lambda: classifier().fit(STREAM, sample_weight=np.ones(60)),
+    "weights of a stream, in part": lambda: OnlineMKLRegressor().partial_fit(STREAM, sample_weight=np.ones(60)),
+    "early stopping on a stream": lambda: classifier(early_stopping=True).fit(STREAM),
+    "a radius from a stream": lambda: classifier(radius="auto").fit(STREAM),
+    "a cost of growing classes": lambda: classifier(cost=1.0 - np.eye(3)).fit(STREAM, classes="growing"),
+    "a stream without outputs": lambda: classifier().fit(Stream.from_arrays(X)),
+    "a stream without examples": lambda: classifier().fit(Stream.from_arrays(X[:0], Y[:0])),
     "scores without outputs": lambda: classifier().fit(X, Y).score(X),
     "a set of kernels": lambda: MKLClassifier({"linear", "gaussian"}).fit(X, Y),
 }
 
 
+MESSAGES = {"a stream without outputs": "None", "a stream without examples": "an example"}
+
+
 @pytest.mark.parametrize("call", REFUSED)
 def test_mistakes_are_refused(call):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=MESSAGES.get(call)):
         REFUSED[call]()

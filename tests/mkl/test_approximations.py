@@ -47,18 +47,6 @@ def test_an_exact_map_trains_as_the_kernel_does(digits, method, loss):
     assert [r["loss"] for r in explicit.history_] == pytest.approx([r["loss"] for r in dual.history_], abs=1e-7)
 
 
-def test_a_loaded_model_goes_on_with_the_same_bits(digits, tmp_path):
-    X, y = digits[0][:200], digits[1][:200]
-    kernels = ["gaussian:features=64,seed=3", "gaussian:features=30,map=nystrom,normalize=diagonal", "linear"]
-    saved = OnlineMKLClassifier(kernels, epochs=2, random_state=0).fit(X, y)
-    saved.save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
-    for _ in range(2):
-        assert_array_equal(loaded.decision_function(X), saved.decision_function(X))
-        for model in (saved, loaded):
-            model.partial_fit(X, y)
-
-
 def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
     X, y = rng.normal(size=(5000, 5)), rng.integers(0, 2, 5000)
     settings = {"epochs": 1, "random_state": 0, "verbose": False}

@@ -49,17 +49,6 @@ def test_a_budget_that_is_not_spent_changes_nothing(iris):
     assert_allclose(models[0].decision_function(X), models[1].decision_function(X), rtol=1e-5, atol=1e-6)
 
 
-def test_a_model_on_a_budget_is_saved_and_goes_on_with_the_same_bits(iris, tmp_path):
-    X, y = iris
-    model = omkl.OnlineMKLClassifier(KERNELS, epochs=2, random_state=0, budget=10)
-    model.fit(X, y).save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
-    for one in (model, loaded):
-        one.partial_fit(X[::2], y[::2])
-    assert_array_equal(model.decision_function(X), loaded.decision_function(X))
-    assert model.kernel_weights_ == loaded.kernel_weights_
-
-
 def test_memory_is_constant_on_a_stream():
     X, y = load_digits(return_X_y=True)
     model = omkl.OnlineMKLClassifier(["linear", "gaussian", "laplacian"], budget=50)

@@ -118,20 +118,6 @@ def test_a_stream_is_the_same_however_it_is_cut_into_calls(diabetes, loss):
     assert_array_equal(models[0].predict(X), models[1].predict(X))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_loaded_model_predicts_and_goes_on_as_the_saved_one(diabetes, tmp_path, loss):
-    X, y = diabetes
-    model = omkl.OnlineMKLRegressor(loss=loss, epochs=2, random_state=0).fit(X[:200], y[:200])
-    model.save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
-    assert_array_equal(loaded.predict(X), model.predict(X))
-    for either in (model, loaded):
-        either.partial_fit(X[200:], y[200:])
-    assert_array_equal(loaded.predict(X), model.predict(X))
-    assert loaded.kernel_weights_ == model.kernel_weights_
-    assert 0 < model.memory_usage()["prediction"] <= model.memory_usage()["training"]
-
-
 def test_early_stopping_keeps_the_model_of_the_best_r2(diabetes):
     X, y = diabetes
     model = omkl.OnlineMKLRegressor(

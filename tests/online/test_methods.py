@@ -107,36 +107,6 @@ def test_twins_share_and_have_together_what_one_would_have():
     assert shared["a"] + shared["twin"] == pytest.approx(weights["a"], abs=0.05)
 
 
-def test_a_model_file_and_a_checkpoint_hold_the_weights(tmp_path):
-    X, y = interaction(300)
-    model = trained("classes", X, y, epochs=2)
-    model.save(tmp_path / "model")
-    loaded = omkl.load(tmp_path / "model")
-    assert loaded.kernel_weights_ == model.kernel_weights_
-    for each in (model, loaded):
-        each.partial_fit(X[:100], y[:100])
-    assert loaded.kernel_weights_ == model.kernel_weights_
-    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
-
-    fit = dict(checkpoint=tmp_path / "run", checkpoint_every="50 rounds")
-    whole = trained("classes", X, y, epochs=2)
-    options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 2}
-
-    class InterruptError(Exception):
-        pass
-
-    class Break:
-        def on_round(self, trainer, step):
-            if trainer.round == 450:
-                raise InterruptError
-
-    with pytest.raises(InterruptError):
-        omkl.OnlineMKLClassifier([USEFUL, *JUNK], callbacks=[Break()], **options).fit(X, y, **fit)
-    resumed = omkl.OnlineMKLClassifier([USEFUL, *JUNK], **options).fit(X, y, resume=True, **fit)
-    assert resumed.kernel_weights_ == whole.kernel_weights_
-    np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
-
-
 def test_groups_that_come_later_have_a_say():
     X = [[{"word": w} for w in line.split()] for line in ("a dog", "the cat", "a cat")]
     y = [["D", "N"]] * 3
