@@ -73,15 +73,14 @@ def test_a_labeler_predicts_bit_for_bit_and_learns_no_more(name, online, rng, tm
         assert_array_equal(anew.decision_function(X_new)[0], labeler.decision_function(X_new)[0])
 
 
-def test_features_without_weight_are_not_kept(rng, tmp_path):
+def test_features_without_weight_are_not_kept(rng, reloaded):
     X, y = words(rng, 200)
     for k, sequence in enumerate(X):  # the later half is easy: its new features are never updated
         for token, tag in zip(sequence, y[k]):
             token.update(tag=tag, own=f"{k}")
     settings = {"loss": "perceptron", "regularizer": None, "eta0": 1.0, "shuffle": False}
     labeler = omkl.SequenceLabeler(epochs=1, random_state=0, **settings).fit(X, y)
-    labeler.save(tmp_path / "small.npz", training=False)
-    small = omkl.load(tmp_path / "small.npz")
+    small = reloaded(labeler, training=False)
     vocabulary = labeler.model_.codec.encoder.vocabulary
     n_all, used = len(vocabulary.groups), labeler.predictor_.banks[0].table[vocabulary.first_id :].any(axis=1).sum()
     assert len(small.model_.codec.encoder.vocabulary.groups) == used < n_all

@@ -88,7 +88,7 @@ def test_a_loaded_model_predicts_and_trains_bit_for_bit(name, rng, tmp_path):
         omkl.GroupLasso(0.01),
     ],
 )
-def test_batch_models_keep_how_their_gap_closed(model, tmp_path):
+def test_batch_models_keep_how_their_gap_closed(model, tmp_path, reloaded):
     X, y = load_iris(return_X_y=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -99,18 +99,16 @@ def test_batch_models_keep_how_their_gap_closed(model, tmp_path):
     assert loaded.history_ == [{k: v for k, v in r.items() if k != "seconds"} for r in saved.history_]
     loaded.save(tmp_path / "again.npz")
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
-    saved.save(tmp_path / "small.npz", training=False)
-    assert omkl.load(tmp_path / "small.npz").history_ == []
+    assert reloaded(saved, training=False).history_ == []
 
 
 @pytest.mark.parametrize("kernel", ["gaussian:features=60", "gaussian:features=60,map=nystrom"])
 @pytest.mark.parametrize("estimator", [omkl.OnlineMKLClassifier, omkl.MKLClassifier])
-def test_maps_that_were_learned_keep_their_memory_order(kernel, estimator, tmp_path):
+def test_maps_that_were_learned_keep_their_memory_order(kernel, estimator, reloaded):
     X, y = load_iris(return_X_y=True)
     X = np.tile(X, 8)
     saved = estimator([kernel]).fit(X, y)
-    saved.save(tmp_path / "model.npz")
-    assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), saved.decision_function(X))
+    assert_array_equal(reloaded(saved).decision_function(X), saved.decision_function(X))
 
 
 @pytest.mark.parametrize(

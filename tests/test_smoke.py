@@ -34,11 +34,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_loaded_model_predicts_the_same_bits(name, tmp_path):
+def test_a_loaded_model_predicts_the_same_bits(name, reloaded):
     estimator, X, y = CASES[name]
     estimator.fit(X) if y is None else estimator.fit(X, y)
-    estimator.save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
+    loaded = reloaded(estimator)
     predict = "parse" if name == "parser" else "predict"
     ours, theirs = getattr(estimator, predict)(X), getattr(loaded, predict)(X)
     for one, other in zip(ours, theirs):

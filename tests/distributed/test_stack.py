@@ -13,7 +13,6 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 
-import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.distributed import DistributedStack
@@ -254,14 +253,13 @@ def test_matrices_that_are_no_kernels_are_named(client):
 # ---- estimators -------------------------------------------------------------------------------------------------
 
 
-def test_a_classifier_fitted_on_workers_is_the_one_fitted_here(client, tmp_path):
+def test_a_classifier_fitted_on_workers_is_the_one_fitted_here(client, reloaded):
     kernels = {str(k): kernel for k, kernel in enumerate(KERNELS[:60])}
     here = MKLClassifier(kernels, C=10.0).fit(X, Y)
     there = MKLClassifier(kernels, C=10.0).fit(X, Y, client=client)
     assert_array_equal(there.dual_coef_, here.dual_coef_)
     assert there.kernel_weights_ == here.kernel_weights_
-    there.save(tmp_path / "model.npz")
-    assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), here.decision_function(X))
+    assert_array_equal(reloaded(there).decision_function(X), here.decision_function(X))
     assert "client" not in there.get_params()
 
 

@@ -67,7 +67,7 @@ RICHER = [[{"first": "x", **token, "late": "y"} for token in sentence] for sente
 
 
 @pytest.mark.parametrize("last", ["before growing", "after growing"])
-def test_arguments_by_position_keep_their_groups_as_groups_are_added(last, tmp_path):
+def test_arguments_by_position_keep_their_groups_as_groups_are_added(last, reloaded):
     """Transitions stay the third group, also after saving, loading and further training."""
     found = []
     for group in (2, "transitions"):
@@ -77,8 +77,7 @@ def test_arguments_by_position_keep_their_groups_as_groups_are_added(last, tmp_p
         for data in (SENTENCES, SENTENCES, RICHER, RICHER):
             model.partial_fit(data, TAGS)
             if (data is RICHER) == (last == "after growing"):
-                model.save(tmp_path / "model.npz")
-                model = omkl.load(tmp_path / "model.npz")
+                model = reloaded(model)
         assert list(model.kernel_weights_) == ["a", "b", "transitions", "first", "late"]
         found.append(model)
     assert found[0].kernel_weights_ == found[1].kernel_weights_

@@ -104,26 +104,24 @@ def test_a_lexicon_tells_what_words_do_not_and_goes_with_the_model(tmp_path):
     assert words_only.looked_up == set()
 
 
-def test_relations_are_told_by_lexicons_too(tmp_path):
+def test_relations_are_told_by_lexicons_too(reloaded):
     sentences, clusters = clustered(np.random.default_rng(4), 150)
     for sentence in sentences:  # the first cluster of a name says what the word is to its head
         kinds = [("ab"[k % 2], head) for k, head in enumerate(sentence.heads)]
         clusters |= {form: kind + clusters[form] for form, (kind, _) in zip(sentence.forms, kinds)}
         sentence.deprels = ["root" if head == 0 else kind for kind, head in kinds]
     model = parser(["h.cluster m.cluster"], lexicons={"cluster": clusters}).fit(sentences[:100])
-    model.save(tmp_path / "m.npz")
-    for candidate in (model, omkl.load(tmp_path / "m.npz")):
+    for candidate in (model, reloaded(model)):
         assert candidate.evaluate(sentences[100:])["las"] > 0.95
     blind = parser(["h.cluster m.cluster"], lexicons={"cluster": dict.fromkeys(clusters, "1")}).fit(sentences[:100])
     assert blind.evaluate(sentences[100:])["las"] < 0.6
 
 
-def test_a_second_parser_looks_at_lexicons_of_relatives(tmp_path):
+def test_a_second_parser_looks_at_lexicons_of_relatives(reloaded):
     sentences, clusters = clustered(np.random.default_rng(3), 80)
     first = parser(["m.form distance"])
     model = parser(["m.parent_cluster m.cluster"], lexicons={"cluster": clusters}, first=first).fit(sentences)
-    model.save(tmp_path / "m.npz")
-    loaded = omkl.load(tmp_path / "m.npz")
+    loaded = reloaded(model)
     assert set(loaded.lexicons) == {"cluster"}
     assert [s.heads for s in loaded.parse(sentences)] == [s.heads for s in model.parse(sentences)]
 

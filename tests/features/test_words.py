@@ -200,12 +200,11 @@ def test_tokens_without_attributes_are_lists_of_them_wherever_they_are():
 
 
 @pytest.mark.parametrize("learned", ["words", "dicts"])
-def test_dicts_for_a_model_of_other_features_are_refused(rng, learned, tmp_path):
+def test_dicts_for_a_model_of_other_features_are_refused(rng, learned, reloaded):
     """Labels were predicted by their order alone."""
     X, y = tagged(rng)
     model = omkl.SequenceLabeler(epochs=1).fit(X if learned == "words" else as_dicts(X), y)
-    model.save(tmp_path / "model.npz")
-    for own in (model, omkl.load(tmp_path / "model.npz")):
+    for own in (model, reloaded(model)):
         others = [[{"c0": word} for word in x] for x in X]
         for call in (own.predict, own.decision_function, lambda X, own=own: own.score(X, y)):
             with pytest.raises(InputError):

@@ -10,7 +10,6 @@ from sklearn.linear_model import LassoCV
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import omkl
 from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV
 from omkl.exceptions import InputError
 
@@ -92,11 +91,10 @@ def test_a_number_of_alphas_begins_where_no_column_is_in_the_model(diabetes):
     assert isinstance(model.path(X, y, 2), list)
 
 
-def test_a_saved_model_predicts_the_same_bits_and_tells_its_scores(cancer, tmp_path):
+def test_a_saved_model_predicts_the_same_bits_and_tells_its_scores(cancer, reloaded):
     X, y = cancer
     model = SparseLogisticRegressionCV(3, cv=KFold(2)).fit(X, y)
-    model.save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
+    loaded = reloaded(model)
     assert_array_equal(loaded.decision_function(X), model.decision_function(X))
     assert_array_equal(loaded.scores_, model.scores_)
     assert loaded.alpha_ == model.alpha_

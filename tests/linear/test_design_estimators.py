@@ -143,7 +143,7 @@ def test_a_constant_target_is_learned_with_a_warning(diabetes):
 
 
 @pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
-def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, tmp_path):
+def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, reloaded):
     pandas = pytest.importorskip("pandas")
     X, y = diabetes
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
@@ -156,15 +156,14 @@ def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, tmp_path
     own_names = dict(zip(["group 0", "group 1", "group 2"], named))
     assert explained.groups == {own_names.get(g, g): adds for g, adds in expected.explain(X[:1]).groups.items()}
     assert {"body", "blood"} < set(explained.groups)
-    model.save(tmp_path / "model.npz")
-    assert omkl.load(tmp_path / "model.npz").explain(frame[:1]).groups == explained.groups
+    assert reloaded(model).explain(frame[:1]).groups == explained.groups
     assert_array_equal(clone(estimator).set_params(groups=list(named.values())).fit(frame, y).coef_, expected.coef_)
     with pytest.raises(InputError, match=r"columns of X, .* got ..c10"):
         clone(estimator).set_params(groups=[["c10"]]).fit(frame, y)
 
 
 @pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
-def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimator, diabetes, tmp_path):
+def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimator, diabetes, reloaded):
     pandas = pytest.importorskip("pandas")
     X, y = diabetes
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
@@ -178,8 +177,7 @@ def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimato
             model = clone(estimator).set_params(groups=groups, group_weights=weights).fit(frame, y)
             assert_array_equal(model.coef_, expected.coef_)
             assert model.explain(frame[:1]).groups == expected.explain(frame[:1]).groups
-            model.save(tmp_path / "model.npz")
-            loaded = omkl.load(tmp_path / "model.npz")
+            loaded = reloaded(model)
             assert loaded.explain(frame[:1]).groups == expected.explain(frame[:1]).groups
             assert_array_equal(loaded.fit(frame, y).coef_, expected.coef_)
     for weights in ({**sizes, "four": 1.0}, {"one": 1.0}):

@@ -7,7 +7,6 @@ from scipy.sparse.linalg import aslinearoperator
 from sklearn.datasets import make_multilabel_classification
 from sklearn.model_selection import GridSearchCV, KFold
 
-import omkl
 from omkl import SparseLogisticRegression, SparseLogisticRegressionCV
 from omkl.exceptions import InputError
 
@@ -16,7 +15,7 @@ X = (X - X.mean(axis=0)) / X.std(axis=0)
 GROUPS = np.repeat([0, 1, 2], 3)
 
 
-def test_each_label_has_the_binary_model(tmp_path):
+def test_each_label_has_the_binary_model(reloaded):
     model = SparseLogisticRegression(0.02, groups=GROUPS, tol=1e-6).fit(X, Y)
     assert model.multilabel_
     assert model.dual_gap_ <= 1e-6
@@ -27,14 +26,13 @@ def test_each_label_has_the_binary_model(tmp_path):
         np.testing.assert_allclose(model.predict_proba(X)[:, k], alone.predict_proba(X)[:, 1], atol=1e-9)
         np.testing.assert_array_equal(model.predict(X)[:, k], alone.predict(X))
     assert model.score(X, Y) == np.mean((model.predict(X) == Y).all(axis=1))
-    model.save(tmp_path / "m.npz")
-    np.testing.assert_array_equal(omkl.load(tmp_path / "m.npz").predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(reloaded(model).predict_proba(X), model.predict_proba(X))
     for other in (model.fit(sparse.csr_array(X), sparse.csr_array(Y)), model.fit(aslinearoperator(X), Y)):
         np.testing.assert_allclose(other.decision_function(X), scores, atol=1e-5)
     assert model.path(X, Y, 3)[0]["coef"].shape == (3, 9)
 
 
-def test_labels_of_all_or_none_and_what_explains_the_others(tmp_path):
+def test_labels_of_all_or_none_and_what_explains_the_others(reloaded):
     wide = np.column_stack([np.zeros(120), Y[:, 0], np.ones(120), Y[:, 1]])
     with pytest.warns(UserWarning, match="2 of 4 labels .* columns 0, 2"):
         model = SparseLogisticRegression(0.02).fit(X, wide)
@@ -42,8 +40,7 @@ def test_labels_of_all_or_none_and_what_explains_the_others(tmp_path):
     predicted = model.predict(X)
     assert not predicted[:, 0].any()
     assert predicted[:, 2].all()
-    model.save(tmp_path / "m.npz")
-    for own in (model, omkl.load(tmp_path / "m.npz")):
+    for own in (model, reloaded(model)):
         why = own.explain(X[0], target=3)
         assert sum(why.groups.values()) == pytest.approx(abs(model.decision_function(X[:1])[0, 3]))
         assert why.output == bool(predicted[0, 3])

@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris, load_linnerud
 from sklearn.linear_model import LogisticRegression, MultiTaskElasticNet, MultiTaskLasso
 from sklearn.preprocessing import StandardScaler
 
-from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV, load
+from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV
 from omkl.exceptions import InputError
 
 
@@ -39,7 +39,7 @@ def test_single_columns_of_several_outputs_are_the_multi_task_lasso(outputs):
     assert_allclose(elastic.coef_, theirs.coef_, atol=1e-4)
 
 
-def test_weights_offsets_and_warm_starts_of_several_outputs(outputs, tmp_path):
+def test_weights_offsets_and_warm_starts_of_several_outputs(outputs, reloaded):
     X, Y = outputs
     weights = np.where(np.arange(100) < 20, 0.0, np.arange(100) % 3 + 1.0)
     twice = GroupLasso(0.3, groups=np.arange(30) // 3, tol=1e-9).fit(
@@ -51,8 +51,7 @@ def test_weights_offsets_and_warm_starts_of_several_outputs(outputs, tmp_path):
     offset = np.random.default_rng(1).normal(size=Y.shape)
     shifted, plain = GroupLasso(0.3, tol=1e-9).fit(X, Y, offset=offset), GroupLasso(0.3, tol=1e-9).fit(X, Y - offset)
     assert_allclose(shifted.predict(X, offset=offset), plain.predict(X) + offset, atol=1e-4)
-    model.save(tmp_path / "model.npz")
-    assert_array_equal(load(tmp_path / "model.npz").predict(X), model.predict(X))
+    assert_array_equal(reloaded(model).predict(X), model.predict(X))
     with pytest.warns(UserWarning, match="constant"):
         assert_allclose(GroupLasso().fit(X, np.tile([1.0, 2.0], (100, 1))).predict(X), np.tile([1.0, 2.0], (100, 1)))
 

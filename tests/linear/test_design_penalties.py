@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import ElasticNet, LinearRegression
 
-from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression, load
+from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression
 from omkl.exceptions import InputError
 
 GROUPS = [[0, 1], [2, 3], [4, 5, 6, 7], [8, 9]]
@@ -35,7 +35,7 @@ def test_a_positive_elastic_net_agrees_with_scikit_learn(diabetes):
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
 
 
-def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, tmp_path):
+def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, reloaded):
     X, y = diabetes
     weights = [1.0, 0.0, 1.0, 1.0]
     path = GroupLasso(groups=GROUPS, group_weights=weights, tol=1e-8).path(X, y, 4)
@@ -46,8 +46,7 @@ def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, tmp_path):
     model = GroupLasso(path[2]["alpha"], groups=GROUPS, group_weights=weights, tol=1e-8, warm_start=True).fit(X, y)
     assert_allclose(model.coef_, path[2]["coef"], atol=1e-2)
     assert model.fit(X, y).history_[0]["gap"] <= 1e-7
-    model.save(tmp_path / "model.npz")
-    assert_allclose(load(tmp_path / "model.npz").predict(X), X @ model.coef_ + model.intercept_)
+    assert_allclose(reloaded(model).predict(X), X @ model.coef_ + model.intercept_)
     labels = SparseLogisticRegression(0.05, groups=GROUPS, group_weights=weights).fit(X, y > 150)
     assert np.count_nonzero(labels.coef_[0, [2, 3]]) == 2
 

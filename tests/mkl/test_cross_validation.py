@@ -166,11 +166,10 @@ def test_a_scorer_of_ones_own(cancer):
         assert_array_equal(MKLClassifierCV(KERNELS, scoring=scoring, **settings).fit(X, y).scores_, named.scores_)
 
 
-def test_a_saved_search_predicts_and_knows_its_choice(cancer, tmp_path):
+def test_a_saved_search_predicts_and_knows_its_choice(cancer, reloaded):
     X, y = cancer
     model = MKLClassifierCV(KERNELS, Cs=CS, cv=StratifiedKFold(3), scoring=get_scorer("accuracy")).fit(X, y)
-    model.save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
+    loaded = reloaded(model)
     assert_array_equal(loaded.decision_function(X), model.decision_function(X))
     assert_array_equal(loaded.scores_, model.scores_)
     assert (loaded.C_, loaded.cv_results_) == (model.C_, model.cv_results_)

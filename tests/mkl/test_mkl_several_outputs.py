@@ -9,7 +9,6 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
-import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian
@@ -73,7 +72,7 @@ def test_one_label_after_the_other_has_the_models_of_each(labelled):
     assert_allclose(model.decision_function(X), np.column_stack(each), rtol=1e-9)
 
 
-def test_labels_of_all_or_none_are_predicted_so(labelled, tmp_path):
+def test_labels_of_all_or_none_are_predicted_so(labelled, reloaded):
     X, y = labelled
     y = np.column_stack([np.zeros(len(y), int), y, np.ones(len(y), int)])
     with pytest.warns(UserWarning, match="2 of 5 labels .* columns 0, 4"):
@@ -81,8 +80,7 @@ def test_labels_of_all_or_none_are_predicted_so(labelled, tmp_path):
     assert model.constant_labels_ == {0: False, 4: True}
     assert_array_equal(model.predict(X)[:, [0, 4]], y[:, [0, 4]])
     assert_array_equal(model.predict(X)[:, 1:4], MKLClassifier(KERNELS).fit(X, y[:, 1:4]).predict(X))
-    model.save(tmp_path / "model.npz")
-    assert_array_equal(omkl.load(tmp_path / "model.npz").predict_proba(X), model.predict_proba(X))
+    assert_array_equal(reloaded(model).predict_proba(X), model.predict_proba(X))
 
 
 @pytest.mark.parametrize("kind", ["labels", "targets"])

@@ -97,12 +97,11 @@ def test_calibrated_probabilities_are_the_shares_that_are_right(models, grammar)
         uncalibrated.set_params(decode="marginal").parse(test)
 
 
-def test_held_out_sentences_calibrate_and_files_keep_it(grammar, tmp_path):
+def test_held_out_sentences_calibrate_and_files_keep_it(grammar, reloaded):
     model = parser(early_stopping=True).fit(grammar[0])
     assert model.temperature_ > 0
     assert model.relation_temperature_ > 0
-    model.save(tmp_path / "model.npz")
-    first, second = (each.predict_marginals(grammar[2]) for each in (model, omkl.load(tmp_path / "model.npz")))
+    first, second = (each.predict_marginals(grammar[2]) for each in (model, reloaded(model)))
     for own, loaded in zip(first, second):
         assert np.array_equal(own.arcs, loaded.arcs)
         assert np.array_equal(own.relations, loaded.relations)

@@ -70,7 +70,7 @@ def test_relations_are_learned(grammar):
 
 
 @pytest.mark.parametrize("others", [[], ["obj"]])
-def test_root_arcs_have_the_relations_of_training(others, tmp_path):
+def test_root_arcs_have_the_relations_of_training(others, reloaded):
     rng = np.random.default_rng(0)
     on_root, elsewhere = ["root", *others], ["dep", "obj"]
     sentences = []
@@ -82,20 +82,18 @@ def test_root_arcs_have_the_relations_of_training(others, tmp_path):
     test = [Sentence(forms=words, lemmas=words, upos=words) for words in (["dep"], ["root", "root"], ["obj", "dep"])]
     model = parser(["distance"], epochs=2).fit(sentences)
     streamed = parser(["distance"], weighting="norms").partial_fit(sentences[:5]).partial_fit(sentences[5:])
-    model.save(tmp_path / "model.npz")
-    for each in (model, streamed, omkl.load(tmp_path / "model.npz")):
+    for each in (model, streamed, reloaded(model)):
         for sentence in each.parse(test):
             for head, relation in zip(sentence.heads, sentence.deprels):
                 assert relation in (elsewhere if head else on_root)
 
 
-def test_saved_parsers_predict_the_same_and_train_on(grammar, tmp_path):
+def test_saved_parsers_predict_the_same_and_train_on(grammar, reloaded):
     train, test = grammar
     model = parser().fit(train[:200])
     assert 0 < model.collision_rate() < 0.2
     for candidate in (model, model.prune(4)):
-        candidate.save(tmp_path / "parser.npz")
-        loaded = omkl.load(tmp_path / "parser.npz")
+        loaded = reloaded(candidate)
         assert np.array_equal(loaded.parse(test).heads, candidate.parse(test).heads)
         assert np.array_equal(loaded.parse(test).deprels, candidate.parse(test).deprels)
         assert loaded.template_weights_ == candidate.template_weights_

@@ -31,7 +31,7 @@ def test_a_number_of_templates_is_pruning_and_training_anew(grammar):
     assert parser(keep=3, regularizer="l2").fit(train).n_iter_ == 3
 
 
-def test_as_few_as_do_are_those_that_inform(grammar, tmp_path, capsys):
+def test_as_few_as_do_are_those_that_inform(grammar, tmp_path, reloaded, capsys):
     train, test = grammar
     auto = parser(keep="auto", verbose=True).fit(train)
     assert "of 8 templates stay" in capsys.readouterr().out
@@ -43,8 +43,7 @@ def test_as_few_as_do_are_those_that_inform(grammar, tmp_path, capsys):
     for model in (again, resumed):
         assert model.templates_ == auto.templates_
         assert np.array_equal(model.model_.trainer.banks[0].table, auto.model_.trainer.banks[0].table)
-    auto.save(tmp_path / "m.npz")
-    assert omkl.load(tmp_path / "m.npz").keep == "auto"
+    assert reloaded(auto).keep == "auto"
     weights = np.ones(len(train))
     weights[::2] = 2
     assert len(parser(keep="auto").fit(train, sample_weight=weights).templates_) <= 5

@@ -113,11 +113,10 @@ def test_a_parser_without_xpos_is_that_of_upos_in_its_place(treebank):
         assert np.array_equal(parsed.deprels, twin.parse(input_).deprels)
 
 
-def test_what_a_model_needs_and_the_input_lacks_is_one_warning(treebank, tmp_path):
+def test_what_a_model_needs_and_the_input_lacks_is_one_warning(treebank, reloaded):
     train, test = treebank[:100], treebank[100:]
     model = parser().fit(train)
-    model.save(tmp_path / "m.npz")
-    for candidate in (model, omkl.load(tmp_path / "m.npz"), model.prune(4)):
+    for candidate in (model, reloaded(model), model.prune(4)):
         silently(lambda candidate=candidate: candidate.parse(test))
         with pytest.warns(DataWarning, match="The input has no UPOS, XPOS"):
             candidate.group_report(without(test, "upos", "xpos"))

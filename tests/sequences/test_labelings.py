@@ -44,7 +44,7 @@ def breaks_bio(labels):
 
 @pytest.mark.parametrize("loss", ["hinge", "crf", "perceptron"])
 @pytest.mark.parametrize("transitions", ["free", None])
-def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, tmp_path):
+def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, reloaded):
     """Also with uninformative inputs, where a model without constraints violates the scheme."""
     _, y = chunks
     X = [rng.normal(size=(len(labels), 4)) for labels in y]
@@ -57,8 +57,7 @@ def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, tmp_path
     assert not any(map(breaks_bio, predicted))
     without = omkl.SequenceLabeler("linear", transitions=None, regularizer="l2", **settings).fit(X, y)
     assert any(map(breaks_bio, without.predict(strange)))
-    labeler.save(tmp_path / "model.npz")
-    for own, other in zip(predicted, omkl.load(tmp_path / "model.npz").predict(strange)):
+    for own, other in zip(predicted, reloaded(labeler).predict(strange)):
         assert_array_equal(own, other)
 
 
@@ -171,7 +170,7 @@ def log_loss(labeler, X, y):
     return -np.log(marginals[np.arange(len(marginals)), np.concatenate(y)]).mean()
 
 
-def test_a_margin_model_is_calibrated_on_held_out_data(rng, tmp_path):
+def test_a_margin_model_is_calibrated_on_held_out_data(rng, reloaded):
     (X, y), (X_test, y_test) = noisy(rng, 400), noisy(rng, 400)
     labeler = omkl.SequenceLabeler("linear", C=20.0, epochs=5, random_state=0).fit(X, y)
     with pytest.raises(AttributeError) as error:
@@ -194,8 +193,7 @@ def test_a_margin_model_is_calibrated_on_held_out_data(rng, tmp_path):
     labeler.temperature_ = found
     for own, other in zip(before, labeler.predict(X_test)):
         assert_array_equal(own, other)
-    labeler.save(tmp_path / "model.npz")
-    assert omkl.load(tmp_path / "model.npz").temperature_ == found
+    assert reloaded(labeler).temperature_ == found
     assert labeler.fit(X, y).temperature_ is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from omkl import SequenceLabeler, load
+from omkl import SequenceLabeler
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
 from omkl.structures import Chain, _jit_chain, _jit_trigrams, allowed_transitions, log_space
@@ -236,7 +236,7 @@ def sequences(rng, n=60):
 
 @pytest.mark.parametrize("loss", ["hinge", "crf", "perceptron"])
 @pytest.mark.parametrize("transitions", ["free", "regularized"])
-def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, tmp_path):
+def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, reloaded):
     X, y = sequences(rng)
     settings = {"loss": loss, "transitions": transitions, "random_state": 0, "epochs": 10, "C": 10.0}
     first = SequenceLabeler(**settings).fit(X[:40], y[:40])
@@ -244,8 +244,7 @@ def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, tmp_path)
     assert second.score(X[40:], y[40:]) == 1.0 > first.score(X[40:], y[40:])
     assert second.trigrams_.shape == (2, 2, 2)
     assert not first.trigrams_.any()
-    second.save(tmp_path / "model.npz")
-    again = load(tmp_path / "model.npz")
+    again = reloaded(second)
     assert all(np.array_equal(a, b) for a, b in zip(again.predict(X), second.predict(X)))
     assert np.array_equal(again.trigrams_, second.trigrams_)
     for row in second.predict_marginals(X[:3]) if loss == "crf" else []:
