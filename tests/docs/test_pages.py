@@ -1,4 +1,4 @@
-"""Every public name is in the API reference; built pages are checked if they are there.
+"""Every public name is in the API reference; built pages are checked if they are there; one version, one extra for all.
 
 ``OMKL_DOCS=docs/_build/html python -m pytest tests/docs/test_pages.py`` checks the pages that sphinx has built there.
 """
@@ -8,9 +8,11 @@ import importlib
 import importlib.util
 import os
 import re
+import tomllib
 import zlib
 from html import unescape
 from html.parser import HTMLParser
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -139,3 +141,25 @@ def test_built_pages_load_nothing_from_elsewhere_and_lead_nowhere_else(built):
             assert to.exists(), f"{page}: {target}"
             if to in pages and address.fragment:
                 assert unquote(address.fragment) in pages[to].anchors, f"{page}: {target}"
+
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+#: Extras for development.
+DEVELOPERS = {"all", "docs", "peers", "test"}
+
+
+def test_the_version_comes_from_one_place():
+    assert omkl.__version__ == version("omkl")
+    for file in [*ROOT.glob("*.cff"), *(ROOT / "docs").glob("*.py"), *(ROOT / "omkl").rglob("*.py")]:
+        assert f'"{PROJECT["version"]}"' not in file.read_text(encoding="utf-8"), file
+
+
+def test_all_has_every_extra_of_users():
+    [everything] = PROJECT["optional-dependencies"]["all"]
+    named = set(everything.removeprefix("omkl[").removesuffix("]").split(","))
+    assert named == PROJECT["optional-dependencies"].keys() - DEVELOPERS
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_bytes()) < 8000

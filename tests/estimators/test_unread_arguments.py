@@ -1,4 +1,4 @@
-"""Arguments of online estimators are used, or refused with a clear error."""
+"""Arguments of online estimators, and parts of one's own, are used, or refused with a clear error."""
 
 import copy
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import omkl
 from omkl import (
     Annotator,
     DependencyParser,
@@ -19,7 +20,10 @@ from omkl.cli import main
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.estimators.validation import class_weights
 from omkl.exceptions import InputError
+from omkl.kernels import Kernel
+from omkl.losses import PointwiseLoss, StructuredLoss
 from omkl.online import Constant
+from omkl.regularizers import Regularizer
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
@@ -247,3 +251,62 @@ MESSAGES = {"a stream without outputs": "None", "a stream without examples": "an
 def test_mistakes_are_refused(call):
     with pytest.raises(InputError, match=MESSAGES.get(call)):
         REFUSED[call]()
+
+
+class Absolute(PointwiseLoss):
+    def value(self, y, z):
+        return np.abs(y - z)
+
+
+class LogCosh(Absolute):
+    def gradient(self, y, z):
+        return -np.tanh(y - z)
+
+
+class NoPenalty(Regularizer):
+    pass
+
+
+class NoKernel(Kernel):
+    pass
+
+
+class NoLoss(StructuredLoss):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: omkl.OnlineMKLRegressor(["linear"], loss=Absolute()), "Absolute does not define gradient"),
+        (lambda: omkl.MKLRegressor(["linear"], loss=LogCosh()), "LogCosh does not define .* batch solvers need it"),
+        (lambda: omkl.GroupLasso(loss=LogCosh()), "LogCosh does not define .* batch solvers need it"),
+        (lambda: omkl.OnlineMKLRegressor(["linear"], regularizer=NoPenalty()), "NoPenalty does not define"),
+        (lambda: omkl.MKLRegressor([NoKernel()]), "NoKernel does not define raw"),
+        (lambda: omkl.OnlineMKLClassifier(["linear"], loss=NoLoss()), "NoLoss does not define value_and_gradient"),
+    ],
+    ids=["value alone", "batch", "design", "penalty", "kernel", "structured"],
+)
+def test_a_part_without_a_method_that_is_needed_is_refused_in_one_sentence(make, said, rng):
+    X = rng.normal(size=(20, 3))
+    estimator = make()
+    y = np.arange(20) % 2 if "Classifier" in type(estimator).__name__ else X[:, 0]
+    with pytest.raises(InputError, match=said):
+        estimator.fit(X, y)
+
+
+class Overlap(Kernel):
+    """User-defined kernel without a name."""
+
+    def raw(self, pair):
+        return np.minimum(pair.X[:, None, :], pair.Y[None, :, :]).sum(axis=2)
+
+    def raw_diagonal(self, X):
+        return X.sum(axis=1)
+
+
+def test_a_kernel_without_a_name_is_called_by_its_class(rng):
+    X = rng.random((30, 3))
+    model = omkl.MKLClassifier([Overlap(), "linear"]).fit(X, X[:, 0] > 0.5)
+    assert list(model.kernel_weights_) == ["Overlap", "linear"]
+    assert model.score(X, X[:, 0] > 0.5) > 0.8

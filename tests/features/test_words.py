@@ -1,4 +1,4 @@
-"""Sequences of words and of attribute lists give the same models as the equivalent dicts."""
+"""Sequences of words and of attribute lists give the same models as the equivalent dicts; templates of words."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import omkl
 from omkl.data import read_sequences, write_sequences
 from omkl.exceptions import DataWarning, InputError
-from omkl.features import token_features
+from omkl.features import TEMPLATES, token_features
 from omkl.features.vocabulary import AttributeLists, Vocabulary
 from omkl.features.words import WordEncoder, Words
 
@@ -237,3 +237,36 @@ def test_words_for_a_model_of_other_features_are_refused(rng):
         omkl.SequenceLabeler().fit(X * 2, y * 2).predict([["a"]])
     with pytest.raises(InputError):
         omkl.SequenceLabeler("gaussian").fit([["a"]], [["A"]])
+
+
+def test_templates_tell_what_a_word_looks_like():
+    first, second, third = token_features(["McDonald's", "9-to-5", "x"])
+    assert first["shape"] == "XxXxx'x"
+    assert second["shape"] == "d-xx-d"
+    assert (first["word"], first["prefix3"], first["suffix2"], third["suffix5"]) == ("McDonald's", "mcd", "'s", "x")
+    assert [second[name] for name in ("has_digit", "has_hyphen", "is_capital")] == [True, True, False]
+    assert [third[name] for name in ("has_digit", "has_hyphen", "is_capital")] == [False] * 3
+    assert token_features(["NATO"])[0]["is_upper"]
+
+
+def test_templates_look_around():
+    first, second, third = token_features(["No", "way", "Out"])
+    assert (first["lower[-1]"], first["lower[+2]"], first["suffix2[+1]"]) == ("<s>", "out", "ay")
+    assert (third["lower[-2]"], third["lower[+1]"], third["suffix3[-1]"]) == ("no", "</s>", "way")
+    assert second["lower[-1]|lower[+1]"] == "no|out"
+    assert second["lower|lower[+1]"] == "way|out"
+    assert first["lower[-1]|lower"] == "<s>|no"
+
+
+def test_every_token_has_every_template():
+    names = [template.name for template in TEMPLATES]
+    assert len(set(names)) == len(names)
+    for words in (["a"], ["", "я", "日本"], ["x"] * 1000):
+        assert all(list(features) == names for features in token_features(words))
+    assert token_features([]) == []
+
+
+@pytest.mark.parametrize("words", ["word", ["a", None], [["a"]], [1.0]])
+def test_what_is_no_list_of_words_is_refused(words):
+    with pytest.raises(InputError):
+        token_features(words)

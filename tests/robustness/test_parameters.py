@@ -1,14 +1,20 @@
-"""Values of wrong types for every parameter: the fit gives a finite model that can be saved, or an error."""
+"""Parameters of wrong types and strings of parts give a finite model, a part, or one of omkl's errors."""
 
 import itertools
 import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.base import clone
 
 import omkl
-from omkl.exceptions import OmklError
+from omkl._components import resolve
+from omkl.exceptions import InputError, OmklError
+from omkl.kernels import Kernel, as_kernel
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import Regularizer
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))
@@ -54,3 +60,54 @@ def test_values_of_wrong_types(name, tmp_path):
     parameters = sorted(ESTIMATORS[name][0].get_params(deep=False).keys() - LONG)
     for parameter, value in itertools.product(parameters, VALUES):
         check(name, parameter, value, tmp_path / "model.omkl")
+
+
+WORDS = [
+    *("linear", "quadratic", "polynomial", "gaussian", "chi2", "on", "degree", "sigma2", "features", "map", "nan"),
+    *(":", ",", "=", "-", "[", "]", "(", ")", "'", "0", "1", "-1", "1e308", "0:3", "0:3:0", "a:b", "True", "None"),
+]
+ODD = ["9" * 25, "9" * 5000, "\0", "\ud800", "é", "x" * 5000, " ", "\n", "\t"]
+
+
+def made(make, text):
+    try:
+        return make(text)
+    except OmklError as error:
+        message = str(error)
+        assert "\n" not in message
+        assert len(message) < 1000
+        message.encode()
+
+
+@given(
+    parts=st.lists(st.sampled_from(WORDS + ODD), min_size=1, max_size=8),
+    base=st.sampled_from([Kernel, Regularizer, PointwiseLoss]),
+)
+def test_strings_of_parts_make_parts_or_are_refused(parts, base):
+    part = made(lambda text: resolve(base, text, "part"), "".join(parts))
+    assert part is None or isinstance(part, base)
+    made(lambda text: as_kernel(text).fit(np.eye(3)), "".join(parts))
+
+
+@pytest.mark.parametrize("on", ["0:-", "-:", "0:3:0", "0:3:-", "9" * 5000 + ":"])
+def test_ranges_of_columns_that_are_none_are_refused(on):
+    with pytest.raises(InputError):
+        as_kernel(f"linear:on={on}").placed(5)
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "[,]", "[a", "(((a)))"])
+def test_values_that_python_cannot_read_are_refused(value):
+    for spec in (f"gaussian:sigma2={value}", f"polynomial:degree={value}", f"linear:on={value}"):
+        made(lambda text: as_kernel(text).fit(np.eye(3)), spec)
+
+
+@pytest.mark.parametrize("degree", ["1001", "1e9", "9" * 400])
+def test_powers_that_would_take_for_ever_are_refused(degree):
+    with pytest.raises(InputError, match="degree must be a whole number"):
+        as_kernel(f"polynomial:degree={degree}")
+
+
+@pytest.mark.parametrize("spec", ["gaussian:features=1000000000000", "chi2:features=1000001"])
+def test_maps_of_more_features_than_fit_are_refused(spec):
+    with pytest.raises(InputError, match="features must be a whole number"):
+        as_kernel(spec)

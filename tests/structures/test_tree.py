@@ -1,4 +1,4 @@
-"""Spanning trees against enumeration, another library's arborescences, and exact fractions."""
+"""Spanning trees against enumeration, another library's arborescences, exact fractions, and sums in log space."""
 
 import math
 from fractions import Fraction
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
-from omkl.structures import NonProjectiveTree, ProjectiveTree
+from omkl.losses import CRF, Perceptron, StructuredHinge
+from omkl.structures import NonProjectiveTree, ProjectiveTree, _jit_projective, log_space
 from omkl.structures import _jit_matrix_tree as matrix_tree
 
 small = {
@@ -290,3 +291,119 @@ def test_scores_without_a_tree_and_nan_are_refused(structure_class, single_root)
 def test_invalid_heads_are_refused(structure_class, heads):
     with pytest.raises(InputError, match="A tree over 2 tokens"):
         structure_class().score(np.zeros((3, 3)), heads)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("scale", [1e3, 1e6])
+def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(arc_scores, single_root, scale):
+    scores = arc_scores(0, 30, "plain", scale)
+    structure = ProjectiveTree(single_root)
+    best = structure.decode(scores)
+    log_partition, (expected,) = structure.marginals(scores)
+    assert_allclose(log_partition, structure.score(scores, best), rtol=1e-6)
+    assert_allclose(expected, structure.indicator(best).arcs, atol=1e-6)
+    assert_allclose(expected[:, 1:].sum(axis=0), 1.0, atol=1e-14)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.sampled_from([7, 8, 9, 16, 17]),
+    single_root=st.booleans(),
+    kind=st.sampled_from(["plain", "ties", "rooted", "cyclic", "forbidden"]),
+    scale=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
+)
+def test_sums_of_weights_are_those_of_logs_or_no_answer(arc_scores, seed, n, single_root, kind, scale):
+    scores, structure = arc_scores(seed, n, kind, scale), ProjectiveTree(single_root)
+    by_sums, by_logs = np.zeros(scores.shape), np.zeros(scores.shape)
+    found = _jit_projective.marginals(scores, single_root, by_sums)
+    if np.isnan(found):
+        assert not by_sums.any()
+        assert scale > 1.0 or not structure.is_possible(scores)
+        return
+    assert_allclose(found, log_space.projective_trees(scores, single_root, by_logs), rtol=1e-13, atol=1e-11)
+    assert_allclose(by_sums, by_logs, atol=1e-11)
+
+
+@pytest.mark.compiled
+def test_long_sentences_have_marginals(arc_scores):
+    """The number of trees overflows, so sums are in log space."""
+    scores = arc_scores(0, 350, "plain")
+    assert np.isnan(_jit_projective.marginals(scores, True, np.zeros(scores.shape)))
+    _, (expected,) = ProjectiveTree().marginals(scores)
+    assert_allclose(expected[:, 1:].sum(axis=0), 1.0, atol=1e-10)
+
+
+STRUCTURES = [NonProjectiveTree, ProjectiveTree]
+SIZES = {"seed": st.integers(0, 2**32 - 1), "n": st.integers(1, 5), "single_root": st.booleans()}
+KINDS = st.sampled_from(["normal", "ties", "forbidden", "rooted", "cyclic"])
+
+
+def possible(trees, scores):
+    """Trees without a forbidden arc, and their scores, the best first."""
+    values = trees.scores(scores)
+    order = np.argsort(-values, kind="stable")
+    order = order[values[order] > -np.inf]
+    return trees.heads[order], values[order]
+
+
+@pytest.mark.parametrize("structure_class", STRUCTURES)
+@given(**SIZES, kind=KINDS, n_best=st.integers(1, 30))
+def test_the_best_trees_come_in_order(structure_class, trees_of, arc_scores, seed, n, single_root, kind, n_best):
+    scores, structure = arc_scores(seed, n, kind), structure_class(single_root)
+    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
+    _, values = possible(trees, scores)
+    if not len(values):
+        with pytest.raises(InputError, match="No tree over these"):
+            structure.decode_best(scores, n_best)
+        return
+    heads, found = structure.decode_best(scores, n_best)
+    assert_allclose(found, values[:n_best], atol=1e-9)
+    assert np.array_equal(heads[0], structure.decode(scores))
+    assert len({tuple(tree) for tree in heads.tolist()}) == len(heads)
+    for tree, value in zip(heads, found):
+        assert tree in trees
+        assert_allclose(structure.score(scores, tree), value, atol=1e-9)
+
+
+@pytest.mark.parametrize("structure_class", STRUCTURES)
+@given(**SIZES, kind=KINDS)
+def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(
+    structure_class, trees_of, arc_scores, seed, n, single_root, kind
+):
+    scores, structure = arc_scores(seed, n, kind), structure_class(single_root)
+    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
+    heads, values = possible(trees, scores)
+    if not len(values):
+        return
+    probabilities = np.exp(values - values[0]) / np.exp(values - values[0]).sum()
+    right = (heads[:, None] == heads[None]).sum(axis=2) @ probabilities
+    chosen = structure.decode_marginals(scores)
+    assert_allclose((heads == chosen).sum(axis=1) @ probabilities, right.max(), atol=1e-9)
+    assert (heads == chosen).all(axis=1).any()
+
+
+@pytest.mark.parametrize("structure_class", STRUCTURES)
+@pytest.mark.parametrize("loss", [StructuredHinge(), StructuredHinge(2.0), CRF(), Perceptron()], ids=repr)
+@given(**SIZES, known=st.integers(0, 2**5 - 1))
+def test_losses_of_trees_known_in_part_are_over_the_trees_that_agree(
+    structure_class, loss, trees_of, arc_scores, seed, n, single_root, known
+):
+    scores, structure = arc_scores(seed, n, "normal"), structure_class(single_root)
+    scores[:, 0] = 0.0
+    np.fill_diagonal(scores, 0.0)
+    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
+    gold = trees.heads[seed % len(trees.heads)].copy()
+    gold[[known >> i & 1 == 0 for i in range(n)]] = -1
+    assert structure.is_partial(gold) == (gold < 0).any()
+    values, agree = trees.scores(scores), ((trees.heads == gold) | (gold < 0)).all(axis=1)
+    if isinstance(loss, CRF):
+        expected = np.logaddexp.reduce(values) - np.logaddexp.reduce(values[agree])
+    else:
+        weight = getattr(loss, "cost_weight", 0.0)
+        costs = weight * ((trees.heads != gold) & (gold >= 0)).sum(axis=1)
+        expected = (values + costs).max() - values[agree].max()
+    value, gradient = loss.value_and_gradient(structure, scores, gold)
+    assert_allclose(value, max(expected, 0.0), atol=1e-9)
+    if gradient is not None and not isinstance(loss, Perceptron):
+        step = 1e-6  # a step against the gradient makes the loss smaller, unless it is flat
+        assert loss.value_and_gradient(structure, scores - step * gradient.arcs, gold)[0] <= value + 1e-9
