@@ -4,7 +4,7 @@ import numpy as np
 
 from omkl._compilation import compiled
 
-#: Number of groups from which on Newton's method beats insertion sort, measured on random norms.
+#: Least number of groups for which Newton's method beats insertion sort, measured on random norms.
 NEWTON_FROM = 12
 
 
@@ -87,9 +87,9 @@ def prox_weighted_squared_l1(x, weights, step):
 def lq_root(b, step, q):
     """Return the ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``, in closed form for q = 4/3, 3/2, 2 and 3.
 
-    Else ``x = x_0 s``, where the larger of the two terms is b at x_0: s solves ``p s + r s^(q-1) = 1`` with
-    ``max(p, r) = 1``. The logarithm of the left side is convex and increasing in ``log s``, so Newton's method
-    descends to the root from ``s = 1`` and never passes it.
+    For other q, substitute ``x = x_0 s``, with ``x_0`` such that the larger of the two terms is b. Then s solves
+    ``p s + r s^(q-1) = 1`` with ``max(p, r) = 1``. The logarithm of the left side is convex and increasing in
+    ``log s``, so Newton's method descends to the root from ``s = 1`` and never passes it.
     """
     if b <= 0.0 or step == 0.0:
         return b
@@ -134,7 +134,7 @@ def prox_lq(x, step, q):
 def elastic_net_root(excess, step, eta):
     """Return the ``d`` in ``[0, 2]`` with ``(t + d)^2 (eta + 2 (1 - eta) d) - t^2 eta = excess``, and the slope there.
 
-    0 where there is none. The left side is convex and increasing: Newton's method from the right never passes the root.
+    Return zeros unless ``excess > 0``. The left side is convex and increasing: Newton's method never passes the root.
     """
     if excess <= 0.0:
         return 0.0, 0.0
@@ -155,8 +155,8 @@ def elastic_net_root(excess, step, eta):
 def elastic_net_prox_weights(squares, step, eta):
     """Return the ``d >= 0`` with ``eta ||d||_1 + (1 - eta) ||d||_2^2 = 1`` and least ``sum_k squares_k t / (d_k + t)``.
 
-    ``(t + d_k)^2 (eta + 2 (1 - eta) d_k) = m squares_k`` where ``d_k > 0``; the multiplier ``m`` is found by Newton's
-    method, kept inside a bracket. The largest square is 1, and ``eta < 1``.
+    The optimum satisfies ``(t + d_k)^2 (eta + 2 (1 - eta) d_k) = m squares_k`` where ``d_k > 0``. Newton's method
+    finds the multiplier ``m``, inside a bracket. The largest square must be 1, and ``eta < 1``.
     """
     weights = np.empty(squares.shape[0])
     low, high = step**2 * eta, (step + 2.0) ** 2 * (4.0 - 3.0 * eta)
@@ -209,7 +209,7 @@ def prox_overlapping(x, starts, members, thresholds, tolerance, max_sweeps):
 
     Block coordinate ascent on the dual, ``min 1/2 ||x - sum_g z_g||^2`` with ``||z_g|| <= threshold_g``, whose residual
     ``x - sum_g z_g`` is the prox (Jenatton et al. 2011). It has converged when a sweep moves no coordinate by more than
-    ``tolerance``, relative to the norm of its group. Residuals below ten times that are set to 0.
+    ``tolerance``, relative to the norm of its group. Residuals of at most ``10 tolerance |x_k|`` become 0.
     """
     residual = x.astype(np.float64)
     duals = np.zeros(members.shape[0])

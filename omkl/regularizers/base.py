@@ -1,6 +1,6 @@
 """Base of regularizers: convex functions of a vector.
 
-A regularizer of your own is a subclass of :class:`Regularizer`, found by its ``aliases`` as soon as it is defined::
+To add a regularizer, derive from :class:`Regularizer`; its ``aliases`` work as soon as the class exists::
 
     class PseudoHuber(Regularizer):
         aliases = {"pseudo-huber": {}}
@@ -25,7 +25,7 @@ from omkl.exceptions import InputError
 
 #: Relative rounding of a point that was scaled to the boundary of a conjugate's domain.
 OVERSHOOT = 1e-12
-#: Largest norm at which a maximizer is looked for.
+#: Largest norm tried in the search for a maximizer.
 FARTHEST = 1e100
 
 
@@ -38,11 +38,11 @@ class Regularizer(Component):
 
     The vector holds the group norms :math:`b_k = \|\theta_k\|`, or the coordinates of :math:`\theta` if
     ``on_coordinates``. By Proposition 1 of Martins et al. (2011) the proximity operator of
-    :math:`R(\theta) = \psi(b)` scales every group along its own ray, so a function of the norms serves kernels, too.
+    :math:`R(\theta) = \psi(b)` scales every group along its own ray, so functions of the norms also work for kernels.
 
     A subclass defines :meth:`value` and :meth:`slopes`; unless ``separable``, also :meth:`prox` and :meth:`conjugate`.
-    Everything else follows by bisection, and may be replaced by formulas. Every method takes vectors of shape (p,);
-    a prox keeps the signs of signed ones. ``0.3 * L1() + 0.7 * L21()`` is a
+    The base class computes everything else by bisection; override it with closed forms. Every method takes vectors of
+    shape (p,). A prox keeps the signs of its input. ``0.3 * L1() + 0.7 * L21()`` is a
     :class:`~omkl.regularizers.Composite`.
 
     Attributes
@@ -54,26 +54,26 @@ class Regularizer(Component):
     is_sparse : bool
         Whether the prox sends small norms to exactly 0.
     slope_at_zero : float
-        Derivative of :math:`\psi_k` at 0, from the right. If not separable: 0 is optimal as long as no dual norm
-        exceeds it.
+        Derivative of :math:`\psi_k` at 0, from the right. If not separable: the vector 0 is optimal as long as no
+        dual norm exceeds this value.
     dual_radius : float
-        The conjugate is finite where no dual norm exceeds it, and, if separable, nowhere else.
+        The conjugate is finite if no dual norm exceeds this value. For separable functions: only then.
     smooth_conjugate : bool
         Whether the conjugate has two derivatives.
     differentiable_prox : bool
         Whether :meth:`prox_slope` and :meth:`prox_coupling` are available, for Newton's method.
     least_at_one_group : bool
-        Whether, of all vectors of one Euclidean norm, one with a single group has the least value. True where
-        :math:`\psi` is concave as a function of :math:`b_k^2`; makes :meth:`norm_bound` exact.
+        Whether a vector with a single nonzero group has the least value among all vectors of the same Euclidean
+        norm. True if :math:`\psi` is concave as a function of :math:`b_k^2`; makes :meth:`norm_bound` exact.
     exact : bool
-        Whether :meth:`prox` is the proximity operator, and not a sequence of such steps.
+        Whether :meth:`prox` is the exact proximity operator, not a sequence of the proximal steps of several terms.
     elastic : tuple of two floats, or None
         ``(l, c)`` if :math:`\psi(b) = \sum_k l b_k + c b_k^2 / 2`.
     weight_set : {"simplex", "elastic-net", "lp-ball", "point"} or None
-        The set of kernel weights d with :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k`, if methods on kernel
-        weights know it; "point" is :math:`d = 1`.
+        The set of kernel weights d with :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k`, for solvers that
+        optimize kernel weights; "point" is :math:`d = 1`.
     rank : int
-        Place in a sum whose proximal steps are taken in turn: smaller ranks first.
+        Order of the proximal steps of a sum that takes them in turn: smaller ranks first.
     """
 
     on_coordinates: bool = False
@@ -111,7 +111,7 @@ class Regularizer(Component):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         r"""Return :math:`\arg\min_x\ t \psi(x) + \frac12 \|x - b\|^2`, (p,).
 
-        If separable, it is found as the root of :math:`x + t \psi_k'(x) = b_k` in :math:`[0, b_k]`.
+        A separable function has the root of :math:`x + t \psi_k'(x) = b_k` in :math:`[0, b_k]` as its prox.
 
         Parameters
         ----------
@@ -258,12 +258,12 @@ class Regularizer(Component):
         return weights if largest == 0.0 else weights / largest / (weights / largest).sum()
 
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
-        """Return the values at which a single group has this norm: for each group, or one number for all alike.
+        """Return the values of vectors with one nonzero group: (p,), or (1,) if it is the same for all groups.
 
         Parameters
         ----------
         norm : float >= 0
-            Norm of the single group.
+            Norm of that group.
         n_groups : int
             Number of groups p.
         """
@@ -303,18 +303,18 @@ class Regularizer(Component):
         return (self,)
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Regularizer":
-        """Return the regularizer for a model's groups, with arguments by name in the place of their groups.
+        """Return the regularizer for the groups of a model, its named arguments in the order of ``names``.
 
         Parameters
         ----------
         names : sequence of str
             The groups of the model, in the order of the vectors of norms.
         order : sequence of str, optional
-            The groups in the order in which the user gave them, which arguments by position follow.
+            The groups in the order given by the user. Arguments by position refer to this order.
         """
         return self
 
-    # Composite is found by its alias, as the file that defines it imports this one
+    # look Composite up by its alias: a direct import would be circular
     def __mul__(self, factor: float) -> "Regularizer":
         return named(Regularizer, "sum")([self], [factor])
 
@@ -351,9 +351,9 @@ def increasing_root(function: Callable, target: np.ndarray, upper: np.ndarray) -
 
 
 def maximizers(slopes: Callable, dual_norms: np.ndarray) -> np.ndarray:
-    r"""Return the maximizers of :math:`y_k b - \psi_k(b)`: where the slopes of :math:`\psi_k` reach ``y_k >= 0``.
+    r"""Return the maximizers of :math:`y_k b - \psi_k(b)`, at which the slope of :math:`\psi_k` is ``y_k >= 0``.
 
-    They are ``inf`` where the slopes stay below up to norms of 1e100.
+    A maximizer is ``inf`` if the slopes stay below ``y_k`` up to norms of 1e100.
     """
     upper = np.ones_like(dual_norms)
     with np.errstate(over="ignore"):

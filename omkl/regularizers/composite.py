@@ -1,4 +1,4 @@
-"""Weighted sums of regularizers; the sparse group lasso is one."""
+"""Weighted sums of regularizers, among them the sparse group lasso."""
 
 import contextlib
 import math
@@ -17,11 +17,11 @@ from omkl.regularizers.separable import L1, L21
 class Composite(Regularizer):
     r"""Weighted sum :math:`c_1 R_1 + \dots + c_J R_J` of regularizers; written ``2 * first + second``.
 
-    The prox is exact if at most one term is not linear or quadratic: with those joined to
-    :math:`\sum_k l b_k + c b_k^2 / 2`, soft thresholding and division leave the prox of the other term, with the step
-    :math:`t / (1 + t c)`. It is exact as well if all terms are separable, by bisection. Otherwise the terms take
-    their proximal steps in turn, by ``rank`` (Algorithm 1 with J > 1): then ``exact`` is False, and Lemma 4 of Martins
-    et al. (2011) still holds, because every term shrinks. Steps on coordinates come first, which keeps the whole exact.
+    The prox is exact if at most one term is neither linear nor quadratic. The other terms add up to
+    :math:`\sum_k l b_k + c b_k^2 / 2`, so soft thresholding and division reduce the problem to the prox of that term
+    with the step :math:`t / (1 + t c)`. The prox is also exact, by bisection, if all terms are separable. Otherwise the
+    terms take their proximal steps in turn, by ``rank`` (Algorithm 1 with J > 1). Then ``exact`` is False, but Lemma 4
+    of Martins et al. (2011) still holds, because every term shrinks.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Composite(Regularizer):
         return self._sum(term.curvatures(norms) for term in self.regularizers)
 
     def _reduced(self, norms: ArrayLike, step: float) -> tuple[np.ndarray, float]:
-        """Return norms and step for the other terms, after the linear and quadratic ones."""
+        """Apply the linear and quadratic terms; return norms and step for the other terms."""
         divisor = 1.0 + step * self._quadratic
         return soft_threshold(as_vector(norms), step * self._linear) / divisor, step / divisor
 
@@ -174,7 +174,7 @@ class Composite(Regularizer):
             return term.norm_bound(value / factor, n_groups)
         if self.least_at_one_group:
             return super().norm_bound(value, n_groups)
-        # every term, and the sum of those whose bound is exact, bounds the norms by itself
+        # each term alone bounds the norms, and so does the sum of the terms with exact bounds
         parts = [Composite([term], [factor]) for term, factor in zip(self.regularizers, self.factors)]
         joint = [part for part in parts if part.least_at_one_group]
         bounds = []
@@ -208,8 +208,8 @@ def _flatten(term: Regularizer, factor: float) -> list[tuple[Regularizer, float]
 class SparseGroup(Composite):
     r"""Sparse group lasso :math:`\sigma \sum_g \|x_g\|_2 + (1 - \sigma) \|x\|_1` (Friedman et al. 2010).
 
-    It needs the coordinates of the parameters, and serves explicit features only. The l1 step is taken before the step
-    on groups, which makes the composition the exact prox; the other order is not.
+    It needs the coordinates of the parameters, so it works with explicit features only. The l1 step comes before the
+    step on groups: only in this order is their composition the exact prox.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 r"""Norms of unions of groups, overlapping or nested.
 
 Norms of unions, :math:`\|\theta_g\| = (\sum_{k \in g} b_k^2)^{1/2}`, are functions of the group norms, so Proposition 1
-of Martins et al. (2011) holds for them: they take unions of the model's own groups, kernels included. For overlaps
-between single features, let every feature be a group of its own.
+of Martins et al. (2011) holds. The unions consist of the groups of the model, kernels included. For overlaps between
+single features, make every feature a group.
 """
 
 import math
@@ -16,9 +16,9 @@ from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn
 from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
-#: Relative tolerance of membership in the dual ball; relative accuracy of the dual norm, and most triples of steps.
+#: Relative tolerance of the dual ball; relative accuracy of the dual norm, and maximum number of triples of steps.
 WITHIN, GAUGE_ACCURACY, GAUGE_STEPS = 1e-9, 1e-12, 1000
-#: Most sweeps of the exact prox, and the relative moves that end them.
+#: Maximum number of sweeps of the exact prox, and the relative move at which it stops.
 SWEEPS, SETTLED = 10_000, 1e-14
 
 
@@ -82,7 +82,7 @@ class _UnionOfGroups(Regularizer):
         return np.sqrt(np.add.reduceat(self._checked(norms)[self._members] ** 2, self._starts[:-1]))
 
     def _summed(self, by_union: np.ndarray, n_groups: int) -> np.ndarray:
-        """Return for each group the sum over the unions that hold it."""
+        """Return, for each group, the sum over the unions that contain it."""
         members = np.repeat(by_union, np.diff(self._starts))
         return np.bincount(self._members, members, minlength=n_groups)
 
@@ -114,7 +114,7 @@ class _UnionOfGroups(Regularizer):
 
         Its square is the largest :math:`\sum_i y_i^2 h_i` with :math:`1 / h_i = \sum_{g \ni i} 1 / \nu_g` over
         :math:`\sum_g w_g^2 \nu_g = 1` (Micchelli and Pontil 2005). Multipliers :math:`\nu_g \propto \|h_g y_g\| / w_g`
-        raise this sum in every step; pairs of steps are extrapolated as in SQUAREM (Varadhan and Roland 2008).
+        increase this sum at every step; pairs of steps are extrapolated as in SQUAREM (Varadhan and Roland 2008).
         """
         dual_norms = self._checked(dual_norms)
         if np.any(dual_norms[self._summed(self._ordered_weights, len(dual_norms)) == 0] != 0):
@@ -126,7 +126,7 @@ class _UnionOfGroups(Regularizer):
         upper = math.inf
 
         def raised(logs: np.ndarray) -> tuple[float, np.ndarray]:
-            """Return the sum at multipliers, and the next ones; lower the bound that their parts ``h y / nu`` give."""
+            """Return the sum at these multipliers, and the next ones; lower the upper bound to that of ``h y / nu``."""
             nonlocal upper
             multipliers = np.exp(np.maximum(logs - logs.max(), -230.0))
             multipliers /= squares @ multipliers
@@ -159,8 +159,8 @@ class OverlappingGroups(_UnionOfGroups):
     weights : array of shape (number of unions,), optional
         Weights ``w_g >= 0``; 1 by default.
     exact : bool
-        False takes Algorithm 1's composite step, the prox of each union in turn, which is not the prox of the sum
-        (Lemma 4 of Martins et al. needs no more). True solves for the prox of the sum, in several sweeps.
+        False: the composite step of Algorithm 1, the prox of each union in turn. It is not the prox of the sum, but
+        Lemma 4 of Martins et al. still holds. True: the prox of the sum, computed in several sweeps.
     """
 
     aliases = {"overlapping": {}}

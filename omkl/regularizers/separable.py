@@ -14,7 +14,7 @@ from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector
 
 
 class LinearQuadratic(Regularizer):
-    r""":math:`\sum_k l b_k + \frac c2 b_k^2`: the group lasso, the ridge, and what lies between.
+    r""":math:`\sum_k l b_k + \frac c2 b_k^2`: between the group lasso and the ridge.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class LqNorm(Regularizer):
         return (self._r - 1.0) * _power(dual_norms, self._r - 2.0)
 
     def norm_bound(self, value: float, n_groups: int) -> float:
-        # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q beyond, which equal norms attain
+        # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q for q > 2, with equality for equal norms
         return (self.q * value) ** (1.0 / self.q) * n_groups ** max(0.0, 0.5 - 1.0 / self.q)
 
 

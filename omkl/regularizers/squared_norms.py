@@ -31,8 +31,8 @@ NEGLIGIBLE = 1e-100
 class SquaredL21(Regularizer):
     r"""Squared mixed norm, the MKL penalty: :math:`\frac12 (\sum_k b_k)^2`.
 
-    Its proximity operator is not separable: Algorithm 2 of Martins et al. (2011), by sorting for few groups and by
-    Newton's method for many.
+    Its proximity operator is not separable. Algorithm 2 of Martins et al. (2011) computes it, by sorting for few
+    groups and by Newton's method for many.
 
     >>> SquaredL21().prox([3.0, 0.5], step=1.0)
     array([1.5, 0. ])
@@ -70,7 +70,7 @@ class SquaredL21(Regularizer):
 class L21Ball(Regularizer):
     r"""Indicator of the ball :math:`\sum_k b_k \le r`; its prox is the Euclidean projection (Duchi et al. 2008).
 
-    With it Algorithm 1 is the projected subgradient method with groups.
+    With this regularizer, Algorithm 1 is the projected subgradient method with groups.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class L21Ball(Regularizer):
 
     Notes
     -----
-    The slope on the boundary is not determined by the norms; it is set to their sum, so that the kernel weights of the
+    The slope on the boundary is not unique. It is set to the sum of the norms, so that the kernel weights of the
     ball alone sum to one.
     """
 
@@ -144,7 +144,7 @@ class WeightedSquaredL21(Regularizer):
         self._by_name = dict(weights) if isinstance(weights, Mapping) else None
         self.weights = np.array(weights if self._by_name is None else list(self._by_name.values()), dtype=np.float64)
         if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)) or np.any(self.weights < 0):
-            raise InputError(f"weights must be finite numbers >= 0, one a group, not {weights!r}.")
+            raise InputError(f"weights must be finite numbers >= 0, one per group, not {weights!r}.")
         self.dual_radius = math.inf if np.all(self.weights > 0) else 0.0
 
     def parameters(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class WeightedSquaredL21(Regularizer):
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "WeightedSquaredL21":
         given = names if order is None else order
         if self._by_name is None and len(given) != len(self.weights):
-            raise InputError(f"There are {len(given)} groups but {len(self.weights)} weights: give one weight a group.")
+            raise InputError(f"There are {len(given)} groups but {len(self.weights)} weights: give one per group.")
         by_name = self._by_name or dict(zip(given, self.weights.tolist()))
         if wrong := by_name.keys() ^ set(names):
             raise InputError(f"weights must name the groups {', '.join(names)}, and no others: see {min(wrong)!r}.")
@@ -185,7 +185,7 @@ class SquaredLq(Regularizer):
     r"""Squared q-norm of the group norms, lp-norm MKL: :math:`\frac12 \|b\|_q^2` for :math:`1 < q \le 2`.
 
     Its weights lie in the ball :math:`\|d\|_p \le 1` with :math:`p = q / (2 - q)`, that is :math:`q = 2p / (p + 1)`
-    (Kloft et al. 2011): q = 4/3 is the Euclidean ball, q = 2 are uniform weights.
+    (Kloft et al. 2011): q = 4/3 gives the Euclidean ball, q = 2 uniform weights.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class SquaredLq(Regularizer):
         return 0.5 * _lq_norm(norms, self.q) ** 2
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        # the optimum is a prox of tau ||.||_q^q / q, with tau = t ||x||_q^(2 - q) of the optimum itself
+        # the optimum x is the prox of tau ||.||_q^q / q with tau = t ||x||_q^(2 - q): find the root in log tau
         norms = as_vector(norms)
         if not norms.any() or step == 0.0 or self.q == 2.0:
             return norms / (1.0 + step)
@@ -296,8 +296,8 @@ class ElasticNetWeights(Regularizer):
 def best_reciprocal_weights(norms: np.ndarray, eta: float, tol: float = 1e-13, max_iter: int = 10_000) -> np.ndarray:
     r"""Return the weights in the elastic-net set with the least :math:`\sum_k b_k^2 / \theta_k` (Citi, Algorithm 2).
 
-    Update (13a), preceded by update (21) where ``eta < 0.25``; the bound (20) holds after (13a) only. Groups of
-    negligible norm get no weight: the algorithm as printed divides 0 by 0 there.
+    Apply update (13a), preceded by update (21) if ``eta < 0.25``; the bound (20) holds after (13a) only. Groups of
+    negligible norm get the weight 0, where the published algorithm divides 0 by 0.
     """
     weights = np.zeros_like(norms)
     scale = norms.max(initial=0.0)
@@ -332,7 +332,7 @@ def _slope(x: np.ndarray, eta: float) -> np.ndarray:
 def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
     r"""Return the weights in the elastic-net set with the largest :math:`u^\top \theta`, for ``u >= 0``.
 
-    Algorithm 3 of Citi, whose radius counts the coordinates that are still alive: so says the text, unlike the listing.
+    Algorithm 3 of Citi. Its radius counts the remaining coordinates, as in the text of the paper, not its listing.
     """
     weights = np.zeros_like(u)
     if u.max(initial=0.0) == 0.0:
