@@ -1,4 +1,4 @@
-"""Losses: structured ones are functions of potentials, pointwise ones of one number a sample."""
+"""Losses: functions of potentials (structured), or of one prediction per sample (pointwise)."""
 
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import (

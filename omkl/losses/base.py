@@ -1,4 +1,4 @@
-r"""Base of the losses of one number a sample: functions of the prediction, and their conjugates.
+r"""Base of pointwise losses: functions of one prediction per sample, and their conjugates.
 
 A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (Suzuki and Tomioka 2011).
 The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of shape (N,). The
@@ -16,15 +16,14 @@ from omkl._components import Component
 if TYPE_CHECKING:
     from omkl.structures.base import Potentials, Structure
 
-#: Reason in errors for methods beyond value and gradient.
+#: Reason given in errors for missing methods other than value and gradient.
 BATCH = "batch solvers need it, online estimators do not"
 
 
 class PointwiseLoss(Component):
     r"""A convex loss :math:`l(y, z)` of the target and the prediction.
 
-    A loss of your own is a subclass with :meth:`value`, :meth:`gradient`, :meth:`conjugate` and its two derivatives,
-    and :meth:`domain`.
+    Subclasses define :meth:`value`, :meth:`gradient`, :meth:`conjugate` and its two derivatives, and :meth:`domain`.
     """
 
     #: True if targets are -1 and +1; else they are any finite numbers.
@@ -33,11 +32,11 @@ class PointwiseLoss(Component):
     has_kink: ClassVar[bool] = False
     #: True if an interval of predictions is optimal, so that the conjugate has a kink at 0 inside its domain.
     has_dead_zone: bool = False
-    #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
+    #: Upper bound of the second derivative in z: ``inf`` with a kink, or if it is unbounded.
     curvature: float = np.inf
     #: True if the second derivative in z is 1 everywhere.
     is_quadratic: ClassVar[bool] = False
-    #: True if the prediction is a function of z, :meth:`mean`, and not z itself.
+    #: True if the prediction is :meth:`mean` of z, not z itself.
     has_link: ClassVar[bool] = False
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -101,7 +100,7 @@ class PointwiseLoss(Component):
         self.must_define("conjugate_curvature", BATCH)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between.
+        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate, as two arrays. 0 lies between them.
 
         Parameters
         ----------
@@ -130,7 +129,7 @@ class PointwiseLoss(Component):
         """
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
-        """Return the constant to add to z that minimizes the weighted loss, or None without a formula.
+        """Return the constant to add to z that minimizes the weighted loss, or None if there is no formula for it.
 
         Parameters
         ----------
@@ -152,7 +151,7 @@ class PointwiseLoss(Component):
         ----------
         structure : omkl.structures.Scalar
         potentials : UnaryPotentials
-            Of one sample.
+            Potentials of one sample.
         gold : float
 
         Returns

@@ -1,4 +1,4 @@
-"""Losses of one number a sample, for classification, regression and counts."""
+"""Losses of one prediction per sample, for classification, regression and counts."""
 
 import numpy as np
 from scipy.special import expit, logsumexp, xlogy
@@ -180,7 +180,7 @@ class Huber(PiecewiseQuadratic):
     Parameters
     ----------
     delta : float > 0
-        In units of y.
+        Largest error with a squared loss, in units of y.
     """
 
     aliases = {"huber": {}}
@@ -206,7 +206,7 @@ class Poisson(PointwiseLoss):
     r""":math:`e^z - y z + y \log y - y`, half the deviance of counts y whose mean is :math:`e^z`.
 
     The conjugate is that of the exponential function: :math:`l^*(y, -\rho) = u \log u - u - y \log y + y` with
-    :math:`u = y - \rho \ge 0`. As in scikit-learn's ``PoissonRegressor``, targets are any numbers >= 0.
+    :math:`u = y - \rho \ge 0`. As in scikit-learn's ``PoissonRegressor``, targets may be any numbers >= 0.
 
     >>> Poisson().mean(np.array([0.0]))
     array([1.])
@@ -248,14 +248,12 @@ class Poisson(PointwiseLoss):
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
         if not y.any():
-            raise InputError(
-                "y holds zeros only, for which the best constant is minus infinity: there is nothing to learn."
-            )
+            raise InputError("y holds only zeros, for which the best constant is minus infinity.")
         return float(np.log(weights @ y) - logsumexp(z, b=weights))
 
 
 def _half_squares(errors: np.ndarray) -> np.ndarray:
-    """Return half the squares, inf on overflow; callers refuse to learn from infinite losses."""
+    """Return half the squares, inf on overflow; callers reject infinite losses."""
     with np.errstate(over="ignore"):
         return 0.5 * errors**2
 
@@ -268,7 +266,7 @@ def _lowest_point(kinks: np.ndarray, rises: np.ndarray, slope: float) -> float:
     kinks, rises : arrays of shape (K,)
         Positions where the slope rises, and by how much.
     slope : float <= 0
-        Before the first kink.
+        Slope before the first kink.
     """
     order = np.argsort(kinks, kind="stable")
     slopes, rounding = slope + np.cumsum(rises[order]), 1e-14 * float(rises.sum())

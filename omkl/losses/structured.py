@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def completed(structure: Structure, potentials: Potentials, gold: Output) -> Output:
-    """Complete the unknown parts of a gold output by the best ones that agree with the known ones.
+    """Fill in the unknown parts of a gold output with the best output that agrees with its known parts.
 
-    This is learning with hidden variables, as of the latent structured perceptron (Sun, Matsuzaki, Okanohara, Tsujii
-    2009). A structure of partial outputs defines ``is_partial(gold)`` and ``agreeing(potentials, gold)``.
+    This is learning with hidden variables, as in the latent structured perceptron (Sun, Matsuzaki, Okanohara, Tsujii
+    2009). A structure with partial outputs defines ``is_partial(gold)`` and ``agreeing(potentials, gold)``.
 
     Parameters
     ----------
@@ -32,10 +32,10 @@ def completed(structure: Structure, potentials: Potentials, gold: Output) -> Out
 class StructuredLoss(Component):
     """Base of structured losses: convex functions of the potentials, given the gold output.
 
-    For partial outputs they are differences of two convex functions.
+    For partial gold outputs they are differences of two convex functions.
 
-    ``value_and_gradient`` returns the value and the gradient ``D`` in potentials (potentials go up, potential
-    gradients come down), or ``None`` where the gradient is zero, so that a trainer can skip the step.
+    ``value_and_gradient`` returns the value and the gradient ``D`` with respect to the potentials, or ``None`` if the
+    gradient is zero, so that a trainer can skip the step.
     """
 
     #: True if the loss depends on the cost of outputs.
@@ -60,7 +60,7 @@ class StructuredLoss(Component):
         -------
         value : float >= 0
         gradient : Potentials or None
-            Of the same shapes as ``potentials``; None where it is zero.
+            Same shapes as ``potentials``; None if it is zero.
         """
         self.must_define("value_and_gradient")
 
@@ -116,7 +116,7 @@ class CRF(StructuredLoss):
 
 
 class SoftmaxMargin(CRF):
-    r"""Likelihood of a conditional random field in which the cost of wrong outputs is added to their scores.
+    r"""Likelihood of a conditional random field that adds the cost of wrong outputs to their scores.
 
     .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y) + \ell(y, y')), \qquad D = E_{f + \ell}[1[y']] - 1[y]
 
@@ -140,7 +140,7 @@ class SoftmaxMargin(CRF):
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: Output
     ) -> tuple[float, Potentials | None]:
-        # the gold output costs nothing, or the same in both terms of the difference
+        # the cost of the gold output is 0, or cancels in the difference
         return super().value_and_gradient(structure, structure.cost_augmented(potentials, gold, self.cost_weight), gold)
 
 
