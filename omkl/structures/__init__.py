@@ -1,4 +1,4 @@
-"""Structures: what an output is. They see potentials, never features or parameters."""
+"""Structures: the outputs of structured prediction, independent of features and parameters."""
 
 from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials, TrigramPotentials

@@ -1,15 +1,15 @@
 """Dynamic programs over a chain of ``n`` positions and ``K`` labels.
 
-Every function takes ``unary`` (n, K) and ``pairwise`` (1, K, K), or (n - 1, K, K) where each position has transitions
-of its own, or (0, K, K) where there are none; ``pairwise[t, i, j]`` scores label ``i`` at position ``t`` followed by
-``j``. What is not allowed scores -inf. A gold label of -1 is not known.
+Every function takes ``unary`` (n, K) and ``pairwise``; ``pairwise[t, i, j]`` scores label ``i`` at position ``t``
+followed by ``j``. Its shape is (1, K, K), (n - 1, K, K) if transitions depend on the position, or (0, K, K) if there
+are none. A score of -inf forbids a label or a transition. A gold label of -1 is unknown.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-# A posterior is exact to rounding as long as no position's forward and backward messages are nearly disjoint.
+# Posteriors are exact to rounding if the forward and backward messages of every position overlap by at least this much.
 LEAST_OVERLAP = 1e-200
 
 
@@ -72,7 +72,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
         if best[n - 1, j] > best[n - 1, final]:
             final = j
     labels[n - 1] = final
-    # repeat the sums of the chosen labels: cheaper than to store all predecessors on the way
+    # recompute the sums of the chosen labels, which is cheaper than storing all predecessors
     for t in range(n - 1, 0, -1):
         transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
         highest = -np.inf
@@ -157,8 +157,9 @@ def softmax(unary, marginals):
 def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
-    Each potential is exponentiated once, not once an edge. Numbers below 1e-308 of the largest message underflow. That
-    matters only if forward and backward messages hardly overlap: then return nan, and the caller takes logarithms.
+    Each potential is exponentiated once instead of once per edge. Numbers below 1e-308 of the largest message
+    underflow, which matters only if forward and backward messages hardly overlap. Then return nan; callers switch to
+    log space.
     """
     n, n_labels = unary.shape
     shared = pairwise.shape[0] == 1
@@ -277,10 +278,10 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
 def n_best_labellings(unary, pairwise, labels, scores):
     """Write the best labellings (n_best, n) and their ``scores`` (n_best,); return how many there are.
 
-    Each labelling deviates from an earlier one: it shares its labels from position ``t`` on, has the predecessor of
-    the next lower rank there, and the best labels before that (Lawler's partition over the lists of
-    Viterbi predecessors). Each labelling has one such description, and O(n) deviations of its own. O(n K^2) for the
-    first, O(n K log K) for each other one.
+    Each labelling deviates from an earlier one at a position ``t``: it keeps the labels from ``t`` on, takes the
+    predecessor of the next lower rank, and the best labels before that (Lawler's partition over the lists of Viterbi
+    predecessors). This description is unique, and each labelling has O(n) deviations. The first labelling takes
+    O(n K^2), every other one O(n K log K).
     """
     n, n_labels = unary.shape
     n_best = labels.shape[0]
@@ -317,7 +318,7 @@ def n_best_labellings(unary, pairwise, labels, scores):
             order = np.argsort(-values, kind="mergesort")
             at = rank if position == t else 0
             own[position - 1] = order[at]
-            # each lower rank at this position is another candidate, and so is each deviation at an earlier position
+            # the next lower rank at this position is a candidate, and so is each deviation at an earlier position
             if at + 1 < n_labels and values[order[at + 1]] > -np.inf:
                 totals[n_candidates] = total + (values[order[at + 1]] - values[order[at]])
                 described[n_candidates, 0], described[n_candidates, 1] = found, position
@@ -338,7 +339,7 @@ def _edge(pairwise, t, i, j):
 
 @compiled
 def _arriving(unary, pairwise, best, t, j, values):
-    """Return the scores of the best labellings up to label ``j`` at ``t``, by the label before; at n, by the last."""
+    """Return the scores of the best labellings up to label ``j`` at ``t``, by the label at ``t - 1``."""
     n = unary.shape[0]
     for i in range(unary.shape[1]):
         values[i] = best[t - 1, i] + (_edge(pairwise, t, i, j) + unary[t, j] if t < n else 0.0)
@@ -346,7 +347,7 @@ def _arriving(unary, pairwise, best, t, j, values):
 
 @compiled
 def best_label(scores, costs, gold, cost_weight):
-    """Return the index of the highest ``scores + cost_weight * costs[gold]``; the first of equals."""
+    """Return the index of the highest ``scores + cost_weight * costs[gold]``, the first in a tie."""
     best = 0
     highest = -np.inf
     for k in range(scores.shape[0]):

@@ -1,21 +1,22 @@
-r"""Log-partition and arc marginals of all arborescences of a dense score matrix, without a single subtraction.
+r"""Log-partition and arc marginals of all arborescences of a dense score matrix, without subtractions.
 
-The Matrix-Tree theorem (Tutte 1984; Koo et al. 2007) says det(Laplacian) and its inverse. Those lose every digit where
-the best heads form a cycle, as the Laplacian is then nearly singular. So the determinant is taken by eliminating one
-token after the other from the graph, in the manner of Grassmann, Taksar and Heyman (1985): let a token's ancestors be a
-random walk, which goes from ``m`` to its head ``h`` with probability ``W[h, m] / sum_h W[h, m]``. Without ``k``,
+The Matrix-Tree theorem (Tutte 1984; Koo et al. 2007) uses the determinant and the inverse of the Laplacian. These lose
+all accuracy if the best heads form a cycle, because the Laplacian is then nearly singular. Instead, eliminate one token
+after the other from the graph (Grassmann, Taksar and Heyman 1985). Let a token's ancestors be a random walk that goes
+from ``m`` to its head ``h`` with probability ``W[h, m] / sum_h W[h, m]``. Eliminating ``k`` gives
 
 .. math:: W'[h, m] = W[h, m] + W[h, k] W[k, m] / p_k, \qquad p_k = \sum_{h \neq k} W[h, k], \qquad Z = \prod_k p_k,
 
-and the marginal of an arc is, with the walk stopped at the root 0 (Wilson 1996),
+and the marginal of an arc is, for the walk stopped at the root 0 (Wilson 1996),
 
 .. math:: \mu[h, m] \propto W[h, m] \, P(\text{the walk from } h \text{ meets } 0 \text{ before } m).
 
-All terms are positive, so every number has nearly full relative accuracy, however singular the Laplacian. Each ``m``
-needs all other tokens eliminated; halving the set of tokens again and again shares that work: O(n^3) together.
+All terms are positive, so every number has nearly full relative accuracy, even if the Laplacian is nearly singular.
+Each ``m`` requires the elimination of all other tokens; recursive halving of the set of tokens shares this work, O(n^3)
+in total.
 
-Trees with one root child outweigh all others by far once the weights of the root's arcs are multiplied by a tiny
-number. As nothing is subtracted, numbers of that size are as accurate as any other.
+For a single root child, the weights of the root's arcs are multiplied by a tiny number, so that trees with one root
+child outweigh all others by far. Without subtractions, such small numbers stay accurate.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ from omkl._compilation import compiled
 
 #: Factor of the root's arcs for a single root child, and its logarithm.
 ROOT, LOG_ROOT = 1e-150, -345.38776394910684
-#: Log of the smallest Z, as a share of its bound, that is exact to rounding. Weights that underflow are below 1e-300 of
+#: Log of the smallest share of its bound for which Z is exact to rounding. Weights that underflow are below 1e-300 of
 #: the bound, or below 1e-150 for a single root child.
 LEAST_LOG_SHARE, LEAST_LOG_SHARE_SINGLE_ROOT = -460.0, -230.0
 
@@ -33,21 +34,21 @@ LEAST_LOG_SHARE, LEAST_LOG_SHARE_SINGLE_ROOT = -460.0, -230.0
 def marginals(scores, single_root, expected):
     """Write arc marginals into the zero array ``expected``; return log Z.
 
-    Return +inf if a score is nan or +inf, and nan where numbers may have underflowed, or there is no tree.
+    Return +inf if a score is nan or +inf, and nan if numbers may have underflowed or there is no tree.
     """
     n = scores.shape[0] - 1
     least = LEAST_LOG_SHARE_SINGLE_ROOT if single_root else LEAST_LOG_SHARE
     n_levels = 1
     while 2 ** (n_levels - 1) < n:
         n_levels += 1
-    blocks = np.empty((n_levels + 1, n + 1, n))  # a level's graph: row 0 the root's arcs, row i + 1 those of token i
+    blocks = np.empty((n_levels + 1, n + 1, n))  # graph of each level: row 0 has the arcs of the root, i + 1 of token i
     shift, log_bound = exponentiate(scores, single_root, blocks[0])
     if not np.isfinite(log_bound):
         return log_bound
     incoming = blocks[0].T.copy()
     passing = np.empty((n, n))  # passing[i, k]: probability that the walk goes from k to i, when k is eliminated
     escape = np.empty((2, n))  # probability of going to the root: directly, and ever
-    order = np.empty((n, 3), np.int64)  # the eliminated tokens, and the ranges before
+    order = np.empty((n, 3), np.int64)  # the eliminated tokens, and the ranges of tokens at that time
     tasks = np.empty((2 * n_levels + 2, 5), np.int64)
     tasks[0] = 0, n, 0, n, 0
     n_tasks, log_pivots = 1, 0.0
@@ -83,7 +84,7 @@ def marginals(scores, single_root, expected):
 def exponentiate(scores, single_root, graph):
     """Write ``exp(score - shift of the column)`` into ``graph``; return the sum of the shifts, and a bound on log Z.
 
-    Every tree has one arc a column, and with a single root one arc from the root, which then has a shift of its own.
+    Every tree has one arc per column. With a single root child, the arc from the root has an additional shift.
     """
     n = scores.shape[0] - 1
     shifts = np.empty(n)
@@ -126,7 +127,7 @@ def exponentiate(scores, single_root, graph):
 
 @compiled
 def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
-    """Eliminate from the tokens ``from_low : from_high`` all but ``low : high``, at either end; return log prod p_k.
+    """Eliminate the tokens ``from_low : from_high`` except ``low : high``, at either end; return log prod p_k.
 
     The remaining tokens always form a range, so all loops run along rows.
     """
@@ -160,7 +161,7 @@ def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
 
 @compiled
 def escaping(m, incoming, passing, escape, order, expected):
-    """Write the marginals of the arcs into ``m`` once all others are eliminated; return its pivot, nan for 0."""
+    """Write the marginals of the arcs into ``m`` after eliminating all others; return its pivot, nan if it is 0."""
     n = escape.shape[1]
     ever = escape[1]
     ever[:] = escape[0]

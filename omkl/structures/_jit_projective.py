@@ -1,34 +1,34 @@
-"""Projective dependency trees: Eisner's (1996) spans over the root 0 and n tokens, and sums over all of them.
+"""Projective dependency trees: Eisner's (1996) dynamic program over the root 0 and n tokens.
 
-A complete span is a head with all its descendants on one side; an incomplete one is an arc with all that is under it.
-The root is a token at the left end that nothing enters. If it has one child, none of its spans is complete but the
+A complete span is a head with all its descendants on one side. An incomplete span is an arc with everything below it.
+The root is a token at the left end without incoming arcs. If it must have a single child, its only complete span is the
 whole sentence.
 
-The best tree is found in rows: ``right[i, j]`` and ``left[i, j]`` are the complete spans ``i .. j`` that are headed by
-their left and their right end, ``rightward[i, j]`` and ``leftward[i, j]`` the incomplete ones, ``under[i, j]`` is what
-an arc between the ends spans, and ``after`` is ``left``, a row further up:
+The charts are stored by rows. ``right[i, j]`` and ``left[i, j]`` are complete spans ``i .. j`` whose head is the left
+or the right end; ``rightward[i, j]`` and ``leftward[i, j]`` are the incomplete ones. ``under[i, j]`` is the part below
+an arc between the ends, and ``after`` is ``left`` shifted up by a row:
 
-    under[i, j] = highest over k of right[i, k] + after[k, j]; with the score of an arc, rightward or leftward[i, j]
+    under[i, j] = highest over k of right[i, k] + after[k, j]; plus the score of an arc: rightward or leftward[i, j]
     right[i, j] = highest over k of rightward[i, k] + right[k, j]
     left[i, j]  = highest over k of left[i, k] + leftward[k, j]
 
-All spans that begin at one token are found together, tokens from the last to the first, eight spans side by side.
+The spans that begin at one token are computed together, from the last token to the first, eight spans at a time.
 
-Sums of weights take products where scores take sums, in the same rows. Weights are relative to the heaviest arc into
-each token, so no span weighs more than there are trees over it, at most 6.75 for each token. Where a weight that
-underflows might matter, there is no answer.
+For sums of weights, products take the place of sums of scores. Weights are relative to the heaviest arc into each
+token, so the weight of a span is at most the number of its trees, at most 6.75 per token. If a weight that underflows
+might matter, there is no result.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-#: Log of the smallest normal number; log of the growth of the number of trees with each token (27 / 4).
+#: Log of the smallest normal number; log of the growth of the number of trees per token (27 / 4).
 SMALLEST, GROWTH = -708.0, 1.91
-#: Log of the relative error that spans left out may cause.
+#: Log of the relative error that omitted spans may cause.
 NEGLIGIBLE = -42.0
 RIGHT, LEFT, RIGHTWARD, LEFTWARD, UNDER, AFTER = 0, 1, 2, 3, 4, 5
-#: Columns that are processed together; rows of a chart have as many to spare.
+#: Columns that are processed together; charts have as many extra columns.
 WIDTH = 8
 
 
@@ -78,7 +78,7 @@ def find_highest(chart, scores, single_root):
 
 @compiled
 def raise_row(target, i, column, numbers, k, rows, first, last):
-    """Raise row i to ``numbers[k, t]`` plus ``rows[t]``, t in ``first : last``: eight columns from ``column`` on."""
+    """Raise row i to ``numbers[k, t]`` plus ``rows[t]``, t in ``first : last``, in eight columns from ``column``."""
     i, k = np.uintp(i), np.uintp(k)  # unsigned indices let the compiler read several entries at once
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]
@@ -89,7 +89,7 @@ def raise_row(target, i, column, numbers, k, rows, first, last):
 
 @compiled
 def trace(chart, heads):
-    """Read the best tree off a chart of best scores: the first of equal splits."""
+    """Read the best tree off a chart of best scores; ties go to the first split."""
     n = heads.shape[0]
     spans = np.empty((2 * n + 2, 3), np.int64)
     spans[0] = RIGHT, 0, n
@@ -118,7 +118,7 @@ def trace(chart, heads):
 
 @compiled
 def split(spans, others, i, j, first, last, score):
-    """Return the first k, at most ``last``, where the two spans that meet there have this score."""
+    """Return the first k, at most ``last``, at which two adjacent spans have this score."""
     for k in range(first, last):
         if spans[i, k] + others[k, j] == score:
             return k
@@ -129,7 +129,7 @@ def split(spans, others, i, j, first, last, score):
 def marginals(scores, single_root, expected):
     """Write arc marginals into the zero array ``expected``; return log Z, +inf if a score is nan or +inf.
 
-    Return nan, and write nothing, where weights are too far apart for floating-point numbers, or there is no tree.
+    Return nan, and write nothing, if the range of the weights exceeds floating point, or there is no tree.
     """
     n = scores.shape[0] - 1
     weights = np.zeros(scores.shape)
@@ -166,7 +166,7 @@ def add_up(chart, weights, single_root):
         right[i, i] = left[i, i] = 1.0
         one_child = single_root and i == 0
         for first in range(i + 1, n + 1, WIDTH):
-            # a root with one child has one complete span, the whole sentence, which is the last of the row
+            # a root with a single child has one complete span, the whole sentence, at the end of the row
             add_rows(under, i, first, right, i, after, i, i + 1 if one_child else first)
             add_rows(right, i, first, rightward, i, right, i + 1, first)
             add_rows(left, i, first, left, i, leftward, i + 1, first)
@@ -226,7 +226,7 @@ def descend_sums(chart, weights, single_root, expected):
 
 @compiled
 def add_rows(target, i, column, numbers, k, rows, first, last):
-    """Add ``numbers[k, t]`` times ``rows[t]``, t in ``first : last``, to row i: eight columns from ``column`` on."""
+    """Add ``numbers[k, t]`` times ``rows[t]``, for t in ``first : last``, to row i: eight columns from ``column``."""
     i, k = np.uintp(i), np.uintp(k)  # unsigned indices let the compiler read several entries at once
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]

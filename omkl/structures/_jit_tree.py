@@ -1,9 +1,9 @@
 """Maximum spanning arborescences of a dense score matrix ``scores[h, m]`` over n tokens and the root 0.
 
-An arborescence is found by contraction (Chu and Liu 1965, Edmonds 1967), in the path-growing order of Gabow, Galil,
-Spencer and Tarjan (1986): follow best incoming arcs backwards from a token; what closes a cycle is contracted into one
-node, whose row of incoming arcs is the maximum of its children's rows, each less the arc that the cycle spends on the
-child. Every node is merged once, so all of it is O(n^2).
+The algorithm contracts cycles (Chu and Liu 1965, Edmonds 1967) in the path-growing order of Gabow, Galil, Spencer and
+Tarjan (1986). It follows best incoming arcs backwards from a token. A cycle becomes one node, whose row of incoming
+arcs is the maximum of its children's rows, each less the cycle's arc into that child. Every node is merged once, so the
+total cost is O(n^2).
 
 The last functions are sums over the arcs of one tree: ``heads[i]`` is the head of token ``i + 1``.
 """
@@ -18,7 +18,7 @@ UNSEEN, DONE = -2, -1
 
 @compiled
 def decode(scores, single_root, heads):
-    """Write the heads of the best tree; return FOUND, or why there is none."""
+    """Write the heads of the best tree; return FOUND, or the reason why there is none."""
     n = heads.shape[0]
     best = np.empty(n + 1)
     source = np.empty(n + 1, np.int64)
@@ -68,7 +68,7 @@ def is_tree(heads, single_root):
     """Return True if every token reaches the root and, if ``single_root``, the root has one child."""
     n = heads.shape[0]
     roots = 0
-    met = np.zeros(n + 1, np.int64)  # 0 for a token not met yet, else the walk that met it first
+    met = np.zeros(n + 1, np.int64)  # the walk that first visited a token, 0 if none did
     for start in range(1, n + 1):
         roots += heads[start - 1] == 0
         m = start
@@ -84,9 +84,9 @@ def is_tree(heads, single_root):
 def contract(scores, single_root, source, heads):
     """Find the best tree by contraction; ``source[m]`` is the best head of token m (among tokens, for a single root).
 
-    A single root child is exact without any large constant: arcs are compared by (is it not from the root?, score),
-    and the first key never changes under contraction, as no cycle has the root in it. So the arc from the root is
-    taken only by a node that no other arc enters, and only once.
+    A single root child needs no large constant: arcs are compared by (not from the root, score), and contraction never
+    changes the first key, because no cycle contains the root. So a node takes the arc from the root only if no other
+    arc enters it, and only once.
     """
     n = heads.shape[0]
     # incoming[v, u]: best arc from token u into the node v, less the arcs of its cycles
@@ -97,7 +97,7 @@ def contract(scores, single_root, source, heads):
     children = np.empty(2 * n, np.int64)
     first_child = np.empty(2 * n + 1, np.int64)
     path = np.empty(n + 1, np.int64)
-    position = np.full(n + 1, UNSEEN)  # where on the path the node of a token is
+    position = np.full(n + 1, UNSEEN)  # position of each token's node on the path
     for v in range(1, n + 1):
         incoming[v, v] = -np.inf
         chosen[v] = source[v]
@@ -121,9 +121,9 @@ def contract(scores, single_root, source, heads):
 
 @compiled
 def grow(start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position):
-    """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a token that is done.
+    """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a finished token.
 
-    Return the node that the last arc enters, which scores -inf if there is no such arc, and the number of nodes.
+    Return the node that the last arc enters, and the number of nodes. The score of that arc is -inf if there is none.
     """
     n = position.shape[0] - 1
     depth = 0
@@ -152,7 +152,7 @@ def grow(start, single_root, incoming, chosen, spent, children, first_child, n_n
 
 @compiled
 def best_head(row, first):
-    """Return the index of the largest entry from ``first`` on, the lowest of equals; 0 if all of them are -inf."""
+    """Return the index of the largest entry from ``first`` on, the lowest in a tie; 0 if all of them are -inf."""
     best, where = -np.inf, 0
     for u in range(first, row.shape[0]):
         if row[u] > best:
@@ -181,7 +181,7 @@ def merge(incoming, node, spent, children, position, depth):
 
 @compiled
 def expand(incoming, n_nodes, chosen, spent, children, first_child):
-    """Hand the arc chosen for each contracted node down to the child that it enters, the last contracted first."""
+    """Pass the arc chosen for each contracted node down to the child that it enters, in reverse order."""
     n = incoming.shape[1] - 1
     for v in range(n_nodes - 1, n, -1):
         u = chosen[v]
@@ -194,7 +194,7 @@ def expand(incoming, n_nodes, chosen, spent, children, first_child):
 
 @compiled
 def are_heads(heads, n, least):
-    """Return True if there are n heads, each another token or the root, or -1 if that is the ``least``."""
+    """Return True if there are n heads, each another token, the root, or -1 if ``least`` is -1."""
     fit = heads.shape[0] == n
     for i in range(heads.shape[0]):
         fit &= least <= heads[i] <= n and heads[i] != i + 1
@@ -212,7 +212,7 @@ def score(scores, heads):
 
 @compiled
 def add_indicator(scores, heads, amount):
-    """Add ``amount`` to every arc of the tree that is known."""
+    """Add ``amount`` to every known arc of the tree."""
     for i in range(heads.shape[0]):
         if heads[i] >= 0:
             scores[heads[i], i + 1] += amount

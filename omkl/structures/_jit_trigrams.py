@@ -1,15 +1,15 @@
 """Dynamic programs over a second-order chain of ``n`` positions and ``K`` labels.
 
-Every function takes ``unary`` (n, K), ``pairwise`` (1, K, K), whose ``[0, i, j]`` scores label ``i`` followed by ``j``,
-and ``triples`` (K, K, K), whose ``[i, j, k]`` scores ``i`` followed by ``j`` and then ``k``. Messages are of pairs of
-neighbouring labels: O(n K^3). What is not allowed scores -inf. A gold label of -1 is not known.
+Every function takes ``unary`` (n, K), ``pairwise`` (1, K, K) and ``triples`` (K, K, K): ``pairwise[0, i, j]`` scores
+label ``i`` followed by ``j``, ``triples[i, j, k]`` scores ``i`` followed by ``j`` and then ``k``. Messages range over
+pairs of adjacent labels: O(n K^3). A score of -inf forbids a part. A gold label of -1 is unknown.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-# A sum is exact to rounding as long as it is above this share of its bound: numbers below 1e-308 of it underflow.
+# Sums above this share of their bound are exact to rounding; numbers below 1e-308 of the bound underflow.
 LEAST_SUM = 1e-200
 
 
@@ -17,7 +17,7 @@ LEAST_SUM = 1e-200
 def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
     """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
 
-    Return the score of the best labelling, costs included. The last label is the lowest among the best, then the one
+    Return the score of the best labelling, costs included. Ties go to the lowest last label, then to the lowest label
     before it, and so on.
     """
     n, n_labels = unary.shape
@@ -67,8 +67,8 @@ def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
 def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
-    Return nan where forward and backward messages hardly overlap, as numbers that underflow may then matter, and for
-    one position; the caller then takes logarithms.
+    Return nan for one position, and if forward and backward messages hardly overlap, because numbers that underflow may
+    then matter. Callers then switch to log space.
     """
     n, n_labels = unary.shape
     highest = triples.max()

@@ -10,22 +10,22 @@ from omkl.exceptions import InputError
 
 #: A named tuple of arrays with a score for every part of an output, such as ``ChainPotentials``.
 Potentials: TypeAlias = Any
-#: What a structure decodes to: an array of labels, of heads, one label.
+#: Output of a structure: an array of labels or heads, or one label.
 Output: TypeAlias = Any
 
 
 class Structure(Component):
     """The outputs of a structured predictor: how to decode, compare and sum over them.
 
-    A structure of your own derives from this class and defines ``zeros``, ``decode``, ``indicator`` and
-    ``cost_potentials``, if its score and its cost are sums over the parts of an output. All that the hinge and the
-    perceptron need follows. The CRF loss needs ``marginals`` as well, learning from partial outputs ``is_partial`` and
-    ``agreeing``. The trainer, the groups and the losses then work with it as they are.
+    To define a structure whose score and cost are sums over the parts of an output, derive from this class and define
+    ``zeros``, ``decode``, ``indicator`` and ``cost_potentials``. This is enough for the hinge and the perceptron. The
+    CRF loss also needs ``marginals``; learning from partial outputs needs ``is_partial`` and ``agreeing``. The trainer,
+    the groups and the losses work with any structure.
 
-    ``potentials`` score the parts of an output, and ``gold`` is the right output, -1 where it is not known.
+    ``potentials`` score the parts of an output. ``gold`` is the correct output, with -1 for unknown parts.
     """
 
-    # a method may have the name of a parameter, such as cost: structures compare as objects
+    # compare by identity: a method may share its name with a parameter, such as cost
     __eq__ = object.__eq__
     __hash__ = object.__hash__
     __repr__ = object.__repr__
@@ -55,19 +55,19 @@ class Structure(Component):
         Parameters
         ----------
         potentials : Potentials
-            Concatenated.
+            Potentials of all inputs, concatenated.
         offsets : int array of shape (number of inputs + 1,)
             Input ``s`` has the positions ``offsets[s] : offsets[s + 1]``.
         """
         self.must_define("decode_many")
 
     def part(self, potentials: Potentials, low: int, high: int) -> Potentials:
-        """Return the potentials of one input among concatenated ones.
+        """Return the potentials of one input from concatenated potentials.
 
         Parameters
         ----------
         potentials : Potentials
-            Concatenated.
+            Potentials of several inputs, concatenated.
         low, high : int
             The input has the positions ``low : high``.
         """
@@ -83,7 +83,7 @@ class Structure(Component):
         self.must_define("indicator")
 
     def cost_potentials(self, gold: Output) -> Potentials:
-        """Return the cost of each part where ``gold`` is right, shaped like its potentials; 0 for its own parts.
+        """Return the cost of each part given the correct output ``gold``, shaped like its potentials; 0 for gold parts.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Structure(Component):
         return self.decode(self.cost_augmented(potentials, gold, cost_weight))
 
     def cost_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Potentials:
-        """Return potentials by which outputs score ``cost_weight`` times their cost more, up to a constant.
+        """Return potentials that add ``cost_weight`` times its cost to the score of an output, up to a constant.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Structure(Component):
         return _product(potentials, self.indicator(output))
 
     def cost(self, gold: Output, predicted: Output) -> float:
-        """Return the cost of predicting ``predicted`` where ``gold`` is right; 0 when they agree.
+        """Return the cost of predicting ``predicted`` if ``gold`` is correct; 0 if they agree.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Structure(Component):
         return _product(self.cost_potentials(gold), self.indicator(predicted))
 
     def is_partial(self, gold: Output) -> bool:
-        """Return True if parts of a gold output are not known.
+        """Return True if parts of a gold output are unknown.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class Structure(Component):
         return np.size(gold)
 
     def agreeing(self, potentials: Potentials, gold: Output) -> Potentials:
-        """Return potentials that forbid what disagrees with the known parts of ``gold``.
+        """Return potentials that forbid all outputs that disagree with the known parts of ``gold``.
 
         Parameters
         ----------
@@ -223,8 +223,8 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
         or np.any(np.diag(costs) != 0)
     ):
         raise InputError(
-            f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row a gold label, with zeros "
-            f"on its diagonal, not {cost!r:.100}."
+            f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row per gold label, with "
+            f"zeros on its diagonal, not {cost!r:.100}."
         )
     return costs
 

@@ -18,8 +18,8 @@ class ChainPotentials(NamedTuple):
     """Scores of the parts of a labelling.
 
     ``unary`` (n, K) scores label ``k`` at position ``t``. ``pairwise`` scores label ``i`` followed by ``j``: (K, K)
-    or (1, K, K) where all positions share their transitions, (n - 1, K, K) where each has its own, (0, K, K) where
-    there are none. A score of -inf forbids a part.
+    or (1, K, K) if all positions share their transitions, (n - 1, K, K) if they do not, (0, K, K) if there are none. A
+    score of -inf forbids a part.
     """
 
     unary: np.ndarray
@@ -39,17 +39,17 @@ class TrigramPotentials(NamedTuple):
 
 
 AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike, ...]
-#: Most labels of a second-order chain, whose table of trigrams grows with the cube of their number.
+#: Maximum number of labels of a second-order chain, whose table of trigrams grows with the cube of their number.
 MOST_LABELS = 400
 
 
 class Chain(Structure):
     """A chain over K labels, of any length n >= 1 and of first or second order.
 
-    Decoding and marginals take O(n K^2), or O(n K) without transitions, or O(n K^3) where trigrams are scored
-    (``order=2``). Wherever potentials are asked for, any pair ``(unary, pairwise)`` of arrays is accepted, or of second
-    order any ``(unary, pairwise, triples)``; see :class:`ChainPotentials` and :class:`TrigramPotentials` for the
-    shapes. A gold label of -1 is not known: it costs nothing, and any label agrees with it.
+    Decoding and marginals take O(n K^2), O(n K) without transitions, or O(n K^3) with trigrams (``order=2``).
+    Potentials may be any pair ``(unary, pairwise)`` of arrays, or for second order any ``(unary, pairwise, triples)``;
+    see :class:`ChainPotentials` and :class:`TrigramPotentials` for the shapes. A gold label of -1 is unknown: it costs
+    nothing, and any label agrees with it.
 
     Parameters
     ----------
@@ -59,18 +59,18 @@ class Chain(Structure):
         ``costs[gold, predicted] >= 0`` of one position, with a zero diagonal. The Hamming cost (1 for every wrong
         label) by default.
     by_position : bool
-        Give each position transitions of its own.
+        Whether each position has its own transitions.
     linked : bool
-        Score transitions.
+        Whether transitions are scored.
     allowed : AllowedTransitions, optional
-        Other labellings are never decoded, and have no probability.
+        Other transitions are never decoded, and have probability 0.
     order : {1, 2}
-        Score a label with the one before it, or with the two before.
+        Number of preceding labels that are scored together with a label.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If there are no labels, ``costs`` is not a matrix of costs, or a second-order chain has transitions by position,
+        If there are no labels, ``costs`` is not a cost matrix, or a second-order chain has transitions by position,
         no transitions, or too many labels.
 
     Examples
@@ -138,7 +138,7 @@ class Chain(Structure):
         return labels
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ``n_best`` labellings of the highest scores, best first; fewer where there are not so many.
+        """Return the ``n_best`` labellings of the highest scores, best first, or all if there are fewer.
 
         Parameters
         ----------
@@ -184,13 +184,13 @@ class Chain(Structure):
         return self.marginals(potentials)[1].unary[known, gold[known]]
 
     def agreeing(self, potentials: AnyPotentials, gold: np.ndarray) -> Any:
-        """Potentials that forbid what disagrees with the known labels of ``gold``.
+        """Return potentials that forbid labellings that disagree with the known labels of ``gold``.
 
         Parameters
         ----------
         potentials : ChainPotentials
         gold : int array of shape (n,), or bool array of shape (n, K)
-            A label, or -1, for each position; or which labels it may have.
+            A label, or -1, for each position; or a mask of the labels allowed there.
         """
         own = self._checked(potentials)
         allowed = gold if gold.ndim == 2 else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
@@ -231,7 +231,7 @@ class Chain(Structure):
         return potentials._replace(unary=unary, pairwise=pairwise)
 
     def _checked(self, potentials: AnyPotentials) -> Any:
-        """Return arrays of floats, the transitions in three dimensions."""
+        """Return float64 arrays, with transitions in three dimensions."""
         if len(potentials) != 1 + self.order:
             names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
             raise InputError(

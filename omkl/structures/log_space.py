@@ -1,7 +1,7 @@
-"""Marginals in log space: slow, and right at any magnitude of the potentials.
+"""Marginals in log space: slow, but accurate at any magnitude of the potentials.
 
-The compiled programs add up weights. Where a weight that underflows might matter, they give no answer, and these
-functions take their place. Each writes marginals into arrays of zeros and returns log Z.
+The compiled programs add up weights. They give no result if a weight that underflows might matter; these functions are
+the fallback. Each writes marginals into arrays of zeros and returns log Z.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ log_sum = np.logaddexp.reduce
 def chain(
     unary: np.ndarray, pairwise: np.ndarray, unary_marginals: np.ndarray, pairwise_marginals: np.ndarray
 ) -> float:
-    """Sum over the labellings of a first-order chain; -inf where none is allowed."""
+    """Sum over the labellings of a first-order chain; -inf if none is allowed."""
     n, shared = len(unary), len(pairwise) == 1
     edges = [pairwise[0 if shared else t] for t in range(n - 1)]
     forward, backward = unary.copy(), np.zeros_like(unary)
@@ -38,11 +38,11 @@ def second_order_chain(
     pairwise_marginals: np.ndarray,
     triple_marginals: np.ndarray,
 ) -> float:
-    """Sum over the labellings of a second-order chain; -inf where none is allowed."""
+    """Sum over the labellings of a second-order chain; -inf if none is allowed."""
     n = len(unary)
     if n == 1:
         return chain(unary, pairwise, unary_marginals, pairwise_marginals)
-    forward = pairwise + unary[1:, None]  # of the pairs that end at positions 1 .. n - 1
+    forward = pairwise + unary[1:, None]  # for the pairs that end at positions 1 .. n - 1
     local, backward = forward.copy(), np.zeros_like(forward)
     forward[0] += unary[0][:, None]
     for t in range(1, n - 1):
@@ -61,10 +61,10 @@ def second_order_chain(
 
 
 def arborescences(scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray) -> float:
-    """Sum over trees, of which ``best`` is one of the highest score.
+    """Sum over trees; ``best`` is a tree of the highest score.
 
-    For each modifier all other tokens are eliminated, as in the compiled program. Arcs of a single root child have a
-    weight so small that trees with several of them do not count.
+    For each modifier all other tokens are eliminated, as in the compiled program. For a single root child, arcs from
+    the root get a weight so small that trees with several of them are negligible.
     """
     n = len(scores) - 1
     weights, shift = _relative_to_the_best_heads(scores)
@@ -94,10 +94,10 @@ def arborescences(scores: np.ndarray, best: np.ndarray, single_root: bool, expec
 
 
 def projective_trees(scores: np.ndarray, single_root: bool, expected: np.ndarray) -> float:
-    """Sum over projective trees, of which there is one; the spans are those of the compiled program.
+    """Sum over projective trees, at least one of which must exist; the spans are those of the compiled program.
 
-    On the way down each span hands its probability to the two spans that make it up, in proportion to what they add to
-    it (Eisner 2016).
+    In the backward pass each span distributes its probability over the pairs of spans that form it, in proportion to
+    their weights (Eisner 2016).
     """
     n = len(scores) - 1
     weights, shift = _relative_to_the_best_heads(scores)
@@ -142,13 +142,13 @@ def projective_trees(scores: np.ndarray, single_root: bool, expected: np.ndarray
 
 
 def _probabilities(logs: np.ndarray) -> np.ndarray:
-    """Return numbers in proportion to exponentials that sum to 1."""
+    """Return the softmax: exponentials, scaled to sum to 1."""
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
 
 
 def _relative_to_the_best_heads(scores: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return scores of arcs less the highest of their column, -inf where there is no arc; and the sum of these."""
+    """Return arc scores less the highest of their column (-inf if there is no arc), and the sum of these maxima."""
     weights = scores.copy()
     weights[:, 0] = -np.inf
     np.fill_diagonal(weights, -np.inf)

@@ -1,4 +1,4 @@
-"""One label or one number for one input: the structures of classification and regression."""
+"""Structures of classification and regression: one label or one number per input."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -88,8 +88,8 @@ class Multiclass(Structure):
 class Binary(Structure):
     """Two labels, 0 and 1, and one scalar potential z: an output y in {-1, +1} scores ``y z / 2``.
 
-    With it the structured hinge (Martins et al. 2011, Eq. 4) is the hinge ``max(0, 1 - y z)``, and the CRF loss (Eq. 3)
-    is ``log(1 + exp(-y z))``.
+    The structured hinge (Martins et al. 2011, Eq. 4) becomes the hinge ``max(0, 1 - y z)``, and the CRF loss (Eq. 3)
+    becomes ``log(1 + exp(-y z))``.
 
     >>> Binary().decode([-0.3])
     0
@@ -108,7 +108,7 @@ class Binary(Structure):
 
     def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
         z = _number(potentials)
-        # the other label wins if its score plus the cost exceeds the gold one's, that is y z < cost
+        # the other label wins if its score plus the cost exceeds the gold score, that is y z < cost
         margin = z if gold else -z
         return int(gold) if margin >= cost_weight else 1 - int(gold)
 
@@ -137,9 +137,9 @@ class Binary(Structure):
 
 
 class Scalar(Structure):
-    """A real number, which is the potential itself. Potentials: :class:`UnaryPotentials`, (1, 1).
+    """A real number, equal to its potential. Potentials: :class:`UnaryPotentials`, (1, 1).
 
-    It serves the losses of regression, :class:`~omkl.losses.PointwiseLoss`, which need only the number.
+    It is meant for regression losses, :class:`~omkl.losses.PointwiseLoss`, which need only the number.
 
     Examples
     --------

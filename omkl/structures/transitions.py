@@ -1,4 +1,4 @@
-"""Allowed transitions of labels: from a chunking scheme such as BIO, or given by users."""
+"""Allowed transitions of labels: from a chunking scheme such as BIO, or user-defined."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,8 +7,8 @@ import numpy as np
 
 from omkl.exceptions import InputError
 
-#: For each chunking scheme: the kinds of labels that may begin a sequence, those that may end one, and those that may
-#: follow each kind. A kind in lower case must be of the same chunk.
+#: For each chunking scheme: the kinds of labels that may begin a sequence, that may end one, and that may follow each
+#: kind. A kind in lower case must belong to the same chunk.
 SCHEMES = {
     "BIO": ("OB", "OBI", {"O": "OB", "B": "OBi", "I": "OBi"}),
     "BIOES": ("OBS", "OES", {"O": "OBS", "B": "ie", "I": "ie", "E": "OBS", "S": "OBS"}),
@@ -19,7 +19,7 @@ SYNONYMS = {"L": "E", "U": "S"}
 
 
 class AllowedTransitions(NamedTuple):
-    """Labellings that are allowed.
+    """Constraints on labellings.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class AllowedTransitions(NamedTuple):
         Parameters
         ----------
         labels : int array of shape (n,)
-            Concatenated; -1 where a label is not known.
+            Labels of all sequences, concatenated; -1 for an unknown label.
         offsets : int array of shape (number of sequences + 1,)
         """
         some = np.diff(offsets) > 0
@@ -53,14 +53,14 @@ class AllowedTransitions(NamedTuple):
 
 
 def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
-    """Return the transitions that ``spec`` allows of these labels.
+    """Return the transitions between these labels that ``spec`` allows.
 
     Parameters
     ----------
     spec : str, dict or bool array of shape (K, K)
         The name of a chunking scheme, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on. Or a dict
-        from a label to those that may follow it, and from None to those that may begin a sequence; any label may follow
-        one that is not a key. Or a matrix with a row for each label, in the order of ``labels``.
+        from a label to the labels that may follow it, and from None to the labels that may begin a sequence; labels
+        that are no key may be followed by any label. Or a matrix with a row per label, in the order of ``labels``.
     labels : sequence of K labels
 
     Raises
@@ -80,7 +80,7 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
         following = np.zeros(0)
     if following.shape != (n_labels, n_labels) or not np.isin(following, (0, 1)).all():
         raise InputError(
-            'allowed_transitions must be "BIO", "BIOES", a dict from a label to those that may follow it, or a '
+            'allowed_transitions must be "BIO", "BIOES", a dict from a label to the labels that may follow it, or a '
             f"({n_labels}, {n_labels}) matrix of True and False in the order of the sorted labels, not {spec!r:.60}."
         )
     return AllowedTransitions(following.astype(bool), everywhere, everywhere)
@@ -106,7 +106,7 @@ def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str]) -> tuple[st
     kind = SYNONYMS.get(kind, kind) if name.upper() == "BILOU" else kind
     if kind not in kinds or (kind == "O") != (chunk == ""):
         raise InputError(
-            f"The label {label!r} is none of {name}, which has O, {', '.join(f'{k}-X' for k in kinds if k != 'O')}: "
+            f"The label {label!r} is not in {name}, which has O, {', '.join(f'{k}-X' for k in kinds if k != 'O')}: "
             "correct it, or choose other transitions."
         )
     return kind, chunk
@@ -122,7 +122,7 @@ def _of_mapping(spec: Mapping[Any, Iterable[Any]], labels: Sequence[Any]) -> All
         unknown = [other for other in [*([] if label is None else [label]), *followers] if other not in index]
         if unknown:
             raise InputError(
-                f"allowed_transitions names {unknown[0]!r}, which is none of the {len(labels)} labels, such as "
+                f"allowed_transitions names {unknown[0]!r}, which is not one of the {len(labels)} labels, such as "
                 f"{', '.join(map(repr, labels[:3]))}."
             )
         row = allowed.first if label is None else allowed.following[index[label]]

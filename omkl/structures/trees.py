@@ -18,27 +18,27 @@ class TreePotentials(NamedTuple):
     """Scores of the parts of a dependency tree of n words.
 
     ``arcs[h, m]``, (n + 1, n + 1), scores the arc from the head ``h`` to the modifier ``m``; index 0 is the artificial
-    root. Column 0 and the diagonal are ignored, and 0 in every gradient. A score of -inf forbids its arc.
+    root. Column 0 and the diagonal are ignored; they are 0 in gradients. A score of -inf forbids its arc.
     """
 
     arcs: np.ndarray
 
 
-#: Potentials as users may write them: an array stands for the scores of arcs.
+#: Accepted potentials: a bare array holds the scores of arcs.
 AnyPotentials: TypeAlias = TreePotentials | ArrayLike
 
 
 class ArcFactored(Structure, ABC):
-    """Dependency trees over n >= 1 tokens, scored arc by arc: the base of the tree structures.
+    """Dependency trees over n >= 1 tokens, scored arc by arc; base of the tree structures.
 
     Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
     ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. Every wrong head costs 1. A gold head of
-    -1 is not known: it costs nothing, and any head agrees with it.
+    -1 is unknown: it costs nothing, and any head agrees with it.
 
     Parameters
     ----------
     single_root : bool
-        True: the root has exactly one child, as Universal Dependencies demand. False: any number.
+        True: the root has exactly one child, as in Universal Dependencies. False: any number.
     """
 
     def __init__(self, single_root: bool = True) -> None:
@@ -67,7 +67,7 @@ class ArcFactored(Structure, ABC):
         return heads
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ``n_best`` trees of the highest scores, best first; fewer where there are not so many.
+        """Return the ``n_best`` trees of the highest scores, best first, or all if there are fewer.
 
         Parameters
         ----------
@@ -87,9 +87,9 @@ class ArcFactored(Structure, ABC):
         return heads, scores[heads, np.arange(1, len(scores))].sum(axis=1)
 
     def decode_marginals(self, potentials: AnyPotentials) -> np.ndarray:
-        """Return the heads of the tree with the most right heads in expectation, (n,).
+        """Return the heads of the tree with the largest expected number of correct heads, (n,).
 
-        That is minimum-risk decoding (Smith and Smith 2007): the marginals of the tree's arcs have the largest sum.
+        This is minimum-risk decoding (Smith and Smith 2007): the marginals of the tree's arcs have the largest sum.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class ArcFactored(Structure, ABC):
         return TreePotentials(kept)
 
     def forbidding(self, potentials: AnyPotentials, arcs: Iterable[tuple[int, int]]) -> TreePotentials:
-        """Return potentials that forbid some arcs as well.
+        """Return potentials that also forbid these arcs.
 
         Parameters
         ----------
@@ -165,16 +165,16 @@ class ArcFactored(Structure, ABC):
 
     @abstractmethod
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        """Write the probabilities of arcs; return log Z, not finite where there is no tree or numbers underflow."""
+        """Write the probabilities of arcs; return log Z, not finite if there is no tree or numbers underflow."""
 
     @abstractmethod
     def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
-        """Do the same at any magnitude of the scores, given the heads of the best tree."""
+        """Do the same for scores of any magnitude, given the heads of the best tree."""
 
     def cost_augmented(self, potentials: AnyPotentials, gold: ArrayLike, cost_weight: float = 1.0) -> TreePotentials:
         augmented = as_scores(potentials).copy()
         heads = as_heads(gold, len(augmented) - 1, partial=True)
-        # a lower score of the right arcs is the same as a higher one of all others
+        # lowering the scores of gold arcs is equivalent to raising all others
         jit.add_indicator(augmented, heads, -float(cost_weight))
         return TreePotentials(augmented)
 
@@ -209,7 +209,7 @@ class ArcFactored(Structure, ABC):
         return float(np.count_nonzero((right >= 0) & (right != heads)))
 
     def _refusal(self, scores: np.ndarray) -> InputError:
-        """Return the error that says why there is no tree."""
+        """Return the error that explains why there is no tree."""
         n = len(scores) - 1
         arcs = scores[:, 1:][np.arange(n + 1)[:, None] != np.arange(1, n + 1)]
         if not np.all(arcs < np.inf):
@@ -223,16 +223,16 @@ class ArcFactored(Structure, ABC):
 class NonProjectiveTree(ArcFactored):
     """All dependency trees over n tokens, crossing arcs allowed.
 
-    Decoding takes O(n^2) (Chu and Liu 1965, Edmonds 1967, contracted as in Gabow et al. 1986), also with a single root
-    child, which is exact (compare Zmigrod et al. 2020). Marginals take O(n^3), by the Matrix-Tree theorem in a form
-    that subtracts nothing (Koo et al. 2007; Grassmann et al. 1985), so they keep their accuracy at any scale of scores.
+    Decoding takes O(n^2) (Chu and Liu 1965, Edmonds 1967, contracted as in Gabow et al. 1986), and is exact for a
+    single root child (compare Zmigrod et al. 2020). Marginals take O(n^3), by the Matrix-Tree theorem in a form without
+    subtractions (Koo et al. 2007; Grassmann et al. 1985), so they keep their accuracy at any scale of scores.
 
     See :class:`ArcFactored` for potentials. Ties break towards the lower head.
 
     Parameters
     ----------
     single_root : bool
-        True: the root has exactly one child, as Universal Dependencies demand. False: any number.
+        True: the root has exactly one child, as in Universal Dependencies. False: any number.
 
     Examples
     --------
@@ -260,14 +260,14 @@ class ProjectiveTree(ArcFactored):
     """Projective dependency trees over n tokens: each head and its descendants are a range of tokens.
 
     Decoding is Eisner's (1996) dynamic program, and marginals are its inside-outside; both take O(n^3), and a single
-    root child is exact. A gold tree that is not projective is never decoded, so a loss of it need not reach 0.
+    root child is exact. A gold tree that is not projective is never decoded, so its loss may not reach 0.
 
-    See :class:`ArcFactored` for potentials. Of equal trees the one whose spans split further to the left wins.
+    See :class:`ArcFactored` for potentials. Ties go to the tree whose spans split further to the left.
 
     Parameters
     ----------
     single_root : bool
-        True: the root has exactly one child, as Universal Dependencies demand. False: any number.
+        True: the root has exactly one child, as in Universal Dependencies. False: any number.
 
     Examples
     --------
@@ -290,7 +290,7 @@ class ProjectiveTree(ArcFactored):
 
 
 def as_scores(potentials: AnyPotentials) -> np.ndarray:
-    """Return scores of arcs as a square float64 array, the same one if it is such."""
+    """Return arc scores as a square float64 array, without a copy if they already are one."""
     potentials = potentials.arcs if isinstance(potentials, TreePotentials) else potentials
     if type(potentials) is np.ndarray and potentials.dtype == np.float64 and potentials.flags.c_contiguous:
         scores = potentials
@@ -302,25 +302,25 @@ def as_scores(potentials: AnyPotentials) -> np.ndarray:
 
 
 def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
-    """Return an int64 array of n heads in 0 .. n, or -1 if they may be ``partial``."""
+    """Return an int64 array of n heads in 0 .. n, or -1 if ``partial``."""
     heads = np.asarray(output)
     are_whole = heads.ndim == 1 and heads.dtype.kind in "iu"
     heads = heads.astype(np.int64, copy=False)
     if not are_whole or not jit.are_heads(heads, n, -1 if partial else 0):
-        raise InputError(f"A tree over {n} tokens is {n} heads in 0 .. {n}, none its own head, not {output!r:.80}.")
+        raise InputError(f"A tree over {n} tokens must be {n} heads in 0 .. {n}, none its own, not {output!r:.80}.")
     return heads
 
 
 def _best_trees(find: Callable[[np.ndarray, np.ndarray], bool], scores: np.ndarray, n_best: int) -> list[np.ndarray]:
     """Return the trees of the highest scores, best first, by Lawler's (1972) partition.
 
-    All other trees are divided by the first token whose head differs from that in the best tree: the heads before that
-    token are required, and its own is forbidden. The best tree of each part is decoded. A part is divided further when
-    its best tree is the next one. That takes n decodings for each tree.
+    All other trees are divided by the first token whose head differs from the best tree: the heads before that token
+    are required, and the token's own head is forbidden. The best tree of each part is decoded. A part is divided
+    further when its best tree is the next one. This takes n decodings for each tree.
     """
     n = len(scores) - 1
     tokens = np.arange(1, n + 1)
-    met = count()  # equal trees come in the order in which they are found
+    met = count()  # breaks ties by order of discovery
     waiting: dict[tuple, tuple] = {}
     found: list[np.ndarray] = []
 
@@ -329,7 +329,7 @@ def _best_trees(find: Callable[[np.ndarray, np.ndarray], bool], scores: np.ndarr
         if not find(allowed, heads):
             return
         rank = -scores[heads, tokens].sum(), next(met)
-        if len(waiting) >= n_best - len(found):  # the worst of them is not among the n best
+        if len(waiting) >= n_best - len(found):  # the worst waiting tree is not among the n best
             if rank > max(waiting):
                 return
             del waiting[max(waiting)]

@@ -175,7 +175,7 @@ def test_a_dict_says_what_may_follow_and_begin():
     ("spec", "message"),
     [
         ("BIS", "Unknown transitions 'BIS'"),
-        ("BIO", "label 'a' is none of BIO"),
+        ("BIO", "label 'a' is not in BIO"),
         ({"x": ["a"]}, "names 'x'"),
         ({"a": ["x"]}, "names 'x'"),
         (np.eye(2), r"\(3, 3\) matrix"),
