@@ -1,4 +1,4 @@
-"""Groups: where parameters live. A bank is several groups in one representation."""
+"""Groups: storage of the parameters. A bank is several groups in one representation."""
 
 from omkl.groups.base import Bank, check_ability, initial_potentials
 from omkl.groups.expansions.budget import BudgetedExpansion

@@ -1,4 +1,4 @@
-"""O(p) arithmetic on scales, norms and averages of the groups: the cost of a round does not depend on the dimension."""
+"""O(p) arithmetic on scales, norms and averages of the groups, independent of the dimension of the groups."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ OUT_OF_RANGE = 4
 
 @compiled
 def begin_forward_backward(scales, empty, averages, pending, rate, bases, rates):
-    """Open a round of forward-backward splitting: ``theta - rate g`` is ``v -= (rate / s) g``."""
+    """Begin a round of forward-backward splitting: ``theta - rate g`` is ``v -= (rate / s) g``."""
     for k in range(scales.shape[0]):
         averages[k] += pending * scales[k]
         bases[k] = 1.0 if empty[k] else scales[k]
@@ -20,7 +20,7 @@ def begin_forward_backward(scales, empty, averages, pending, rate, bases, rates)
 
 @compiled
 def begin_dual_averaging(scales, averages, pending, weight, base, bases, rates):
-    """Open a round of dual averaging: ``v`` is minus the sum of gradients, and the scale is set afresh."""
+    """Begin a round of dual averaging: ``v`` is minus the sum of gradients, and the scale is set anew."""
     for k in range(scales.shape[0]):
         averages[k] += pending * scales[k]
         bases[k] = base
@@ -29,7 +29,7 @@ def begin_dual_averaging(scales, averages, pending, weight, base, bases, rates):
 
 @compiled
 def measure(bases, square_norms, norms):
-    """Group norms ``b_k = base_k ||v_k||`` of the point that the proximal step starts from."""
+    """Write the group norms ``b_k = base_k ||v_k||`` of the starting point of the proximal step."""
     for k in range(norms.shape[0]):
         if square_norms[k] < 0.0:
             square_norms[k] = 0.0
@@ -38,11 +38,11 @@ def measure(bases, square_norms, norms):
 
 @compiled
 def rescale(arrays, before, after, radius, forgets, low, high):
-    """Proximal and projection step on the scales; returns which events the banks must apply, and the model's norm.
+    """Apply the proximal and the projection step to the scales; return events for the banks, and the norm of the model.
 
-    ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. Where ``forgets`` (forward-
-    backward splitting), a group that reaches zero becomes empty, one that leaves it is activated, and scales outside
-    ``[low, high]`` are folded into ``v``.
+    ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. If ``forgets`` (forward-
+    backward splitting), a group that reaches zero becomes empty, a group that leaves zero is activated, and scales
+    outside ``[low, high]`` are folded into ``v``.
     """
     bases, scales, square_norms, empty, activated, deactivated, total_shrinkage = arrays
     p = scales.shape[0]

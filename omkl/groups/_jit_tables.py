@@ -1,11 +1,10 @@
-"""Loops over sparse explicit features, a table of one row of label weights a feature, and over small dense tables.
+"""Loops over sparse explicit features, with one row of label weights per feature, and over small dense tables.
 
-Rows that are not zero are linked into a list a group (``heads``, ``links``), so that a group that dies or whose scale
-is folded costs its touched rows once, not its dimension. Transitions are (positions, K, K); position ``t`` uses row
-``min(t, positions - 1)``.
+Nonzero rows are linked into a list per group (``heads``, ``links``). So to empty a group or fold its scale costs O(rows
+touched), not O(dimension). Transitions are (positions, K, K); position ``t`` uses row ``min(t, positions - 1)``.
 
-Of dense feature maps, group ``k`` has the columns ``starts[k] .. starts[k + 1]``, and each label is a row of the table.
-Rows that are not zero are marked (``touched``).
+In dense feature maps, group ``k`` has the columns ``starts[k] .. starts[k + 1]``, and each label is a row of the table.
+Nonzero rows are marked in ``touched``.
 """
 
 import numpy as np
@@ -35,7 +34,7 @@ def add_scores(features, low, high, table, groups, scales, unary):
 
 @compiled
 def inner_products(features, low, gradient, table, groups, products, totals):
-    """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; adds the potentials to ``totals[k]``."""
+    """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; add the potentials to ``totals[k]``."""
     starts, ids, values = features
     for i in range(gradient.shape[0]):
         for q in range(starts[low + i], starts[low + i + 1]):
@@ -48,10 +47,10 @@ def inner_products(features, low, gradient, table, groups, products, totals):
 
 @compiled
 def step_features(features, low, gradient, table, sums, groups, links, heads, step):
-    """``v[f, :] -= rate_group(f) x_if D[i, :]``, norms and averages with it; only labels with a gradient move.
+    """``v[f, :] -= rate_group(f) x_if D[i, :]``; update norms and averages; only labels with a gradient change.
 
-    The norm of the gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is right also
-    where tokens share features.
+    The norm of the gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is valid even if
+    tokens share features.
     """
     n, n_labels = gradient.shape
     starts, ids, values = features
@@ -97,9 +96,9 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
 
 @compiled
 def scale_group(group, factor, table, sums, links, heads, average):
-    """Multiply the touched rows of a group, after what they gave to the average is added to its sums.
+    """Multiply the touched rows of a group, after adding their share of the average to its sums.
 
-    A factor of 0 empties the group: its rows read as zero from now on.
+    A factor of 0 empties the group: its rows then read as zero.
     """
     feature = heads[group]
     while feature != END:
@@ -118,7 +117,7 @@ def scale_group(group, factor, table, sums, links, heads, average):
 
 @compiled
 def link_rows(table, groups, links, heads):
-    """Build the lists of touched rows from the table itself."""
+    """Build the lists of touched rows from the table."""
     links[:] = UNTOUCHED
     heads[:] = END
     for feature in range(table.shape[0]):
@@ -131,7 +130,7 @@ def link_rows(table, groups, links, heads):
 
 @compiled
 def squared_norms(table, groups, out):
-    """Sum of squares of each group, from scratch."""
+    """Compute the sum of squares of each group."""
     out[:] = 0.0
     for feature in range(groups.shape[0]):
         for j in range(table.shape[1]):
@@ -140,7 +139,7 @@ def squared_norms(table, groups, out):
 
 @compiled
 def add_transitions(table, scale, offsets, low, high, pairwise):
-    """Add ``scale * table`` to ``pairwise``, which is (1, K, K) or has a matrix for each token but the last."""
+    """Add ``scale * table`` to ``pairwise``, which is (1, K, K) or has a matrix for each token except the last."""
     if pairwise.shape[0] == 1 and table.shape[0] == 1:
         for i in range(table.shape[1]):
             for j in range(table.shape[2]):
@@ -167,7 +166,7 @@ def add_constants(table, scale, unary):
 
 @compiled
 def step_dense(gradient, table, sums, step):
-    """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last one of the table."""
+    """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last matrix of the table."""
     rate, average, averaging = step.rates[0], step.averages[0], sums.shape[0] > 0
     inner = 0.0
     moved = 0.0
@@ -206,7 +205,7 @@ def add_mapped_scores(features, starts, table, scales, unary):
 
 @compiled
 def step_maps(features, starts, gradient, table, sums, touched, arrays):
-    """``v_kj -= rate_k g_kj`` with ``g_kj = sum_i D_ij z_ik``, norms and averages with it; only labels with a gradient.
+    """``v_kj -= rate_k g_kj`` with ``g_kj = sum_i D_ij z_ik``, for labels with a gradient; update norms and averages.
 
     Norms follow ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
@@ -250,9 +249,9 @@ def step_maps(features, starts, gradient, table, sums, touched, arrays):
 
 @compiled
 def scale_map(group, factor, starts, table, sums, touched, average):
-    """Multiply the touched rows of a group, after what they gave to the average is added to its sums.
+    """Multiply the touched rows of a group, after adding their share of the average to its sums.
 
-    A factor of 0 empties the group: its rows are zero from now on.
+    A factor of 0 empties the group: its rows then read as zero.
     """
     for j in range(table.shape[0]):
         if not touched[group, j]:

@@ -10,27 +10,27 @@ from omkl.exceptions import InputError
 from omkl.groups.group_state import GroupStateView, Mixture
 from omkl.structures.base import Potentials, Structure
 
-#: An encoded input with a length, as the banks of a model take it: a Span, an ArcSentence, or one of the user's own.
+#: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.
 Input: TypeAlias = Any
 
 
 class GuidedInput(ABC):
-    """An input with potentials, or constraints, of another model."""
+    """An input with potentials or constraints from another model."""
 
     __slots__ = ()
 
     @abstractmethod
     def apply_guide(self, potentials: Potentials) -> None:
-        """Add to the initial potentials in place."""
+        """Add the potentials of the other model to ``potentials``, in place."""
 
 
 def initial_potentials(structure: Structure, x: Input) -> Potentials:
-    """Potentials of an input before any group adds to them: zeros, or those of another model for a guided input.
+    """Return the initial potentials of an input: zeros, or the potentials of another model for a guided input.
 
     Parameters
     ----------
     structure : Structure
-    x : Span, ArcSentence or the like
+    x : Span, ArcSentence or similar
     """
     potentials = structure.zeros(len(x))
     if isinstance(x, GuidedInput):
@@ -42,7 +42,7 @@ class FrozenGroups(ABC):
     """Base class of averaged groups for prediction; groups of scale 0 are not computed."""
 
     names: list[str]
-    #: Set by the group state of a predictor; without it all groups are in use.
+    #: Set by the group state of a predictor. If None, all groups are in use.
     group_state: GroupStateView | None = None
 
     @property
@@ -59,28 +59,28 @@ class FrozenGroups(ABC):
 
 
 class Bank(ABC):
-    r"""Several groups that share one representation: 20 feature templates are one bank, three kernels are another.
+    r"""Several groups that share one representation: for example 20 feature templates, or three kernels.
 
     A bank stores directions :math:`v_k`; the parameters are :math:`\theta_k = s_k v_k`, with scales in its slice of the
     :class:`~omkl.groups.GroupState`. It adds its potentials, moves :math:`v_k` along a gradient, and keeps
-    :math:`\|v_k\|^2` in the group state exact. It knows no learning rate, regularizer or structure.
+    :math:`\|v_k\|^2` in the group state exact. It is independent of learning rate, regularizer and structure.
 
-    Running average: with :math:`a_k` the sum of :math:`w_t s_k` over the rounds and a running sum :math:`u_k`, the
-    averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. When :math:`v_k` is multiplied, because its group
-    reached zero or its scale left the range of good precision, :math:`a_k v_k` moves into :math:`u_k` first, and
-    :math:`a_k` starts at 0 again, so that it cannot grow without bound.
+    Running average: let :math:`a_k` be the sum of :math:`w_t s_k` over the rounds, and :math:`u_k` a running sum. The
+    averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. Before :math:`v_k` is multiplied, because its group
+    reached zero or its scale left the range of good precision, :math:`a_k v_k` is added to :math:`u_k` and :math:`a_k`
+    is reset to 0. So :math:`a_k` stays bounded.
 
-    A subclass sets ``names``, ``averaging`` and ``_sums`` (the array of all :math:`u_k`), and implements the abstract
-    methods. It declares in ``abilities`` which of the optional methods it has.
+    Subclasses set ``names``, ``averaging`` and ``_sums`` (the array of all :math:`u_k`), implement the abstract
+    methods, and declare their optional methods in ``abilities``.
     """
 
     #: Optional methods: "mix" (:meth:`mix`), "grow" (:meth:`grow_outputs`), "coordinates"
     #: (:meth:`coordinates` and :meth:`set_coordinates`), "condense" (:meth:`condensed`).
     abilities: ClassVar[frozenset[str]] = frozenset()
     names: list[str]
-    #: Whether running sums are kept; else the average is the current model.
+    #: Whether to keep running sums; otherwise the average is the current model.
     averaging: bool
-    #: The slice of the group state that belongs to this bank's groups; the group state sets it.
+    #: Slice of the group state for the groups of this bank, set by the group state.
     group_state: GroupStateView
     #: Whether the bank was loaded from a file for prediction only.
     frozen = False
@@ -89,7 +89,7 @@ class Bank(ABC):
     _sums: np.ndarray
 
     def __new__(cls, *arguments: object, **options: object) -> "Bank":
-        """Note the arguments, with which model files make an untrained bank again."""
+        """Record the arguments, from which model files recreate an untrained bank."""
         bank = super().__new__(cls)
         bank.made_with = arguments, options
         return bank
@@ -100,32 +100,32 @@ class Bank(ABC):
 
         Parameters
         ----------
-        x : Span, ArcSentence or the like
+        x : Span, ArcSentence or similar
         potentials : Potentials
         """
 
     @abstractmethod
     def step(self, x: Input, gradient: Potentials) -> None:
-        r"""Take a gradient step, :math:`v_k \leftarrow v_k - \eta_k g_k`, with the group state's rates.
+        r"""Take a gradient step, :math:`v_k \leftarrow v_k - \eta_k g_k`, with the rates of the group state.
 
-        It sets :math:`\|v_k\|^2` and :math:`\|g_k\|^2` in the group state. For an empty group it may leave :math:`v_k`
-        as it is, and move it in :meth:`apply_events` if the group comes alive.
+        Set :math:`\|v_k\|^2` and :math:`\|g_k\|^2` in the group state. For an empty group :math:`v_k` may stay
+        unchanged until :meth:`apply_events` activates the group.
 
         Parameters
         ----------
-        x : Span, ArcSentence or the like
+        x : Span, ArcSentence or similar
         gradient : Potentials
-            Gradient of the loss in the potentials of ``x``.
+            Gradient of the loss with respect to the potentials of ``x``.
         """
 
     def apply_events(self, x: Input, gradient: Potentials | None) -> None:
-        """Apply the activations, deactivations and scale folds that follow a proximal step.
+        """Apply the activations, deactivations and scale folds after a proximal step.
 
         Parameters
         ----------
-        x : Span, ArcSentence or the like, or None
+        x : Span, ArcSentence or similar, or None
         gradient : Potentials or None
-            Of the latest step; both are None if no step was postponed.
+            Gradient of the latest step; both are None if no step was postponed.
         """
         group_state = self.group_state
         for k in np.flatnonzero(group_state.deactivated).tolist():
@@ -137,7 +137,7 @@ class Bank(ABC):
 
     @abstractmethod
     def recompute_norms(self) -> None:
-        """Recompute ``||v_k||^2``, as the recursion drifts by rounding."""
+        """Recompute ``||v_k||^2``, because the recursion accumulates rounding errors."""
 
     def discount(self, factor: float) -> None:
         """Multiply the running sums of the average.
@@ -149,21 +149,21 @@ class Bank(ABC):
         self._sums *= factor
 
     def release(self) -> "Bank":
-        """Return a bank of the same groups that scores any input, not only those of a training set."""
+        """Return a bank of the same groups that scores any input, not only the training set."""
         return self
 
     def forget_input(self) -> None:  # noqa: B027
-        """Forget what is kept of the latest input."""
+        """Clear the cache of the latest input."""
 
     def restart(self) -> None:
-        """Set all parameters to zero and forget the average."""
+        """Set all parameters to zero and reset the average."""
         for k in range(len(self.names)):
             self._scale_group(k, 0.0)
         self.discount(0.0)
 
     @abstractmethod
     def averaged(self) -> Any:
-        """Return a copy with the averaged parameters that can add potentials and recompute its norms."""
+        """Return a copy with the averaged parameters, which can add potentials and recompute its norms."""
 
     @abstractmethod
     def state(self) -> dict[str, np.ndarray]:
@@ -179,14 +179,14 @@ class Bank(ABC):
         """
 
     def condensed(self) -> dict[str, np.ndarray]:
-        """Return the :meth:`state` of a bank whose parameters, at scale 1, are the averaged ones, without an average.
+        """Return the :meth:`state` of a bank with the averaged parameters, with scales 1 and without an average.
 
-        Ability "condense".
+        Requires the ability "condense".
         """
         raise NotImplementedError
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:  # noqa: B027
-        r"""Take the mixed parameters of shards that all started from the state of this bank. Ability "mix".
+        r"""Set the parameters to a mix of shards that started from the state of this bank. Ability "mix".
 
         The group state has set the scales to 1. The squared norms are recomputed.
 
@@ -220,14 +220,14 @@ class Bank(ABC):
         """
 
     def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        """Inner products of each group's potentials, for ``v_k``, with a gradient, (p,).
+        """Return the inner product of each group's potentials, computed from ``v_k``, with a gradient, (p,).
 
         Parameters
         ----------
-        x : Span, ArcSentence or the like
+        x : Span, ArcSentence or similar
         gradient : Potentials
         totals : array of shape (p, K), optional
-            The unary potentials of each group, summed over the tokens, are added to it.
+            Updated in place: the unary potentials of each group, summed over the tokens, are added.
         """
         scales, products = self.group_state.scales.copy(), np.zeros(len(self.names))
         for k in range(len(products)):
@@ -247,16 +247,16 @@ class Bank(ABC):
             raise InputError(f"The arrays of the group {self.names[0]!r} do not fit the model, or each other.")
 
     def _fold(self, k: int, factor: float) -> None:
-        """Multiply ``v_k``, and let the weights of group k in the average start afresh."""
+        """Multiply ``v_k``, and reset the weight of group k in the average."""
         self._scale_group(k, factor)
         self.group_state.averages[k] = 0.0
 
     @abstractmethod
     def _scale_group(self, k: int, factor: float) -> None:
-        """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties it."""
+        """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties the group."""
 
     def _activate(self, x: Input, gradient: Potentials) -> None:  # noqa: B027
-        """Move the groups that were empty and come alive, where the step has postponed that."""
+        """Apply the postponed step to empty groups that become active."""
 
 
 def check_ability(banks: Iterable[Bank], ability: str, purpose: str, remedy: str) -> None:
@@ -268,7 +268,7 @@ def check_ability(banks: Iterable[Bank], ability: str, purpose: str, remedy: str
     ability : str
         See :attr:`Bank.abilities`.
     purpose, remedy : str
-        First and last part of the message: the use of the ability, and the way out.
+        First and last part of the message: the use of the ability, and the remedy.
     """
     for bank in banks:
         if ability not in bank.abilities:
@@ -279,7 +279,7 @@ def check_ability(banks: Iterable[Bank], ability: str, purpose: str, remedy: str
 
 
 def lengthened(array: np.ndarray, length: int, axis: int = 0, fill: int = 0) -> np.ndarray:
-    """Return a copy of an array that is longer along an axis, with new entries of the value ``fill``."""
+    """Return a copy of an array, extended along an axis by entries of the value ``fill``."""
     shape = list(array.shape)
     shape[axis] = length
     # zeros that are never written take no memory

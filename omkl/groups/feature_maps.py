@@ -1,4 +1,4 @@
-"""Kernel groups by explicit, dense feature maps: random Fourier features, Nyström; a model of a fixed size."""
+"""Kernel groups by explicit, dense feature maps: random Fourier features or Nyström, with a model of fixed size."""
 
 from collections.abc import Iterator
 
@@ -14,35 +14,36 @@ from omkl.kernels import Kernel
 from omkl.kernels.inputs import row_blocks
 from omkl.structures.base import Potentials
 
-#: Bytes that computed features may always take: 1000 tokens of 2000 features.
+#: Minimum budget for computed features, in bytes: 1000 tokens of 2000 features.
 WINDOW_BYTES = 2**24
 
 
 class FeatureMapBank(TableBank):
     r"""Kernel groups :math:`\theta_k \in R^{K \times D_k}` on the features :math:`z_k(x)` of finite feature maps.
 
-    Reads the views of the tokens and adds to ``potentials.unary``. A round costs one product with the table, a step
-    O(D) for each label in error, and a proximal step O(1) a group. Its parameters do not grow with the data.
+    It reads the views of the tokens and adds to ``potentials.unary``. A round costs one product with the table, a step
+    O(D) for each label in error, and a proximal step O(1) per group. The number of parameters does not grow with the
+    data.
 
-    Features are computed from the views when they are needed: for all tokens where they fit into ``memory``, else for
-    one sequence.
+    Features are computed from the views on demand: for all tokens if they fit into ``memory``, otherwise for one
+    sequence.
 
     Parameters
     ----------
     names : list of str
-        Names of the groups, one a kernel.
+        Names of the groups, one per kernel.
     kernels : list of Kernel
         Fitted kernels with a finite feature map.
     views : list of str
-        The view of the tokens that each kernel reads.
+        Name of the view of the tokens for each kernel.
     sizes : list of int
-        The number of features ``D_k`` of each kernel.
+        Number of features ``D_k`` of each kernel.
     n_outputs : int
-        Labels K (1 for a binary structure).
+        Number of labels K (1 for a binary structure).
     averaging : bool
-        Whether the averaged parameters are kept, which doubles the memory.
+        Whether to keep the averaged parameters, which doubles the memory.
     memory : int
-        Bytes that computed features may take; :data:`WINDOW_BYTES` are used in any case.
+        Maximum bytes of computed features; at least :data:`WINDOW_BYTES`.
     """
 
     _label_axes = (0,)
@@ -70,7 +71,7 @@ class FeatureMapBank(TableBank):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays: parameters, feature maps, and features computed ahead."""
+        """Bytes of all arrays: parameters, feature maps, and computed features."""
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
@@ -106,7 +107,7 @@ class FeatureMapBank(TableBank):
     def _compute_features(self, x: Span) -> None:
         whole = 8 * x.tokens.n_tokens * self.table.shape[1] <= max(self.memory, WINDOW_BYTES)
         low, high = (0, x.tokens.n_tokens) if whole else (x.low, x.high)
-        self.forget_input()  # before there are others
+        self.forget_input()  # free the old features first
         window = np.empty((high - low, self._starts[-1]))
         for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):
             for rows in row_blocks(high - low, last - first, np.float64):
@@ -131,14 +132,14 @@ class FeatureMapBank(TableBank):
             self._touched[k] = self.table[:, first:last].any(axis=1)
 
     def release(self) -> "FeatureMapBank":
-        """Return this bank without the features of its training set."""
+        """Return this bank, without cached features of its training set."""
         self.forget_input()
         self.memory = WINDOW_BYTES
         return self
 
 
 class FrozenFeatureMaps(FrozenGroups):
-    """Averaged groups to predict with: maps without weight are left out."""
+    """Averaged groups for prediction, without maps of zero weight."""
 
     def __init__(
         self, names: list[str], kernels: list[Kernel], views: list[str], sizes: np.ndarray, table: np.ndarray
@@ -180,17 +181,17 @@ class FrozenFeatureMaps(FrozenGroups):
 def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.ndarray:
     """Return the features of the rows ``low .. high - 1`` of a view, a dense array (high - low, D).
 
-    A row's features do not depend, to the last bit, on what rows are computed with it.
+    The features of a row are the same, bit for bit, whichever rows are computed with it.
     """
     rows = view[low:high]
     if high - low == 1:
-        # a product with one row is another routine of BLAS, and rounds in another order
+        # for a single row BLAS uses another routine, with another order of rounding
         rows = view[[low, low]]
     features = kernel.features(rows)
     return (features.toarray() if sparse.issparse(features) else features)[: high - low]
 
 
 def map_bytes(kernels: list[Kernel]) -> int:
-    """Return the bytes of the arrays that feature maps consist of."""
+    """Return the bytes of the arrays of feature maps."""
     learned = [value for kernel in kernels for value in kernel.learned().values()]
     return sum(value.nbytes for value in learned if isinstance(value, np.ndarray))

@@ -1,4 +1,4 @@
-"""The O(p) side of a model: one scale, norm and average a group, for all banks in one place."""
+"""The O(p) state of a model: one scale, norm and average per group, for all banks in one place."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ SCALE_RANGE = (1e-6, 1e6)
 
 
 class StepArrays(NamedTuple):
-    """Arrays of some groups that a gradient step reads or sets, as compiled loops take them."""
+    """Arrays of some groups that a gradient step reads or sets, for compiled loops."""
 
     rates: np.ndarray
     averages: np.ndarray
@@ -24,7 +24,7 @@ class StepArrays(NamedTuple):
 
 
 class RescaledArrays(NamedTuple):
-    """Arrays of all groups that a proximal step reads or sets, as compiled loops take them."""
+    """Arrays of all groups that a proximal step reads or sets, for compiled loops."""
 
     bases: np.ndarray
     scales: np.ndarray
@@ -36,7 +36,7 @@ class RescaledArrays(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    r"""Weights of the parameters of S shards in their mix, for p groups.
+    r"""Weights for mixing the parameters of S shards, for p groups.
 
     The mixed parameters are :math:`\sum_j p_{jk} v^{(j)}_k`, and the running sums of their average
     :math:`\sum_j (a_{jk} v^{(j)}_k + w_j u^{(j)}_k)`.
@@ -63,8 +63,8 @@ class OwnsGroups(Protocol):
 class GroupState:
     r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k` (lazy scaling).
 
-    Banks own the directions ``v_k`` and hold views of their slices of these arrays, so one jitted call over the
-    group_state serves all banks, and a proximal step costs O(p) whatever the dimension.
+    Banks own the directions ``v_k`` and hold views of their slices of these arrays. So one compiled call serves all
+    banks, and a proximal step costs O(p) for any dimension.
 
     Attributes
     ----------
@@ -75,15 +75,15 @@ class GroupState:
     square_gradients : array of shape (p,)
         ``||g_k||^2`` of the latest step.
     averages : array of shape (p,)
-        ``a_k``, the sum of ``w_t s_k`` over rounds: the averaged parameters are ``(a_k v_k + u_k) / sum w_t``.
+        ``a_k``, the sum of ``w_t s_k`` over rounds; the averaged parameters are ``(a_k v_k + u_k) / sum w_t``.
     rates, bases : arrays of shape (p,)
-        Set when a round begins: the step of ``v_k`` along the gradient, and the scale before the proximal step.
+        Set at the start of a round: step size of ``v_k`` along the gradient, and scale before the proximal step.
     empty : bool array of shape (p,)
         Groups whose ``v_k`` is zero. Only forward-backward splitting empties groups.
     activated, deactivated : bool arrays of shape (p,)
         Groups that left zero, or reached it, in the last proximal step.
     left_out : bool array of shape (p,)
-        Groups that are no part of the model any more, nor of its average.
+        Groups removed from the model and its average.
     total_shrinkage : array of shape (p,)
         Sum of the reductions of each norm by proximal steps.
     """
@@ -92,7 +92,7 @@ class GroupState:
         names = [name for bank in banks for name in bank.names]
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
-            raise InputError(f"Two groups are called {sorted(repeated)[0]!r}: give every group a name of its own.")
+            raise InputError(f"Two groups are called {sorted(repeated)[0]!r}: give every group a unique name.")
         p = len(names)
         self.names = names
         self.scales = np.zeros(p)
@@ -138,7 +138,7 @@ class GroupState:
         return grown
 
     def _saved(self) -> dict[str, np.ndarray]:
-        """Return the arrays that checkpoints hold."""
+        """Return the arrays saved in checkpoints."""
         return {
             "scales": self.scales,
             "square_norms": self.square_norms,
@@ -153,22 +153,22 @@ class GroupState:
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
     def begin_forward_backward(self, rate: float) -> None:
-        """Open a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
+        """Begin a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
         jit.begin_forward_backward(
             self.scales, self.empty, self.averages, self.pending_weight, rate, self.bases, self.rates
         )
 
     def begin_dual_averaging(self, weight: float, base: float) -> None:
-        """Open a round of dual averaging; see :class:`omkl.online.methods.DualAveraging`."""
+        """Begin a round of dual averaging; see :class:`omkl.online.methods.DualAveraging`."""
         jit.begin_dual_averaging(self.scales, self.averages, self.pending_weight, weight, base, self.bases, self.rates)
 
     def measure(self) -> np.ndarray:
-        """Norms of the point that the proximal step starts from, ``base_k ||v_k||``; the array is reused."""
+        """Return the norms at the start of the proximal step, ``base_k ||v_k||``, in a reused array."""
         jit.measure(self.bases, self.square_norms, self._before)
         return self._before
 
     def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[int, float]:
-        """Give the groups these norms (penalised groups come first), within the ball.
+        """Rescale the groups to the norms ``after``, then project onto the ball; penalised groups come first.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class GroupState:
         radius : float
             Radius of the ball.
         forgets : bool
-            Whether groups at zero become empty.
+            Whether groups that reach zero become empty.
 
         Returns
         -------
@@ -188,7 +188,7 @@ class GroupState:
         return jit.rescale(self._rescaled, self._before, after, radius, forgets, *SCALE_RANGE)
 
     def restart(self) -> None:
-        """Every group at zero, and nothing in the average; groups that are left out stay so."""
+        """Set every group and the average to zero; keep ``left_out``."""
         for array in (self.scales, self.square_norms, self.averages, self.total_shrinkage):
             array[:] = 0.0
         self.bases[:], self.empty[:] = 1.0, True
@@ -206,14 +206,14 @@ class GroupState:
         self.pending_weight *= factor
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray, scales: np.ndarray) -> Mixture:
-        """Take the mix of the states of S shards; its groups have a scale of 1.
+        """Mix the states of S shards; all scales become 1.
 
         Parameters
         ----------
         states : sequence of dict
         weights : array of shape (S,)
         scales : array of shape (S, p)
-            Factors from each shard's ``v_k`` to what is mixed.
+            Factors of each shard's ``v_k`` before mixing.
         """
         totals, pending = np.array([state["weights"] for state in states]).T
         averages, own_scales = (np.array([state[name] for state in states]) for name in ("averages", "scales"))
@@ -223,11 +223,11 @@ class GroupState:
         return Mixture(weights, column * scales, column * (averages + pending[:, None] * own_scales))
 
     def average_weights(self) -> tuple[np.ndarray, float]:
-        """``(a_k, W)`` with the current model counted in: the average is ``(a_k v_k + u_k) / W``."""
+        """Return ``(a_k, W)``, including the current model: the average is ``(a_k v_k + u_k) / W``."""
         return self.averages + self.pending_weight * self.scales, self.total_weight
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return every number that a checkpoint needs."""
+        """Return the arrays of a checkpoint."""
         return {**self._saved(), "weights": np.array([self.total_weight, self.pending_weight])}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
@@ -243,7 +243,7 @@ class GroupState:
 
 
 class GroupStateView:
-    """A bank's slice of the group state: views of the same arrays."""
+    """The slice of the group state for one bank: views of the same arrays."""
 
     def __init__(self, whole: GroupState, first: int, last: int) -> None:
         self._whole = whole
@@ -255,7 +255,7 @@ class GroupStateView:
         self.step = StepArrays(self.rates, self.averages, self.empty, self.square_norms, self.square_gradients)
 
     def __reduce__(self) -> tuple:
-        # views of the group state must be views again in a copy
+        # copies must hold views of the copied group state
         return GroupStateView, (self._whole, self.groups.start, self.groups.stop)
 
     @property
@@ -269,7 +269,7 @@ class GroupStateView:
         return averages[self.groups], total
 
     def average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:
-        """Averaged parameters from directions and running sums; the current ones where no average is kept.
+        """Return the averaged parameters from directions and running sums, or the current ones without an average.
 
         ``spread`` broadcasts one number per group to the shape of the arrays.
         """
@@ -281,19 +281,19 @@ class GroupStateView:
         return np.where(spread(self.left_out), 0.0, average) if self.left_out.any() else average
 
     def outside_range(self) -> np.ndarray:
-        """Groups whose scale is to be folded into their ``v_k``."""
+        """Return the groups whose scale must be folded into ``v_k``."""
         low, high = SCALE_RANGE
         return np.flatnonzero((self.scales != 0) & ((self.scales < low) | (self.scales > high)))
 
     def unit_scale(self, k: int) -> float:
-        """Set the scale of group k to 1; returns what its ``v_k`` must be multiplied with for that."""
+        """Set the scale of group k to 1; return the factor for its ``v_k``."""
         factor = self.scales[k]
         self.square_norms[k] *= factor**2
         self.scales[k] = 1.0
         return factor
 
     def fold(self, k: int, factor: float, values: np.ndarray, sums: np.ndarray) -> None:
-        """Add ``a_k v_k`` to the running sums of group k, if there are any, and multiply its ``v_k``, in place."""
+        """Add ``a_k v_k`` to the running sums of group k, if any, and multiply its ``v_k``, in place."""
         if sums.size:
             sums += self.averages[k] * values
         values *= factor

@@ -16,16 +16,16 @@ from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Features, Span
 from omkl.structures.base import Potentials
 
-#: Rows that are averaged or mixed at a time: all at once would take several times the memory of the table.
+#: Number of rows averaged or mixed at a time, which limits temporary memory.
 TOGETHER = 2**12
 #: Rows of a table, as an index.
 Rows = slice | np.ndarray
 
 
 class TableBank(Bank):
-    """Groups of explicit weights in an array ``table``, with running sums of the same shape where an average is kept.
+    """Groups of explicit weights in an array ``table``, with running sums of the same shape for the average.
 
-    A subclass defines :meth:`_spread`.
+    Subclasses define :meth:`_spread`.
     """
 
     abilities = frozenset({"mix", "grow", "coordinates", "condense"})
@@ -52,7 +52,7 @@ class TableBank(Bank):
         return slice(None)
 
     def _find_nonzero(self) -> None:
-        """Find the rows of the table that are not zero, after it was replaced."""
+        """Find the nonzero rows of the table, after it was replaced."""
 
     def grow_outputs(self, n_outputs: int) -> None:
         for axis in self._label_axes:
@@ -77,7 +77,7 @@ class TableBank(Bank):
         self.recompute_norms()
 
     def averaged_table(self) -> np.ndarray:
-        """Return the averaged weights in the shape of the table; the current ones where no average is kept."""
+        """Return the averaged weights in the shape of the table, or the current ones without an average."""
         return self.group_state.average(self.table, self._sums, self._spread)
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
@@ -109,10 +109,10 @@ class TableBank(Bank):
 
 
 class ExplicitBank(TableBank):
-    """Groups of explicit features, each feature a row of label weights; the groups partition the features.
+    """Groups of explicit features. Each feature is a row of label weights; the groups partition the features.
 
-    Reads ``x.tokens.features`` and adds to ``potentials.unary``. A step costs O(K) a feature present, a proximal step
-    O(1) a group; dead groups are not looked up.
+    It reads ``x.tokens.features`` and adds to ``potentials.unary``. A step costs O(K) per feature present, a proximal
+    step O(1) per group; groups of zero are skipped.
 
     Parameters
     ----------
@@ -121,11 +121,11 @@ class ExplicitBank(TableBank):
     groups : int array of shape (number of features,)
         The group of each feature.
     n_outputs : int
-        Labels K (1 for a binary structure).
+        Number of labels K (1 for a binary structure).
     averaging : bool
-        Whether the averaged parameters are kept, which doubles the memory.
+        Whether to keep the averaged parameters, which doubles the memory.
     dtype : float64 or float32
-        Precision in which parameters are stored.
+        Precision of the stored parameters.
     """
 
     _label_axes = (1,)
@@ -176,7 +176,7 @@ class ExplicitBank(TableBank):
         first, self.n_features = self.n_features, self.n_features + len(groups)
         capacity = len(self.table)
         if self.n_features > capacity:
-            # the first table fits exactly: a fixed training set is the usual case
+            # allocate the first table exactly: usually the training set is fixed
             capacity = self.n_features if capacity == 0 else max(self.n_features, capacity + capacity // 2)
             self.table, self._groups = lengthened(self.table, capacity), lengthened(self._groups, capacity)
             self._links = lengthened(self._links, capacity, fill=jit.UNTOUCHED)
@@ -185,14 +185,14 @@ class ExplicitBank(TableBank):
         self._groups[first : self.n_features] = groups
 
     def features_of(self, x: Span) -> Features:
-        """Return the features of all tokens that an input is a part of; raise an InputError if they have none.
+        """Return the features of all tokens of ``x.tokens``; raise an InputError if they have none.
 
         Parameters
         ----------
         x : Span
         """
         if x.tokens.features is None:
-            raise InputError(f"The tokens have no features, which the group {self.names[0]!r} reads.")
+            raise InputError(f"The tokens have no features, but the group {self.names[0]!r} needs them.")
         return x.tokens.features
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
@@ -202,7 +202,7 @@ class ExplicitBank(TableBank):
         jit.add_scores(self.features_of(x), x.low, x.high, self.table, self.groups, scales, potentials.unary)
 
     def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        """Add the potentials of :meth:`averaged`, bit for bit, from the averages of the rows that ``x`` needs.
+        """Add the potentials of :meth:`averaged`, bit for bit, averaging only the rows that ``x`` needs.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class ExplicitBank(TableBank):
         jit.scale_group(k, factor, self.table, self._sums, self._links, self._heads, average)
 
     def _rows(self) -> np.ndarray:
-        # a function of the table alone, so that a resumed run sums the same numbers in the same order
+        # depends only on the table, so that a resumed run sums the same numbers in the same order
         return np.flatnonzero(self.table.any(axis=1))
 
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
@@ -243,7 +243,7 @@ class ExplicitBank(TableBank):
         jit.squared_norms(self.table, self.groups, self.group_state.square_norms)
 
     def group_nbytes(self) -> np.ndarray:
-        """Bytes of the weights of each group, (p,)."""
+        """Return the bytes of the weights of each group, (p,)."""
         return np.bincount(self.groups, minlength=len(self.names)) * float(self.table[:1].nbytes)
 
     def averaged_table(self) -> np.ndarray:
@@ -279,7 +279,7 @@ class ExplicitBank(TableBank):
 
 
 class DenseBank(TableBank):
-    """Base class of one group with a small dense table of weights.
+    """Base class of banks of one group with a small dense table of weights.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ class DenseBank(TableBank):
     shape : tuple of three int
         Shape of the table.
     averaging : bool
-        Whether the averaged parameters are kept.
+        Whether to keep the averaged parameters.
     """
 
     _label_axes: ClassVar[tuple[int, ...]] = (2,)
@@ -321,16 +321,16 @@ class DenseBank(TableBank):
 
 
 class TransitionBank(DenseBank):
-    """The indicators of pairs of neighbouring labels; adds to ``potentials.pairwise``.
+    """Indicators of pairs of adjacent labels; adds to ``potentials.pairwise``.
 
     Parameters
     ----------
     n_labels : int
     positions : int
-        Number of positions with transitions of their own, for a chain made with ``by_position=True``; the last one's
-        serve all positions from there on. 1 shares the transitions.
+        Number of positions with their own transitions, for a chain made with ``by_position=True``. Later positions
+        share the last ones. 1 shares the transitions of all positions.
     averaging : bool
-        Whether the averaged parameters are kept.
+        Whether to keep the averaged parameters.
     name : str
     """
 
@@ -349,13 +349,13 @@ class TransitionBank(DenseBank):
 
 
 class TrigramBank(DenseBank):
-    """The indicators of triples of neighbouring labels, in a second-order chain; adds to ``potentials.triples``.
+    """Indicators of triples of adjacent labels, in a second-order chain; adds to ``potentials.triples``.
 
     Parameters
     ----------
     n_labels : int
     averaging : bool
-        Whether the averaged parameters are kept.
+        Whether to keep the averaged parameters.
     name : str
     """
 
@@ -379,9 +379,9 @@ class InterceptBank(DenseBank):
     Parameters
     ----------
     n_outputs : int
-        Labels K (1 for a binary structure).
+        Number of labels K (1 for a binary structure).
     averaging : bool
-        Whether the averaged parameters are kept.
+        Whether to keep the averaged parameters.
     name : str
     """
 
@@ -392,5 +392,5 @@ class InterceptBank(DenseBank):
         jit.add_constants(self.table, self.group_state.scales[0], potentials.unary)
 
     def _own(self, gradient: Potentials) -> np.ndarray:
-        # a single row is its own sum
+        # a single row needs no sum
         return gradient.unary[None] if len(gradient.unary) == 1 else gradient.unary.sum(axis=0)[None, None]

@@ -1,4 +1,4 @@
-"""Encoded tokens of sequences, as groups read them."""
+"""Encoded tokens of sequences, the input of groups."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class Features(NamedTuple):
     ----------
     starts : int64 array
     ids : int32 array
-        Not negative.
+        Feature ids >= 0.
     values : float64 array
     """
 
@@ -24,7 +24,7 @@ class Features(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Tokens:
-    """The tokens of some sequences, one after the other; a plain classification input is a sequence of one token.
+    """Concatenated tokens of sequences; a plain classification input is a sequence of one token.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Tokens:
     views : dict of str to array (number of tokens, d)
         Dense inputs of kernels, by the name of the view.
     n_features : int
-        All feature ids are smaller; computed if negative.
+        Upper bound of feature ids (exclusive); computed if negative.
     """
 
     offsets: np.ndarray
@@ -44,7 +44,7 @@ class Tokens:
     n_features: int = -1
 
     def __post_init__(self) -> None:
-        # jitted loops do not check bounds: a bank compares this with the size of its table
+        # compiled loops do not check bounds, so banks compare n_features with the size of their table
         if self.n_features < 0:
             self.n_features = 0 if self.features is None else int(self.features.ids.max(initial=-1)) + 1
 
@@ -66,7 +66,7 @@ class Tokens:
         return Span(self, self.offsets.item(s), self.offsets.item(s + 1))
 
     def everything(self) -> "Span":
-        """All sequences as one block of tokens."""
+        """Return all sequences as one block of tokens."""
         return Span(self, 0, self.n_tokens)
 
     def only(self, sequences: np.ndarray) -> "Tokens":
@@ -122,7 +122,7 @@ class Span:
 
 
 def products_of(own: np.ndarray, gradient: np.ndarray, totals: np.ndarray | None) -> np.ndarray:
-    """Inner products (p,) of each group's unary potentials, (p, n, K), with a gradient in them; adds to ``totals``."""
+    """Return inner products (p,) of unary potentials, (p, n, K), with their gradient; add to ``totals``."""
     if totals is not None:
         totals += own.sum(axis=1)
     return np.einsum("pnj,nj->p", own, gradient)

@@ -196,7 +196,7 @@ def test_bad_lines_of_lexicons_are_named(tmp_path, text, message):
         ("h.other:0", "there is no field 'other:0'"),
         ("h.upos:2", "there is no field 'upos:2'"),
         ("h.misc:", "there is no field 'misc:'"),
-        ("m.deprel", "no field 'deprel' that is known before parsing"),
+        ("m.deprel", "no field 'deprel' that is available before parsing"),
     ],
 )
 def test_atoms_that_look_at_nothing_are_refused(atom, message):

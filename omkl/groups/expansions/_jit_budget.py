@@ -1,22 +1,23 @@
-"""Kernel groups on a budget: p groups, m tokens at hand, n support vectors by their indices.
+"""Kernel groups on a budget: p groups, m tokens at hand (the present input), n support vectors by their indices.
 
 ``rows`` (p, m, m + B) holds kernel values of the tokens at hand with one another and with the support vectors; ``own``
-(p, m, K) the groups' potentials of these tokens before scaling. Both are kept current. ``coefficients`` and ``sums``
-are (p, K, B), so that loops over support vectors run along contiguous rows; ``sums`` has B = 0 without an average.
+(p, m, K) holds the groups' potentials of these tokens before scaling. Both are updated with every change.
+``coefficients`` and ``sums`` are (p, K, B), so that loops over support vectors run along contiguous rows; ``sums`` has
+B = 0 without an average.
 
 Cholesky factors of the kernel matrices project one support vector onto the others. A factor is an upper triangle ``U``
-with ``U'U = K + diag(e)``, in the leading n x n block of a larger array; ``e`` is a small jitter. Rows are contiguous,
-and every loop over half of the matrix runs along them.
+with ``U'U = K + diag(e)``, in the leading n x n block of a larger array; ``e`` is a small jitter. Loops over half of
+the matrix run along its contiguous rows.
 
-Vectors are held column by column in an array (d, C), and those that are wanted are given by their bounds: loops over
-them vectorise, and a value depends on its two vectors alone, not on where they lie.
+Vectors are stored as columns of an array (d, C) and selected by a range. Loops over them vectorise, and a value depends
+only on its two vectors, not on their positions.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-#: Vectors of one tile, which stays in the cache, and vectors at hand that pass over four of its rows at a time.
+#: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared with a tile at a time.
 TILE, ROWS = 512, 4
 PRODUCTS, SQUARED, MANHATTAN = range(3)
 
@@ -69,7 +70,7 @@ def compare(kind, X, columns, first, last):
 
 @compiled
 def chi_squared_distances(X, columns, first, last):
-    """``sum_j (x_j - y_j)^2 / (x_j + y_j)``, (n, last - first), where a term without mass is 0."""
+    """``sum_j (x_j - y_j)^2 / (x_j + y_j)``, (n, last - first), with terms of 0 / 0 set to 0."""
     n, d = X.shape
     out = np.zeros((n, last - first), X.dtype)
     for low in range(first, last, TILE):
@@ -87,7 +88,7 @@ def chi_squared_distances(X, columns, first, last):
 
 @compiled
 def inner_product(left, right):
-    """Eight sums side by side: they vectorise, in an order that is always the same."""
+    """Return the inner product by eight partial sums, which vectorise in a fixed order."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     n = right.shape[0]
     for block in range(n // 8):
@@ -118,7 +119,7 @@ def score(rows, n, coefficients, own):
 
 @compiled
 def weakest(scales, squares, ages, n):
-    """The support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``; the oldest of equals."""
+    """Return the support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``, the oldest in a tie."""
     worst = 0
     smallest = np.inf
     for i in range(n):
@@ -133,9 +134,9 @@ def weakest(scales, squares, ages, n):
 
 @compiled
 def find(rows, t, n, diagonals):
-    """The index of the support vector that is token ``t`` in the feature space of every kernel, or -1.
+    """Return the index of the support vector that equals token ``t`` in the feature space of every kernel, or -1.
 
-    ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero where the three values agree.
+    ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero if the three values agree.
     """
     m = rows.shape[1]
     for i in range(n):
@@ -151,7 +152,7 @@ def find(rows, t, n, diagonals):
 
 @compiled
 def place(rows, t, index, indices, diagonals, coefficients, sums, squares):
-    """Make token ``t`` the support vector ``index``, with coefficients of zero; another that was it is none now."""
+    """Make token ``t`` the support vector ``index``, with coefficients of zero; unset the index of its former token."""
     m = rows.shape[1]
     for other in range(m):
         if indices[other] == index:
@@ -169,7 +170,7 @@ def place(rows, t, index, indices, diagonals, coefficients, sums, squares):
 
 @compiled
 def move(rows, t, index, slope, groups, step, diagonals, coefficients, sums, squares, own):
-    """``A_k[index] -= rate_k slope`` in the groups of a mask, with all that depends on it."""
+    """``A_k[index] -= rate_k slope`` in the groups of a mask; update all dependent arrays."""
     for k in range(coefficients.shape[0]):
         if not groups[k]:
             continue
@@ -190,7 +191,7 @@ def move(rows, t, index, slope, groups, step, diagonals, coefficients, sums, squ
 
 @compiled
 def replace(rows, index, others, c, coefficients, own):
-    """Potentials of the tokens at hand in one group when support vector ``index`` is replaced by ``c`` times others."""
+    """Update the potentials of one group after replacing support vector ``index`` by ``c`` times others."""
     m = rows.shape[0]
     for t in range(m):
         difference = -rows[t, m + index]
@@ -215,8 +216,8 @@ def measure_parts(n, diagonals, coefficients, squares):
 def append(U, n, values, square, jitter):
     """Add a vector at position n, given its kernel values with the others (overwritten) and with itself.
 
-    Returns the jitter on its diagonal entry: the one asked for, or what it takes where the kernel is not positive
-    semidefinite. Such a vector gets so much that neither its row nor the later ones blow up.
+    Return the jitter on its diagonal entry. It is larger than requested if the kernel is not positive semidefinite, so
+    that neither the row of the vector nor later rows blow up.
     """
     for r in range(n):
         y = values[r] / U[r, r]
@@ -237,10 +238,10 @@ def append(U, n, values, square, jitter):
 
 @compiled
 def remove(U, n, a, y):
-    """Take the vector at position ``a`` out; those behind it move up by one. Costs O(n^2).
+    """Remove the vector at position ``a``; later vectors move up by one. The cost is O(n^2).
 
-    Its row of the old factor makes a rank-one update of the block behind it, by rotations, which cannot fail. On the
-    way the system ``U' y = k(others, it)`` with the new factor is solved, for :func:`combination`.
+    Its row of the old factor gives a rank-one update of the block behind it, by rotations, which cannot fail. Also
+    solve the system ``U' y = k(others, it)`` with the new factor, for :func:`combination`.
     """
     pivot = U[a, a]
     rest = U[a, :n].copy()
@@ -276,10 +277,10 @@ def combination(U, n, y, c):
 
 @compiled
 def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals):
-    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; returns the change of ``||v||^2``.
+    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; return the change of ``||v||^2``.
 
-    With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by ``-r A[index]``. Because ``(K + diag(e)) c`` are the
-    kernel values with the others, ``<r, psi(x_j)> = e_j c_j``, so that no kernel value is needed to know the norm.
+    With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by ``-r A[index]``. Since ``(K + diag(e)) c`` are the
+    kernel values with the others, ``<r, psi(x_j)> = e_j c_j``. So the norm needs no kernel values.
     """
     n = others.shape[0]
     explained = jittered = 0.0

@@ -1,6 +1,6 @@
-"""Cached potentials of kernel groups over a finite training set: ``F[k] = (K_k A_k)'``, kept current.
+"""Cached potentials of kernel groups over a finite training set: ``F[k] = (K_k A_k)'``, updated with every change.
 
-``F`` is (p, K, N), so that a coefficient that moves is one axpy of a contiguous Gram row onto a contiguous row of
+``F`` is (p, K, N), so that a change of a coefficient is one axpy of a contiguous Gram row onto a contiguous row of
 ``F``.
 """
 
@@ -11,7 +11,7 @@ from omkl._compilation import compiled
 
 @compiled
 def add_scores(cached, scales, low, high, unary):
-    """``unary += sum_k s_k F_k`` at the tokens ``low .. high - 1``."""
+    """Add ``sum_k s_k F_k`` to ``unary`` at the tokens ``low .. high - 1``."""
     for k in range(cached.shape[0]):
         scale = scales[k]
         if scale != 0.0:
@@ -23,7 +23,7 @@ def add_scores(cached, scales, low, high, unary):
 
 @compiled
 def has_gradient(gradient):
-    """Indices of the tokens whose gradient is not zero."""
+    """Return the indices of the tokens with a nonzero gradient."""
     moving = np.empty(gradient.shape[0], np.int64)
     n_moving = 0
     for i in range(gradient.shape[0]):
@@ -47,9 +47,9 @@ def add_scaled(scales, own, unary):
 
 @compiled
 def measure(among, own, moving, gradient, step, alone):
-    """Set ``||g_k||^2`` and the norms after the step, those of empty groups ``alone``; return whether others move.
+    """Set ``||g_k||^2`` and the norms after the step, only of empty groups if ``alone``; return whether others move.
 
-    ``among`` (p, m, m) are the kernel values of the moving tokens, and ``own`` (p, n, K) the potentials of all tokens.
+    ``among`` (p, m, m) are kernel values among tokens with a gradient, ``own`` (p, n, K) potentials of all tokens.
     """
     m, alive = moving.shape[0], False
     step.square_gradients[:] = 0.0
@@ -80,7 +80,7 @@ def measure(among, own, moving, gradient, step, alone):
 def move(grams, rows, tokens, D, groups, cached, coefficients, sums, rates, averages):
     """Take the step in the groups of a mask: coefficients, running sums, and potentials of all tokens.
 
-    ``tokens`` (m,) are the moving ones, with gradients ``D`` (m, K), and ``grams[k, rows[i]]`` their Gram rows.
+    ``tokens`` (m,) are the tokens with a gradient, ``D`` (m, K), and ``grams[k, rows[i]]`` their Gram rows.
     """
     n_tokens, averaging = cached.shape[2], sums.shape[1] > 0
     chosen = np.empty(rows.shape[0], np.int64)
@@ -98,7 +98,7 @@ def move(grams, rows, tokens, D, groups, cached, coefficients, sums, rates, aver
                     if averaging:
                         sums[k, tokens[i], j] += averages[k] * change
             target = cached[k, j]
-            # four Gram rows at a time: the target is read and written once for them
+            # four Gram rows at a time, so that the target is read and written once for all four
             q = 0
             while q + 4 <= count:
                 i0, i1, i2, i3 = chosen[q], chosen[q + 1], chosen[q + 2], chosen[q + 3]

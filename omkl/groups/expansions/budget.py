@@ -21,19 +21,19 @@ class BudgetedExpansion(KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B support vectors.
 
     All kernels share the support vectors. When the support is full, a new token replaces the support vector with the
-    smallest :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest of equals). The part of that vector is
+    smallest :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest in a tie). The part of this vector is
     projected onto the others: :math:`\psi_k(x_i)` is replaced by :math:`\sum_j c_j \psi_k(x_j)` with
     :math:`c = (K + \mathrm{diag}(e))^{-1} k(\cdot, x_i)`. The jitter is :math:`e_j = \sqrt{\epsilon}\, k(x_j, x_j)`
     with the machine epsilon of ``dtype``. A token that equals a support vector in every kernel is not added again.
 
-    The new token always enters, even where it has the smallest importance. With decaying rates the early support
-    vectors then stay; constant rates follow a drifting stream better.
+    The new token always enters, even if it has the smallest importance. With decaying rates the early support vectors
+    then stay; constant rates follow a drifting stream better.
 
-    The budget holds and norms are exact after every token. Arrays grow with the support. A round of m tokens in d
-    dimensions costs O(m B d), and a replacement O(B^2) per kernel, for the update of the Cholesky factors. The factors
-    take 8 p B^2 bytes for p kernels, in memory and in model files.
+    The size limit holds and norms are exact after every token. Arrays grow with the support. A round of m tokens in d
+    dimensions costs O(m B d), and a replacement O(B^2) per kernel, to update the Cholesky factors. The factors take
+    8 p B^2 bytes for p kernels, in memory and in model files.
 
-    The average is over all past models, each after the later projections.
+    The average is over all past models, after all later projections.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ class BudgetedExpansion(KernelBank):
         self._reserve(min(FIRST_CAPACITY, self.budget))
 
     def _forget_tokens(self) -> None:
-        """Start without tokens at hand."""
+        """Clear the tokens at hand."""
         self._at_hand: Span | None = None
         self._rows, self._own = np.zeros((len(self.names), 0, 0)), np.zeros((len(self.names), 0, self.n_outputs))
         self._indices = np.zeros(0, dtype=np.int64)
 
     def _reserve(self, capacity: int) -> None:
-        """Make room for this many support vectors."""
+        """Allocate space for this many support vectors."""
         more, self._capacity = capacity - self._ages.size, capacity
         vectors = self._coefficients, self._diagonals, self._squares, self._jitters, self._ages, self._order
         self._coefficients, self._diagonals, self._squares, self._jitters, self._ages, self._order = (
@@ -109,7 +109,7 @@ class BudgetedExpansion(KernelBank):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays that are kept from round to round, free places included."""
+        """Bytes of all arrays that persist between rounds, spare capacity included."""
         arrays = [self._coefficients, self._sums, self._diagonals, self._squares, self._jitters, self._factors]
         buffers = sum(buffer.nbytes for buffer in self._buffers.values())
         return buffers + sum(array.nbytes for array in [*arrays, self._ages, self._order])
@@ -136,7 +136,7 @@ class BudgetedExpansion(KernelBank):
         if not self._buffers:
             self._buffers = {view: self._buffer_of(view, x.tokens.views[view].shape[1]) for view in self.views}
         pairs = {view: buffer.stage(x.tokens.views[view][x.low : x.high], n) for view, buffer in self._buffers.items()}
-        # a kernel that is left out must not tell vectors apart
+        # kernels that are left out must not distinguish vectors
         self._diagonals[self.group_state.left_out] = 0.0
         self._rows, self._own = np.zeros((p, m, m + self._capacity)), np.zeros((p, m, self.n_outputs))
         for k in self._used():
@@ -146,7 +146,7 @@ class BudgetedExpansion(KernelBank):
         self._at_hand = x
 
     def _used(self) -> list[int]:
-        """Return the indices of the kernels that are not left out."""
+        """Return the indices of the kernels in use."""
         return np.flatnonzero(~self.group_state.left_out).tolist()
 
     def _buffer_of(self, view: str, n_columns: int) -> SupportBuffer:
@@ -169,7 +169,7 @@ class BudgetedExpansion(KernelBank):
         super()._activate(x, gradient)
 
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
-        """Take the step token by token, with exact norms, as projections come between; tokens become support."""
+        """Step token by token, as projections may come in between; tokens become support vectors; norms stay exact."""
         if self._at_hand is not x:
             self._take_up(x)
         for t, slope in zip(moving.tolist(), D):
@@ -202,7 +202,7 @@ class BudgetedExpansion(KernelBank):
         return index
 
     def _drop(self, index: int) -> None:
-        """Project a support vector onto the others, and keep norms and potentials current."""
+        """Project a support vector onto the others; update norms and potentials."""
         n = self._n_factored
         position = int(np.flatnonzero(self._order[:n] == index)[0])
         self._order[position : n - 1] = self._order[position + 1 : n]
@@ -219,7 +219,7 @@ class BudgetedExpansion(KernelBank):
         self._n_factored = n - 1
 
     def _append(self, index: int, values: np.ndarray) -> None:
-        """Add a support vector to the factors, given its kernel values with those there, (p, n)."""
+        """Add a support vector to the factors, given its kernel values with the factored vectors, (p, n)."""
         n = self._n_factored
         relative = np.sqrt(np.finfo(self.dtype).eps)
         for k in self._used():

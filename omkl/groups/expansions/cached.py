@@ -1,7 +1,7 @@
-"""Kernel groups over a finite training set, with the potentials of all its tokens cached and kept current.
+"""Kernel groups over a finite training set, with cached potentials of all tokens.
 
-An epoch costs O(tokens in error x N) a kernel instead of O(N^2 K): only coefficients that move cost anything. The Gram
-matrices are held whole where they fit, else their rows are computed on demand.
+An epoch costs O(tokens in error x N) per kernel instead of O(N^2 K): only changed coefficients cost anything. The Gram
+matrices are stored if they fit into memory; otherwise their rows are computed on demand.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from omkl.structures.base import Potentials
 class CachedKernelBank(KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of a training set.
 
-    Serves spans of exactly the tokens that it was made for. :meth:`release` turns it into a
+    It accepts only spans of the tokens that it was made for. :meth:`release` turns it into a
     :class:`~omkl.groups.KernelExpansion`, which scores any input.
 
     Parameters
@@ -34,11 +34,11 @@ class CachedKernelBank(KernelBank):
     tokens : Tokens
         The training set, N tokens.
     dtype : float32 or float64
-        Precision of Gram matrices and cached potentials; coefficients and norms are float64 always.
+        Precision of Gram matrices and cached potentials; coefficients and norms are always float64.
     memory : int
-        Bytes that Gram matrices may take; beyond it, rows are computed on demand and the latest kept.
+        Maximum bytes of the Gram matrices; if they are larger, rows are computed on demand and the latest cached.
     n_jobs : int or None
-        Threads that compute Gram matrices.
+        Number of threads that compute Gram matrices.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class CachedKernelBank(KernelBank):
         self._coefficients = np.zeros((p, n, n_outputs))
         self._sums = np.zeros((p, n if averaging else 0, n_outputs))
         self._moved = np.zeros(p, dtype=bool)
-        #: Gram rows of the tokens of the latest step, and where each is.
+        #: Gram rows of the tokens of the latest step, and the position of each.
         self._latest = np.zeros((p, 0, n), dtype=self.dtype), np.zeros(0, dtype=np.int64)
         inputs = [tokens.views[view] for view in self.views]
         if p * n * n * self.dtype.itemsize <= memory:
@@ -93,7 +93,7 @@ class CachedKernelBank(KernelBank):
         return self.cached[:, :, x.low : x.high].swapaxes(1, 2)
 
     def _gram_rows(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return an array of Gram rows, (p, ..., N), and where in it the row of each token is."""
+        """Return an array of Gram rows, (p, ..., N), and the index of the row of each token."""
         if isinstance(self._gram, np.ndarray):
             return self._gram, tokens
         assert self._gram is not None
@@ -145,9 +145,9 @@ class CachedKernelBank(KernelBank):
 def dense_grams(
     kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32, n_jobs: int | None = None
 ) -> np.ndarray:
-    """Return a stack of Gram matrices, (p, N, N), contiguous in its last axis; threads take blocks of rows.
+    """Return a stack of Gram matrices, (p, N, N), contiguous in its last axis; threads compute blocks of rows.
 
-    There is an input (N, d) for each kernel; those that are given the same array object share its inner products.
+    There is an input (N, d) for each kernel; kernels with the same array object share its inner products.
     """
     inputs = _in_precision(inputs, dtype)
     n = len(inputs[0])
@@ -164,9 +164,9 @@ def dense_grams(
 
 
 class GramRows:
-    """Rows of Gram matrices that do not fit in memory together: computed on demand, the latest kept.
+    """Rows of Gram matrices that do not fit into memory, computed on demand; the latest are cached.
 
-    Arguments are those of :func:`dense_grams`; kept rows may take ``budget`` bytes.
+    Arguments are those of :func:`dense_grams`; cached rows take at most ``budget`` bytes.
     """
 
     def __init__(
@@ -189,12 +189,12 @@ class GramRows:
 
     @property
     def n_kept(self) -> int:
-        """Number of rows that are kept."""
+        """Number of cached rows."""
         return len(self._recent)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the kept rows."""
+        """Bytes of the cached rows."""
         return self.n_kept * self._rows[0].nbytes
 
     def __getitem__(self, rows: list[int]) -> np.ndarray:
@@ -214,12 +214,12 @@ class GramRows:
                 if kernel.entrywise:
                     self._rows[indices, k] = kernel.between(pairs[id(buffer)])
                     continue
-                # one by one: rounding may depend on the other rows
+                # one by one, since rounding may depend on the other rows
                 for i, index in enumerate(indices):
                     self._rows[index, k] = kernel.between(buffer.pair(rows[i : i + 1], self.n_inputs))[0]
 
 
 def _in_precision(inputs: Sequence[np.ndarray], dtype: DTypeLike) -> list[np.ndarray]:
-    """Return the inputs in a precision; kernels that shared an array still do."""
+    """Convert the inputs to a precision; kernels that shared an array still share it."""
     converted = {id(X): in_precision(X, dtype) for X in inputs}
     return [converted[id(X)] for X in inputs]

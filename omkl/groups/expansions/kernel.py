@@ -1,4 +1,4 @@
-"""Kernel groups as dual expansions over a growing support: streams, and prediction."""
+"""Kernel groups as dual expansions over a growing support, for streams and for prediction."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from omkl.structures.base import Potentials
 class KernelBank(Bank):
     r"""Base class of banks of kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`.
 
-    A subclass keeps the support vectors and their coefficients. Norms follow from
+    Subclasses store the support vectors and their coefficients. Norms follow from
     :math:`\|v - r g\|^2 = \|v\|^2 - 2 r \langle v, g \rangle + r^2 \|g\|^2`, where :math:`\langle v, g \rangle` is
     the inner product of the group's potentials with their gradient.
 
@@ -28,16 +28,16 @@ class KernelBank(Bank):
     kernels : list of Kernel
         Fitted kernels.
     views : list of str
-        The view of the tokens that each kernel reads.
+        Name of the view of the tokens for each kernel.
     n_outputs : int
-        Labels K.
+        Number of labels K.
     averaging : bool
-        Whether the averaged coefficients are kept.
+        Whether to keep the averaged coefficients.
     dtype : float64 or float32
         Precision in which kernels are evaluated; coefficients and norms are float64.
     """
 
-    #: Whether :meth:`_move` keeps the norms current.
+    #: Whether :meth:`_move` updates the norms.
     _moves_norms = False
 
     def __init__(
@@ -56,7 +56,7 @@ class KernelBank(Bank):
         self._allocate()
 
     def _allocate(self) -> None:
-        """Make an empty support."""
+        """Create an empty support."""
 
     @property
     @abstractmethod
@@ -71,7 +71,7 @@ class KernelBank(Bank):
     @property
     @abstractmethod
     def sums(self) -> np.ndarray:
-        """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
+        """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty without an average."""
 
     @abstractmethod
     def _own_potentials(self, x: Span) -> np.ndarray:
@@ -79,11 +79,11 @@ class KernelBank(Bank):
 
     @abstractmethod
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
-        """Return the kernel values among some tokens: (p, m, m)."""
+        """Return the kernel values among the tokens ``moving``: (p, m, m)."""
 
     @abstractmethod
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
-        """Step along the gradient D (m, K) of some tokens in the groups of a mask (p,)."""
+        """Step along the gradient D (m, K) of the tokens ``moving``, in the groups of a mask (p,)."""
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_scaled(self.group_state.scales, self._own_potentials(x), potentials.unary)
@@ -108,11 +108,11 @@ class KernelBank(Bank):
         self.group_state.square_norms[used] = square_norms(kernels, views, self.supports, self.coefficients[used])
 
     def averaged_coefficients(self) -> np.ndarray:
-        """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
+        """Return the averaged dual coefficients, (p, S, K), or the current ones without an average."""
         return self.group_state.average(self.coefficients, self.sums, lambda values: values[:, None, None])
 
     def averaged(self) -> "FrozenExpansion":
-        """Return the averaged groups, frozen."""
+        """Return the averaged groups as a frozen expansion."""
         return FrozenExpansion(
             self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
         )
@@ -125,10 +125,11 @@ class KernelBank(Bank):
 
 
 class KernelExpansion(KernelBank):
-    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`; every mistake adds to the support.
+    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`; every mistake adds support vectors.
 
-    Reads the views of the tokens and adds to ``potentials.unary``. All kernels share the support vectors, and kernels
-    on the same view their inner products. A round costs O(S) kernel values a token, S the size of the support.
+    It reads the views of the tokens and adds to ``potentials.unary``. All kernels share the support vectors, and
+    kernels on the same view share inner products. A round costs O(S) kernel values per token, where S is the size of
+    the support.
 
     Parameters
     ----------
@@ -146,22 +147,22 @@ class KernelExpansion(KernelBank):
         self._allocate()
 
     def set_support(self, supports: dict[str, np.ndarray], coefficients: np.ndarray, sums: np.ndarray) -> None:
-        """Take support vectors with their coefficients.
+        """Set the support vectors and their coefficients.
 
         Parameters
         ----------
         supports : dict of str to array of shape (S, d)
         coefficients, sums : arrays of shape (p, S, K)
-            ``sums`` is (p, 0, K) where no average is kept.
+            ``sums`` is (p, 0, K) without an average.
         """
         self._supports = {view: np.array(support, dtype=self.dtype) for view, support in supports.items()}
         self._coefficients = np.array(coefficients, dtype=np.float64)
         self._sums = np.array(sums, dtype=np.float64)
         self.n_support = self._coefficients.shape[1]
         self.forget_input()
-        #: Indices of the support vectors that the latest step has added.
+        #: Indices of the support vectors added by the latest step.
         self._added: slice | None = None
-        #: The support vectors, with what :class:`Pair` computes of them, until there are others.
+        #: Cached references to the support vectors; None after a change.
         self._references: dict[str, Reference] | None = None
 
     def forget_input(self) -> None:
@@ -244,7 +245,7 @@ class KernelExpansion(KernelBank):
         self.forget_input()
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        # first the mixed coefficients of the old support vectors, then the vectors that each shard has added
+        # first mix the coefficients of the old support vectors, then append the vectors added by each shard
         n, column = self.n_support, (slice(None), None, None)
         parts = [self.supports, *({view: X[n:] for view, X in support_of(state).items()} for state in states)]
         views = dict.fromkeys(view for part in parts for view in part)  # a shard without support has no arrays
@@ -278,7 +279,7 @@ class KernelExpansion(KernelBank):
 
 
 class FrozenExpansion(FrozenGroups):
-    """Averaged kernel groups to predict with: support vectors and kernels without weight are left out."""
+    """Averaged kernel groups for prediction, without support vectors and kernels of zero weight."""
 
     def __init__(
         self,
@@ -294,13 +295,13 @@ class FrozenExpansion(FrozenGroups):
         self.names = list(names)
         self._kernels = [kernels[k] for k in self._alive]
         self._views = [views[k] for k in self._alive]
-        #: Indices of the support vectors that are left.
+        #: Indices of the remaining support vectors.
         self.support_indices = np.flatnonzero(used)
         self._supports = {view: Reference(support[used]) for view, support in supports.items()}
         self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=dtype)
 
     def group_nbytes(self) -> np.ndarray:
-        """Return the bytes of each group, (p,): its coefficients, and its part of the shared support vectors."""
+        """Return the bytes of each group, (p,): its coefficients, and its share of the common support vectors."""
         nbytes = np.zeros(len(self.names))
         for k, view, coefficients in zip(self._alive, self._views, self._coefficients):
             nbytes[k] = coefficients.nbytes + self._supports[view].nbytes / self._views.count(view)
@@ -312,7 +313,7 @@ class FrozenExpansion(FrozenGroups):
         expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
 
     def products_of_supports(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the name of each kernel, and what each support vector adds to ``<theta_k, g_k>``: (S,)."""
+        """Yield the name of each kernel, and the contribution of each support vector to ``<theta_k, g_k>``: (S,)."""
         moving = np.flatnonzero(gradient.unary.any(axis=1))
         for k, kernel, view, A in zip(self._alive, self._kernels, self._views, self._coefficients):
             support = self._supports[view]
@@ -332,7 +333,7 @@ class FrozenExpansion(FrozenGroups):
 def square_norms(
     kernels: list[Kernel], views: list[str], supports: dict[str, np.ndarray], coefficients: np.ndarray
 ) -> np.ndarray:
-    """Return ``tr(A_k' K_k A_k)`` of each kernel, (p,), computed block by block of the support vectors."""
+    """Return ``tr(A_k' K_k A_k)`` of each kernel, (p,), computed in blocks of support vectors."""
     squares, n_support = np.zeros(len(kernels)), coefficients.shape[1]
     if n_support == 0 or not kernels:
         return squares
@@ -367,5 +368,5 @@ def expand(
 
 
 def support_of(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the support vectors by view, from the arrays of a state."""
+    """Extract the support vectors by view from the arrays of a state."""
     return {key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")}

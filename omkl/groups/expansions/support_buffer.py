@@ -1,4 +1,4 @@
-"""A bounded set of support vectors whose members change one by one."""
+"""A bounded set of support vectors that change one by one."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -12,14 +12,15 @@ from omkl.kernels.inputs import Pair, Reference
 
 
 class SupportBuffer:
-    """Support vectors by their indices, and the few vectors at hand.
+    """Support vectors by their indices, and the few vectors at hand (the present input).
 
-    All are columns of one array, those at hand just before the first support vector: a kernel evaluated once between
-    the vectors at hand and all columns gives its values among them and with every vector held. ``1 / sqrt(k(x, x))``
-    of normalised kernels is kept with each vector, so a new one costs O(capacity x dimension).
+    All vectors are columns of one array, with the vectors at hand just before the first support vector. So one
+    evaluation of a kernel between the vectors at hand and all columns gives its values among them and with every
+    support vector. ``1 / sqrt(k(x, x))`` of normalised kernels is stored with each vector, so a new one costs
+    O(capacity x dimension).
 
-    ``kernels`` are fitted ones that will be evaluated on vectors of dimension ``n_columns``; there is room for
-    ``capacity`` vectors.
+    ``kernels`` are fitted kernels on vectors of dimension ``n_columns``; ``capacity`` is the maximum number of support
+    vectors.
     """
 
     def __init__(self, kernels: Sequence[Kernel], n_columns: int, capacity: int, dtype: DTypeLike) -> None:
@@ -39,7 +40,7 @@ class SupportBuffer:
             roots[columns] = inverse_root(kernel.raw_diagonal(X))
 
     def stage(self, X: np.ndarray, n_support: int) -> "BufferPair":
-        """Take vectors at hand, (m, d), and pair them with themselves and the first support vectors, in this order."""
+        """Set the vectors at hand, (m, d); pair them with themselves, then with the first support vectors."""
         m = len(X)
         if m > self.first:
             self._pad(m - self.first, 0)
@@ -48,12 +49,12 @@ class SupportBuffer:
         return BufferPair(self, X, slice(self.first - m, self.first), slice(self.first - m, self.first + n_support))
 
     def pair(self, which: np.ndarray, n_support: int) -> "BufferPair":
-        """Pair the support vectors of some indices, (m,), with the first ones."""
+        """Pair the support vectors with indices ``which``, (m,), with the first ``n_support`` ones."""
         X = np.ascontiguousarray(self.columns[:, self.first + which].T)
         return BufferPair(self, X, self.first + which, slice(self.first, self.first + n_support))
 
     def keep(self, back: int, index: int) -> None:
-        """Copy a vector at hand to an index; ``back`` is 1 for the last one, 2 for the one before it, and so on."""
+        """Copy a vector at hand to an index; ``back`` counts from the end: 1 is the last vector."""
         self.columns[:, self.first + index] = self.columns[:, self.first - back]
         self.roots[:, self.first + index] = self.roots[:, self.first - back]
 
@@ -62,11 +63,11 @@ class SupportBuffer:
         return self.columns[:, self.first : self.first + n_support].T
 
     def load(self, X: np.ndarray) -> None:
-        """Replace the first support vectors by the rows of an array, (n, d)."""
+        """Overwrite the first support vectors with the rows of an array, (n, d)."""
         self._write(slice(self.first, self.first + len(X)), X)
 
     def grow(self, capacity: int) -> None:
-        """Make room for more vectors."""
+        """Allocate space for more vectors."""
         self._pad(0, capacity - self.capacity)
 
     def _pad(self, before: int, after: int) -> None:
@@ -76,12 +77,12 @@ class SupportBuffer:
 
 
 class BufferPair(Pair):
-    """Some columns of a :class:`SupportBuffer`, ``rows``, against others that follow one another, ``columns``."""
+    """Some columns of a :class:`SupportBuffer`, ``rows``, against a range of columns, ``columns``."""
 
     def __init__(self, buffer: SupportBuffer, X: np.ndarray, rows: slice | np.ndarray, columns: slice) -> None:
         self._buffer, self._rows, self._columns = buffer, rows, columns
         self._right = buffer.columns, columns.start, columns.stop
-        # Pair.__init__ would check once more that these are dense and floating
+        # skip Pair.__init__: the arrays are already known to be dense and floating
         self.X, self.Y = X, buffer.columns[:, columns].T
         self.right = Reference(self.Y)
 

@@ -1,7 +1,7 @@
-"""Loops over all arcs of sentences: what templates add to their scores.
+"""Loops over all arcs of sentences, which add the weights of templates to arc scores.
 
-``_jit_arcs`` describes lines and buckets. Here eight arcs of a head are scored at a time, in vectors, while the lines
-of later heads are prefetched. The scores have the same bits as if arcs were scored one by one.
+See ``_jit_arcs`` for lines and buckets. Eight arcs of a head are scored at a time, in vectors, while the lines of later
+heads are prefetched. The scores are bitwise equal to scores of single arcs.
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ from numba.extending import intrinsic
 from omkl._compilation import compiled, prefetch
 
 LINE = 32
-#: Arcs that are scored at a time.
+#: Number of arcs that are scored at a time.
 LANES = 8
-#: Arcs by which prefetching is ahead of scoring: enough for the lines to arrive, few enough for the fastest cache.
+#: Number of arcs to prefetch ahead: enough for the lines to arrive, few enough for the fastest cache.
 AHEAD = 128
 CACHE_LINE = 64
-#: Bits of the place of a key's weights that tell buckets; the others are the line.
+#: Number of bits for the buckets in the place of a key's weights; the other bits are the line.
 BUCKET_BITS = 10
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -35,7 +35,7 @@ _BUCKET_BITS, _BUCKETS = np.uint64(BUCKET_BITS), np.uint64(2**BUCKET_BITS - 1)
 
 @intrinsic
 def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, weight):
-    """Add the weights at ``LANES`` places, with the scales of their groups, to as many scores.
+    """Add the weights at ``LANES`` places, times the scales of their groups, to ``LANES`` scores.
 
     ``places``, ``lines`` (the table) and ``scores`` are addresses; ``weight`` is any number of the table's type.
     """
@@ -80,10 +80,10 @@ def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores,
 def add_scores(
     head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, bins, scores, cells
 ):
-    """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs.
+    """Add the weights of all pairs of views, times the scales of their groups, to the scores of the arcs.
 
-    Sentences come one after the other: ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores
-    ``cells[s] : cells[s + 1]``. A pair's table stays in the cache from one sentence to the next.
+    Sentences are concatenated: ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores
+    ``cells[s] : cells[s + 1]``. The table of a pair stays in cache from one sentence to the next.
     """
     starts, rows = _spread(nodes, cells, scores)
     padded = np.zeros((modifier_keys.shape[0], modifier_keys.shape[1] + LANES), np.uint64)
@@ -116,7 +116,7 @@ def add_scores(
 
 @compiled
 def _spread(nodes, cells, scores):
-    """Scores in rows that end with a whole vector, and where the row of each node begins."""
+    """Copy scores into rows padded to whole vectors; return the start of each node's row, and the rows."""
     starts = np.zeros(nodes[-1] + 1, np.int64)
     for s in range(nodes.shape[0] - 1):
         width = 1 + (nodes[s + 1] - nodes[s] + LANES - 2) // LANES * LANES
@@ -133,7 +133,7 @@ def _spread(nodes, cells, scores):
 
 @compiled
 def _collect(nodes, cells, starts, rows, scores):
-    """Scores of arcs out of rows that end with a whole vector."""
+    """Copy scores of arcs back from rows padded to whole vectors."""
     for s in range(nodes.shape[0] - 1):
         n_nodes = nodes[s + 1] - nodes[s]
         for h in range(n_nodes):
@@ -145,7 +145,7 @@ def _collect(nodes, cells, starts, rows, scores):
 
 @compiled
 def _turns(bins):
-    """Bucket bits of direction and distance, by ``N + m - h``."""
+    """Return the bucket bits of direction and distance, indexed by ``N + m - h``."""
     longest = bins.shape[1] - 1
     turns = np.zeros(2 * longest + 1 + LANES, np.uint64)
     for distance in range(1, longest + 1):
@@ -156,9 +156,9 @@ def _turns(bins):
 
 @compiled
 def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, table, turns, starts, rows):
-    """Add pairs of views that look at no field between, one head after the other.
+    """Add pairs of views without a field between head and modifier, one head after the other.
 
-    The lines of later heads are prefetched meanwhile, across the end of a pair.
+    Meanwhile prefetch the lines of later heads, also across the end of a pair.
     """
     n_nodes = head_keys.shape[1]
     first, n_arcs, width = _sentences_of(nodes)
@@ -205,7 +205,7 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
 
 @compiled
 def _fetch(places, lines, stride, low, high):
-    """Ask for the bytes ``low .. high - 1`` of the lines of a head's arcs; ``lines`` is the address of the table."""
+    """Prefetch the bytes ``low .. high - 1`` of the lines of a head's arcs; ``lines`` is the address of the table."""
     for offset in range(low, high, 2 * CACHE_LINE):
         first = lines + np.uint64(offset)
         second = lines + np.uint64(min(offset + CACHE_LINE, high - 1))
@@ -217,8 +217,8 @@ def _fetch(places, lines, stride, low, high):
 
 @compiled
 def _sentences_of(nodes):
-    """For each node the first one of its sentence, and the number of arcs from it; and the longest row of arcs, in
-    whole vectors."""
+    """Return, for each node, the first node of its sentence and its number of arcs; and the longest row of arcs,
+    padded to whole vectors."""
     first, n_arcs, longest = np.empty(nodes[-1], np.int64), np.empty(nodes[-1], np.int64), 1
     for s in range(nodes.shape[0] - 1):
         longest = max(longest, nodes[s + 1] - nodes[s] - 1)
@@ -229,7 +229,7 @@ def _sentences_of(nodes):
 
 @compiled
 def _locate(key, modifiers, turns, size, places):
-    """Write the places of a head's arcs: line and buckets."""
+    """Write the places (line and buckets) of a head's arcs."""
     size &= _SHORT  # tells the compiler that both factors are short
     for a in range(places.shape[0]):
         mixed = (key + modifiers[a]) * _MIX
@@ -239,7 +239,7 @@ def _locate(key, modifiers, turns, size, places):
 
 @compiled
 def _span(bare, directed, distant, n_bytes):
-    """First and last byte of a line, in whole cache lines, of what has a scale; weights have ``n_bytes``."""
+    """Return the bytes of a line, in whole cache lines, with nonzero scales; weights have ``n_bytes``."""
     low = 0 if bare != 0.0 else (8 if directed != 0.0 else 16)
     high = 32 if distant != 0.0 else (16 if directed != 0.0 else 8)
     return low * n_bytes // CACHE_LINE * CACHE_LINE, high * n_bytes
@@ -247,7 +247,7 @@ def _span(bare, directed, distant, n_bytes):
 
 @compiled
 def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
-    """Add the weights at the places of a head's arcs to their scores; arrays are given by their addresses."""
+    """Add the weights at the places of a head's arcs to their scores; arrays are passed as addresses."""
     for a in range(0, n_arcs, LANES):
         offset = np.uint64(a) * _WORD
         _weigh_lanes(places + offset, lines, bare, directed, distant, scores + offset, weight)
@@ -284,8 +284,8 @@ def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lin
 
 @compiled
 def kinship(heads, h, m):
-    """Kinship of h to m in a tree with the heads ``heads[node]`` (the head of the root is no node):
-    its head (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
+    """Return the kinship of h to m in a tree with the heads ``heads[node]`` (the head of the root is no node):
+    head of m (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
     n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
     if above == np.uint64(h):
         return np.uint64(1)

@@ -1,15 +1,15 @@
 """Loops over lists of arcs and their hashed features.
 
-Templates that look at the same views of head and modifier and differ only in their variant (nothing, direction,
-distance) share a *line* of 32 buckets, two neighbouring cache lines in float32, so that one look-up serves all three:
-0-7 are the bare conjunction's, 8-15 have a direction, 16-31 a direction and a bin of distance. Which of its buckets a
-feature takes is hashed as well, so that a line has room for several keys; features of one key never collide, and
-neither do templates. Pair ``p`` of views has the lines ``bases[p] : bases[p + 1]`` of a table; the buckets of a variant
-are of group ``groups[p, variant]``, -1 for none.
+Templates with the same views of head and modifier differ only in their variant (nothing, direction, distance). They
+share a *line* of 32 buckets, two adjacent cache lines in float32, so that one look-up serves all three. Buckets 0-7
+belong to the bare conjunction, 8-15 to the direction, 16-31 to the direction and a bin of the distance. The bucket of a
+feature is hashed as well, so that a line can store several keys. Features of one key never collide, and neither do
+templates. Pair ``p`` of views has the lines ``bases[p] : bases[p + 1]`` of a table. The buckets of a variant belong to
+the group ``groups[p, variant]``, -1 for none.
 
-A list of arcs is an array ``places``, (4, number of arcs): nodes of the sentence's root, of the head and of the
-modifier among those of all sentences, and a code, the bin of the distance, below 8 to the left and from 8 on to the
-right. Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]``. ``keys`` are the hashes of the views of all nodes.
+A list of arcs is an array ``places``, (4, number of arcs), with the nodes of the sentence's root, of the head and of
+the modifier, counted over all sentences, and a code: the bin of the distance, plus 8 if the modifier is to the right.
+Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]``. ``keys`` are the hashes of the views of all nodes.
 """
 
 import numpy as np
@@ -32,16 +32,16 @@ _SIX = np.uint64(6)
 _MASK7 = np.uint64(7)
 _MASK15 = np.uint64(15)
 
-#: Bytes that the processor fetches at a time, and pairs of views by which prefetching is ahead of learning.
+#: Size of a cache line in bytes, and number of pairs of views to prefetch ahead of learning.
 CACHE_LINE = 64
 AHEAD = 4
-#: With fewer arcs, as in one sentence, a table does not stay in the cache between its uses: lines are prefetched.
+#: With fewer arcs, as in one sentence, tables do not stay in cache between uses, so lines are prefetched.
 FEW = 1 << 13
 
 
 @compiled
 def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys):
-    """Hash each view of each token into 64 bits; a view means something else at a modifier than at a head."""
+    """Hash each view of each token into 64 bits; modifiers and heads have different hashes."""
     for view in range(starts.shape[0] - 1):
         for i in range(n_nodes):
             key = np.uint64(1)
@@ -55,7 +55,7 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
 
 @compiled
 def list_arcs(wanted, nodes, cells, bins, places, kept):
-    """List the arcs whose number in ``wanted`` is not 0, and their cells in it; returns how many there are.
+    """List the arcs with nonzero entries in ``wanted``, and the cells of these entries; return their number.
 
     Sentence ``s`` has the cells ``cells[s] : cells[s + 1]``.
     """
@@ -75,7 +75,7 @@ def list_arcs(wanted, nodes, cells, bins, places, kept):
 
 @compiled
 def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
-    """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs."""
+    """Add the weights of all pairs of views, times the scales of their groups, to the scores of the arcs."""
     seen = np.zeros(_longest(nodes), np.uint64)
     for p in range(pairs.views.shape[0]):
         bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
@@ -106,8 +106,8 @@ def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
 def _fetch_line(table, line):
     """Prefetch a line of a table.
 
-    A line that was not used since the last sentence is in slower memory: waiting for it takes five times as long as the
-    arithmetic.
+    Lines that were not used since the last sentence are in slower memory, and waiting for one takes five times as long
+    as the arithmetic.
     """
     start = np.uint64(table.ctypes.data) + np.uint64(line) * np.uint64(table.strides[0])
     for offset in range(0, table.strides[0], CACHE_LINE):
@@ -135,7 +135,7 @@ def _longest(nodes):
 
 @compiled
 def _values_between(codes, between, place, nodes, seen):
-    """Write the different values of a field between head and modifier, or their kinship; returns how many there are."""
+    """Write the distinct values of a field between head and modifier, or their kinship; return the number of values."""
     root, h, m = place[0], place[1], place[2]
     if between < -1:
         last = nodes[np.searchsorted(nodes, root, side="right")]
@@ -154,8 +154,8 @@ def _values_between(codes, between, place, nodes, seen):
 
 @compiled
 def kinship(heads, h, m):
-    """Kinship of h to m in a tree with the heads ``heads[node]`` (the head of the root is no node):
-    its head (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
+    """Return the kinship of h to m in a tree with the heads ``heads[node]`` (the head of the root is no node):
+    head of m (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
     n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
     if above == np.uint64(h):
         return np.uint64(1)
@@ -170,7 +170,7 @@ def kinship(heads, h, m):
 
 @compiled
 def _room(nodes, places, between):
-    """Arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines and buckets."""
+    """Allocate arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines and buckets."""
     n_entries = places.shape[1]
     if between.max() >= 0:
         for a in range(places.shape[1]):
@@ -181,7 +181,7 @@ def _room(nodes, places, between):
 
 @compiled
 def _find_lines(keys, nodes, places, pairs, p, room):
-    """List the arcs, lines and buckets that pair ``p`` of views fires; return their number."""
+    """List the arcs, lines and buckets of the features of pair ``p`` of views; return their number."""
     seen, owners, lines, buckets = room
     heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
     low, between = pairs.bases[p], pairs.between[p]
@@ -203,7 +203,7 @@ def _find_lines(keys, nodes, places, pairs, p, room):
 
 @compiled
 def find_lines(keys, nodes, places, pairs, p):
-    """Arcs (n,), lines (n,) and buckets (3, n) that pair ``p`` of views fires."""
+    """Return the arcs (n,), lines (n,) and buckets (3, n) of the features of pair ``p`` of views."""
     room = _room(nodes, places, pairs.between)
     count = _find_lines(keys, nodes, places, pairs, p, room)
     return room[1][:count], room[2][:count], room[3][:, :count]
@@ -219,7 +219,7 @@ def _any_stored(groups, empty):
 
 @compiled
 def inner_products(keys, nodes, places, gradient, pairs, groups, empty, table, products):
-    """``products[k] = <v_k, g>`` of every group whose ``v`` is not empty, from the gradient in the arcs."""
+    """``products[k] = <v_k, g>`` of every nonempty group, from the gradient with respect to the arcs."""
     room = _room(nodes, places, pairs.between)
     _, owners, lines, buckets = room
     for p in range(pairs.views.shape[0]):
@@ -238,9 +238,9 @@ def inner_products(keys, nodes, places, gradient, pairs, groups, empty, table, p
 
 @compiled
 def step(keys, nodes, places, gradient, pairs, groups, table, sums, arrays):
-    """``v -= rate g`` for all groups, with their norms and those of their gradients.
+    """``v -= rate g`` for all groups, with their norms and the norms of their gradients.
 
-    Groups that are empty are postponed: only the norm of their gradient is found, from the lines' numbers, without a
+    Empty groups are postponed: only the norm of their gradient is computed, from the numbers of the lines, without a
     look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
     room = _room(nodes, places, pairs.between)
@@ -273,7 +273,7 @@ def step(keys, nodes, places, gradient, pairs, groups, table, sums, arrays):
 
 @compiled
 def _move(owners, lines, buckets, values, rate, table, sums, average):
-    """Move one group; returns ``r^2 ||g||^2``, and what ``||v||^2`` as it is stored has gained."""
+    """Move one group; return ``r^2 ||g||^2``, and the change of ``||v||^2`` of the stored weights."""
     moved = 0.0
     square_change = 0.0
     for a in range(owners.shape[0]):
@@ -292,7 +292,7 @@ def _move(owners, lines, buckets, values, rate, table, sums, average):
 
 @compiled
 def _square_norm(owners, lines, buckets, values):
-    """``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
+    """Return ``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
     n = owners.shape[0]
     capacity = 8
     while capacity < 2 * n:
@@ -314,7 +314,7 @@ def _square_norm(owners, lines, buckets, values):
 
 @compiled
 def mark_lines(keys, nodes, places, pairs, marks):
-    """Mark the lines that the arcs fire: the share of marked lines of a pair tells how many keys there are."""
+    """Mark the lines of the arcs' features, to estimate the number of keys from the share of marked lines."""
     room = _room(nodes, places, pairs.between)
     for p in range(pairs.views.shape[0]):
         for a in range(_find_lines(keys, nodes, places, pairs, p, room)):
@@ -323,9 +323,9 @@ def mark_lines(keys, nodes, places, pairs, marks):
 
 @compiled
 def list_features(keys, nodes, places, pairs, variants, starts, ids):
-    """Feature ids of each arc, template by template, as CSR rows; ``ids`` must be large enough.
+    """List the feature ids of each arc, template by template, as CSR rows; ``ids`` must be large enough.
 
-    A template looks at a pair of views; its variant adds nothing (0), the direction (1) or direction and distance (2).
+    A template uses a pair of views; its variant adds nothing (0), the direction (1) or direction and distance (2).
     """
     count = 0
     seen = np.zeros(_longest(nodes), np.uint64)
@@ -351,9 +351,9 @@ def list_features(keys, nodes, places, pairs, variants, starts, ids):
 
 @compiled
 def scale_group(lines, buckets, factor, table, sums, average):
-    """Multiply buckets of lines, given by their bounds, after what they gave to the average is added to its sums.
+    """Multiply buckets of lines, given by their bounds, after adding their share of the average to its sums.
 
-    Returns the new squared norm.
+    Return the new squared norm.
     """
     total = 0.0
     for line in range(lines[0], lines[1]):

@@ -15,32 +15,32 @@ from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcKeys, ArcSentence, ArcTokens, GoldTrees, TemplateLayout
 from omkl.structures.trees import TreePotentials
 
-#: Most lines of a pair of views for each of its keys on gold arcs; the keys of wrong arcs need room too.
+#: Maximum lines of a pair of views per key on gold arcs. The keys of wrong arcs share these lines.
 LINES_A_KEY = 0.5
-#: Gold arcs whose keys are counted.
+#: Number of gold arcs whose keys are counted.
 SAMPLE = 200_000
 ALIGNMENT = 128
-#: Arcs with a smaller gradient are skipped: nearly all arcs of a trained CRF, with hardly any of its gradient.
+#: Arcs with a smaller gradient are skipped: most arcs of a trained CRF, which hardly change the gradient.
 NEGLIGIBLE = 1e-5
 
 
 class ArcTemplateBank(Bank):
     """A group of hashed features for each template of an arc.
 
-    Potentials are one array of arc scores S (n + 1, n + 1). Features are never listed: the fields of head and modifier
-    are hashed to a line of a table that belongs to their pair of views alone, so that templates never collide with one
-    another. A template whose group is zero costs no look-up.
+    Potentials are one array of arc scores S (n + 1, n + 1). Features are never listed. The fields of head and modifier
+    are hashed to a line of a table that belongs to one pair of views, so that templates never collide with one another.
+    A template whose group is zero costs no look-up.
 
     Parameters
     ----------
     templates : TemplateSet
     averaging : bool
-        Whether the averaged parameters are kept, which doubles the memory.
+        Whether to keep the averaged parameters, which doubles the memory.
     dtype : float32 or float64
     sizes : int array, optional
         Number of lines of each pair of views; see :meth:`plan`.
     memory : float
-        Without ``sizes``: megabytes for the parameters, the same for every pair of views.
+        Without ``sizes``: megabytes for all parameters, split evenly between the pairs of views.
     """
 
     abilities = frozenset({"mix", "condense"})
@@ -65,7 +65,7 @@ class ArcTemplateBank(Bank):
         self.table, self._sums = (_aligned(n, self._dtype) for n in (n_lines, n_lines if self.averaging else 0))
         self._stored = np.zeros(len(self.names), dtype=bool)
         self._groups = self._layout.groups
-        #: Where the weights of each group are: lines and buckets of the table.
+        #: Lines and buckets of the table for each group.
         self._blocks = [self._block(*self._layout.pair_of(k)) for k in range(len(self.names))]
 
     @classmethod
@@ -77,15 +77,15 @@ class ArcTemplateBank(Bank):
         averaging: bool = True,
         dtype: DTypeLike = np.float32,
     ) -> "ArcTemplateBank":
-        """Make a bank with as many lines for each pair of views as the gold arcs of a training set ask for.
+        """Make a bank, with lines for each pair of views according to its keys on the gold arcs of a training set.
 
         Parameters
         ----------
         templates : TemplateSet
         examples : sequence of (ArcSentence, gold heads, ...)
         memory : float
-            Megabytes that parameters (and their averages) may take. Pairs with few keys get what they need, the
-            others share the rest evenly.
+            Maximum megabytes of the parameters and their averages. Pairs with few keys get what they need; the others
+            share the rest evenly.
         averaging : bool
         dtype : float32 or float64
         """
@@ -99,7 +99,7 @@ class ArcTemplateBank(Bank):
         return self.table.nbytes + self._sums.nbytes
 
     def group_nbytes(self) -> np.ndarray:
-        """Bytes of each template, (p,): those that look at the same views share their lines evenly."""
+        """Return the bytes of each template, (p,); templates with the same views share their lines evenly."""
         nbytes = np.zeros(len(self.names))
         for size, groups in zip(self.sizes, self._layout.groups):
             own = [k for k in groups if k >= 0]
@@ -107,11 +107,11 @@ class ArcTemplateBank(Bank):
         return nbytes
 
     def n_features(self) -> int:
-        """Number of features whose weight is not zero."""
+        """Return the number of features with a nonzero weight."""
         return int(np.count_nonzero(self.table))
 
     def collision_rate(self) -> float:
-        """Share of the features that must share a weight with another, from how full the tables are.
+        """Estimate the share of features that share a weight with another, from the fill of the tables.
 
         If ``m`` features fall into ``n`` buckets at random, a share ``1 - exp(-m / n)`` of the buckets is taken.
         """
@@ -132,7 +132,7 @@ class ArcTemplateBank(Bank):
         self._add_scores(self._layout.keys(x), nodes, nodes**2, [x], potentials.arcs.reshape(-1))
 
     def potentials_of(self, sentences: Sequence[ArcSentence]) -> list[TreePotentials]:
-        """Return the potentials of several sentences, faster than one at a time.
+        """Return the potentials of several sentences, which is faster than one at a time.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class ArcTemplateBank(Bank):
     def _add_scores(
         self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, sentences: Sequence[ArcSentence], scores: np.ndarray
     ) -> None:
-        """Add what the templates give to the scores of all likely arcs."""
+        """Add the weights of the templates to the scores of all likely arcs."""
         bins, scales = self._layout.bins(max(map(len, sentences))), self.group_state.scales
         if all(x.likely is None for x in sentences):
             all_arcs.add_scores(*keys, nodes, *self._pairs, self._groups, scales, self.table, bins, scores, cells)
@@ -185,7 +185,7 @@ class ArcTemplateBank(Bank):
         jit.step(self._layout.keys(x), *arcs, self._pairs, groups, self.table, self._sums, arrays)
 
     def _arcs_of(self, x: ArcSentence, gradient: TreePotentials) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Nodes, places and gradient of the arcs whose gradient is not negligible."""
+        """Return nodes, places and gradients of the arcs whose gradient is not negligible."""
         values, nodes = gradient.arcs.reshape(-1), np.array([0, len(x) + 1])
         wanted = np.where(np.abs(values) > NEGLIGIBLE, values, 0.0)
         cells, places = _listed(wanted, nodes, nodes**2, self._layout.bins(len(x)))
@@ -198,7 +198,7 @@ class ArcTemplateBank(Bank):
         return products
 
     def _scale_group(self, k: int, factor: float) -> None:
-        if not self._stored[k]:  # its weights were never stored
+        if not self._stored[k]:  # no weights were stored yet
             return
         bounds = [(block.start, block.stop) for block in self._blocks[k]]
         average = self.group_state.averages[k]
@@ -214,7 +214,7 @@ class ArcTemplateBank(Bank):
         return np.array([np.einsum("ij,ij->", weights, weights, dtype=np.float64) for weights in own])
 
     def averaged(self) -> "ArcTemplateBank":
-        """Return a frozen bank with the averaged parameters; templates that are zero cost it nothing."""
+        """Return a frozen bank with the averaged parameters; templates of weight zero cost nothing."""
         if self.frozen:
             frozen = copy(self)
             frozen._groups = self._used_groups()
@@ -228,11 +228,11 @@ class ArcTemplateBank(Bank):
         return frozen
 
     def _used_groups(self) -> np.ndarray:
-        """Return the groups of each pair of views, -1 for those that are zero."""
+        """Return the groups of each pair of views, -1 for groups of zero."""
         return np.where((self._groups >= 0) & self._stored[self._groups], self._groups, -1)
 
     def restricted(self, templates: TemplateSet) -> "ArcTemplateBank":
-        """Return a bank for some of the templates, with their weights as they are.
+        """Return a bank with some of the templates and their present weights.
 
         Parameters
         ----------
@@ -249,12 +249,12 @@ class ArcTemplateBank(Bank):
         return bank
 
     def strongest(self, k: int, n: int, tokens: ArcTokens, heads: np.ndarray) -> list[tuple[float, int, int, int]]:
-        """Return the largest weights of one template, and an arc of a treebank that fires each.
+        """Return the largest weights of one template, and for each an arc of a treebank with this feature.
 
         Parameters
         ----------
         k : int
-            Number of the template.
+            Index of the template.
         n : int
             Number of weights.
         tokens : ArcTokens
@@ -264,8 +264,8 @@ class ArcTemplateBank(Bank):
         Returns
         -------
         list of (float, int, int, int)
-            Weight, sentence, modifier, token between (0 for none); the largest magnitude first. Weights that no gold
-            arc fires are left out.
+            Weight, sentence, modifier, token between (0 for none), in decreasing order of magnitude. Weights that occur
+            on no gold arc are omitted.
         """
         p, variant = self._layout.pair_of(k)
         weights = self.group_state.scales[k] * self.table[self._blocks[k]]
@@ -286,7 +286,7 @@ class ArcTemplateBank(Bank):
             arc = arcs[entry]
             root, head, modifier, _ = places[:, arc].tolist()
             between = 0
-            if pairs.between[0] >= 0:  # an arc has an entry for each different value
+            if pairs.between[0] >= 0:  # an arc has an entry for each distinct value
                 low, high = sorted((head, modifier))
                 _, tokens_of = np.unique(keys.codes[pairs.between[0], low + 1 : high], return_index=True)
                 between = low + 1 - root + int(np.sort(tokens_of)[entry - np.searchsorted(arcs, arc)])
@@ -321,7 +321,7 @@ class ArcTemplateBank(Bank):
 def _listed(
     wanted: np.ndarray, nodes: np.ndarray, cells: np.ndarray, bins: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cells of the arcs whose number in ``wanted`` is not 0, and where the arcs are."""
+    """Return the cells of the arcs with nonzero entries in ``wanted``, and the places of the arcs."""
     n_arcs = np.count_nonzero(wanted)
     places, kept = np.empty((4, n_arcs), np.int32), np.empty(n_arcs, np.int64)
     count = jit.list_arcs(wanted, nodes, cells, bins, places, kept)
@@ -329,7 +329,7 @@ def _listed(
 
 
 def _aligned(n_lines: int, dtype: np.dtype) -> np.ndarray:
-    """Return zeros (n_lines, LINE) that begin at a pair of cache lines, so that no look-up touches more."""
+    """Return zeros (n_lines, LINE), aligned so that a look-up touches only one pair of cache lines."""
     raw = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
@@ -340,7 +340,7 @@ def _lines_in(megabytes: float, averaging: bool, dtype: DTypeLike) -> float:
 
 
 def largest(weights: np.ndarray, n: int) -> np.ndarray:
-    """Return flat indices of at most n weights that are not zero, by their magnitude, of equal ones the first first."""
+    """Return flat indices of at most n nonzero weights, by decreasing magnitude; ties keep their order."""
     sizes = np.abs(weights).ravel()
     least = np.partition(sizes, -n)[-n] if n < len(sizes) else 0.0
     indices = np.flatnonzero((sizes >= least) & (sizes > 0.0))

@@ -1,24 +1,24 @@
-"""Feature templates of dependency arcs: a small language, and the sets that come with the library.
+"""Feature templates of dependency arcs: a small language, and the built-in sets.
 
 A template is a conjunction of atoms, separated by spaces:
 
 ``h.form``, ``m-1.upos``, ``h+2.lemma``
     A field of a token, relative to the head (``h``) or to the modifier (``m``) of an arc. Fields are ``form``,
-    ``lower``, ``lemma``, ``upos``, ``xpos``, ``feats`` and ``misc`` (the whole column as one), ``prefix1`` ..
-    ``prefix9``, ``suffix1`` .. ``suffix9``, single attributes of FEATS by their capitalised name, ``h.Case`` or
-    ``h.Number[psor]``, single attributes of either column, ``h.misc:Gloss`` or ``h.feats:case``, and the values that
-    words have in a lexicon of one's own by its name: ``h.cluster``, and their first four characters, ``h.cluster:4``.
+    ``lower``, ``lemma``, ``upos``, ``xpos``, ``feats`` and ``misc`` (whole columns), ``prefix1`` .. ``prefix9``,
+    ``suffix1`` .. ``suffix9``; single attributes of FEATS by their capitalised name, ``h.Case`` or
+    ``h.Number[psor]``; single attributes of either column, ``h.misc:Gloss`` or ``h.feats:case``; and values of words
+    in a user's lexicon, by its name, ``h.cluster``, or their first four characters, ``h.cluster:4``.
 ``between.upos``
     A field of each token between head and modifier: one feature for each of its distinct values.
 ``kinship``
-    What the head is to the modifier in the tree of a first parser: its head, child, grandparent, grandchild, sibling,
-    or none of these. Fields of words in that tree are ``relation``, ``valency`` (how many children on either side, up
-    to three), and what the other fields are of relatives: ``parent_upos``, ``leftmost_lower`` and ``rightmost_lower``
-    (of the outermost children), ``before_relation`` and ``after_relation`` (of the siblings next to it).
+    Kinship of the head to the modifier in the tree of a first parser: its head, child, grandparent, grandchild,
+    sibling, or none of these. Words have more fields in this tree: ``relation``, ``valency`` (number of children on
+    either side, up to three), and the fields of relatives: ``parent_upos``, ``leftmost_lower`` and
+    ``rightmost_lower`` (of the outermost children), ``before_relation`` and ``after_relation`` (of adjacent siblings).
 ``direction``, ``distance``
-    Whether the modifier is left or right of its head; that and how far, in bins. ``arc`` stands for neither.
+    Whether the modifier is left or right of its head; the same with a bin of the distance. ``arc`` adds neither.
 
-In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`` begins a comment.
+Files have one template per line, ``name = atoms`` or just the atoms; ``#`` begins a comment.
 """
 
 import os
@@ -35,19 +35,19 @@ from typing import Any, Protocol
 from omkl.exceptions import InputError
 from omkl.groups.templates.named_sets import KINSHIP, NAMED_SETS, VARIANTS, of_lexicon
 
-#: Smallest distance of each bin of ``distance``; at most eight.
+#: Smallest distance of each bin of ``distance``, at most eight bins.
 DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
 _TOKEN = re.compile(r"([hm])([+-]\d+)?\.([^\s.]+)")
 _FIELD = re.compile(
     r"form|lower|lemma|upos|xpos|feats|misc|(?:prefix|suffix)[1-9]|[A-Z]\w*(?:\[\w+\])?|(?:feats|misc):[^\s:]+"
 )
-#: Words around a word in the tree of a first parser, whose fields are ``parent_upos`` and so on.
+#: Relatives of a word in the tree of a first parser, with fields such as ``parent_upos``.
 RELATIVES = ("parent", "leftmost", "rightmost", "before", "after")
 _RELATIVE = re.compile(f"(?:(?:{'|'.join(RELATIVES)})_)+")
-#: Fields of a word in that tree itself.
+#: Fields of a word in the tree of a first parser.
 TREE_FIELDS = ("relation", "valency")
 _VALUE = re.compile(r"(\w+)(?::[1-9]\d?)?")
-#: Columns that are no fields: what is to be found out.
+#: Columns that are predicted, and so are no fields.
 _FOUND_OUT = ("head", "deprel", "deps")
 
 
@@ -68,17 +68,17 @@ def distance_name(distance: int) -> str:
 
 @dataclass(frozen=True)
 class Template:
-    """A conjunction of what an arc's head, its modifier, the tokens around and between them look like.
+    """A conjunction of fields of an arc's head, its modifier, and the tokens around and between them.
 
     Attributes
     ----------
     head, modifier : tuple of (int, str)
-        Offsets from the head, or the modifier, and the fields looked at there.
+        Offsets from the head or the modifier, and the fields at these offsets.
     between : str or None
-        Field of the tokens between them.
+        Field of the tokens between head and modifier.
     variant : {"arc", "direction", "distance"}
     label : str
-        A name given by the user; empty for none.
+        User-defined name; empty for none.
 
     >>> Template.parse("h.form m-1.upos distance").modifier
     ((-1, 'upos'),)
@@ -99,7 +99,7 @@ class Template:
         text : str
             ``name = atoms``, or just the atoms.
         where : str
-            The place of the line, which begins messages of errors.
+            Location of the line, which begins error messages.
         lexicons : collection of str
             Names of lexicons, which are fields as well.
         """
@@ -120,11 +120,11 @@ class Template:
                 variants.append(atom)
             else:
                 raise InputError(
-                    f"{where}{atom!r} is no atom of a template: write h.FIELD, m+1.FIELD, between.FIELD "
+                    f"{where}{atom!r} is not an atom of a template: write h.FIELD, m+1.FIELD, between.FIELD "
                     "(once), and direction or distance."
                 )
         if not atoms.split() or (equals and not label.strip()):
-            raise InputError(f"{where}A template is written as atoms, or as name = atoms, not {text!r}.")
+            raise InputError(f"{where}A template must be atoms, or name = atoms, not {text!r}.")
         variant = variants[0] if variants else "arc"
         return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip())
 
@@ -148,21 +148,21 @@ class Template:
 
     @property
     def fields(self) -> set[str]:
-        """Names of the fields it looks at."""
+        """Names of the fields of the template."""
         return {field for _, field in self.head + self.modifier} | ({self.between} if self.between else set())
 
     @property
     def identity(self) -> tuple:
-        """Equal for templates that look at the same, in whatever order they say so."""
+        """A key that is equal for templates with the same atoms in any order."""
         return frozenset(self.head), frozenset(self.modifier), self.between, self.variant
 
     def replacing(self, fields: Mapping[str, str]) -> "Template":
-        """Return the template that looks at other fields, of relatives too, and at each once.
+        """Return the template with other fields, also of relatives, each field at most once.
 
         Parameters
         ----------
         fields : mapping of str to str
-            The other field in place of each field that is a key.
+            Maps fields to their replacements.
 
         >>> str(Template.parse("h.upos h.xpos m+1.parent_xpos").replacing({"xpos": "upos"}))
         'h.upos m+1.parent_upos'
@@ -181,17 +181,17 @@ class Template:
 
 
 def is_field(name: str) -> bool:
-    """Check if a name is a built-in field, or a column that a parser predicts."""
+    """Return True if a name is a built-in field, or a column that a parser predicts."""
     return _FIELD.fullmatch(name) is not None or name in _FOUND_OUT or sees_trees(name)
 
 
 def sees_trees(field: str) -> bool:
-    """Check if a field is of words in the tree of a first parser."""
+    """Return True if a field needs the tree of a first parser."""
     return own_field(field) != field or field in (*TREE_FIELDS, KINSHIP)
 
 
 def own_field(field: str) -> str:
-    """The field of the relative that a field is of.
+    """Return a field without its relatives.
 
     >>> own_field("parent_leftmost_lower"), own_field("lower")
     ('lower', 'lower')
@@ -210,26 +210,26 @@ def _checked(field: str, where: str, lexicons: Collection[str]) -> str:
     if own in TREE_FIELDS or _FIELD.fullmatch(own) or (value and value[1] in lexicons):
         return field
     raise InputError(
-        f"{where}there is no field {field!r} that is known before parsing: choose form, lower, lemma, upos, xpos, "
+        f"{where}there is no field {field!r} that is available before parsing: choose form, lower, lemma, upos, xpos, "
         "feats, misc, prefix1 to prefix9, suffix1 to suffix9, a capitalised attribute of FEATS, misc:NAME, or the name "
         "of a lexicon."
     )
 
 
 class Lexicon(Protocol):
-    """Values of words by a table."""
+    """A table of values of words."""
 
     def values_of(self, words: Sequence[str]) -> Sequence[str]: ...
 
 
 class TemplateSet(Sequence):
-    """An ordered set of templates with different names.
+    """An ordered set of templates with unique names.
 
     Parameters
     ----------
     templates : iterable of Template or str
     lexicons : dict, optional
-        Lexicons that the templates look at, by name: objects with ``values_of(words)``.
+        Lexicons for the templates, by name: objects with ``values_of(words)``.
 
     >>> small = TemplateSet(["h.upos m.upos distance", "words = h.form m.form"])
     >>> small.names
@@ -250,11 +250,11 @@ class TemplateSet(Sequence):
             raise InputError("There is no template: give at least one.")
         for values in ([template.name for template in self], [template.atoms for template in self]):
             if twice := [value for value, n in Counter(values).items() if n > 1]:
-                raise InputError(f"The template {twice[0]!r} is there twice: drop one.")
+                raise InputError(f"The template {twice[0]!r} is given twice: drop one.")
 
     @classmethod
     def read(cls, path: str | os.PathLike, lexicons: Mapping[str, Lexicon | None] | None = None) -> "TemplateSet":
-        """Read the templates in a text file, one a line; errors name file and line.
+        """Read templates from a text file, one per line; errors name file and line.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class TemplateSet(Sequence):
         ----------
         templates : str, path, or iterable of Template or str
         lexicons : mapping of str to lexicon, optional
-            The set "auto" has templates for each.
+            The set "auto" has templates for each of these.
         """
         if isinstance(templates, TemplateSet) and not lexicons:
             return templates
@@ -324,12 +324,12 @@ class TemplateSet(Sequence):
 
     @cached_property
     def fields(self) -> list[str]:
-        """Names of all fields that the templates look at, sorted."""
+        """Sorted names of all fields of the templates."""
         return sorted(set().union(*(template.fields for template in self)))
 
     @property
     def looked_up(self) -> set[str]:
-        """Names of the lexicons that the templates look at."""
+        """Names of the lexicons that the templates use."""
         return {own_field(field).partition(":")[0] for field in self.fields} & set(self.lexicons)
 
     @cached_property
@@ -343,7 +343,7 @@ class TemplateSet(Sequence):
         Parameters
         ----------
         pattern : str
-            With ``*`` for any characters, and ``?`` for one.
+            Pattern, with ``*`` for any characters and ``?`` for one.
         """
         found = [t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)]
         return TemplateSet(found, self.lexicons)
@@ -357,5 +357,5 @@ class TemplateSet(Sequence):
         """
         missing = set(names) - set(self.names)
         if missing:
-            raise InputError(f"There is no template {sorted(missing)[0]!r}.")
+            raise InputError(f"There is no template {sorted(missing)[0]!r} in the set.")
         return TemplateSet([t for t in self if t.name in set(names)], self.lexicons)

@@ -1,4 +1,4 @@
-"""Templates and sentences as the jitted functions take them, and the hashed features of the arcs of given trees."""
+"""Templates and sentences for compiled loops, and hashed features of the arcs of given trees."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from omkl.groups.templates.language import DISTANCE_BINS, KINSHIP, VARIANTS, Tem
 from omkl.groups.tokens import Features, Tokens
 from omkl.structures.trees import TreePotentials
 
-#: Arcs that are scored at a time when nothing is learned in between.
+#: Number of arcs that are scored at a time without learning.
 BLOCK = 2**17
-#: A pair of views has no fewer lines.
+#: Minimum number of lines of a pair of views.
 FEWEST_LINES = 32
-#: Bits in which the keys of a pair of views are counted.
+#: Number of bits to count the keys of a pair of views.
 BITS = 2**17
 
 
@@ -30,7 +30,7 @@ class ArcGuide(NamedTuple):
     potentials : array of shape (n + 1, n + 1), optional
         Potentials that the templates add to; zeros by default.
     likely : bool array of shape (n + 1, n + 1), optional
-        Arcs whose templates are looked up; all others have the potential -inf. All by default.
+        Arcs to score; all others have the potential -inf. All by default.
     """
 
     potentials: np.ndarray | None = None
@@ -45,12 +45,12 @@ class ArcTokens:
     ----------
     fields : list of str
     columns : uint64 array of shape (number of fields, number of tokens with padding)
-        A sentence is its root, which has codes of its own, and its tokens; on both sides of it there are as many
-        codes for "outside" as any template reaches; the columns begin with them.
+        A sentence is its root, which has its own codes, and its tokens. Both sides are padded with codes for
+        "outside", as many as any template reaches; the columns begin with padding.
     roots : int64 array of shape (number of sentences,)
-        Where in ``columns`` each sentence's root is.
+        Index in ``columns`` of the root of each sentence.
     lengths : int64 array of shape (number of sentences,)
-        Tokens of each sentence, without the root.
+        Number of tokens of each sentence, without the root.
     guides : list of ArcGuide, optional
         Advice of a first model on each sentence.
     """
@@ -65,7 +65,7 @@ class ArcTokens:
         return len(self.roots)
 
     def sentence(self, i: int) -> "ArcSentence":
-        """Return one sentence, as the trainer and the bank take it.
+        """Return one sentence, as an input of trainers and banks.
 
         Parameters
         ----------
@@ -80,16 +80,16 @@ class ArcTokens:
         return int(self.roots[0])
 
     def everything(self) -> "ArcSentence":
-        """All columns between the first root and the last token, as if they were one sentence."""
+        """Return all columns between the first root and the last token as one sentence."""
         return ArcSentence(self, self.reach, self.columns.shape[1] - 2 * self.reach - 1)
 
     def known_arcs(self, heads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return roots among :meth:`everything`, heads and modifiers of all arcs whose head is known.
+        """Return the roots (indices in :meth:`everything`), heads and modifiers of all arcs with a known head.
 
         Parameters
         ----------
         heads : int array of shape (number of words,)
-            Negative where they are not known.
+            Negative for unknown heads.
         """
         first = np.cumsum(self.lengths) - self.lengths
         modifiers = 1 + np.arange(len(heads)) - np.repeat(first, self.lengths)
@@ -97,7 +97,7 @@ class ArcTokens:
         return np.repeat(self.roots - self.reach, self.lengths)[known], heads[known].astype(np.int64), modifiers[known]
 
     def only(self, sentences: np.ndarray) -> "ArcTokens":
-        """Return some of the sentences as tokens of their own, which share no memory with these.
+        """Return a copy of some of the sentences, which shares no memory with this object.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class ArcTokens:
         return ArcTokens(self.fields, columns, starts[:-1], lengths, guides)
 
     def blocks(self) -> "Iterator[list[ArcSentence]]":
-        """Lists of sentences, all in order, each list with about :data:`BLOCK` arcs."""
+        """Yield lists of consecutive sentences, each list with about :data:`BLOCK` arcs."""
         arcs = np.cumsum((self.lengths + 1) ** 2)
         first = 0
         while first < len(self):
@@ -123,7 +123,7 @@ class ArcTokens:
 
 @dataclass(slots=True, eq=False)
 class ArcSentence(GuidedInput):
-    """One sentence of ``tokens``, whose root is in column ``root``, with the advice of a first model, if any."""
+    """One sentence of ``tokens``, whose root is in column ``root``, with optional advice of a first model."""
 
     tokens: ArcTokens
     root: int
@@ -135,7 +135,7 @@ class ArcSentence(GuidedInput):
 
     @property
     def likely(self) -> np.ndarray | None:
-        """Arcs whose templates are looked up, bool (n + 1, n + 1); None for all."""
+        """Arcs to score, bool (n + 1, n + 1); None for all."""
         return None if self.guide is None else self.guide.likely
 
     def apply_guide(self, potentials: TreePotentials) -> None:
@@ -156,7 +156,7 @@ class GoldTrees(Protocol):
 
 
 class ArcKeys(NamedTuple):
-    """Hashes of the views of each node as head and modifier, (views, n), and codes of fields between, (fields, n)."""
+    """Hashes of each node's views as head and modifier, (views, n), and codes of "between" fields, (fields, n)."""
 
     heads: np.ndarray
     modifiers: np.ndarray
@@ -164,16 +164,16 @@ class ArcKeys(NamedTuple):
 
 
 class PairTables(NamedTuple):
-    """Pairs of views and their lines in a table, as compiled loops take them.
+    """Pairs of views and their lines in a table, for compiled loops.
 
     Attributes
     ----------
     views : int array of shape (number of pairs, 2)
         Views of head and modifier.
     between : int array of shape (number of pairs,)
-        Row in the codes of the field between, -1 for none, -2 - row for the heads that tell kinship.
+        Row of the "between" field in the codes, -1 for none, -2 - row for the heads that define kinship.
     bases : int array of shape (number of pairs + 1,)
-        Bounds of the lines.
+        Bounds of the lines of each pair.
     """
 
     views: np.ndarray
@@ -182,13 +182,13 @@ class PairTables(NamedTuple):
 
 
 class TemplateLayout:
-    """Templates as the jitted functions take them: views of a token, pairs of views, three groups a pair.
+    """Templates for compiled loops: views of a token, pairs of views, and three groups per pair.
 
     Parameters
     ----------
     templates : TemplateSet
     fields : list of str, optional
-        Fields of the tokens; by default those of the templates.
+        Fields of the tokens; by default the fields of the templates.
     """
 
     def __init__(self, templates: TemplateSet, fields: list[str] | None = None) -> None:
@@ -200,7 +200,7 @@ class TemplateLayout:
             pair = (views.setdefault(head, len(views)), views.setdefault(modifier, len(views)), template.between)
             pairs.setdefault(pair, [-1] * jit.N_VARIANTS)[VARIANTS.index(template.variant)] = k
         names = list(views)
-        #: What each pair looks at: views of head and modifier, and a field between.
+        #: Views of head and modifier, and field between them, of each pair.
         self.identities = [(names[head], names[modifier], between) for head, modifier, between in pairs]
         self.groups = np.array(list(pairs.values()), dtype=np.int64)
         looked_at = sorted({pair[2] for pair in pairs if pair[2]})
@@ -216,11 +216,11 @@ class TemplateLayout:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the latest sentence."""
+        """Clear the cached keys of the latest sentence."""
         self._latest: tuple[ArcSentence, ArcKeys] | None = None
 
     def tables(self, sizes: ArrayLike) -> PairTables:
-        """Return the pairs, of which each has this number of lines in a table."""
+        """Return the pairs, with ``sizes`` lines for each pair in a table."""
         return PairTables(self._views, self._between, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
     def pair_of(self, k: int) -> tuple[int, int]:
@@ -229,22 +229,22 @@ class TemplateLayout:
         return int(pairs[0]), int(variants[0])
 
     def bins(self, n: int) -> np.ndarray:
-        """Bin of each distance 0 .. n to the left, and to the right."""
+        """Return the bin of each distance 0 .. n, to the left and to the right, (2, >= n + 1)."""
         bins = self._bins
         if bins.shape[1] <= n:
             own = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
-            # another thread may set its own meanwhile
+            # another thread may set self._bins meanwhile
             self._bins = bins = np.array([own, own + 8], dtype=np.uint64)
         return bins
 
     def places(self, roots: np.ndarray, heads: np.ndarray, modifiers: np.ndarray) -> np.ndarray:
-        """List arcs as compiled loops take them, (4, n); heads and modifiers are relative to the roots, all (n,)."""
+        """List arcs for compiled loops, (4, n); heads and modifiers are relative to the roots, all (n,)."""
         distances = np.abs(heads - modifiers)
         codes = self.bins(int(distances.max(initial=0)))[(modifiers > heads).astype(np.int64), distances]
         return np.stack([roots, roots + heads, roots + modifiers, codes.astype(np.int64)]).astype(np.int32)
 
     def keys(self, x: ArcSentence) -> ArcKeys:
-        """Hash the views of each token; the latest sentence is remembered."""
+        """Hash the views of each token; cache the latest sentence."""
         latest = self._latest
         if latest is None or latest[0] is not x:
             n_nodes, columns = len(x) + 1, x.tokens.columns
@@ -257,7 +257,7 @@ class TemplateLayout:
         return latest[1]
 
     def count_keys(self, examples: GoldTrees, sample: int) -> np.ndarray:
-        """Estimate the number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
+        """Estimate the number of distinct keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
         n_pairs = len(self.groups)
         marks, pairs = np.zeros(n_pairs * BITS, dtype=bool), self.tables([BITS] * n_pairs)
         n_arcs = 0
@@ -274,7 +274,7 @@ class TemplateLayout:
         return -np.log(free) * BITS * (len(examples) / n_sentences)
 
     def fair_sizes(self, wanted: ArrayLike, n_lines: float) -> np.ndarray:
-        """Lines of each pair's table: what is wanted, up to the cap at which all of them fit."""
+        """Return the number of lines of each pair: the wanted number, up to a cap at which all pairs fit."""
         n_pairs = len(self.groups)
         if n_lines < FEWEST_LINES * n_pairs:
             raise InputError(
@@ -285,20 +285,20 @@ class TemplateLayout:
         order = np.argsort(wanted, kind="stable")
         left = n_lines
         sizes = np.empty(n_pairs, dtype=np.int64)
-        for before, pair in enumerate(order.tolist()):  # those that want little leave the rest to the others
+        for before, pair in enumerate(order.tolist()):  # pairs with few keys leave the rest to the others
             sizes[pair] = int(min(wanted[pair], left / (n_pairs - before)))
             left -= sizes[pair]
         return sizes
 
 
 class ArcFeatureHasher:
-    """Lists the hashed features of the arcs of a tree, for classifiers of arcs: each template is a group.
+    """Hashed features of the arcs of a tree, for classifiers of arcs; each template is a group.
 
     Parameters
     ----------
     templates : TemplateSet
     rows : int
-        Features of each template are hashed to this many rows.
+        Number of rows for the hashed features of each template.
     """
 
     def __init__(self, templates: TemplateSet, rows: int) -> None:
@@ -311,7 +311,7 @@ class ArcFeatureHasher:
         self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
 
     def tokens(self, x: ArcSentence, heads: np.ndarray) -> Tokens:
-        """Return the arc into each token of a sentence as a token with features, the sentence as one sequence.
+        """Return a sentence as a sequence of tokens with the features of the arc into each token.
 
         Parameters
         ----------

@@ -1,17 +1,17 @@
-"""The sets of templates that come with the library, as text; see :mod:`omkl.groups.templates` for the language."""
+"""The built-in sets of templates, as text; see :mod:`omkl.groups.templates` for the language."""
 
 import re
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-#: What a template adds to the tokens it looks at: nothing, the direction of the arc, or direction and distance.
+#: Variants of a template: add nothing, the direction of the arc, or direction and distance.
 VARIANTS = ("arc", "direction", "distance")
-#: The atom of what head and modifier are to each other in the tree of a first parser.
+#: The atom for the kinship of head and modifier in the tree of a first parser.
 KINSHIP = "kinship"
 
 
 def _side(token: str, view: str) -> str:
-    """Return a view of a token, ``"upos-1 upos"``, as atoms of the head or the modifier: ``"h-1.upos h.upos"``."""
+    """Turn a view of a token, ``"upos-1 upos"``, into atoms of head or modifier: ``"h-1.upos h.upos"``."""
     return " ".join(re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split())
 
 
@@ -28,12 +28,12 @@ _MARTINS_VIEWS = (
 
 
 def _martins507() -> list[str]:
-    """13 views of the head x 13 of the modifier x 3 variants: a set of the size of Martins et al. (2011)."""
+    """Return 13 views of the head x 13 of the modifier x 3 variants, as many as Martins et al. (2011)."""
     return _crossed(_MARTINS_VIEWS, _MARTINS_VIEWS)
 
 
 def _mcdonald2005() -> list[str]:
-    """The arc-factored features of McDonald, Crammer and Pereira (2005), with direction and with distance."""
+    """Return the arc-factored features of McDonald, Crammer and Pereira (2005), with direction and with distance."""
     word, tag, both = "form", "xpos", "form xpos"
     views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
     views += [(both, both), (tag, both), (word, both), (both, tag), (both, word), (word, word), (tag, tag)]
@@ -46,14 +46,14 @@ def _mcdonald2005() -> list[str]:
 
 
 def _small() -> list[str]:
-    """Tags, words and neighbouring tags: trains in a fraction of the time of the large sets."""
+    """Return templates of tags, words and adjacent tags, for fast training."""
     views = ("upos", "lemma", "xpos-1 xpos xpos+1")
     around = ["distance", "h.upos between.upos m.upos direction"]
     return [*_crossed(views, views, VARIANTS[1:]), *_crossed(["", "form xpos"], ["form xpos"]), *around]
 
 
 def _rich() -> list[str]:
-    """The 507, and what arc-factored parsers gain from beside them: morphology, affixes, tags between."""
+    """Return the 507 and other useful templates: morphology, affixes, and tags between head and modifier."""
     shapes = ("suffix3 upos", "prefix3 upos", "upos feats", "lower", "upos-1 upos upos+1")
     tags = ("upos", "xpos", "lemma")
     between, attributes = ("upos", "xpos", "lemma"), ("Case", "Number", "Gender", "Person", "VerbForm")
@@ -67,7 +67,7 @@ def _rich() -> list[str]:
 
 
 def of_lexicon(name: str) -> list[str]:
-    """Templates of "auto" for the lexicon of a name: its values with each other, tags, lemmas and forms."""
+    """Return the templates of "auto" for a lexicon: its values with each other, tags, lemmas and forms."""
     beside = ("upos", "lemma", "form xpos", f"{name} upos")
     pairs = [(name, name), *((name, view) for view in beside), *((view, name) for view in beside)]
     views = [*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")]
@@ -75,7 +75,7 @@ def of_lexicon(name: str) -> list[str]:
 
 
 def _stacked() -> list[str]:
-    """Features of a second parser: kinship in the tree of the first one, relations, heads, siblings and children."""
+    """Return templates of a second parser: kinship, relations, heads, siblings and children in the first tree."""
     tags = "h.upos m.upos"
     with_kinship = ["h.lemma", "m.lemma", "h.lemma m.lemma", "m.relation", "m.before_upos m.after_upos " + tags,
                     "m.before_relation m.after_relation m.relation h.upos",
@@ -96,7 +96,7 @@ def _stacked() -> list[str]:
     ]
 
 
-#: The sets that come with the library, by name; of "auto", the richest, a parser keeps what suits its treebank.
+#: The built-in sets, by name. From "auto", the richest, parsers keep the templates that suit the treebank.
 NAMED_SETS = {
     "martins507": _martins507,
     "mcdonald2005": _mcdonald2005,

@@ -122,7 +122,7 @@ def _feature(template, sentence, h, m):
         ({"vocabulary": 0}, "vocabulary must be"),
         ({"informative": []}, "informative"),
         ({"informative": ["h.suffix3 m.upos"]}, "must look at form, lemma"),
-        ({"informative": ["direction distance"]}, "'distance' is no atom"),
+        ({"informative": ["direction distance"]}, "'distance' is not an atom"),
     ],
 )
 def test_wrong_parameters_are_named(wrong, message):

@@ -44,10 +44,10 @@ def test_users_write_sets_in_files_and_filter_them(tmp_path):
     ("line", "message"),
     [
         ("h.colour", r"own.txt, line 2: there is no field 'colour'"),
-        ("x.form", r"own.txt, line 2: 'x.form' is no atom"),
-        ("h.form direction distance", r"line 2: 'distance' is no atom"),
+        ("x.form", r"own.txt, line 2: 'x.form' is not an atom"),
+        ("h.form direction distance", r"line 2: 'distance' is not an atom"),
         ("between.upos between.upos", "once"),
-        ("words =", "line 2: A template is written as"),
+        ("words =", "line 2: A template must be atoms"),
         ("= h.form", "name = atoms"),
         ("h.prefix0", "no field 'prefix0'"),
     ],
