@@ -11,6 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_iris
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import StratifiedKFold
 
 import omkl
 from omkl._files import read_archive, write_archive
@@ -85,10 +87,12 @@ def test_a_loaded_model_predicts_and_trains_bit_for_bit(name, rng, tmp_path):
     [
         omkl.MKLClassifier(["linear", "gaussian"], multiclass="ovr"),
         omkl.SparseLogisticRegression(0.01),
-        omkl.GroupLasso(0.01),
+        omkl.GroupLasso(0.01, groups=[0, 0, 1, 1], group_weights="sqrt-size"),
+        omkl.MKLClassifierCV(Cs=3, cv=StratifiedKFold(2), scoring=get_scorer("accuracy")),
+        omkl.SparseLogisticRegressionCV(3, cv=StratifiedKFold(2)),
     ],
 )
-def test_batch_models_keep_how_their_gap_closed(model, tmp_path, reloaded):
+def test_batch_models_keep_their_choices_and_how_their_gap_closed(model, tmp_path, reloaded):
     X, y = load_iris(return_X_y=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -97,6 +101,10 @@ def test_batch_models_keep_how_their_gap_closed(model, tmp_path, reloaded):
     loaded = omkl.load(tmp_path / "model.npz")
     assert loaded.history_
     assert loaded.history_ == [{k: v for k, v in r.items() if k != "seconds"} for r in saved.history_]
+    assert_array_equal(loaded.predict(X), saved.predict(X))
+    for name in {"C_", "alpha_", "cv_results_", "dual_gap_"} & vars(saved).keys():
+        assert getattr(loaded, name) == getattr(saved, name)
+    assert_array_equal(getattr(loaded, "scores_", []), getattr(saved, "scores_", []))
     loaded.save(tmp_path / "again.npz")
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
     assert reloaded(saved, training=False).history_ == []

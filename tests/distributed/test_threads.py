@@ -11,6 +11,8 @@ from omkl.exceptions import InputError
 from omkl.groups.expansions.cached import dense_grams
 from omkl.kernels import as_kernel
 
+from ..passes import assert_same_state
+
 WORDS = {"epochs": 2, "random_state": 0}
 MODELS = {
     "explicit and Fourier": lambda: omkl.OnlineMKLClassifier(["linear", "gaussian:features=30"], **WORDS),
@@ -31,9 +33,7 @@ def test_rows_are_learned_to_the_same_bits(name, rows):
     X, y = rows
     found = [MODELS[name]().set_params(n_jobs=n_jobs).fit(X, y, shards=3) for n_jobs in (None, 2, 3, 5)]
     for model in found[1:]:
-        for mine, other in zip(found[0].model_.trainer.state().items(), model.model_.trainer.state().items()):
-            assert mine[0] == other[0]
-            assert_array_equal(mine[1], other[1])
+        assert_same_state(model, found[0])
 
 
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
@@ -52,9 +52,7 @@ def test_trees_are_learned_to_the_same_bits(templates):
         omkl.DependencyParser(templates, epochs=2, memory=10, random_state=0, n_jobs=n_jobs).fit(treebank, shards=3)
         for n_jobs in (None, 3)
     ]
-    states = [model.model_.trainer.state() for model in found]
-    for name, array in states[0].items():
-        assert_array_equal(array, states[1][name], err_msg=name)
+    assert_same_state(*found)
     assert_array_equal(*(model.parse(treebank).heads for model in found))
 
 

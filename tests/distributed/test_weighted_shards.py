@@ -9,6 +9,8 @@ from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
 from omkl.estimators.training import Run
 
+from ..passes import assert_same_state
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(61, 4))
 Y = np.digitize(X[:, 0] + 0.3 * RNG.normal(size=61), [-0.5, 0.5])
@@ -28,13 +30,6 @@ def classifier(kernels=("linear", "gaussian:sigma2=3"), **settings):
     return OnlineMKLClassifier(list(kernels), **{"epochs": 3, "random_state": 0, "C": 2.0, **settings})
 
 
-def assert_same_model(found, expected):
-    found, expected = found.model_.trainer.state(), expected.model_.trainer.state()
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
-        assert_array_equal(array, expected[name], err_msg=name, strict=True)
-
-
 def one_shard(monkeypatch):
     """Train one shard with mixing; ``shards=1`` trains without."""
 
@@ -51,7 +46,7 @@ def test_one_shard_with_weights_is_the_serial_fit(setting, monkeypatch):
     serial = classifier(["linear", "polynomial:degree=2"], **settings).fit(X, Y, WEIGHTS)
     one_shard(monkeypatch)
     mixed = classifier(["linear", "polynomial:degree=2"], **settings).fit(X, Y, WEIGHTS, shards=1)
-    assert_same_model(mixed, serial)
+    assert_same_state(mixed, serial)
     assert mixed.history_[-1]["shards"] == 1
     assert [record["loss"] for record in mixed.history_] == [record["loss"] for record in serial.history_]
 
@@ -77,14 +72,14 @@ def test_whole_weights_are_copies(setting):
 def test_class_weights_are_sample_weights(setting, shards):
     by_class = classifier(class_weight=CLASS_WEIGHTS, **ONLINE[setting]).fit(X, Y, WEIGHTS, shards=shards)
     each = WEIGHTS * [CLASS_WEIGHTS[label] for label in Y]
-    assert_same_model(by_class, classifier(**ONLINE[setting]).fit(X, Y, each, shards=shards))
+    assert_same_state(by_class, classifier(**ONLINE[setting]).fit(X, Y, each, shards=shards))
 
 
 def test_balanced_class_weights_are_those_of_all_shards_together():
     counts = np.bincount(Y)
     given = {label: len(Y) / (3 * n) for label, n in enumerate(counts.tolist())}
     balanced = classifier(class_weight="balanced").fit(X, Y, shards=3)
-    assert_same_model(balanced, classifier(class_weight=given).fit(X, Y, shards=3))
+    assert_same_state(balanced, classifier(class_weight=given).fit(X, Y, shards=3))
 
 
 @pytest.mark.parametrize("setting", ONLINE)

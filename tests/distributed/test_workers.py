@@ -18,17 +18,10 @@ from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.online import Example, UniformAverage
 from omkl.structures import Binary
 
-from ..passes import fit, online_trainer
+from ..passes import assert_same_state, fit, online_trainer
 
 pytest.importorskip("distributed")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-
-def assert_same_state(found, expected):
-    found, expected = found.model_.trainer.state(), expected.model_.trainer.state()
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
-        assert_array_equal(array, expected[name], err_msg=name, strict=True)
 
 
 def test_a_parser_trained_by_two_workers_is_the_serial_one(client):

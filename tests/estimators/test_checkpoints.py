@@ -25,6 +25,8 @@ PARAMETERS = [
     {"method": "rda", "regularizer": "group-lasso", "C": 0.1},
     {"eta0": 0.5, "schedule": "linear", "regularizer": "lq:q=1.5", "radius": 10.0},
     {"eta0": 0.5, "schedule": "mean-polyak", "regularizer": "l1", "cache_size": 0, "kernels": ["linear"]},
+    {"eta0": 0.5, "schedule": "mean-polyak", "method": "rda", "kernels": ["gaussian:features=20", "linear"]},
+    {"eta0": 0.5, "schedule": "linear", "method": "rda", "cache_size": 0},
     {"cache_size": 0, "C": 100.0},
     {"cache_size": 0.005, "C": 100.0},
     {"kernels": ["b1:density=0.3", "gaussian"], "dtype": "float32"},

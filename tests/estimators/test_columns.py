@@ -95,9 +95,9 @@ def test_a_kernels_name_makes_it_again(spec):
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        ("gaussian:on=wage", "wage, which is none of the 3 columns; there is 'age'"),
-        ("gaussian:on=3", "column 3, which is none of the 3"),
-        ("gaussian:on=5:9", "column 5:9, which is none"),
+        ("gaussian:on=wage", "wage, which is not one of the 3 columns; there is 'age'"),
+        ("gaussian:on=3", "column 3, which is not one of the 3"),
+        ("gaussian:on=5:9", "column 5:9, which is not one"),
     ],
 )
 def test_columns_that_are_not_there_get_one_sentence(model, kernel, message, table):

@@ -11,10 +11,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.inspection import permutation_importance
-from sklearn.model_selection import cross_val_predict, cross_validate
+from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.svm import SVC
 
 import omkl
 
@@ -71,13 +70,6 @@ def test_ensembles_are_made_of_them():
     models = [(type(model).__name__, clone(model)) for model in CLASSIFIERS[::3]]
     assert VotingClassifier(models, voting="soft").fit(X, y).score(X, y) > 0.9
     assert StackingClassifier(models, cv=2).fit(X, y).score(X, y) > 0.9
-
-
-def test_a_pipeline_hands_the_combined_kernel_to_other_estimators():
-    X, y = load_iris(return_X_y=True, as_frame=True)
-    mkl = omkl.MKLClassifier(["linear", "gaussian:sigma2=2"], C=3.0)
-    predicted = cross_val_predict(make_pipeline(mkl, SVC(kernel="precomputed")), X, y, cv=3)
-    assert np.mean(predicted == y) > 0.9
 
 
 def test_weights_are_routed():

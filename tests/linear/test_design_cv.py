@@ -91,15 +91,6 @@ def test_a_number_of_alphas_begins_where_no_column_is_in_the_model(diabetes):
     assert isinstance(model.path(X, y, 2), list)
 
 
-def test_a_saved_model_predicts_the_same_bits_and_tells_its_scores(cancer, reloaded):
-    X, y = cancer
-    model = SparseLogisticRegressionCV(3, cv=KFold(2)).fit(X, y)
-    loaded = reloaded(model)
-    assert_array_equal(loaded.decision_function(X), model.decision_function(X))
-    assert_array_equal(loaded.scores_, model.scores_)
-    assert loaded.alpha_ == model.alpha_
-
-
 def test_a_constant_target_is_learned_and_samples_are_kept_together(diabetes):
     X, y = diabetes
     with pytest.warns(UserWarning, match="y is constant"):

@@ -13,6 +13,8 @@ from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, SoftmaxMargin, StructuredHinge, StructuredLoss
 from omkl.structures import Binary, Chain, ChainPotentials, Multiclass, NonProjectiveTree, ProjectiveTree
 
+from ..structures.conftest import enumerate_trees
+
 N, K = 4, 3
 LOSSES = [StructuredHinge(), StructuredHinge(cost_weight=2.5), CRF(), SoftmaxMargin(), SoftmaxMargin(2.5), Perceptron()]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -81,16 +83,6 @@ def test_no_gradient_where_gold_wins_by_far(loss):
     assert gradient is None or np.abs(gradient.unary).max() < 1e-9
 
 
-def trees(n):
-    """All heads of n words that make a tree with one root."""
-    for heads in product(range(n + 1), repeat=n):
-        ends = list(range(1, n + 1))
-        for _ in range(n):
-            ends = [0 if m == 0 else heads[m - 1] for m in ends]
-        if heads.count(0) == 1 and not any(ends):
-            yield np.array(heads)
-
-
 @pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])
 @pytest.mark.parametrize(
     ("structure", "outputs"),
@@ -98,8 +90,8 @@ def trees(n):
         (Binary(), [0, 1]),
         (Multiclass(3, costs=[[0, 1, 4], [2, 0, 1], [1, 1, 0]]), [0, 1, 2]),
         (Chain(2, costs=[[0, 3], [1, 0]]), [np.array(y) for y in product(range(2), repeat=3)]),
-        (NonProjectiveTree(), list(trees(3))),
-        (ProjectiveTree(), [y for y in trees(3) if tuple(y) not in {(3, 0, 2), (2, 0, 1)}]),
+        (NonProjectiveTree(), enumerate_trees(3, True, False)),
+        (ProjectiveTree(), enumerate_trees(3, True, True)),
     ],
     ids=["binary", "multiclass", "chain", "tree", "projective tree"],
 )

@@ -28,13 +28,6 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-def test_it_does_not_depend_on_the_order_of_the_rows():
-    X, y = load_iris(return_X_y=True)
-    shuffled = np.random.default_rng(0).permutation(len(y))
-    models = [omkl.OnlineMKLClassifier(random_state=0).fit(X[rows], y[rows]) for rows in (np.arange(len(y)), shuffled)]
-    assert_allclose(models[0].decision_function(X), models[1].decision_function(X), rtol=1e-7)
-
-
 def test_it_does_not_depend_on_how_zeros_and_indices_are_held(rng):
     X = np.where(rng.random((60, 4)) < 0.5, 0.0, rng.normal(size=(60, 4)))
     y = (X[:, 0] > X[:, 1]).astype(int)

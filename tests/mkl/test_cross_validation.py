@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.metrics import accuracy_score, get_scorer
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import omkl
@@ -164,15 +164,6 @@ def test_a_scorer_of_ones_own(cancer):
 
     for scoring in (accuracy, get_scorer("accuracy")):
         assert_array_equal(MKLClassifierCV(KERNELS, scoring=scoring, **settings).fit(X, y).scores_, named.scores_)
-
-
-def test_a_saved_search_predicts_and_knows_its_choice(cancer, reloaded):
-    X, y = cancer
-    model = MKLClassifierCV(KERNELS, Cs=CS, cv=StratifiedKFold(3), scoring=get_scorer("accuracy")).fit(X, y)
-    loaded = reloaded(model)
-    assert_array_equal(loaded.decision_function(X), model.decision_function(X))
-    assert_array_equal(loaded.scores_, model.scores_)
-    assert (loaded.C_, loaded.cv_results_) == (model.C_, model.cv_results_)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import omkl
 from omkl import MKLClassifier, MKLRegressor
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices
@@ -109,16 +108,6 @@ def test_a_saved_model_predicts_the_same_bits(cancer, kernels, reloaded):
     assert loaded.kernel_weights_ == model.kernel_weights_
     assert loaded.get_params()["C"] == 2.0
     assert_array_equal(loaded.predict(test), model.predict(test))
-
-
-def test_a_saved_model_of_several_problems_and_a_regressor(tmp_path):
-    X, y = load_iris(return_X_y=True)
-    for model in (
-        MKLClassifier(["gaussian", "linear"], multiclass="ovr"),
-        MKLRegressor(["gaussian", "linear"], C=10.0),
-    ):
-        model.fit(X, y).save(tmp_path / "model.npz")
-        assert_array_equal(omkl.load(tmp_path / "model.npz").predict(X), model.predict(X))
 
 
 def test_the_gap_is_that_of_the_stored_model(cancer):

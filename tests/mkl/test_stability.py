@@ -123,5 +123,5 @@ def test_bad_parameters_are_refused_in_one_sentence(noisy, settings, message):
 
 
 def test_regularizers_without_sparsity_are_refused(noisy):
-    with pytest.raises(InputError, match="leaves kernels out"):
+    with pytest.raises(InputError, match="needs a sparse regularizer"):
         MKLClassifier(regularizer="uniform").stability_selection(*noisy)

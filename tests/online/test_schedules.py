@@ -34,16 +34,16 @@ from ..passes import fit, online_trainer
 def test_rates_of_the_first_four_rounds(schedule, rates):
     schedule.plan(4)
     assert_allclose([schedule(t) for t in (1, 2, 3, 4)], rates)
+    assert schedule(5) > 0.0  # also beyond the planned end
 
 
-def test_linear_decay_without_an_end_is_constant():
-    assert [LinearDecay(0.5)(t) for t in (1, 1000)] == [0.5, 0.5]
-
-
-def test_rates_stay_positive_beyond_the_planned_end():
+def test_linear_decay_ends_at_its_last_rate_and_is_constant_without_an_end():
     schedule = LinearDecay(1.0)
+    assert [schedule(t) for t in (1, 1000)] == [1.0, 1.0]
     schedule.plan(10)
     assert schedule(10) == schedule(11) == schedule(1000) == pytest.approx(0.1)
+    with pytest.raises(InputError, match="eta0"):
+        LinearDecay(0.0)
 
 
 def trained(schedule, epochs):
@@ -73,11 +73,6 @@ def test_mean_polyak_is_the_ratio_of_sums_so_far():
 
 def test_fit_tells_the_schedule_where_the_end_is():
     assert trained(LinearDecay(1.0), epochs=2)[-1][0] == pytest.approx(0.1)
-
-
-def test_rates_must_be_positive():
-    with pytest.raises(InputError, match="eta0"):
-        LinearDecay(0.0)
 
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])

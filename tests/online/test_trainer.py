@@ -8,16 +8,13 @@ from scipy import sparse
 
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import (
-    CachedKernelBank,
     ExplicitBank,
-    FeatureMapBank,
     Features,
-    InterceptBank,
     KernelExpansion,
     Tokens,
     TransitionBank,
 )
-from omkl.kernels import Gaussian, Polynomial
+from omkl.kernels import Gaussian
 from omkl.losses import CRF, Perceptron, StructuredHinge
 from omkl.online import (
     Constant,
@@ -26,8 +23,6 @@ from omkl.online import (
     Example,
     InverseSqrt,
     InverseTime,
-    LinearDecay,
-    MeanPolyak,
     OnlineTrainer,
     PolynomialAverage,
     UniformAverage,
@@ -223,48 +218,6 @@ def test_divergence_is_reported_with_the_round(data):
         fit(trainer, data.examples)
 
 
-def trainers_for_state(data, method, schedule):
-    structure = Multiclass(2)
-    make = {
-        "explicit": lambda: [data.bank(True, 2)],
-        "cached": lambda: [CachedKernelBank(["g"], [Gaussian(2.0)], ["x"], data.tokens, 2, True)],
-        "mapped": lambda: [FeatureMapBank(["q"], [Polynomial(2)], ["x"], [Polynomial(2).feature_count(8)], 2, True)],
-        "expansion": lambda: [KernelExpansion(["g"], [Gaussian(2.0)], ["x"], 2, True)],
-    }
-    for name, banks in make.items():
-
-        def build(banks=banks):
-            return online_trainer(
-                [*banks()],
-                structure,
-                lambda_=0.05,
-                method=method,
-                schedule=schedule.fresh(),
-                average=PolynomialAverage(),
-                unpenalized=[InterceptBank(2, True)],
-            )
-
-        yield name, build
-
-
-@pytest.mark.parametrize("method", ["fobos", "rda"])
-@pytest.mark.parametrize("schedule", [DistanceOverGradients(), MeanPolyak(), LinearDecay(0.1)], ids=repr)
-def test_a_run_resumed_from_its_state_is_the_uninterrupted_run_bit_for_bit(data, method, schedule):
-    for name, build in trainers_for_state(data, method, schedule):
-        straight, first, second = build(), build(), build()
-        for trainer in (straight, first):
-            trainer.schedule.plan(len(data.examples))
-        for x, y, _ in data.examples:
-            straight.update(x, y)
-        for x, y, _ in data.examples[:25]:
-            first.update(x, y)
-        second.load_state({key: np.array(value) for key, value in first.state().items()})
-        for x, y, _ in data.examples[25:]:
-            second.update(x, y)
-        for key, value in straight.state().items():
-            assert_array_equal(value, second.state()[key], err_msg=f"{name}: {key}")
-
-
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(data):
     states = []
     for seed in (1, 1, 2):
@@ -285,14 +238,6 @@ def test_history_tells_loss_objective_norms_and_weights(data):
     assert_allclose(sum(values_of(last, "weight").values()), 1.0)
     assert last["weight:a"] == max(values_of(last, "weight").values())
     assert history[-1]["loss"] < history[0]["loss"]
-
-
-def test_a_callback_stops_training(data):
-    seen = []
-    history = fit(
-        data.trainer(Ridge()), data.examples, epochs=9, callbacks=[lambda t, r: seen.append(r) or r["epoch"] == 3]
-    )
-    assert len(history) == len(seen) == 3
 
 
 def test_a_chain_and_a_multiclass_share_the_trainer(data):

@@ -1,7 +1,5 @@
 """Trees under constraints, in order, of minimum risk, and the probabilities of their arcs and relations."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,8 @@ import omkl
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.structures import NonProjectiveTree
+
+from ..structures.conftest import Trees
 
 GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
 
@@ -41,22 +41,6 @@ def potentials_of(model, treebank):
     return model._decoder.from_potentials(treebank, lambda own: own.arcs)
 
 
-def brute_force(potentials):
-    """All trees with one root over a few words, and their scores."""
-    n = len(potentials) - 1
-    trees = [heads for heads in product(range(n + 1), repeat=n) if is_tree(heads)]
-    return trees, np.array([sum(potentials[h, m] for m, h in enumerate(heads, 1)) for heads in trees])
-
-
-def is_tree(heads):
-    for m in range(1, len(heads) + 1):
-        for _ in heads:
-            m = heads[m - 1] if m else 0
-        if m:
-            return False
-    return heads.count(0) == 1
-
-
 def short(treebank, longest=5):
     return treebank[treebank.lengths <= longest][:8]
 
@@ -67,11 +51,7 @@ def test_marginals_are_those_of_the_model_by_enumeration(name, models, grammar):
     temperature = model.temperature_ or 1.0
     assert (model.temperature_ is None) == (name == "crf")
     for own, found in zip(potentials_of(model, test), model.predict_marginals(test)):
-        trees, scores = brute_force(own / temperature)
-        weights = np.exp(scores - scores.max())
-        expected = np.zeros(own.shape)
-        for heads, probability in zip(trees, weights / weights.sum()):
-            expected[heads, np.arange(1, len(own))] += probability
+        _, expected = Trees(len(own) - 1, single_root=True).marginals(own / temperature)
         np.testing.assert_allclose(found.arcs, expected, atol=1e-10)
         if name == "hinge":
             assert found.relations.shape == (len(own) - 1, len(model.relations_))
@@ -126,7 +106,7 @@ def test_the_best_parses_come_in_order(models, grammar):
     model, test = models["crf"], short(grammar[2])
     found = model.predict_nbest(test, 4)
     for own, parses, best in zip(potentials_of(model, test), found, model.parse(test)):
-        _, scores = brute_force(own)
+        scores = Trees(len(own) - 1, single_root=True).scores(own)
         np.testing.assert_allclose([parse.score for parse in parses], np.sort(scores)[::-1][:4], atol=1e-9)
         assert parses[0].heads.tolist() == best.heads
         assert parses[0].deprels == best.deprels
@@ -141,11 +121,12 @@ def test_trees_keep_to_arcs_that_are_required_and_forbidden(models, grammar):
     for arcs in ({"forbidden": forbidden}, {"required": required}):
         parsed = model.predict_nbest(test, 1, **arcs)
         for i, (own, [found]) in enumerate(zip(potentials_of(model, test), parsed)):
-            trees, scores = brute_force(own)
+            trees = Trees(len(own) - 1, single_root=True)
+            scores = trees.scores(own)
             must, must_not = (arcs.get(name, [None] * 99)[i] or [] for name in ("required", "forbidden"))
             fits = [
                 all(heads[m - 1] == h for h, m in must) and all(heads[m - 1] != h for h, m in must_not)
-                for heads in trees
+                for heads in trees.heads
             ]
             assert found.score == pytest.approx(scores[fits].max())
         assert [s.heads for s in model.parse(test, **arcs)] == [found.heads.tolist() for [found] in parsed]

@@ -10,6 +10,8 @@ import pytest
 import omkl
 from omkl import _files
 
+from ..passes import Killed
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
 Y = X[:, 0] > 0
@@ -18,10 +20,6 @@ Y = X[:, 0] > 0
 def classifier(**parameters):
     parameters = {"epochs": 3, "random_state": 0, **parameters}
     return omkl.OnlineMKLClassifier(["linear", "gaussian"], **parameters)
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 #: File operations of a checkpoint, in order.

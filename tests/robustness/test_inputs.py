@@ -46,7 +46,7 @@ def test_sparse_matrices_with_indices_out_of_range_are_refused(learner):
             call()
 
 
-@pytest.mark.filterwarnings("ignore:Training samples get one class")
+@pytest.mark.filterwarnings("ignore:All training samples get one class")
 @pytest.mark.parametrize("zone", [None, "Europe/Vienna"])
 def test_times_are_days_in_all_estimators(learner, zone):
     pd = pytest.importorskip("pandas")

@@ -66,8 +66,8 @@ def answers(model, X):
     return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
 
 
-def check_design(name, seed):
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("name", DESIGNS)
+def test_designs_are_invariant_to_order_storage_and_repetition(name, rng):
     draw, make = DESIGNS[name]
     X, y = draw(rng)
     new = rng.normal(size=(5, N))
@@ -99,11 +99,6 @@ def check_design(name, seed):
         check(make(LABELS).fit(X, np.array([others[label] for label in y])), expected=expected[:, ::-1])
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-def test_designs_are_invariant_to_order_storage_and_repetition(name):
-    check_design(name, 0)
-
-
 KERNELS = [Gaussian(4.0), Gaussian(50.0), Linear(), Polynomial(2)]
 BATCH = {
     "logistic": (binary, lambda kernels: MKLClassifier(kernels, C=2.0, tol=1e-7)),
@@ -115,8 +110,8 @@ BATCH = {
 }
 
 
-def check_kernels(name, seed):
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("name", BATCH)
+def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
     draw, make = BATCH[name]
     X, y = draw(rng)
     X = X / np.abs(X).max(axis=0)
@@ -142,11 +137,6 @@ def check_kernels(name, seed):
     weights = rng.integers(0, 3, len(y))
     repeated = np.repeat(np.arange(len(y)), weights)
     check(make(KERNELS).fit(X, y, weights), expected=answers(make(KERNELS).fit(X[repeated], y[repeated]), new))
-
-
-@pytest.mark.parametrize("name", BATCH)
-def test_kernel_machines_are_invariant_to_order_and_repetition(name):
-    check_kernels(name, 0)
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])

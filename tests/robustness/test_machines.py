@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 
 from omkl import OnlineMKLClassifier
 from omkl.distributed import cluster, local_client, running_client
 from omkl.exceptions import DistributionError
+
+from ..passes import assert_same_state
 
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
@@ -35,11 +36,6 @@ def data():
 
 def fit(**options):
     return OnlineMKLClassifier(["linear"], epochs=12, random_state=0).fit(*data(), **options)
-
-
-def assert_same_model(found, expected):
-    for name, array in expected.model_.trainer.state().items():
-        assert_array_equal(found.model_.trainer.state()[name], array, err_msg=name, strict=True)
 
 
 @contextmanager
@@ -89,4 +85,4 @@ def test_a_frozen_worker_is_left_out(expected, monkeypatch):
         finally:
             with suppress(ProcessLookupError):  # Dask may have ended it
                 os.kill(victim, signal.SIGKILL)
-    assert_same_model(found, expected)
+    assert_same_state(found, expected)

@@ -19,8 +19,21 @@ from omkl.structures import Binary, Chain
 LONG = np.longdouble
 
 
-def check_lazy_steps(n_steps, regularizer, exact_prox):
+def squared(norms, step):
+    """The prox of ``(a + b)^2 / 2``."""
+    threshold = step * norms.sum() / (1 + 2 * step)
+    if norms.min() <= threshold:
+        return np.where(norms == norms.max(), norms / (1 + step), LONG(0))
+    return norms - threshold
+
+
+PROXES = {"mkl": (SquaredL21(), squared), "group lasso": (L21(), lambda norms, step: np.maximum(norms - step, 0))}
+
+
+@pytest.mark.parametrize("name", PROXES)
+def test_lazy_steps_are_those_of_exact_arithmetic(name):
     """Compare lazily scaled groups, updated or not, with extended precision."""
+    n_steps, (regularizer, exact_prox) = 5_000, PROXES[name]
     X = np.array([[1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.7, -0.4]])
     rows = sparse.csr_array(X)
     tokens = Tokens(np.arange(3), Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data))
@@ -48,22 +61,6 @@ def check_lazy_steps(n_steps, regularizer, exact_prox):
     exact = np.array([np.hypot(*theta[:2]), np.hypot(*theta[2:])], dtype=float)
     assert exact.all()
     assert_allclose(tracked, exact, rtol=1e-8)
-
-
-def squared(norms, step):
-    """The prox of ``(a + b)^2 / 2``."""
-    threshold = step * norms.sum() / (1 + 2 * step)
-    if norms.min() <= threshold:
-        return np.where(norms == norms.max(), norms / (1 + step), LONG(0))
-    return norms - threshold
-
-
-PROXES = {"mkl": (SquaredL21(), squared), "group lasso": (L21(), lambda norms, step: np.maximum(norms - step, 0))}
-
-
-@pytest.mark.parametrize("name", PROXES)
-def test_lazy_steps_are_those_of_exact_arithmetic(name):
-    check_lazy_steps(5_000, *PROXES[name])
 
 
 def log_add(a, b):

@@ -23,16 +23,7 @@ from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, Squ
 from omkl.regularizers import L1, L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
 from ...penalties import OwnPenalty
-
-LOSSES = {
-    "squared": (Squared(), lambda y, z: 0.5 * cp.sum_squares(y - z)),
-    "logistic": (Logistic(), lambda y, z: cp.sum(cp.logistic(-cp.multiply(y, z)))),
-    "squared hinge": (SquaredHinge(), lambda y, z: 0.5 * cp.square(cp.norm(cp.pos(1 - cp.multiply(y, z)), 2))),
-    "Huber": (Huber(0.5), lambda y, z: 0.5 * cp.sum(cp.huber(y - z, 0.5))),
-    "hinge": (Hinge(), lambda y, z: cp.sum(cp.pos(1 - cp.multiply(y, z)))),
-    "epsilon-insensitive": (EpsilonInsensitive(0.3), lambda y, z: cp.sum(cp.pos(cp.abs(y - z) - 0.3))),
-}
-
+from ..generic import LOSSES
 
 REGULARIZERS = {
     "lasso": (L21(), cp.sum),
@@ -197,7 +188,7 @@ def test_a_callback_ends_the_search_and_a_start_goes_on():
         ({"alpha": 0.0}, "alpha must be a finite number > 0"),
         ({"y": np.zeros(3)}, "4 rows, but y has shape"),
         ({"loss": Logistic(), "y": np.ones(4)}, "one class only"),
-        ({"groups": ColumnGroups(None, 3)}, "groups are of 3 columns"),
+        ({"groups": ColumnGroups(None, 3)}, "groups have 3 columns"),
     ],
 )
 def test_bad_problems_are_refused(settings, message):
@@ -215,7 +206,7 @@ def test_bad_parameters_are_refused():
         DAL().solve(DesignProblem(as_design(np.eye(4)), np.arange(4.0), Squared(), SquaredL21(), 1.0))
     with pytest.raises(InputError, match="second derivative"):
         SpaRSA().solve(make_problem("hinge"))
-    with pytest.raises(InputError, match="leaves all columns in the model"):
+    with pytest.raises(InputError, match="keeps all columns in the model"):
         make_problem("squared", "smooth").largest_alpha()
     with pytest.raises(InputError, match="real matrix"):
         as_design(np.zeros(3))

@@ -74,19 +74,6 @@ def test_a_warm_start_computes_few_products():
     assert again.history[-1]["passes"] < 0.5
 
 
-def test_a_straight_line_of_dual_points_is_known_from_two_of_them():
-    problem = make_problem()
-    rng, norms = np.random.default_rng(0), DesignNorms(problem)
-    first, second = rng.normal(size=M), rng.normal(size=M)
-    norms.at(first, *NONE)
-    norms.at(second, *NONE)
-    before, rho = norms.passes, 1.7 * second - 0.7 * first
-    exact = problem.groups.dual_norms(problem.design.correlations(rho))
-    rho, exact = rho * problem.alpha / exact.max(), exact * problem.alpha / exact.max()
-    assert_allclose(norms.at(0.999 * rho, *NONE), 0.999 * exact, rtol=1e-5)
-    assert norms.passes == before
-
-
 @pytest.mark.parametrize("kind", ["dense", "single"])
 @pytest.mark.parametrize("apart", [0.0, 1e-12, 1e-8, 1e-4])
 def test_nearly_equal_points_still_give_bounds(kind, apart):
@@ -101,13 +88,3 @@ def test_nearly_equal_points_still_give_bounds(kind, apart):
         rho = first * (1.0 + 1e-3 * rng.normal(size=M))
         exact = problem.design.matrix.astype(np.float64).T @ rho
         assert np.all(norms._bounds(rho, 1.0, norms._reaches) >= np.abs(exact)), seed
-
-
-def test_norms_that_a_working_set_knows_are_kept():
-    problem = make_problem(grouped=True)
-    norms, rng = DesignNorms(problem), np.random.default_rng(0)
-    groups, known, rho = np.array([3, 0, 7]), np.arange(1.0, 4.0), rng.normal(size=M)
-    found = norms.at(rho, groups, known)
-    others = np.setdiff1d(np.arange(problem.groups.n_groups), groups)
-    assert_allclose(found[groups], known)
-    assert_allclose(found[others], problem.groups.dual_norms(problem.design.correlations(rho))[others])

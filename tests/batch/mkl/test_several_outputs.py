@@ -4,11 +4,9 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.model_selection import cross_val_score
 
-from omkl import MKLClassifier, MKLClassifierCV
+from omkl import MKLClassifier
 from omkl.batch import OneStep, Problem, Spicy, certify, shared_problem
 from omkl.exceptions import InputError
 
@@ -66,18 +64,6 @@ def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
         alone = Spicy().solve(Problem(stack, target, *settings), 1e-9)
         assert_allclose(own, alone.certificate.outputs, atol=1e-3)
         assert_allclose(constant, alone.model.intercept, atol=1e-3)
-
-
-def test_classes_together_are_searched_as_grid_search_searches_them_and_solved_along_paths():
-    X, y = load_iris(return_X_y=True)
-    model = MKLClassifierCV(["linear", "gaussian"], Cs=[0.1, 10.0], cv=3, multiclass="shared").fit(X, y)
-    plain = MKLClassifier(["linear", "gaussian"], multiclass="shared")
-    scores = [cross_val_score(clone(plain).set_params(C=C), X, y, cv=3) for C in (0.1, 10.0)]
-    assert_allclose(model.scores_, np.transpose(scores), atol=0.021)
-    assert model.score(X, y) > 0.95
-    records = MKLClassifier(["linear", "gaussian"], tol=1e-3).path(X, y, [0.1, 10.0])
-    alone = MKLClassifier(["linear", "gaussian"], tol=1e-3, C=10.0).fit(X, y)
-    assert records[-1]["objective"] == pytest.approx(alone.history_[-1]["primal"], rel=2e-3)
 
 
 def test_solvers_of_one_function_say_so():

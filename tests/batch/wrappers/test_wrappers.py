@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from omkl._components import resolve
 from omkl.batch import HessianMKL, Problem, SimpleMKL, Solver, WeightConstrained, certify
 from omkl.batch.wrappers.cutting_planes import CuttingPlanes
-from omkl.batch.wrappers.descent import hessian, minimize_on_simplex, reduced_gradient
+from omkl.batch.wrappers.descent import hessian, minimize_on_simplex
 from omkl.batch.wrappers.wrapper import Search, base_svm_for
 from omkl.exceptions import InputError
 from omkl.losses import Hinge, Logistic
@@ -109,15 +109,6 @@ def test_gradient_and_hessian_of_the_value_are_its_derivatives(loss):
         up, down = search.evaluate(weights + step), search.evaluate(weights - step)
         assert_allclose(point.gradient[k], (up.value - down.value) / (2 * width), rtol=1e-5)
         assert_allclose(curvature[k], (up.gradient - down.gradient) / (2 * width), rtol=1e-2, atol=1e-2)
-
-
-def test_the_reduced_gradient_stays_in_the_simplex_and_descends():
-    problem, _ = small_problem("hinge", "squared block 1-norm")
-    point = searched(problem).evaluate(np.array([0.5, 0.0, 0.3, 0.2]))
-    direction = reduced_gradient(point, 0)
-    assert_allclose(direction.sum(), 0.0, atol=1e-12)
-    assert direction[1] >= 0
-    assert point.gradient @ direction < 0
 
 
 @pytest.mark.parametrize("rank", [0, 3, 12])

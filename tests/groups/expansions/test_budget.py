@@ -215,51 +215,6 @@ def test_rounds_and_averages_are_those_of_the_literal_algorithm(method, average,
     assert_allclose(potentials.unary, sum(expected), rtol=1e-5, atol=1e-6)
 
 
-def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
-    chosen = []
-    original = BudgetedExpansion._drop
-
-    def watched(bank, index):
-        A, scales = bank.coefficients, bank.group_state.scales
-        X = np.ascontiguousarray(bank.supports["x"])
-        importances = sum(
-            s**2 * kernel.diagonal(X) * (a**2).sum(axis=1) for s, kernel, a in zip(scales, bank.kernels, A)
-        )
-        weakest = np.flatnonzero(importances <= importances.min() * (1.0 + 1e-12))
-        chosen.append((index, weakest[np.argmin(bank._ages[weakest])], len(weakest)))
-        original(bank, index)
-
-    monkeypatch.setattr(BudgetedExpansion, "_drop", watched)
-    for method in ("fobos", "rda"):
-        # both diagonals are exactly 1, so ties are exact
-        bank = make_bank({"gaussian": Gaussian(2.0), "laplacian": Laplacian(2.0)}, 8)
-        trainer = make_trainer(bank, method)
-        for x, y in Stream():
-            trainer.update(x, y)
-    indices, expected, ties = np.array(chosen).T
-    assert_array_equal(indices, expected)
-    assert ties.max() > 1, "dual averaging was meant to give equal coefficients"
-
-
-def test_factors_stay_those_of_the_kernel_matrices():
-    kernels = {"gaussian": Gaussian(2.0), "spline": B1Spline(h=3.0), "laplacian": Laplacian(2.0)}
-    bank = make_bank(kernels, 12)
-    trainer = make_trainer(bank)
-    refreshed = 0
-    for x, y in Stream(400):
-        before = bank._n_replaced
-        trainer.update(x, y)
-        refreshed += bank._n_replaced < before
-    assert refreshed, "the stream was meant to be long enough for a refresh"
-    order = bank._order[: bank.n_support]
-    X = np.ascontiguousarray(bank.supports["x"])[order]
-    matrices = [Gaussian(2.0)(X), np.maximum(0.0, 1.0 - cdist(X, X) / 3.0), Laplacian(2.0)(X)]
-    for factor, matrix, jitters in zip(bank._factors, matrices, bank._jitters):
-        U = np.triu(factor[: len(X), : len(X)])
-        assert_allclose(U.T @ U, matrix + np.diag(jitters[order]), atol=1e-12)
-        assert jitters[order].max() < 1e-6
-
-
 def test_a_kernel_that_is_not_positive_semidefinite_breaks_nothing():
     kernels = {"sigmoid": Custom(lambda X, Y: np.tanh(2.0 * X @ Y.T - 1.0)), "gaussian": Gaussian(2.0)}
     bank = make_bank(kernels, 40)
