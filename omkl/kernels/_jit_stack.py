@@ -1,14 +1,14 @@
-"""Passes over packed kernels, bound by memory: float32 or float64 in, float64 sums.
+"""Memory-bound passes over packed kernels in float32 or float64, with float64 sums.
 
-A packed kernel is its lower triangle, row by row: entry (i, j), j <= i, lies at ``i (i + 1) / 2 + j``. Sums run over 64
-lanes that do not depend on each other, which is what lets the compiler use vector instructions without reordering.
+A packed kernel stores its lower triangle row by row: entry (i, j), j <= i, is at ``i (i + 1) / 2 + j``. Sums run over
+64 independent lanes, so that the compiler can use vector instructions without reordering.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-#: Entries of one block of a long row: 256 KiB of float64, so that what is shared by all kernels stays in cache.
+#: Entries of one block of a long row: 256 KiB of float64, so that vectors shared by all kernels stay in cache.
 BLOCK = 32768
 LANES = 64
 
@@ -50,9 +50,9 @@ def weighted_sum(rows, which, weights, out):
 
 @compiled
 def packed_products(rows, which, vectors, out):
-    """``out[k] = K_which[k] vectors[k]``; ``vectors`` may have one row, for all.
+    """``out[k] = K_which[k] vectors[k]``; a single row of ``vectors`` is used for all kernels.
 
-    Four rows of a kernel at a time, so that the vector and its product are read and written once for all four.
+    Process four rows of a kernel at a time, so that the vector and its product are read and written once for all four.
     """
     n, sums = vectors.shape[1], np.empty((4, 16))
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
@@ -106,13 +106,13 @@ def pack(matrix, first_row, out):
 
 @compiled
 def unpack(packed, out):
-    """The full symmetric matrix."""
+    """Write the full symmetric matrix of a packed kernel."""
     position = 0
     for i in range(out.shape[0]):
         for j in range(i + 1):
             out[i, j] = packed[position + j]
         position += i + 1
-    # the mirror image by tiles, so that neither side leaves the cache
+    # mirror by tiles, so that both sides stay in cache
     for low in range(0, out.shape[0], 32):
         for left in range(0, low + 1, 32):
             for i in range(low, min(low + 32, out.shape[0])):
@@ -122,7 +122,7 @@ def unpack(packed, out):
 
 @compiled
 def unpack_rows(packed, low, out):
-    """Rows ``low ..`` of the full matrix, up to the column of the last of them."""
+    """Write rows ``low ..`` of the full matrix, up to the diagonal entry of the last row."""
     start = low * (low + 1) // 2
     for r in range(out.shape[0]):
         row, values = out[r], packed[start : start + low + r + 1]
@@ -136,7 +136,7 @@ def unpack_rows(packed, low, out):
 
 @compiled
 def squared_differences(columns, first, last, out):
-    """``(columns[c, i] - columns[c, j])^2`` packed in ``out[c]``: j <= i, of the samples i from ``first`` on."""
+    """``(columns[c, i] - columns[c, j])^2`` for samples ``first <= i < last`` and j <= i, packed in ``out[c]``."""
     for c in range(columns.shape[0]):
         column, position = columns[c], 0
         for i in range(first, last):
@@ -161,7 +161,7 @@ def packed_square(vector, out):
 
 @compiled
 def factor_products(rows, starts, which, vectors, out):
-    """``out[k] = F F' vectors[k]``, the columns of F being rows ``starts[m] .. starts[m + 1]`` for ``m = which[k]``."""
+    """``out[k] = F F' vectors[k]``: the columns of F are the rows ``starts[m] .. starts[m + 1]``, ``m = which[k]``."""
     lanes = np.empty(32)
     n = vectors.shape[1]
     even = n // 32 * 32

@@ -1,4 +1,4 @@
-"""Base of kernels: parameters, what is learned from data, and normalised matrices."""
+"""Base of kernels: parameters, fitting, and normalised matrices."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -33,7 +33,7 @@ NORMALIZATIONS = (None, "diagonal", "average", "trace")
 class Kernel(Component):
     """A positive semidefinite function of two vectors.
 
-    The parameters are common to all kernels, and given by keyword.
+    These keyword-only parameters are common to all kernels.
 
     Parameters
     ----------
@@ -41,26 +41,26 @@ class Kernel(Component):
         "diagonal" divides by ``sqrt(k(x, x) k(y, y))``, so that every input has unit length in feature space;
         "average" and "trace" divide by the mean, or the sum, of ``k(x, x)`` over the training set.
     on : str, int, slice or list of these, optional
-        Which part of the input the kernel sees: columns by name (``"age"``, where inputs are data frames, streams of
-        tables or dicts of numbers), by position (``1``, or a range, ``slice(0, 128)`` or ``"0:128"``), or several,
-        ``["age", "income"]``; or the name of a view, where inputs are dicts that hold arrays. Everything by default.
+        Part of the input that the kernel uses: columns by name (``"age"``, if inputs are data frames, streams of tables
+        or dicts of numbers), by position (``1``, or a range, ``slice(0, 128)`` or ``"0:128"``), or several,
+        ``["age", "income"]``; or the name of a view, if inputs are dicts of arrays. Everything by default.
         In strings: ``"gaussian:on=age"``, ``"gaussian:on=0:3"``, ``"gaussian:on=[age,income],sigma2=5"``; ``"job_*"``
-        stands for all columns with such names.
+        selects all columns with matching names.
     explicit : bool, optional
-        Hold the group as explicit features (True), as a dual expansion (False), or as is cheaper (None). Only for
-        kernels with a finite feature map.
+        Store the group as explicit features (True), as a dual expansion (False), or in the cheaper form (None). Only
+        for kernels with a finite feature map.
 
     Notes
     -----
-    A string may ask for an approximation of any kernel by so many explicit features, as in
-    ``"gaussian:sigma2=5,features=2000"``: ``map`` chooses :class:`~omkl.kernels.FourierFeatures` ("fourier", the
-    default where a kernel has them) or :class:`~omkl.kernels.Nystrom` ("nystrom"), ``seed`` what is drawn.
+    Strings may replace any kernel by an approximation with explicit features, as in
+    ``"gaussian:sigma2=5,features=2000"``. ``map`` chooses :class:`~omkl.kernels.FourierFeatures` ("fourier", the
+    default if the kernel supports it) or :class:`~omkl.kernels.Nystrom` ("nystrom"), and ``seed`` the random draw.
 
-    A kernel of your own is a subclass that defines :meth:`raw` and, unless ``k(x, x) = 1``, :meth:`raw_diagonal`; or a
-    function, as ``Custom(function)``.
+    To define a kernel, write a subclass with :meth:`raw` and, unless ``k(x, x) = 1``, :meth:`raw_diagonal`; or wrap a
+    function, ``Custom(function)``.
 
-    Methods take inputs as rows: arrays or CSR matrices X (n, d) and Y (m, d) of the columns that the kernel is on, or
-    whole inputs where that is said.
+    Methods take inputs as rows: arrays or CSR matrices X (n, d) and Y (m, d) with the columns of the kernel, or whole
+    inputs if documented.
     """
 
     _: KW_ONLY
@@ -71,7 +71,7 @@ class Kernel(Component):
     #: Whether :meth:`raw` and :meth:`raw_diagonal` take CSR matrices, and whether :meth:`raw_features` does.
     compares_sparse: ClassVar[bool] = False
     maps_sparse: ClassVar[bool] = False
-    #: Whether it is known to be positive semidefinite; others are checked on the training samples by batch solvers.
+    #: Whether it is always positive semidefinite; batch solvers check other kernels on the training samples.
     semidefinite: ClassVar[bool] = False
     #: Whether a value depends only on the inner product or the distance of its two vectors.
     entrywise: ClassVar[bool] = False
@@ -106,7 +106,7 @@ class Kernel(Component):
         return np.ones(X.shape[0])
 
     def columns(self, n_columns: int, names: Sequence[str] | None = None) -> Positions:
-        """Return the positions of the kernel's columns; raise an InputError where there is no such column.
+        """Return the positions of the kernel's columns; raise an InputError if a column does not exist.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Kernel(Component):
         return find_columns(self.on, n_columns, names, self)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        """Return this kernel with its columns by position.
+        """Return this kernel with its columns given by position.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Kernel(Component):
         return self.fit_view(self._view(X))
 
     def fit_view(self, X: Vectors) -> Self:
-        """As :meth:`fit`, from the columns of the kernel alone.
+        """Fit to an array that has only the columns of the kernel; see :meth:`fit`.
 
         Parameters
         ----------
@@ -174,13 +174,13 @@ class Kernel(Component):
         return fitted
 
     def _view(self, X: Any) -> Vectors:
-        """Return the columns of the kernel, of whole inputs."""
+        """Return the columns of the kernel from whole inputs."""
         names = list(X.columns) if hasattr(X, "columns") else None
         X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
         return as_floats(take_columns(X, self.columns(X.shape[1], names)))
 
     def _learn(self, X: Vectors) -> None:
-        """Learn from the columns X (n, d) what :meth:`raw` needs; nothing by default."""
+        """Fit data-dependent attributes to the columns X (n, d); none by default."""
 
     def between(self, pair: Pair) -> np.ndarray:
         """Return the normalised kernel matrix of a :class:`Pair`, (n, m).
@@ -200,7 +200,7 @@ class Kernel(Component):
         return matrix
 
     def inverse_roots(self, X: Vectors) -> np.ndarray:
-        """Return ``1 / sqrt(k(x, x))`` before normalisation for each row, 0 where that is 0.
+        """Return ``1 / sqrt(k(x, x))`` before normalisation for each row, 0 where ``k(x, x)`` is 0.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Kernel(Component):
         return inverse_root(self.raw_diagonal(X))
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> np.ndarray:
-        """Return the kernel matrix between the rows of X and of Y, or of X: (n, m), float64.
+        """Return the kernel matrix between the rows of X and of Y (X by default): (n, m), float64.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class Kernel(Component):
         return raw if self.scale_ is None else raw * self.scale_
 
     def feature_count(self, n_columns: int) -> int | None:
-        """Return the dimension of the feature map, or None where there is none.
+        """Return the dimension of the feature map, or None if there is none.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class Kernel(Component):
             scales = self.inverse_roots(X)
             if not sparse.issparse(features):
                 return features * scales[:, None]
-            # scaling rows by hand spares scipy's detour by coordinates
+            # scale rows by hand: scipy would convert to coordinates first
             scaled = features.data * np.repeat(scales, np.diff(features.indptr))
             return sparse.csr_array((scaled, features.indices, features.indptr), features.shape)
         return features if self.scale_ is None else features * np.sqrt(self.scale_)
@@ -295,7 +295,7 @@ class Kernel(Component):
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Draw frequencies from the spectral density for Fourier features: an array of shape (m, d).
 
-        Only kernels of differences have one, by Bochner's theorem: ``k(x, y) = E cos w'(x - y)``, with ``k(x, x) = 1``.
+        Only shift-invariant kernels have one (Bochner's theorem): ``k(x, y) = E cos w'(x - y)``, with ``k(x, x) = 1``.
 
         Parameters
         ----------
@@ -333,7 +333,7 @@ class Kernel(Component):
 
 
 def known(learned: Learned | None, kernel: Kernel) -> Learned:
-    """Return what a kernel has learned from data; raise an InputError if it has not yet."""
+    """Return a learned attribute of a kernel; raise an InputError if the kernel is not fitted."""
     if learned is None:
         raise InputError(f"The kernel {kernel.name} must learn from data: call fit(X) first.")
     return learned
@@ -350,7 +350,7 @@ def cross_matrices(
 ) -> Iterator[np.ndarray]:
     """Yield each kernel's matrix between its left inputs (n, d) and its right ones (m, d): arrays (n, m).
 
-    Kernels that are given the same array objects share what a :class:`Pair` of them computes.
+    Kernels with the same array objects as inputs share one :class:`Pair`.
     """
     pairs: dict[tuple[int, int], Pair] = {}
     for kernel, X, Y in zip(kernels, left, right):

@@ -16,28 +16,27 @@ from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, inverse_root, known
 from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 
-#: Eigenvalues of the landmarks' kernel matrix below this part of the largest are rounding errors.
+#: Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as rounding errors.
 SMALLEST_EIGENVALUE = 1e-12
 #: Largest number of features of an approximated kernel.
 MOST_FEATURES = 1_000_000
-#: Columns that the name of a frequency lists.
+#: Number of columns listed in the name of a frequency.
 STRONGEST = 3
 
 
 class FeatureMap(Kernel):
-    """A kernel by an explicit feature map: ``k(x, y)`` is the inner product of the features of x and y.
+    """A kernel with an explicit feature map: ``k(x, y)`` is the inner product of the features of x and y.
 
-    What the kernel says about ``normalize`` holds for its approximation, exactly; ``on`` and ``explicit`` are the
-    kernel's.
+    ``normalize`` holds exactly for the approximation; ``on`` and ``explicit`` are those of the kernel.
 
     Parameters
     ----------
     kernel : Kernel or str
-        What is approximated.
+        The kernel to approximate.
     n_features : int from 1 to 1,000,000
-        Dimension of the map, or the most that it may have.
+        Dimension of the map, or an upper bound on it.
     seed : int >= 0
-        The same seed gives the same map of the same inputs, bit for bit.
+        Equal seeds and inputs give the same map, bit for bit.
     """
 
     semidefinite = True
@@ -94,26 +93,26 @@ class FeatureMap(Kernel):
 
 
 class FourierFeatures(FeatureMap):
-    r"""A kernel of differences by random Fourier features: pairs of cosines and sines of random projections.
+    r"""Random Fourier features of a shift-invariant kernel: pairs of cosines and sines of random projections.
 
     .. math:: k(x, y) \approx \frac{2}{D} \sum_{i=1}^{D/2} \cos\, \omega_i^\top (x - y)
 
     with frequencies :math:`\omega_i` from the kernel's spectral density (Rahimi and Recht 2007): normal for the
     Gaussian kernel, drawn in orthogonal sets, which lowers the variance (Yu et al. 2016), and Cauchy for the
-    Laplacian. The error falls as :math:`1 / \sqrt D`; pairs have less of it than cosines with random phases, and keep
-    ``k(x, x) = 1`` exact (Sutherland and Schneider 2015). In strings: ``"gaussian:sigma2=5,features=2000"``.
+    Laplacian. The error falls as :math:`1 / \sqrt D`. Pairs have a smaller error than cosines with random phases, and
+    keep ``k(x, x) = 1`` exact (Sutherland and Schneider 2015). In strings: ``"gaussian:sigma2=5,features=2000"``.
 
     Parameters
     ----------
     kernel : Kernel or str
-        A Gaussian or Laplacian kernel, or one of your own with :meth:`~omkl.kernels.Kernel.frequencies`.
+        A Gaussian or Laplacian kernel, or a user-defined kernel with :meth:`~omkl.kernels.Kernel.frequencies`.
     n_features : int
         The dimension D, even.
     seed : int
 
     Notes
     -----
-    Inputs may be arrays or CSR matrices. What is held is D / 2 frequencies of the length of an input.
+    Inputs may be arrays or CSR matrices. The map stores D / 2 frequencies of dimension d.
 
     Examples
     --------
@@ -143,7 +142,7 @@ class FourierFeatures(FeatureMap):
         directions = known(self.frequencies_, self).T
         features = np.empty((X.shape[0], self.n_features))
         for rows in row_blocks(len(features), half, np.float64):
-            # cosine and sine by the tangent of half the angle: one transcendental function, not two
+            # cosine and sine from the tangent of half the angle: one transcendental function instead of two
             tangents = X[rows] @ directions
             tangents *= 0.5
             np.tan(tangents, out=tangents)
@@ -166,26 +165,25 @@ class FourierFeatures(FeatureMap):
 
 
 class Nystrom(FeatureMap):
-    r"""Any kernel by its values against landmarks, drawn from the training inputs: the Nyström method.
+    r"""Nyström approximation of any kernel, by its values against landmarks drawn from the training inputs.
 
     .. math:: k(x, y) \approx k(x, L)\, K_{LL}^{+}\, k(L, y)
 
-    with the pseudo-inverse by eigenvalues, those that are rounding errors left out (Williams and Seeger 2001). The
-    approximation never exceeds the kernel: what it leaves out of it is positive semidefinite. With all training inputs
-    as landmarks it equals the kernel on them. In strings: ``"chi2:features=300"``,
-    ``"gaussian:features=500,map=nystrom"``.
+    with the pseudo-inverse by eigenvalues, without eigenvalues at rounding level (Williams and Seeger 2001). The
+    difference between the kernel and its approximation is positive semidefinite. With all training inputs as landmarks,
+    both agree on these inputs. In strings: ``"chi2:features=300"``, ``"gaussian:features=500,map=nystrom"``.
 
     Parameters
     ----------
     kernel : Kernel or str
     n_features : int
-        Landmarks, all training inputs where there are fewer; the map's dimension is their rank.
+        Number of landmarks, at most the number of training inputs; the dimension of the map is their rank.
     seed : int
 
     Notes
     -----
-    On a stream, the training inputs are the first block: its landmarks stand for all that comes. What is held is the
-    landmarks, and a matrix of their number by their rank.
+    On a stream, the landmarks come from the first block only. The map stores the landmarks, and a matrix of their
+    number by their rank.
 
     Examples
     --------
@@ -236,7 +234,7 @@ class Nystrom(FeatureMap):
         return features
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
-        # a landmark is one part: the similarity to it
+        # each landmark is one part: the similarity to it
         whitening = known(self.whitening_, self)
         values = self.kernel.between(Pair(np.asarray(X, dtype=np.float64), self.landmarks_))[0]
         if self.normalize == "diagonal":
@@ -251,7 +249,7 @@ class Nystrom(FeatureMap):
 
 
 def approximated(kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0) -> FeatureMap:
-    """Return the approximation of a kernel; by default with Fourier features if it has any, else Nyström's."""
+    """Return the approximation of a kernel, by default by Fourier features if it has any, else by Nyström's."""
     maps = {None: default_map(kernel), "fourier": FourierFeatures, "nystrom": Nystrom}
     if features is None or map not in maps:
         raise InputError(

@@ -1,7 +1,7 @@
-"""Kernel functions on vectors. A kernel is a value: parameters in, a matrix out; what it learns from data is explicit.
+"""Kernel functions on vectors. Fitting a kernel returns a copy with the learned attributes.
 
-Kernels that share inputs share work: they are evaluated on a :class:`~omkl.kernels.Pair`, which computes the matrix of
-inner products (or distances) once, however many kernels ask for it.
+Kernels with the same inputs share work: they are evaluated on a :class:`~omkl.kernels.Pair`, which computes the matrix
+of inner products (or distances) once for all kernels.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, known
 from omkl.kernels.inputs import Pair, Vectors, median_distance, squared_distances
 
-#: Of polynomials: each degree is a product of matrices' entries, and few numbers have a power so high.
+#: Largest degree of polynomials: every degree takes one product per entry, and most higher powers overflow.
 LARGEST_DEGREE = 1000
 
 
@@ -61,7 +61,7 @@ class Polynomial(Kernel):
     ----------
     degree : int from 1 to 1000
     coef0 : float >= 0
-        The constant c, which mixes in the lower degrees.
+        The constant c, which adds terms of lower degree.
     gamma : float > 0
     """
 
@@ -87,7 +87,7 @@ class Polynomial(Kernel):
         return _integer_power(base, self.degree)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        # values that overflow are refused where they are used
+        # callers reject values that overflow
         with np.errstate(over="ignore"):
             return _integer_power(self.gamma * _squares(X) + self.coef0, self.degree)
 
@@ -113,7 +113,7 @@ class Polynomial(Kernel):
 
 @lru_cache(maxsize=16)
 def _monomials(n_columns: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of the factors of each monomial, (degree, D), and the root of its multinomial coefficient."""
+    """Return the columns of the factors of each monomial, (degree, D), and the root of its multinomial coefficient."""
     factors = np.array(list(combinations_with_replacement(range(n_columns), degree))).T
     counts, runs = np.full(factors.shape[1], float(factorial(degree))), np.ones(factors.shape[1])
     for earlier, column in pairwise(factors):
@@ -123,7 +123,7 @@ def _monomials(n_columns: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _squares(X: Vectors) -> np.ndarray:
-    """Squared lengths of the rows of an array or CSR matrix."""
+    """Return the squared lengths of the rows of an array or CSR matrix."""
     if sparse.issparse(X):
         # without duplicate entries, squaring each of them is enough
         squares = X.power(2) if X.has_canonical_format else X.multiply(X)
@@ -146,7 +146,7 @@ class Gaussian(Kernel):
     ----------
     sigma2 : float > 0 or "median"
         The variance :math:`\sigma^2`, in squared units of the inputs; "median" takes half the median squared distance
-        of distinct training inputs, see :func:`~omkl.kernels.median_distance`: right in any units.
+        of distinct training inputs, see :func:`~omkl.kernels.median_distance`, in any units.
     """
 
     aliases = {"gaussian": {}, "rbf": {}}
@@ -205,8 +205,8 @@ class ChiSquared(Kernel):
     Parameters
     ----------
     gamma : float > 0 or "median"
-        The inverse of a distance, which is in units of the inputs; "median" takes that of the median distance of
-        distinct training inputs.
+        Inverse width, in inverse units of the inputs; "median" takes the inverse of the median chi-squared distance
+        between distinct training inputs.
     """
 
     aliases = {"chi2": {}, "chi-squared": {}}
@@ -237,12 +237,12 @@ class B1Spline(Kernel):
     h : float > 0, optional
         Radius of the support, a Euclidean distance.
     density : float in (0, 1], optional
-        Where h is not given: the fraction of pairs of training inputs that shall be non-zero; h is their quantile.
-        5% as in section 4 of Martins et al. (2011) by default.
+        If h is None: the fraction of pairs of training inputs with a nonzero value; h is this quantile of their
+        distances. By default 5%, as in section 4 of Martins et al. (2011).
 
     Notes
     -----
-    In more than one dimension this function need not be positive semidefinite; it is used as in the paper.
+    In more than one dimension this function may not be positive semidefinite; it is used as in the paper.
     """
 
     aliases = {"b1": {}, "b1-spline": {}}
@@ -258,7 +258,7 @@ class B1Spline(Kernel):
             self.width_ = median_distance(X, squared_distances, self.density) ** 0.5
 
     def raw(self, pair: Pair) -> np.ndarray:
-        # a distance near zero has only half the digits of its square: float32 would leave three
+        # a distance near zero has half the digits of its square: only three in float32
         exact = pair if pair.X.dtype == np.float64 else Pair(pair.X.astype(np.float64), pair.Y.astype(np.float64))
         matrix = np.sqrt(exact.squared_distances)
         matrix *= -1.0 / known(self.width_, self)
@@ -268,13 +268,13 @@ class B1Spline(Kernel):
 
 @dataclass(eq=False, repr=False)
 class Custom(Kernel):
-    """A user's own function: ``function(X, Y)`` returns the (n, m) kernel matrix of two sets of vectors.
+    """User-defined kernel: ``function(X, Y)`` returns the (n, m) kernel matrix of two sets of vectors.
 
     Parameters
     ----------
     function : callable
     label : str, optional
-        Name of the kernel; that of the function by default.
+        Name of the kernel; by default the name of the function.
 
     >>> Custom(lambda X, Y: np.minimum(X, Y.T))([[1.0], [3.0]])
     array([[1., 1.],
@@ -304,7 +304,7 @@ class Custom(Kernel):
 
 
 def _width(name: str, value: float | str) -> float | None:
-    """A width that is given, or None for one that data tell."""
+    """Return a width as a float, or None if it is learned from data."""
     if value == "median":
         return None
     check_number(name, value, above=0)
@@ -312,7 +312,7 @@ def _width(name: str, value: float | str) -> float | None:
 
 
 def _orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Normal vectors, (m, d), of which each set of d is orthogonal (Yu et al. 2016, orthogonal random features)."""
+    """Return normal vectors, (m, d), orthogonal within blocks of d (Yu et al. 2016, orthogonal random features)."""
     count, d = shape
     rows = []
     for first in range(0, count, max(d, 1)):

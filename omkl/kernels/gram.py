@@ -1,4 +1,4 @@
-"""Gram matrices that users have, and checks of them."""
+"""Precomputed Gram matrices, and checks of Gram matrices."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
@@ -15,26 +15,27 @@ from omkl.kernels.inputs import Vectors
 #: Largest asymmetry, and largest negative eigenvalue, of an accepted matrix relative to its largest diagonal entry:
 #: the rounding of single precision.
 ROUNDING = 1e-5
-#: Largest entry: with larger ones solvers lose all digits.
+#: Largest accepted entry: with larger entries solvers lose all digits.
 LARGEST = 1e15
-#: Samples on which functions are checked.
+#: Number of samples on which kernel functions are checked.
 MOST_CHECKED = 1000
 
 
-#: What a user may hold Gram matrices in; None stands for a matrix that no model needs.
+#: Accepted containers of Gram matrices; None marks a matrix that no model needs.
 MatricesLike: TypeAlias = "ArrayLike | sparse.sparray | Sequence | Mapping[str, Any] | GramMatrices"
 
 
 class GramMatrices:
-    """Values of M kernels between n and N samples; ``matrices[rows]`` and ``matrices[np.ix_(rows, columns)]`` are too.
+    """Values of M kernels between n and N samples.
 
-    ``cross_val_score(MKLClassifier("precomputed"), GramMatrices(...), y)`` works, as does ``train_test_split``.
+    Select samples by ``matrices[rows]`` or ``matrices[np.ix_(rows, columns)]``. Hence ``train_test_split`` works, and
+    so does ``cross_val_score(MKLClassifier("precomputed"), GramMatrices(...), y)``.
 
     Parameters
     ----------
     matrices : mapping of str to array of shape (n, N), sequence of such arrays, or array of shape (n, N, M) or (n, N)
-        An array (n, N) is one kernel. A mapping names the kernels, others are called "kernel 0" and so on. None stands
-        for a kernel that no model needs.
+        An array (n, N) is one kernel. The keys of a mapping name the kernels; otherwise their names are "kernel 0" and
+        so on. None stands for a kernel that no model needs.
 
     Attributes
     ----------
@@ -46,7 +47,7 @@ class GramMatrices:
     Raises
     ------
     omkl.exceptions.InputError
-        If there are none, or they are not all of one shape.
+        If there are no matrices, or their shapes differ.
 
     Examples
     --------
@@ -107,9 +108,9 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
     ----------
     gram : array of shape (N, N)
     name : int or str
-        Which kernel it is, for the message.
+        Name or index of the kernel, for error messages.
     n_samples : int
-        The size it must have.
+        Required size N.
 
     Raises
     ------
@@ -138,9 +139,9 @@ def _refuse(name: int | str, why: str) -> NoReturn:
 
 
 def check_kernels(names: Sequence[str], kernels: Sequence[Kernel], X: Vectors) -> None:
-    """Raise an InputError unless fitted kernels are positive semidefinite on X (N, d), or known to be.
+    """Raise an InputError unless fitted kernels are positive semidefinite on X (N, d).
 
-    At most :data:`MOST_CHECKED` samples are used, evenly spread.
+    Kernels that always are positive semidefinite are skipped. At most :data:`MOST_CHECKED` samples are used.
     """
     few = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_CHECKED).astype(int))] if X.shape[0] > MOST_CHECKED else X
     for name, kernel in zip(names, kernels):
@@ -149,7 +150,7 @@ def check_kernels(names: Sequence[str], kernels: Sequence[Kernel], X: Vectors) -
 
 
 def _semidefinite(gram: np.ndarray, scale: float) -> bool:
-    """Return True if a Cholesky factor exists once rounding is added to the diagonal; cheaper than eigenvalues."""
+    """Return True if a Cholesky factor exists after adding rounding to the diagonal; cheaper than eigenvalues."""
     if scale <= 0.0:
         return not np.any(gram)
     shifted = np.array(gram, dtype=np.float64)

@@ -16,24 +16,24 @@ from sklearn.metrics import pairwise
 
 from omkl.exceptions import InputError
 
-#: Vectors as rows: an array, or a scipy sparse matrix where a kernel takes them.
+#: Vectors as rows: an array, or a scipy sparse matrix if the kernel supports it.
 Vectors: TypeAlias = np.ndarray | sparse.sparray
-#: What ``on=`` may be: everything, a column by position or name, a range, or several of these.
+#: Values of ``on=``: everything, a column by position or name, a range, or several of these.
 On: TypeAlias = int | str | slice | tuple[int | str, ...] | None
-#: Columns by position, as they are selected; None stands for all.
+#: Positions of selected columns; None stands for all.
 Positions: TypeAlias = slice | tuple[int, ...] | None
 
-#: Squared length of the mean, in units of the total variance, from which on inputs of a precision are centred.
+#: Inputs are centred if the squared length of their mean exceeds this multiple of the total variance, by precision.
 FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
 #: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be reused memory.
 BLOCK_BYTES = 2**21
-#: Numbers between these have squares, and sums of many squares, in single precision.
+#: Range of numbers whose squares, and sums of many squares, fit into single precision.
 SQUARES = 1e-12, 1e15
-#: Largest number that a kernel takes.
+#: Largest number that kernels accept.
 LARGEST = 1e100
-#: Distinct rows that a width is learned from, and entries of data that are looked through for them.
+#: Maximum number of distinct rows that a width is learned from, and of entries of data searched for them.
 SAMPLE, ENTRIES = 1000, 2**20
-#: Distances up to this part of the largest are zeros that were rounded.
+#: Distances up to this fraction of the largest count as 0.
 EQUAL = 1e-14
 RANGE = re.compile(r"\s*(-?\d{1,18})?\s*:\s*(-?\d{1,18})?\s*(:\s*(-?\d{1,18})?\s*)?")
 
@@ -72,9 +72,9 @@ def format_on(on: On | list) -> str:
 
 
 def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: object = "") -> Positions:
-    """Return columns by position: None for all, a slice where they follow one another, else a tuple.
+    """Return columns by position: None for all, a slice if they are consecutive, else a tuple.
 
-    Raises an InputError where there is no such column, or none at all; it names the ``kernel``.
+    Raise an InputError that names the ``kernel`` if a column does not exist, or none is selected.
     """
     if on is None:
         return None
@@ -84,7 +84,7 @@ def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = No
         if not positions:
             told = f"there is {', '.join(map(repr, known[:5]))}" if known else "they have no names"
             raise InputError(
-                f"The kernel '{kernel}' selects the column {format_on(item)}, which is none of the {n_columns} "
+                f"The kernel '{kernel}' selects the column {format_on(item)}, which is not one of the {n_columns} "
                 f"columns; {told}."
             )
         found += positions
@@ -93,7 +93,7 @@ def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = No
 
 
 def _positions(item: int | str | slice, n_columns: int, names: list[str]) -> list[int]:
-    """Return the positions of a column, of a range, or of the columns whose names fit a pattern."""
+    """Return the positions of a column, of a range, or of the columns whose names match a pattern."""
     if isinstance(item, slice):
         return list(range(n_columns)[item])
     if isinstance(item, str):
@@ -102,7 +102,7 @@ def _positions(item: int | str | slice, n_columns: int, names: list[str]) -> lis
 
 
 def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:
-    """Return the columns of an array or sparse matrix (n, d) at positions that :func:`find_columns` found."""
+    """Return the columns of an array or sparse matrix (n, d) at positions from :func:`find_columns`."""
     if columns is None:
         return X
     if isinstance(columns, slice):
@@ -119,12 +119,12 @@ def count_columns(columns: Positions, n_columns: int) -> int:
 
 
 class Pair:
-    """Two sets of vectors, and what kernels share between them, computed once and on demand.
+    """Two sets of vectors, with products and distances that kernels share, computed once and on demand.
 
     Parameters
     ----------
     X, Y : arrays or CSR matrices of shapes (n, d) and (m, d)
-        Integers are taken as float64.
+        Integers are converted to float64.
     """
 
     def __init__(self, X: Vectors, Y: "Vectors | Reference") -> None:
@@ -169,7 +169,7 @@ class Pair:
         return -pairwise.additive_chi2_kernel(self.X, self.Y)
 
     def inverse_roots(self, kernel: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation.
+        """Return ``1 / sqrt(k(x, x))`` for the rows of X and of Y, before normalisation.
 
         Parameters
         ----------
@@ -179,12 +179,12 @@ class Pair:
 
 
 class Reference:
-    """Vectors that others are compared with, and what a :class:`Pair` computes of them alone: once for all pairs.
+    """Right-hand vectors of pairs. Quantities that depend only on these vectors are computed once for all pairs.
 
     Parameters
     ----------
     X : array or CSR matrix of shape (m, d)
-        Integers are taken as float64. It must not change.
+        Integers are converted to float64. The array must not change.
     """
 
     def __init__(self, X: Vectors) -> None:
@@ -211,13 +211,13 @@ class Reference:
         """Return ``1 / sqrt(k(x, x))`` of the vectors, before normalisation."""
         found = self._inverse_roots.get(id(kernel))
         if found is None:
-            # with the kernel, which must live as long as its number stands for it
+            # keep the kernel alive, so that its id stays unique
             found = self._inverse_roots[id(kernel)] = kernel, kernel.inverse_roots(self.X)
         return found[1]
 
 
 def as_floats(X: Vectors) -> Vectors:
-    """Return vectors in their precision, float32 or float64; integers, which overflow, as float64."""
+    """Return float32 and float64 vectors as they are, others as float64, since integers overflow."""
     return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
 
 
@@ -230,7 +230,7 @@ def check_magnitudes(X: Vectors, kernel: object) -> None:
 
 
 def finite_squares(squares: np.ndarray) -> np.ndarray:
-    """Return squared lengths of vectors, or values ``k(x, x)``; raise an InputError where they are not finite."""
+    """Return squared lengths or values ``k(x, x)`` unchanged; raise an InputError unless they are finite."""
     if not math.isfinite(squares.sum()):
         raise InputError(
             "An input is too large for its kernels, or not finite: k(x, x) overflows. Scale the columns, as "
@@ -240,7 +240,7 @@ def finite_squares(squares: np.ndarray) -> np.ndarray:
 
 
 def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """Return vectors in ``dtype``, or as float64 where the squares of their numbers would overflow or vanish."""
+    """Return vectors in ``dtype``, or as float64 if the squares of their numbers would overflow or vanish."""
     dtype = np.dtype(dtype)
     if dtype != np.float64:
         largest = np.abs(X).max(initial=0.0)
@@ -249,16 +249,15 @@ def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
 
 
 def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
-    """Return slices that cover ``range(n_rows)``, each a block of a matrix with so many columns."""
+    """Return slices that cover ``range(n_rows)``, each a block of a matrix with ``n_columns`` columns."""
     size = max(16, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
     return [slice(low, min(low + size, n_rows)) for low in range(0, n_rows, size)]
 
 
 def median_distance(X: Vectors, distances: Callable[[Pair], np.ndarray], quantile: float = 0.5) -> float:
-    """Return the median, or another quantile, of a distance between distinct rows, never 0; 1 if all rows are equal.
+    """Return a quantile of the nonzero distances between distinct rows, by default the median; 1 if all are equal.
 
-    The rows are a sample that does not depend on a random state nor, where X is small, on the order or the number of
-    copies of its rows.
+    The sample of rows is deterministic. If X is small, it depends neither on the order of the rows nor on duplicates.
 
     Parameters
     ----------
@@ -276,7 +275,7 @@ def median_distance(X: Vectors, distances: Callable[[Pair], np.ndarray], quantil
 
 
 def squared_distances(pair: Pair) -> np.ndarray:
-    """Return the squared Euclidean distances among the rows of a pair, with an origin within the data."""
+    """Return the squared Euclidean distances among the rows of a pair, centered at one of them."""
     if sparse.issparse(pair.X) or not len(pair.X):
         return pair.squared_distances
     centered = pair.X - pair.X[len(pair.X) // 2]
@@ -284,7 +283,7 @@ def squared_distances(pair: Pair) -> np.ndarray:
 
 
 def _distinct_rows(X: np.ndarray) -> np.ndarray:
-    """Return at most :data:`SAMPLE` different rows, evenly spaced among all in their order, or in X if it is large."""
+    """Return at most :data:`SAMPLE` distinct rows, evenly spaced in sorted order; a large X is sampled first."""
     few = X if X.size <= ENTRIES or X.shape[1] == 1 else X[_evenly(len(X))]
     distinct = np.unique(few, axis=0)
     if len(distinct) < 2 and few is not X:

@@ -13,19 +13,19 @@ from omkl.kernels.base import Kernel
 from omkl.kernels.inputs import Vectors, count_columns, row_blocks, take_columns
 from omkl.kernels.stack import KernelStack, Which, free_bytes, require_bytes
 
-#: Rows of factors that one block of a sum holds in float64.
+#: Number of rows of factors in a block of a sum, in float64.
 BLOCK_ROWS = 4096
 
 
 class FactoredStack(KernelStack):
-    """Kernels :math:`K_m = F_m F_m'`. Sums are in float64, whatever the precision of the storage.
+    """Kernels :math:`K_m = F_m F_m'`. Sums are in float64 for any precision of the storage.
 
     Parameters
     ----------
     factors : sequence of arrays of shape (N, r_m)
         Ranks may differ, and may be 0.
     dtype : {numpy.float32, numpy.float64}
-        Of the storage.
+        Precision of the storage.
     """
 
     concurrent = True
@@ -36,12 +36,12 @@ class FactoredStack(KernelStack):
 
     @classmethod
     def from_kernels(cls, kernels: Sequence[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> FactoredStack:
-        """Map data to the features of kernels in blocks of samples, so that no factor is in memory twice.
+        """Compute the features of kernels in blocks of samples, so that no factor is in memory twice.
 
         Parameters
         ----------
         kernels : sequence of Kernel
-            Fitted, their columns by position.
+            Fitted kernels, with columns by position.
         X : array or CSR matrix of shape (N, d)
         dtype : {numpy.float32, numpy.float64}
         """
@@ -77,7 +77,7 @@ class FactoredStack(KernelStack):
         return self.rows.nbytes
 
     def _chosen(self, which: Which) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return indices of these kernels, of their rows, and the position in ``which`` of the kernel of each row."""
+        """Return indices of these kernels, of their rows, and the position in ``which`` of each row's kernel."""
         which = self._indices(which)
         ranks = (self.starts[1:] - self.starts[:-1])[which]
         owners = np.repeat(np.arange(len(which)), ranks)

@@ -1,7 +1,7 @@
 """Storage of kernels as packed lower triangles, computed once or on demand.
 
-All Gaussian kernels share the squared differences of each column: the exponents of many kernels on many subsets of
-columns are one matrix product, from (kernels, columns) and (columns, pairs of samples).
+All Gaussian kernels share the squared differences of each column. One matrix product of (kernels, columns) and
+(columns, pairs of samples) gives the exponents of many kernels on many subsets of columns.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from omkl.kernels.gram import checked_gram
 from omkl.kernels.inputs import SQUARES, Pair, Vectors, take_columns
 from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, require_bytes
 
-#: Bytes that kept kernels may take, unless said otherwise.
+#: Default budget for cached kernels, in bytes.
 BUDGET = 2**28
-#: Rows of a kernel that are multiplied with several vectors while they are in the cache.
+#: Number of rows of a kernel that are multiplied with several vectors while they are in cache.
 TILE = 48
-#: Pairs of samples, and kernels, of one block of exponents: 32 MiB in float32.
+#: Number of pairs of samples, and of kernels, in one block of exponents: 32 MiB in float32.
 PAIRS, KERNELS = 2**15, 256
-#: Exponents are cut here: smaller kernel values are zero to any sum, and slow where they are subnormal.
+#: Lower bound of exponents: smaller kernel values never change a sum, and subnormal numbers are slow.
 SMALLEST_EXPONENT = -80.0
-#: Widths between these are numbers in single precision, as are their inverses.
+#: Range of widths that fit into single precision, as do their inverses.
 WIDTHS = 1e-30, 1e30
 
 
 class PackedStack(KernelStack):
-    """Gram matrices as packed lower triangles, row by row, in one array; sums in float64 whatever the storage.
+    """Gram matrices as packed lower triangles, row by row, in one array; sums are always in float64.
 
     Parameters
     ----------
     rows : array of shape (M, N (N + 1) / 2), float32 or float64
-        One packed kernel a row.
+        One packed kernel per row.
     """
 
     sums_entries = concurrent = True
@@ -68,12 +68,12 @@ class PackedStack(KernelStack):
         grams : array of shape (M, N, N), or sequence of M arrays of shape (N, N)
             Checked one by one: see :func:`~omkl.kernels.checked_gram`.
         dtype : {numpy.float32, numpy.float64}
-            Of the storage. Single precision errs by less than 1e-7 of an entry.
+            Precision of the storage. Single precision has a relative error below 1e-7.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If a matrix is no kernel, or not of the first one's size, or there is not enough memory.
+            If a matrix is not a valid kernel, sizes differ, or there is not enough memory.
         """
         n = len(grams[0])
         require_memory(len(grams), n, dtype)
@@ -84,12 +84,12 @@ class PackedStack(KernelStack):
 
     @classmethod
     def from_kernels(cls, kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> Self:
-        """Compute kernels on data straight into packed storage.
+        """Compute kernels on data directly into packed storage.
 
         Parameters
         ----------
         kernels : iterable of Kernel
-            They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
+            Kernels to fit to X; ``on`` may be None, a slice, or a tuple of columns.
         X : array of shape (N, d)
         dtype : {numpy.float32, numpy.float64}
         """
@@ -106,7 +106,7 @@ class PackedStack(KernelStack):
         return self.rows.nbytes
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        # sum_p v_p v_p' in the place of v v': one pass, however many vectors
+        # sum_p v_p v_p' replaces v v': one pass for any number of vectors
         which = self._indices(which)
         square, values = np.empty(self.length), np.empty(len(which))
         packed_square(vectors[0], square)
@@ -160,7 +160,7 @@ class PackedStack(KernelStack):
 
 
 def _packed_times_block(packed: np.ndarray, vectors: np.ndarray, buffer: np.ndarray, out: np.ndarray) -> None:
-    """Write the products of a packed kernel and vectors (P, N) into ``out``: both halves of a few rows at a time."""
+    """Write the products of a packed kernel and vectors (P, N) into ``out``, a few full rows at a time."""
     n = vectors.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
@@ -171,14 +171,14 @@ def _packed_times_block(packed: np.ndarray, vectors: np.ndarray, buffer: np.ndar
 
 
 class KernelCache:
-    """Packed kernels that are made on demand, the latest used of them kept: as many as a budget of bytes holds.
+    """Cache of packed kernels computed on demand, which keeps the latest used ones within a budget of bytes.
 
     Parameters
     ----------
     n_kernels, n_samples : int
     dtype : {numpy.float32, numpy.float64}
     budget : int
-        Bytes that kept kernels may take.
+        Maximum bytes of the cached kernels.
     make : callable
         ``make(which)`` returns the packed kernels (k, N (N + 1) / 2) of k indices.
     """
@@ -193,15 +193,15 @@ class KernelCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the kept kernels."""
+        """Bytes of the cached kernels."""
         return len(self._recent) * self.stack.length * self.stack.rows.itemsize
 
     def fits(self, which: Which) -> TypeGuard[Sequence[int] | np.ndarray]:
-        """Return True if all these kernels can be kept at once; None stands for more than that."""
+        """Return True if the cache can hold all these kernels at once; False if ``which`` is None."""
         return which is not None and len(which) <= self._recent.capacity
 
     def indices(self, which: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the indices of these kernels in ``stack``, (k,), once the missing ones are made."""
+        """Compute missing kernels; return the indices of all these kernels in ``stack``, (k,)."""
 
         def fill(missing: list[int], rows: list[int]) -> None:
             self.stack.rows[rows] = self._make(np.array(missing))
@@ -210,10 +210,10 @@ class KernelCache:
 
 
 class LazyStack(PartedStack):
-    """Kernels on data, computed in blocks when they are asked for; the latest ones are kept.
+    """Kernels on data, computed in blocks on demand, with a cache of the latest ones.
 
-    A solver that works on few kernels at a time, as by working sets, finds those kept, and computes the others only in
-    its few full passes.
+    A solver that works on few kernels at a time, such as a working-set solver, finds them in the cache. It computes the
+    other kernels only in its few full passes.
 
     Parameters
     ----------
@@ -221,8 +221,8 @@ class LazyStack(PartedStack):
     X : array of shape (N, d)
     dtype : {numpy.float32, numpy.float64}
     budget : int
-        Bytes that kept kernels may take; one block of a pass takes as much at most, or one packed kernel if that is
-        more.
+        Maximum bytes of cached kernels. A block of a pass over all kernels takes at most as much, or one packed kernel
+        if that is more.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class LazyStack(PartedStack):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the kept kernels."""
+        """Bytes of the cached kernels."""
         return self._cache.nbytes
 
     def _stacks_of(self, which: Which) -> Iterator[tuple[KernelStack, np.ndarray | slice, Which]]:
@@ -243,7 +243,7 @@ class LazyStack(PartedStack):
         if self._cache.fits(which):
             yield self._cache.stack, slice(None), self._cache.indices(which)
             return
-        # a pass over more than can be kept would only push out what is worth keeping
+        # bypass the cache: a pass over too many kernels would evict useful ones
         for low in range(0, len(which), self._block):
             piece = slice(low, low + self._block)
             yield PackedStack(self._computed(which[piece])), piece, None
@@ -253,7 +253,7 @@ class LazyStack(PartedStack):
 
 
 def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> np.ndarray:
-    """Return kernels with columns by position on data (N, d), fitted to them and packed: (M, N (N + 1) / 2)."""
+    """Fit kernels with columns by position to data (N, d); return them packed: (M, N (N + 1) / 2)."""
     kernels = list(kernels)
     X = X if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
     n, d = X.shape
@@ -269,7 +269,7 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
         columns = kernel.columns(d)
         key = repr(columns)
         if key not in views:
-            # kernels on the same columns tend to follow one another: keep what they share, and nothing else
+            # kernels on the same columns are usually adjacent: keep only the latest pair
             view = take_columns(X, columns)
             views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
         pack(kernel.fit_view(views[key].X).between(views[key]), 0, rows[k])
@@ -278,7 +278,7 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
 
 
 def _is_exponential(kernel: Kernel) -> TypeGuard[Gaussian]:
-    """Return True for multiples of ``exp(widths . squared differences)`` whose width is given."""
+    """Return True for multiples of ``exp(widths . squared differences)`` with known widths."""
     if type(kernel) is not Gaussian or kernel.normalize == "diagonal" or kernel.width_ is None:
         return False
     return WIDTHS[0] < kernel.width_ < WIDTHS[1]
@@ -295,7 +295,7 @@ def _pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarra
     widths, scales = widths.astype(rows.dtype), scales.astype(rows.dtype)
     first_row, columns = 0, np.ascontiguousarray(X.T)
     while first_row < n and len(which):
-        # whole rows of the triangle, about PAIRS entries
+        # take whole rows of the triangle, about PAIRS entries
         last_row = first_row + 1
         while last_row < n and _start(last_row + 1) - _start(first_row) <= PAIRS:
             last_row += 1

@@ -1,4 +1,4 @@
-"""Kernels from strings and functions, one for each column, averages, and the families of the papers."""
+"""Kernels from strings and functions, kernels per column, averages, and kernel families from papers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from omkl.kernels.feature_maps import approximated
 from omkl.kernels.functions import Custom, Gaussian, Polynomial
 from omkl.kernels.inputs import Pair, Vectors, count_columns, take_columns
 
-#: What stands for a kernel: an object, a short string, or a function of two arrays.
+#: Specification of a kernel: an object, a short string, or a function of two arrays.
 KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: Bandwidths of the experiments of Suzuki and Tomioka (2011), taken from Rakotomamonjy et al. (2008).
 BANDWIDTHS = (0.1, 0.25, 0.5, 0.75, *range(1, 21))
@@ -39,12 +39,12 @@ def as_kernel(spec: KernelSpec) -> Kernel:
 
 @dataclass(eq=False, repr=False)
 class Average(Kernel):
-    """The plain average of several kernels, as one kernel: what MKL is compared with.
+    """Unweighted average of several kernels, a baseline for MKL.
 
     Parameters
     ----------
     kernels : sequence of Kernel or str
-        Each may be on columns of its own, counted among those that the average is on.
+        Their ``on`` counts within the columns that the average is on.
 
     Examples
     --------
@@ -86,14 +86,14 @@ class Average(Kernel):
 
 
 def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
-    """One kernel for each column: multiple kernel learning then tells which columns matter, in whatever units they are.
+    """Return one kernel per column, so that multiple kernel learning selects columns, in any units.
 
     Parameters
     ----------
     kernel : Kernel, str or callable
-        The kernel that every column gets; a width that it takes from data is each column's own.
+        Kernel of every column. A width learned from data is learned for each column.
     columns : data frame, array or sparse matrix of shape (n, d), list of names or positions, or int
-        What is learned from, or its columns, or how many there are. Of a data frame those that hold numbers.
+        Training data, or its columns, or their number. Non-numeric columns of a data frame are skipped.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def _is_numeric(column: ArrayLike) -> bool:
 
 
 def variable_kernels(n_columns: int) -> Iterator[Kernel]:
-    """The kernels of the experiments of Suzuki and Tomioka (2011): 27 on each variable, and 27 on all of them.
+    """Yield the kernels of the experiments of Suzuki and Tomioka (2011): 27 on each variable, and 27 on all.
 
     24 Gaussians with bandwidths 0.1, 0.25, 0.5, 0.75, 1, 2 .. 20 and polynomials of degree 1 to 3, with unit trace.
 
@@ -139,7 +139,7 @@ def variable_kernels(n_columns: int) -> Iterator[Kernel]:
     Yields
     ------
     Kernel
-        27 (n_columns + 1) of them.
+        27 (n_columns + 1) kernels.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def random_subset_gaussians(
     random_state: int | np.random.RandomState | None = None,
     normalize: str | None = "trace",
 ) -> Iterator[Gaussian]:
-    r"""Thousands of kernels, as of Suzuki and Tomioka (2011): Gaussians on random subsets of the variables.
+    r"""Yield Gaussian kernels on random subsets of the variables, as in Suzuki and Tomioka (2011).
 
     The bandwidth is :math:`\sigma = 5 \chi^2_1 + 0.1`; the subset has a uniformly random size.
 
@@ -169,7 +169,7 @@ def random_subset_gaussians(
     n_kernels, n_columns : int >= 1
     random_state : int, numpy RandomState or None
     normalize : str or None
-        As for every kernel.
+        See :class:`~omkl.kernels.Kernel`.
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""Stacks: many Gram matrices on one set of samples, as batch solvers see them."""
+"""Stacks: many Gram matrices of one set of samples, for batch solvers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class KernelStack(ABC):
     """Base of stacks: Gram matrices ``K_1`` to ``K_M`` of N samples.
 
     A subclass sets ``n_kernels`` and ``n_samples``, and defines :meth:`block_products`, :meth:`combine` and
-    :meth:`diagonals`, each in one pass over the kernels it is asked about. The other methods follow. ``which`` are the
+    :meth:`diagonals`, each in one pass over the kernels. The base class derives the other methods. ``which`` holds the
     indices of the kernels, an array of shape (k,); all by default.
 
     Attributes
     ----------
     n_kernels, n_samples : int
     sums_entries : bool
-        Whether :meth:`summed` adds kernels entry by entry, instead of multiplying by one after the other.
+        Whether :meth:`summed` adds kernels entry by entry, instead of multiplying by the kernels in turn.
     concurrent : bool
-        Whether several threads may ask at once.
+        Whether several threads may call methods at once.
     n_parts : int
-        Number of equal blocks on the diagonal of every kernel, which is zero beside them.
+        Number of equal diagonal blocks of every kernel, which is zero elsewhere.
     """
 
     n_kernels: int
@@ -63,7 +63,7 @@ class KernelStack(ABC):
 
     @abstractmethod
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
-        """Return ``sum_m w_m K_m``: (N, N) float64, or its rows of some samples, (s, N).
+        """Return ``sum_m w_m K_m``: (N, N) float64, or only the rows of ``samples``, (s, N).
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class KernelStack(ABC):
         return self.diagonals(which).sum(axis=1)
 
     def summed(self, weights: ArrayLike, which: Which = None) -> KernelStack:
-        """Return a stack of the single kernel ``sum_m w_m K_m``, in no more memory than this one.
+        """Return a stack of the single kernel ``sum_m w_m K_m``, which takes no more memory than this stack.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class KernelStack(ABC):
 
 
 class WeightedSum(KernelStack):
-    """A stack of the single kernel ``sum_m w_m K_m``, which multiplies by one of the kernels after the other."""
+    """A stack of the single kernel ``sum_m w_m K_m``, which multiplies by the kernels in turn."""
 
     def __init__(self, kernels: KernelStack, weights: ArrayLike, which: Which = None) -> None:
         self.kernels, self.weights, self.which = kernels, np.asarray(weights, dtype=np.float64), which
@@ -154,7 +154,7 @@ class WeightedSum(KernelStack):
 
 
 class RestrictedView(KernelStack):
-    """The kernels of a stack on some of its samples, without a copy: vectors are filled up with zeros."""
+    """The kernels of a stack on some of its samples, without a copy: vectors are padded with zeros."""
 
     def __init__(self, stack: KernelStack, samples: np.ndarray) -> None:
         self.stack, self.samples = stack, np.asarray(samples)
@@ -162,7 +162,7 @@ class RestrictedView(KernelStack):
         self.sums_entries, self.concurrent = stack.sums_entries, stack.concurrent
 
     def filled(self, vectors: np.ndarray) -> np.ndarray:
-        """Return vectors (..., n) as vectors (..., N) of the whole stack."""
+        """Pad vectors (..., n) with zeros to vectors (..., N) of the whole stack."""
         full = np.zeros((*vectors.shape[:-1], self.stack.n_samples))
         full[..., self.samples] = vectors
         return full
@@ -174,7 +174,7 @@ class RestrictedView(KernelStack):
         return self.stack.block_products(self.filled(vectors), which)[..., self.samples]
 
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
-        # by rows, as all entries of the whole may not fit into memory
+        # by rows: the full matrix may not fit into memory
         chosen = self.samples if samples is None else self.samples[samples]
         return self.stack.combine(weights, which, chosen)[:, self.samples]
 
@@ -189,10 +189,10 @@ class RestrictedView(KernelStack):
 
 
 class ReplicatedStack(KernelStack):
-    r"""The kernels :math:`I_P \otimes K_m`, on P copies of all samples, one copy after the other.
+    r"""The kernels :math:`I_P \otimes K_m`, on P consecutive copies of all samples.
 
-    Samples of different copies have kernel values of zero: each copy may have a function of its own in every kernel,
-    and the norm of a kernel is that of all its P functions. A single block is held.
+    Kernel values between different copies are zero. So each copy has its own function in every kernel, and the norm of
+    a kernel is the norm of all its P functions. Only one block is stored.
     """
 
     def __init__(self, stack: KernelStack, n_parts: int) -> None:
@@ -229,14 +229,14 @@ class ReplicatedStack(KernelStack):
 
 
 class PartedStack(KernelStack):
-    """Base of stacks that consist of others."""
+    """Base of stacks that consist of several stacks."""
 
     @abstractmethod
     def _stacks_of(self, which: Which) -> Iterable[tuple[KernelStack, np.ndarray | slice, Which]]:
-        """Yield each stack that has some of the kernels, their positions in ``which``, and their indices in it."""
+        """Yield each stack with some of the kernels, their positions in ``which``, and their indices in the stack."""
 
     def _gather(self, which: Which, ask: Callable[..., np.ndarray], *shape: int) -> np.ndarray:
-        """Return what ``ask(stack, positions, indices)`` gives for every part, in the order of ``which``: (k, ...)."""
+        """Collect ``ask(stack, positions, indices)`` of all parts, in the order of ``which``: (k, ...)."""
         values = np.zeros((self.n_kernels if which is None else len(which), *shape))
         for stack, at, local in self._stacks_of(which):
             values[at] = ask(stack, at, local)
@@ -265,15 +265,15 @@ class PartedStack(KernelStack):
 
 
 class MixedStack(PartedStack):
-    """Several stacks of the same samples as one.
+    """Union of several stacks on the same samples.
 
     Parameters
     ----------
     stacks : sequence of KernelStack
     indices : int array of shape (M,), optional
-        Places of the kernels of the stacks, one stack after the other, in the whole; in this order by default.
+        Index of each kernel of the first stack, then of the second and so on; consecutive by default.
     kept : bool array of shape (M,), optional
-        Kernels that are used; the others count as zero, and are never asked for. All by default.
+        Mask of the kernels in use; the others count as zero and are never evaluated. All by default.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class MixedStack(PartedStack):
 
 
 def require_bytes(needed: float, what: str) -> None:
-    """Raise an InputError unless that many bytes are free for what is named."""
+    """Raise an InputError that names ``what`` unless enough bytes are free."""
     free = free_bytes()
     if needed > free:
         raise InputError(
@@ -320,7 +320,7 @@ def require_bytes(needed: float, what: str) -> None:
 
 
 def free_bytes() -> float:
-    """Return the bytes of memory that are free; infinite where the system does not tell."""
+    """Return the bytes of memory that are free; infinite if unknown."""
     with suppress(OSError, StopIteration), open("/proc/meminfo", encoding="ascii") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     return np.inf
