@@ -1,13 +1,13 @@
-r"""An interior-point Newton method for smooth duals, of kernels and of designs.
+r"""An interior-point Newton method for smooth duals, for kernels and for designs.
 
 It minimises, over :math:`\rho` in the domain of the loss, and with :math:`\sum_i \rho_i = 0` for an intercept,
 
 .. math:: \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + e(\rho)
 
 with a smooth convex :math:`e`, the *term*. The equality is a row of the Newton system, and its multiplier is the
-intercept. Every bound of the domain has a primal-dual logarithmic barrier (Wright 1997). The logistic loss needs one
-too, although its conjugate has an infinite slope there: without it, Newton steps come too near to the bound. Where the
-conjugate has a kink at 0 (epsilon-insensitive), :math:`\rho_i = x^+_i - x^-_i` is split into two bounded variables,
+intercept. Every bound of the domain has a primal-dual logarithmic barrier (Wright 1997). The logistic loss needs one,
+too, although its conjugate has an infinite slope at the bounds: without it, Newton steps come too close to a bound. If
+the conjugate has a kink at 0 (epsilon-insensitive), :math:`\rho_i = x^+_i - x^-_i` is split into two bounded variables,
 each with a smooth function.
 """
 
@@ -22,24 +22,25 @@ from omkl.batch.problem import BaseProblem
 from omkl.batch.weighted_loss import WeightedLoss
 from omkl.exceptions import DivergenceError
 
-#: Share of the way to a bound that a step may go.
+#: Largest step, as a share of the distance to the nearest bound.
 TO_BOUND = 0.99
-#: Share of the decrease that the slope promises (Armijo), and the most halvings of a step.
+#: Required share of the decrease predicted by the slope (Armijo), and maximum number of halvings of a step.
 ARMIJO, MOST_HALVINGS = 1e-4, 40
 #: Weight of the barrier, as a share of the gap divided by the number of bounds.
 BARRIER_SHARE = 0.1
-#: Share of the target gap from which on a proximal step is taken for what the proximal term leaves.
+#: A proximal step is taken if the part of the gap due to the proximal term exceeds this share of the target.
 PROXIMAL_SHARE = 0.3
 #: Largest second derivative near a bound.
 MOST_CURVED = 1e250
-#: First ridge of a Cholesky factor, as a share of the mean diagonal, and the most tries, each with ten times more.
+#: First ridge of a Cholesky factor, as a share of the mean diagonal, and maximum number of attempts, each ten times
+#: larger.
 FIRST_RIDGE, MOST_RIDGES = 1e-14, 15
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
-    """Return the lower Cholesky factor of a symmetric matrix (n, n), which is changed.
+    """Return the lower Cholesky factor of a symmetric matrix (n, n), which is overwritten.
 
-    As much of a ridge is added as rounding makes necessary; a DivergenceError is raised if that is much.
+    The smallest sufficient ridge is added if rounding makes it necessary. Raise a DivergenceError if it is too large.
     """
     if not matrix.size:
         return matrix
@@ -96,11 +97,11 @@ class DualLoss:
             return np.minimum(self._each(self.loss.conjugate_curvature, x), MOST_CURVED)
 
     def strictly_inside(self, x: np.ndarray) -> np.ndarray:
-        """Return the variables, moved off bounds that rounding has put them on."""
+        """Return the variables, moved off bounds that they reach by rounding."""
         return np.clip(x, *self._inside)
 
     def slacks(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distances to both bounds, infinite where there is none."""
+        """Return the distances to both bounds, infinite if there is none."""
         low = np.where(self.barred_low, x - self.low, np.inf)
         return low, np.where(self.barred_high, self.high - x, np.inf)
 
@@ -116,7 +117,7 @@ class DualLoss:
         low, high = (self.signs * bound for bound in (self.low + margin, self.high - margin))
         rho = np.clip(rho, np.minimum(low, high).min(axis=0), np.maximum(low, high).max(axis=0))
         if balanced:
-            # balancing moves values towards 0 only, so they stay inside
+            # balancing only moves values towards 0, so they stay inside
             rho = self.loss.balanced(rho)
         return rho[None] if len(self.signs) == 1 else np.maximum(self.signs * rho, 0.0) + 0.5 * margin.min(axis=0)
 
@@ -127,14 +128,14 @@ class Hessian(Protocol):
     def __matmul__(self, vector: np.ndarray) -> np.ndarray: ...
 
     def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float | np.ndarray]:
-        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
+        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if ``equality``.
 
         All arrays are (N,). The multiplier b, an array for several outputs, is 0 without the equality.
         """
 
 
 class Term(Protocol):
-    """The part of the objective beside the loss, at a current dual point."""
+    """All of the objective except the loss, at the present dual point."""
 
     rho: np.ndarray
 
@@ -145,22 +146,22 @@ class Term(Protocol):
         """Return the second derivatives."""
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
-        """Return the values on a line through the point, as a function of the step."""
+        """Return the value along ``direction`` as a function of the step."""
 
     def move(self, step: float, rho: np.ndarray) -> None:
-        """Go that far along the last direction, to ``rho``."""
+        """Move by ``step`` along the last direction, to ``rho``."""
 
 
 class BarrierSearch:
-    """Newton steps on a working set, with a barrier that falls and proximal steps between.
+    """Newton steps on a working set, with a decreasing barrier, and proximal steps in between.
 
-    Subclasses set ``term`` and know the norms of its model.
+    Subclasses set ``term`` and compute the norms of its model.
 
     Parameters
     ----------
     problem : BaseProblem
     rho : array of shape (N,)
-        Where to start.
+        Initial dual point.
     intercept : float
     gap : float
         Absolute duality gap of the start, over the working set.
@@ -172,10 +173,10 @@ class BarrierSearch:
     intercept : float
     newton_steps, proximal_steps : int
     primal, dual : float
-        The best met.
+        Best values so far.
     """
 
-    #: Whether the best model and dual point met are the result, and not the last.
+    #: Whether the result is the best model and dual point so far, instead of the last.
     keeps_best = False
     term: Any
 
@@ -200,7 +201,7 @@ class BarrierSearch:
         """Return the norms of the model at the dual point."""
 
     def minimize(self, target: float, max_steps: int) -> bool:
-        """Take Newton steps to an absolute duality gap within the working set; return whether it is met."""
+        """Take Newton steps to an absolute duality gap within the working set; return whether it was reached."""
         fresh, stalled = True, False
         for _ in range(max_steps):
             gap, loss_gap = self.gaps()
@@ -225,7 +226,7 @@ class BarrierSearch:
             self.proximal_steps += 1
 
     def gaps(self) -> tuple[float, float]:
-        """Return the duality gap on the working set, and the loss's part: 0 once the inner problem is solved."""
+        """Return the duality gap on the working set, and its part due to the loss, which is 0 at the inner optimum."""
         problem, rho, norms = self.problem, self.term.rho, self.model_norms()
         outputs = self.term.gradient() + self.intercept
         losses = problem.weighted_loss.values(outputs)
@@ -236,11 +237,11 @@ class BarrierSearch:
         return primal - dual, loss_gap
 
     def note(self, primal: float, dual: float) -> None:
-        """Note the best values met."""
+        """Update the best values."""
         self.primal, self.dual = min(primal, self.primal), max(dual, self.dual)
 
     def _newton_step(self) -> float:
-        """Take one step with line search, which keeps the equality constraint. Return its length, 0 if none helps."""
+        """Take one step with a line search, within the equality constraint. Return its length, 0 if none helps."""
         loss, barrier = self.dual_loss, self.barrier
         low, high = loss.slacks(self.x)
         gradient = loss.gradient(self.x) - barrier / low + barrier / high + loss.signs * self.term.gradient()
@@ -250,7 +251,7 @@ class BarrierSearch:
         step = self._line_search(direction, slope) if slope < 0 else 0.0
         if step > 0:
             for multipliers, slack, change in ((self.low, low, direction), (self.high, high, -direction)):
-                # their own Newton step, kept positive
+                # Newton step of the multipliers, kept positive
                 moves = barrier / slack - multipliers - multipliers / slack * change
                 falling = moves < 0
                 reach = float((multipliers[falling] / -moves[falling]).min(initial=np.inf))
@@ -262,8 +263,8 @@ class BarrierSearch:
     def _newton_direction(self, gradient: np.ndarray, curvature: np.ndarray) -> np.ndarray:
         r"""Set the intercept, the multiplier of the equality; return the direction (P, N) of the variables.
 
-        The variables have a diagonal part of the Hessian, so they are eliminated by :math:`\rho = \sum_p s_p x_p`. The
-        system that is left has size N whatever P.
+        The Hessian is diagonal in the variables except for their sum :math:`\rho = \sum_p s_p x_p`. So they are
+        eliminated, and the remaining system has size N for any P.
         """
         signs, inverse, hessian = self.dual_loss.signs, 1.0 / curvature, self.term.hessian()
         diagonal = 1.0 / inverse.sum(axis=0)
@@ -272,7 +273,7 @@ class BarrierSearch:
         if len(signs) == 1:
             return change[None]
         direction = -(gradient + signs * (hessian @ change + self.intercept)) * inverse
-        # where inverse is tiny the difference above has few digits: the two variables must add up to the change
+        # if inverse is tiny the difference above is inexact: make the two variables add up to the change
         missing = change - (signs * direction).sum(axis=0)
         return direction + signs * inverse * (diagonal * missing)
 

@@ -1,12 +1,12 @@
 r"""The batch problem: weighted losses of predictions plus a regularizer of group norms, its dual, and certificates.
 
-Kernels and design matrices are two operators behind one problem
+Kernels and design matrices are two operators in the same problem
 
 .. math:: \min\ \sum_i c_i\, l(y_i, z_i + b) + \lambda\, \psi(b_1, \ldots, b_G)
 
 with predictions z linear in the model, and the norms :math:`b_g` of its groups. Its dual is
 :math:`\max_\rho -\sum_i c_i l^*(y_i, -\rho_i / c_i) - \lambda \psi^*(\beta(\rho) / \lambda)`, with
-:math:`\sum_i \rho_i = 0` where there is an intercept, and the dual norms :math:`\beta_g(\rho)` of the operator:
+:math:`\sum_i \rho_i = 0` if there is an intercept, and the dual norms :math:`\beta_g(\rho)` of the operator:
 :math:`\|\rho\|_{K_m}`, or :math:`\|A_g^\top \rho\| / \omega_g`.
 """
 
@@ -21,12 +21,12 @@ from omkl.batch.weighted_loss import WeightedLoss
 from omkl.losses.base import PointwiseLoss
 from omkl.regularizers.base import Regularizer
 
-#: A gap below minus this is more than rounding.
+#: Gaps below minus this value are not due to rounding.
 ROUNDING = 1e-7
 
 
 class BaseProblem(ABC):
-    r"""Weighted losses of predictions, plus a regularizer of norms. Subclasses know how models predict.
+    r"""Weighted losses of predictions, plus a regularizer of norms. Subclasses define the predictions of models.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class BaseProblem(ABC):
     loss : PointwiseLoss
     regularizer : Regularizer
     intercept : bool
-        Whether there is a constant, not regularized.
+        Whether there is a constant, which is not regularized.
     penalty : float > 0
         The weight :math:`\lambda` of the regularizer.
     offset : array of shape (N,) or None
@@ -47,7 +47,7 @@ class BaseProblem(ABC):
     intercept: bool
     penalty: float = 1.0
     offset: np.ndarray | None = None
-    #: Whether a larger value weighs the losses (C) or the regularizer (alpha).
+    #: Whether path values weight the losses (C), not the regularizer (alpha).
     larger_fits_closer: ClassVar[bool] = True
 
     @property
@@ -84,7 +84,7 @@ class BaseProblem(ABC):
 
     @abstractmethod
     def path_values(self, count: int, decades: float) -> np.ndarray:
-        """Return values of C, or alpha, evenly in the logarithm, from the one at which a constant is optimal.
+        """Return values of C, or alpha, evenly spaced on a log scale, starting where a constant is optimal.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class BaseProblem(ABC):
 
     @cached_property
     def weighted_loss(self) -> WeightedLoss:
-        """The losses of the problem's samples."""
+        """The losses of all samples."""
         return WeightedLoss(self.loss, self.y, self.loss_weights, self.offset)
 
     def primal(self, outputs: np.ndarray, norms: np.ndarray) -> float:
@@ -109,13 +109,13 @@ class BaseProblem(ABC):
         return self.weighted_loss.value(outputs) + self.penalty * self.regularizer.value(norms)
 
     def dual(self, rho: np.ndarray, dual_norms: np.ndarray) -> float:
-        """Return the dual objective; ``-inf`` where the point is not feasible.
+        """Return the dual objective; ``-inf`` if the point is not feasible.
 
         Parameters
         ----------
         rho : array of shape (N,)
         dual_norms : array of shape (G,)
-            Its norms, or upper bounds of them.
+            Dual norms, or upper bounds of them.
         """
         conjugate = self.regularizer.conjugate(dual_norms / self.penalty)
         return -float(self.weighted_loss.conjugates(rho).sum()) - self.penalty * conjugate
@@ -133,11 +133,11 @@ class BaseProblem(ABC):
 
     @property
     def balances(self) -> bool:
-        """Return whether the dual problem has an equality constraint, as it has with an intercept."""
+        """Whether the dual problem has an equality constraint, as with an intercept."""
         return self.intercept
 
     def inside(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return a near point of the loss's domain, with :math:`\sum_i \rho_i = 0` if there is an intercept.
+        r"""Return a nearby point of the loss's domain, with :math:`\sum_i \rho_i = 0` if there is an intercept.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class BaseProblem(ABC):
     def feasible(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Return a dual feasible point near :math:`\rho`, and its norms in all groups.
 
-        In three steps (section 6.1 of Suzuki and Tomioka 2011, corrected): into the domain of the loss, onto
+        Three steps (section 6.1 of Suzuki and Tomioka 2011, corrected) move the point into the domain of the loss, onto
         :math:`\sum_i \rho_i = 0`, and towards 0 until :math:`\psi^*` is finite.
 
         Parameters
@@ -170,7 +170,7 @@ class BaseProblem(ABC):
         return self.inside(self.weighted_loss.dual_point(outputs))
 
     def best_intercept(self, outputs: np.ndarray) -> float:
-        """Return the constant that minimises the loss of predictions plus it; 0 without an intercept.
+        """Return the constant that, added to the predictions, minimises the loss; 0 without an intercept.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ def certify(problem: BaseProblem, model: Any, rho: np.ndarray | None = None) -> 
     problem : Problem or DesignProblem
     model : Expansion or LinearModel
     rho : array of shape (N,), optional
-        A dual point to start from; by default :math:`-c_i l'` at the model's predictions, which is good for losses
+        A dual point to start from; by default :math:`-c_i l'` at the model's predictions, which works well for losses
         without kinks.
 
     Returns

@@ -1,8 +1,8 @@
 r"""Proximal gradient methods: ISTA, FISTA and SpaRSA, for kernels and for designs.
 
 A step moves the model along the gradient of the loss and applies the proximity operator of the regularizer. The
-intercept is not stepped: every model has the best one, so that the gradient sums to zero. The methods differ in how
-long a step is and when it is accepted. All certify by the duality gap over all groups.
+intercept takes no steps: it is optimal for every model, so the gradient sums to zero. The methods differ in the length
+of a step and in the rule that accepts it. All certify by the duality gap over all groups.
 """
 
 import math
@@ -22,12 +22,12 @@ from omkl.regularizers.base import ratio_or_zero
 MOST_ITERATIONS = 100_000
 #: Largest ratio of two consecutive steps of FISTA.
 GROWTH = 1.2
-#: Number of objectives that SpaRSA compares a new one with, and the decrease that it asks for.
+#: Number of past objectives in SpaRSA's acceptance rule, and the required decrease.
 MEMORY, DECREASE = 5, 0.005
-#: Rounding of the objective, relative.
+#: Relative rounding of the objective.
 ROUNDING = 1e-12
-#: Of plain steps one length serves until it is too long. Accelerated steps start from an extrapolated model, and become
-#: longer while they can. Spectral steps have the curvature along the last move.
+#: Plain steps keep one length until it is too long. Accelerated steps start from an extrapolated model, and become
+#: longer while possible. Spectral steps use the curvature along the last move.
 Rule: TypeAlias = Literal["plain", "accelerated", "spectral"]
 
 
@@ -38,11 +38,11 @@ class Iterate:
     Attributes
     ----------
     coefficients : array of shape (M, N) or (n,)
-        Of kernels or columns.
+        Coefficients of kernels or columns.
     images : array of shape (M, N) or (m,)
         Products of each kernel with its coefficients, or predictions of the columns without the intercept.
     norms : array of shape (G,)
-        Of the groups; dual norms for a direction. An extrapolated model has none.
+        Group norms; dual norms for a direction. Empty for an extrapolated model.
     """
 
     coefficients: np.ndarray
@@ -50,7 +50,7 @@ class Iterate:
     norms: np.ndarray
 
     def beyond(self, previous: "Iterate", share: float) -> "Iterate":
-        """Extrapolate the line from the previous model through this one by a share of their distance."""
+        """Extrapolate from the previous model through this one, by a share of their distance."""
         coefficients = self.coefficients + share * (self.coefficients - previous.coefficients)
         return Iterate(coefficients, self.images + share * (self.images - previous.images), np.empty(0))
 
@@ -62,7 +62,7 @@ class _KernelSpace:
         self.problem = problem
 
     def start(self, model: Expansion | None) -> Iterate:
-        """Return a given model, or the zero model."""
+        """Return ``model``, or the zero model, as an iterate."""
         kernels = self.problem.kernels
         coefficients, images = np.zeros((2, kernels.n_kernels, kernels.n_samples))
         if model is not None and len(model.active):
@@ -93,13 +93,13 @@ class _KernelSpace:
         return float(np.sum((after.coefficients - before.coefficients) * (after.images - before.images)))
 
     def model(self, iterate: Iterate, intercept: float) -> Expansion:
-        """Return the model of the problem."""
+        """Return an iterate as a model of the problem."""
         active = np.flatnonzero(iterate.norms)
         return Expansion(active, iterate.coefficients[active], intercept)
 
 
 class _ColumnSpace:
-    """The coefficients of a design's columns, in units in which every group has weight 1; as :class:`_KernelSpace`."""
+    """The coefficients of a design's columns, scaled so that every group has weight 1; see :class:`_KernelSpace`."""
 
     def __init__(self, problem: DesignProblem) -> None:
         self.problem, self.groups = problem, problem.groups
@@ -187,7 +187,7 @@ class _Search:
         return Solution(model, certificate, n_iter, converged, monitor.history, model)
 
     def _first_step(self, start: Iterate, direction: Iterate) -> float:
-        """Return the step for the curvature along the first move, which is too long rather than too short."""
+        """Return the step for the curvature along the first move, rather too long than too short."""
         curvature = self.problem.loss.curvature
         largest = (curvature if math.isfinite(curvature) else 1.0) * float(self.problem.loss_weights.max())
         norm = float(np.linalg.norm(direction.norms))
@@ -204,7 +204,7 @@ class _Search:
     def _step(
         self, start: Iterate, outputs: np.ndarray, rho: np.ndarray, direction: Iterate, step: float
     ) -> tuple[Iterate, np.ndarray, float, float]:
-        """Return the first accepted model of ever shorter steps, its predictions and objective, and the step."""
+        """Shorten the step until it is accepted; return the model, its predictions and objective, and the step."""
         problem, space = self.problem, self.space
         losses = problem.weighted_loss.values(outputs)
         while True:
@@ -216,7 +216,7 @@ class _Search:
             if self.rule == "spectral":
                 accepted = primal <= max(self.objectives) - DECREASE * square / step + ROUNDING * abs(primal)
             else:
-                # how far the loss rises above its tangent; of a short move the change of the gradient is more exact
+                # excess of the loss over its tangent; for short moves the change of the gradient is more exact
                 bound, move = square / (2.0 * step), ends - outputs
                 rise = float(np.sum(after - losses + rho * move))
                 accepted = rise <= bound or float((rho - problem.dual_point(ends)) @ move) <= bound
@@ -231,7 +231,7 @@ def _rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 
 def _check(problem: Problem | DesignProblem) -> None:
-    """Refuse a problem without a gradient or without a proximity operator."""
+    """Raise an InputError for a problem without a gradient or without a proximity operator."""
     regularizer, is_design = problem.regularizer, isinstance(problem, DesignProblem)
     if problem.loss.has_kink or not regularizer.exact or (regularizer.on_coordinates and not is_design):
         raise InputError(
@@ -249,9 +249,9 @@ def _check(problem: Problem | DesignProblem) -> None:
 class IterativeSoftThresholding(Solver):
     r"""Proximal gradient descent in the product of the RKHSs, plain (ISTA) or accelerated (FISTA).
 
-    For losses without a kink and regularizers of the group norms. Steps are halved until the loss stays below its
+    It is for losses without a kink and regularizers of the group norms. Steps are halved until the loss stays below its
     quadratic bound. FISTA steps from an extrapolated model (Beck and Teboulle 2009), restarts its momentum when the
-    objective rises (O'Donoghue and Candes 2015), and lengthens its steps while the bound holds. It holds two arrays
+    objective rises (O'Donoghue and Candes 2015), and lengthens its steps while the bound holds. It stores two arrays
     (M, N) for each of three models.
 
     Parameters
@@ -278,7 +278,7 @@ class IterativeSoftThresholding(Solver):
 
 
 class IST(DesignSolver):
-    """Iterative shrinkage/thresholding on a design, with one step length that is halved where it is too long.
+    """Iterative shrinkage/thresholding on a design, with a step length that is halved when it is too long.
 
     References
     ----------

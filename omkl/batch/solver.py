@@ -18,14 +18,14 @@ Listener = Callable[[dict[str, Any]], Any]
 
 
 class GapMonitor:
-    """Record of a search, one entry an outer iteration, and its stopping rule.
+    """Record of a search, with one entry per outer iteration, and its stopping rule.
 
     Parameters
     ----------
     tol : float > 0
         Relative duality gap to reach.
     max_iter : int
-        Records at most.
+        Maximum number of records.
     on_iteration : callable or None
         Called with each record; a true return value ends the search.
 
@@ -33,7 +33,7 @@ class GapMonitor:
     ----------
     history : list of dict
         Flat records: ``iteration`` (from 0), ``seconds`` since the start, ``primal``, ``dual``, ``gap`` (relative),
-        ``active`` (number of groups in the model), and what the solver has to add.
+        ``active`` (number of groups in the model), and entries of the solver.
     """
 
     def __init__(self, tol: float, max_iter: int, on_iteration: Listener | None = None) -> None:
@@ -42,7 +42,7 @@ class GapMonitor:
         self._started = time.perf_counter()
 
     def record(self, primal: float, dual: float, active: int | np.integer, **more: float | str) -> bool:
-        """Record an iteration; return whether it was the last.
+        """Record an iteration; return whether the search should end.
 
         Parameters
         ----------
@@ -75,17 +75,17 @@ class Solution:
     ----------
     model : Expansion or LinearModel
     certificate : Certificate
-        Computed over all groups from the model as it is returned.
+        Computed over all groups from the returned model.
     n_iter : int
         Outer iterations.
     converged : bool
         Whether the relative gap is at most the tolerance.
     history : list of dict
-        One flat record an outer iteration: see :class:`~omkl.batch.GapMonitor`.
+        One flat record per outer iteration: see :class:`~omkl.batch.GapMonitor`.
     start : object
         Warm start of the same solver for a similar problem.
     stalled : bool
-        Whether further iterations gain nothing, for rounding.
+        Whether rounding prevents further progress.
     """
 
     model: Any
@@ -98,12 +98,12 @@ class Solution:
 
 
 class BaseSolver(Component):
-    """A method that solves batch problems; parameters of the method are its constructor's.
+    """A method that solves batch problems; the parameters of the method are constructor arguments.
 
-    A string names it wherever a solver is accepted: ``"spicy"``, ``"dal"``.
+    Solvers may be given by name: ``"spicy"``, ``"dal"``.
     """
 
-    #: Default of the relative duality gap, and of the most outer iterations.
+    #: Default relative duality gap, and default maximum number of outer iterations.
     default_tol: ClassVar[float] = 1e-2
     default_max_iter: ClassVar[int] = 100
 
@@ -123,7 +123,7 @@ class BaseSolver(Component):
         tol : float > 0, optional
             1e-2 for kernels and 1e-3 for designs by default.
         max_iter : int, optional
-            Most outer iterations; by default as many as the method may need.
+            Maximum number of outer iterations; the default depends on the method.
         start : object, optional
             The ``start`` of a solution of a similar problem, or a model.
         on_iteration : callable, optional
@@ -145,13 +145,13 @@ class BaseSolver(Component):
 
     @abstractmethod
     def _search(self, problem: Any, monitor: GapMonitor, start: Any) -> Solution:
-        """Solve; the start is the first record."""
+        """Solve; the first record is the start."""
 
 
 class Solver(BaseSolver):
     """A method that solves a :class:`~omkl.batch.Problem` of kernels."""
 
-    #: Whether it solves problems of several outputs with one weight a kernel: :func:`~omkl.batch.shared_problem`.
+    #: Whether it solves problems of several outputs with shared weights: :func:`~omkl.batch.shared_problem`.
     several_outputs: ClassVar[bool] = False
     #: Default regularizer.
     natural_regularizer: ClassVar[str] = "mkl"
@@ -168,15 +168,15 @@ class DesignSolver(BaseSolver):
 
 @dataclass
 class PathPoint:
-    """One problem of a path, solved.
+    """The solution of one problem of a path.
 
     Attributes
     ----------
     value : float
-        Its C, or alpha.
+        C or alpha of the problem.
     solution : Solution
     seconds : float
-        Time of the solution.
+        Time to solve the problem.
     """
 
     value: float
@@ -192,20 +192,20 @@ def regularization_path(
     max_iter: int | None = None,
     decades: float = 3.0,
 ) -> Iterator[PathPoint]:
-    """Solve a problem at many values of C or alpha, from the one that regularizes most.
+    """Solve a problem at many values of C or alpha, from strong to weak regularization.
 
     Parameters
     ----------
     solver : Solver or DesignSolver
-        Of kernels, or of design matrices.
+        Solver for kernels or for design matrices.
     problem : Problem or DesignProblem
-        Its own C, or alpha, is not used.
+        Its C or alpha is not used.
     values : int or array of floats > 0
-        Values of C (or alpha), or how many, evenly in the logarithm from the one at which a constant is optimal.
+        Values of C (or alpha), or their number, evenly spaced on a log scale, starting where a constant is optimal.
     tol, max_iter
         As for :meth:`Solver.solve`.
     decades : float
-        How far the values reach if their number is given.
+        Range of the values in powers of ten, if their number is given.
 
     Yields
     ------
@@ -214,7 +214,7 @@ def regularization_path(
     Raises
     ------
     omkl.exceptions.InputError
-        If values are neither a number of them nor finite and > 0.
+        If ``values`` is neither a number >= 1 nor an array of finite numbers > 0.
     """
     if is_number_of_values(values):
         in_order = problem.path_values(int(values), decades)
@@ -229,7 +229,7 @@ def regularization_path(
 
 
 def is_number_of_values(values: object) -> TypeGuard[int]:
-    """Return whether this is the number of values of a path, rather than the values."""
+    """Return whether ``values`` is the number of values of a path, rather than the values."""
     return isinstance(values, (int, np.integer)) and bool(values >= 1)
 
 

@@ -1,6 +1,6 @@
-r"""Losses of several outputs in one problem: one loss for each, or one of all scores of a sample.
+r"""Losses of several outputs in one problem: one loss for each output, or one loss of all scores of a sample.
 
-Arrays of samples hold one output after the other, (K m,).
+Arrays concatenate the samples of all outputs, (K m,).
 """
 
 from collections.abc import Iterable
@@ -12,20 +12,20 @@ from omkl.batch.weighted_loss import PartlyFreeLoss, Unpenalized, WeightedLoss, 
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import Logistic
 
-#: By how much rounding may move probabilities out of the simplex.
+#: Tolerance for probabilities that leave the simplex by rounding.
 ROUNDING = 1e-9
 
 
 class StackedLoss(WeightedLoss):
-    """The losses of several outputs, one output after the other; each has an intercept of its own.
+    """The losses of several outputs, one output after the other; each has its own intercept.
 
-    Intercepts are arrays (P N,) that add to predictions: constant within each output, unless other columns are not
-    regularized either.
+    Intercepts are arrays (P N,), added to the predictions. They are constant within each output, unless other columns
+    are unpenalized, too.
 
     Parameters
     ----------
     loss, y, weights, offset
-        As for :class:`~omkl.batch.weighted_loss.WeightedLoss`, of all outputs: (P N,).
+        As for :class:`~omkl.batch.weighted_loss.WeightedLoss`, for all outputs: (P N,).
     n_parts : int
         The number of outputs P.
     free : Unpenalized, optional
@@ -76,13 +76,13 @@ class MultinomialLoss(WeightedLoss):
     Parameters
     ----------
     y : array of shape (K m,)
-        1 where a sample is of the class, else 0.
+        1 for the class of the sample, else 0.
     weights : array of shape (K m,)
     n_parts : int
         The number of classes K.
     offset : array of shape (K m,), optional
     free : Unpenalized
-        The unpenalized part, with the intercept as a column of ones; a matrix without columns if there is nothing.
+        The unpenalized part, with the intercept as a column of ones; a matrix without columns if there is none.
     """
 
     couples_outputs = True
@@ -126,7 +126,7 @@ class MultinomialLoss(WeightedLoss):
         return values if self.offset is None else values + self._by_class(self.offset * rho).sum(axis=0)
 
     def curvature(self, rho: np.ndarray) -> np.ndarray:
-        """Return a bound of the second derivatives in all scores of a sample, the same for each of them.
+        """Return a bound of the second derivatives, shared by all scores of a sample.
 
         The Hessian :math:`\\mathrm{diag}(u) - u u^\\top` is at most :math:`2 \\max_k u_k (1 - u_k)`.
         """
@@ -141,7 +141,7 @@ class MultinomialLoss(WeightedLoss):
         return self.weights * (self.y - (u / u.sum(axis=0)).ravel())
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
-        """Return a near dual point at which the unpenalized part is optimal."""
+        """Return a nearby dual point for which the unpenalized part is optimal."""
         outputs = np.log(np.maximum(self._probabilities(rho), 1e-300)).ravel()
         outputs = outputs if self.offset is None else outputs - self.offset
         return self.dual_point(outputs + self.best_intercept(outputs))
@@ -167,7 +167,7 @@ class MultinomialHessian:
     basis : array of shape (m, r)
         Basis of the unpenalized part.
     damping : float in [0, 1]
-        Share of the way to the bound :math:`c_i / 2` of all Hessians.
+        0 gives the Hessian, 1 its upper bound :math:`c_i / 2`; linear in between.
     """
 
     def __init__(self, shares: np.ndarray, weights: np.ndarray, basis: np.ndarray, damping: float) -> None:
@@ -179,7 +179,7 @@ class MultinomialHessian:
                 same = float(k == other)
                 curvature = (1.0 - damping) * shares[k] * (same - shares[other]) + 0.5 * damping * same
                 matrix[k, :, other] = basis.T @ ((weights * curvature)[:, None] * basis)
-        # scores of all classes may rise together
+        # the matrix is singular: adding a constant to all scores has no effect
         self._inverse = np.linalg.pinv(matrix.reshape(n_parts * rank, n_parts * rank), rcond=1e-12, hermitian=True)
 
     def __matmul__(self, values: np.ndarray) -> np.ndarray:
@@ -193,12 +193,12 @@ class MultinomialHessian:
         return self.weights * ((1.0 - self.damping) * self.shares * (1.0 - self.shares) + 0.5 * self.damping)
 
     def best_values(self, rho: np.ndarray) -> np.ndarray:
-        """Return values (K m,) of the unpenalized part at the minimum of the quadratic model with this residual."""
+        """Return the values (K m,) of the unpenalized part that minimise the quadratic model with this residual."""
         change = self._inverse @ (rho.reshape(self.shares.shape) @ self.basis).ravel()
         return (change.reshape(len(self.shares), -1) @ self.basis.T).ravel()
 
     def balance(self, rho: np.ndarray) -> np.ndarray:
-        """Return the residual at that minimum."""
+        """Return the residual at the minimum over the unpenalized part."""
         return rho - self @ self.best_values(rho)
 
 

@@ -1,4 +1,4 @@
-"""Weighted losses of predictions, their conjugates, and coefficients that are not regularized."""
+"""Weighted losses of predictions, their conjugates, and unpenalized coefficients."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -10,18 +10,18 @@ from scipy.linalg import qr
 from omkl.exceptions import InputError
 from omkl.losses.base import PointwiseLoss
 
-#: Size of a column's part that is orthogonal to those before, relative to the largest, below which it depends on them.
+#: Columns are dependent if their part orthogonal to earlier columns is below this share of the largest such part.
 DEPENDENT = 1e-10
-#: Most Newton steps, halvings of each, and the relative decrease at which they end.
+#: Maximum number of Newton steps, and of halvings of each; relative decrease at which they end.
 MOST_STEPS, HALVINGS, FLAT = 100, 40, 1e-14
-#: Least second derivative of a step, as a share of the loss's largest.
+#: Least second derivative of a step, as a share of the largest one of the loss.
 LEAST_CURVED = 1e-3
 
 
 class WeightedLoss:
     r""":math:`\sum_i c_i\, l(y_i, z_i)` as a function of the predictions z, and its conjugate at :math:`-\rho`.
 
-    The conjugate is :math:`\sum_i c_i\, l^*(y_i, -\rho_i / c_i)`. Arrays have one entry a sample, (N,).
+    The conjugate is :math:`\sum_i c_i\, l^*(y_i, -\rho_i / c_i)`. Arrays have one entry per sample, (N,).
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class WeightedLoss:
     Raises
     ------
     omkl.exceptions.InputError
-        If weights are not finite and > 0, one a sample, or the targets do not fit the loss.
+        If there is not one finite weight > 0 per sample, or the targets do not fit the loss.
     """
 
     #: Whether the loss of a sample has several predictions and is not a sum over them.
@@ -46,14 +46,14 @@ class WeightedLoss:
     ) -> None:
         loss.check_targets(y)
         if weights.shape != np.shape(y) or not np.isfinite(weights).all() or not (weights > 0).all():
-            raise InputError("Sample weights must be finite and > 0, one a sample.")
+            raise InputError("Sample weights must be finite and > 0, one per sample.")
         self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
 
     def _with_offset(self, outputs: np.ndarray) -> np.ndarray:
         return outputs if self.offset is None else outputs + self.offset
 
     def values(self, outputs: np.ndarray) -> np.ndarray:
-        """Return the weighted loss of each sample; inf where it overflows."""
+        """Return the weighted loss of each sample; inf on overflow."""
         with np.errstate(over="ignore"):
             return self.weights * self.loss.value(self.y, self._with_offset(outputs))
 
@@ -81,7 +81,7 @@ class WeightedLoss:
             return self.loss.conjugate_curvature(self.y, rho / self.weights) / self.weights
 
     def curvature(self, rho: np.ndarray) -> np.ndarray:
-        """Return the second derivative of each loss at a dual point; 0 where the loss is straight."""
+        """Return the second derivative of each loss at a dual point; 0 where the loss is linear."""
         if self.loss.is_quadratic:
             return self.largest_curvature()
         low, high = self.domain()
@@ -91,7 +91,7 @@ class WeightedLoss:
         return np.divide(1.0, inverse, out=np.zeros_like(inverse), where=curved & (inverse > 0))
 
     def largest_curvature(self) -> np.ndarray:
-        """Return a bound of each sample's second derivatives; infinite where there is none."""
+        """Return a bound of each sample's second derivatives; infinite if there is none."""
         return self.weights * self.loss.curvature
 
     def domain(self) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +109,7 @@ class WeightedLoss:
         return rho if self.is_unbounded else np.clip(rho, *self.domain())
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return a point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as an intercept demands.
+        r"""Return a point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as required by an intercept.
 
         Without bounds, multiples of the weights are subtracted. With bounds, the larger of the positive and the
         negative part is scaled down: unlike subtracting the mean (section 6.1 of Suzuki and Tomioka 2011), this stays
@@ -123,9 +123,10 @@ class WeightedLoss:
         return np.where(rho > 0, rho * _ratio(lesser, positive), rho * _ratio(lesser, negative))
 
     def best_intercept(self, outputs: np.ndarray) -> float:
-        """Return the constant that, added to all predictions, minimises the loss: Newton steps inside a bracket.
+        """Return the constant that, added to all predictions, minimises the loss, by Newton steps inside a bracket.
 
-        A loss with kinks is bisected. For samples of one class the best constant is infinite; a large one is returned.
+        Bisection is used for losses with kinks. For samples of one class the best constant is infinite; return a large
+        one.
         """
         known = self.loss.best_shift(self.y, self._with_offset(outputs), self.weights)
         if known is not None:
@@ -153,7 +154,7 @@ class WeightedLoss:
     def best_constant(self) -> tuple[float, np.ndarray]:
         r"""Return the best constant prediction, and a dual point for it that sums to 0.
 
-        A loss with kinks has many dual points there: those on both sides are mixed.
+        A loss with kinks has many dual points there; mix the points of both sides.
         """
         zeros = np.zeros(len(self.y))
         constant = self.best_intercept(zeros)
@@ -168,7 +169,7 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-# ---- coefficients that are not regularized -----------------------------------------------------------------------
+# ---- unpenalized coefficients -----------------------------------------------------------------------------------
 
 
 class Unpenalized:
@@ -181,7 +182,7 @@ class Unpenalized:
     Attributes
     ----------
     basis : array of shape (m, r)
-        Orthonormal columns that span those of U.
+        Orthonormal basis of the span of U.
     """
 
     def __init__(self, matrix: np.ndarray) -> None:
@@ -194,7 +195,7 @@ class Unpenalized:
         self.basis = np.ascontiguousarray(q[:, sizes > DEPENDENT * sizes.max(initial=0.0)])
 
     def coefficients(self, values: np.ndarray) -> np.ndarray:
-        """Return the coefficients (q,) of least norm that give these values (m,) of the matrix's span."""
+        """Return the coefficients (q,) of least norm with U c equal to ``values`` (m,)."""
         return np.linalg.lstsq(self.matrix, values, rcond=DEPENDENT)[0]
 
     def balance(self, rho: np.ndarray, curvature: np.ndarray) -> np.ndarray:
@@ -228,12 +229,12 @@ def minimize(loss: WeightedLoss, outputs: np.ndarray, direction: Callable[[np.nd
 class PartlyFreeLoss(WeightedLoss):
     r"""Weighted losses of predictions plus U c, with the best c; in the dual :math:`U^\top \rho = 0`.
 
-    The intercept of other losses is here the array U c, (m,).
+    The array U c, (m,), takes the place of the intercept of other losses.
 
     Parameters
     ----------
     loss : PointwiseLoss
-        Without kinks.
+        Loss without kinks.
     y, weights, offset
         As for :class:`~omkl.batch.weighted_loss.WeightedLoss`.
     free : Unpenalized
@@ -246,7 +247,7 @@ class PartlyFreeLoss(WeightedLoss):
         self.free = free
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        """Return the values U c, (m,), that minimise the loss of predictions plus them."""
+        """Return the values U c, (m,), that, added to the predictions, minimise the loss."""
         basis = self.free.basis
 
         def direction(rho: np.ndarray) -> np.ndarray:
@@ -255,7 +256,7 @@ class PartlyFreeLoss(WeightedLoss):
         return minimize(self, outputs, direction)
 
     def _curved(self, rho: np.ndarray) -> np.ndarray:
-        """Return second derivatives of the losses, none of them nearly 0."""
+        """Return second derivatives of the losses, bounded away from 0."""
         curvature = self.curvature(rho)
         largest = self.loss.curvature * self.weights if np.isfinite(self.loss.curvature) else curvature.max()
         return np.maximum(curvature, LEAST_CURVED * largest)
@@ -263,7 +264,7 @@ class PartlyFreeLoss(WeightedLoss):
     def balanced(self, rho: np.ndarray) -> np.ndarray:
         r"""Return a point near :math:`\rho` in the domain with :math:`U^\top \rho = 0`.
 
-        It is the dual point of the predictions of :math:`\rho` plus the best U c.
+        This is the dual point of the predictions that belong to :math:`\rho`, plus the best U c.
         """
         low, high = self.domain()
         inside = np.clip(rho, np.nextafter(low, np.inf), np.nextafter(high, -np.inf))

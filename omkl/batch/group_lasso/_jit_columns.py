@@ -7,7 +7,7 @@ from omkl._compilation import compiled
 
 @compiled
 def dense_products(columns, which, rho):
-    """``columns[which] @ rho`` for a C-ordered array (n, m)."""
+    """Return ``columns[which] @ rho`` for a C-ordered array (n, m)."""
     products = np.empty(len(which))
     for k in range(len(which)):
         products[k] = np.dot(columns[which[k]], rho)
@@ -16,7 +16,7 @@ def dense_products(columns, which, rho):
 
 @compiled
 def dense_combination(columns, which, coefficients):
-    """``coefficients[which] @ columns[which]`` for a C-ordered array (n, m)."""
+    """Return ``coefficients[which] @ columns[which]`` for a C-ordered array (n, m)."""
     combination = np.zeros(columns.shape[1])
     for k in which:
         column, coefficient = columns[k], coefficients[k]
@@ -27,7 +27,7 @@ def dense_combination(columns, which, coefficients):
 
 @compiled
 def dense_products_and_squares(columns, rho):
-    """``columns @ rho`` and the squared norms of all columns, each column being read once."""
+    """Return ``columns @ rho`` and the squared norms of all columns, reading each column once."""
     products, squares = np.empty(len(columns)), np.empty(len(columns))
     for k in range(len(columns)):
         products[k] = np.dot(columns[k], rho)
@@ -49,9 +49,9 @@ def sparse_products(data, rows, ends, which, rho):
 def mixed_dual_norms(correlations, ends, norm_weights, l1_weights, positive):
     """Return each group's least t >= 0 at which its correlations c fulfil :math:`\\|(|c| - t l)_+\\| \\le t \\omega`.
 
-    Groups end at ``ends`` (g,); the ``positive`` parts of correlations stand for their magnitudes where coefficients
-    are not negative. 0 for groups of no weight at all. Newton's method on a convex, decreasing function of t never
-    goes past the root from the left (the epsilon-norm of Ndiaye et al. 2016, by another method).
+    Groups end at ``ends`` (g,). If coefficients must be ``positive``, :math:`|c|` becomes the positive part of c.
+    Groups with zero weights get 0. Newton's method on a convex, decreasing function of t never passes the root from the
+    left (the epsilon-norm of Ndiaye et al. 2016, by another method).
     """
     found = np.zeros(len(ends))
     first = 0

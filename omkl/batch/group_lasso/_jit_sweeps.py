@@ -1,6 +1,6 @@
 """Cyclic descent over groups of columns, on the columns themselves or on their inner products.
 
-Coefficients ``w`` (k, K) and weighted residuals ``rho`` (K, m) are those of K outputs.
+Coefficients ``w`` (k, K) and weighted residuals ``rho`` (K, m) have K outputs.
 """
 
 from typing import NamedTuple
@@ -9,14 +9,14 @@ import numpy as np
 
 from omkl._compilation import compiled
 
-#: Largest group with an eigenbasis. Larger ones use a bound of the largest eigenvalue, from so many power iterations.
+#: Largest group with an eigenbasis. Larger groups use a bound of the largest eigenvalue, from power iterations.
 LARGEST_BASIS, POWER_ITERATIONS = 192, 20
-#: Most proximal steps for one group; they stop where a change is at most this share of the first.
+#: Maximum number of proximal steps for one group, which end at a change of at most this share of the first.
 MOST_STEPS, CLOSE = 50, 1e-3
 
 
 class Columns(NamedTuple):
-    """Columns of a working set: rows of a C-ordered array (k, m), or a CSC matrix if that is empty."""
+    """Columns of a working set: rows of a C-ordered array (k, m), or a CSC matrix if ``dense`` is empty."""
 
     dense: np.ndarray
     data: np.ndarray
@@ -27,7 +27,7 @@ class Columns(NamedTuple):
 class Bases(NamedTuple):
     """Eigenvectors of each group's inner products from ``offsets[g]`` on, and eigenvalues (k,).
 
-    For penalties of single coefficients the inner products themselves, and their largest eigenvalue.
+    Penalties of single coefficients store the inner products themselves, and their largest eigenvalue.
     """
 
     vectors: np.ndarray
@@ -39,7 +39,7 @@ class Bases(NamedTuple):
 class Coupling(NamedTuple):
     r"""Hessian of sample i, ``weights[i]`` times :math:`(1 - d) (\mathrm{diag}(u) - u u^\top) + d / 2`.
 
-    The shares u are (K, m), and d is the damping. Without shares the Hessian is diagonal.
+    The shares u are (K, m), d is the damping. Without shares the Hessian is diagonal.
     """
 
     shares: np.ndarray
@@ -50,8 +50,8 @@ class Coupling(NamedTuple):
 class Penalty(NamedTuple):
     """Weights of the norm of a group and of half its square.
 
-    In mixed norms group g has ``norm_weights[g]`` times this weight, its single coefficients ``l1_weights[g]`` times,
-    and none of them is negative if ``positive``.
+    In mixed norms these are multiplied by ``norm_weights[g]`` for the norm of group g, and by ``l1_weights[g]`` for the
+    magnitudes of its coefficients. ``positive`` forbids negative coefficients.
     """
 
     threshold: float
@@ -68,12 +68,12 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
     Parameters
     ----------
     columns : Columns
-        Those of group g begin at ``starts[g]``.
+        The columns of group g begin at ``starts[g]``.
     curvature : array of shape (m,)
-        Weights of the samples in the quadratic model: bounds of the Hessians' largest eigenvalues where the loss
-        couples outputs.
+        Weights of the samples in the quadratic model. If the loss couples outputs: bounds of the Hessians' largest
+        eigenvalues.
     bases : Bases
-        Computed where a group is met first.
+        Computed when a group is first needed.
     coupling : Coupling
     penalty : Penalty
     """
@@ -161,7 +161,7 @@ def _square(columns, j, curvature):
 
 @compiled
 def _correlations(columns, first, last, rho):
-    """Return products of some columns with residuals (K, m), (size, K)."""
+    """Return the products (size, K) of some columns with residuals (K, m)."""
     if len(columns.dense):
         block = columns.dense[first:last]
         if len(rho) == 1:
@@ -179,7 +179,7 @@ def _correlations(columns, first, last, rho):
 
 @compiled
 def _stays_zero(correlations, w, norm_weight, l1_weight, positive):
-    """Return whether a group is zero and has no reason to move, whatever its inner products."""
+    """Return whether a group is zero and stays zero, for any inner products."""
     total = 0.0
     for j in range(len(w)):
         for k in range(w.shape[1]):
@@ -215,7 +215,7 @@ def _follow_columns(columns, first, curvature, coupling, changes, rho):
 
 @compiled
 def _follow_all(rho, moved, curvature, coupling):
-    """Update the residuals after predictions that move by ``moved`` (K, m)."""
+    """Update the residuals after predictions change by ``moved`` (K, m)."""
     shares, weights, damping = coupling
     if len(shares) == 0:
         for k in range(len(rho)):
@@ -234,7 +234,7 @@ def _follow_all(rho, moved, curvature, coupling):
 
 @compiled
 def _follow_sample(rho, i, changes, factor, coupling):
-    """Update the coupled residuals of sample i after predictions that move by ``factor * changes``."""
+    """Update the coupled residuals of sample i after predictions change by ``factor * changes``."""
     shares, weights, damping = coupling
     mean = 0.0
     for k in range(len(shares)):
@@ -246,7 +246,7 @@ def _follow_sample(rho, i, changes, factor, coupling):
 
 @compiled
 def _change(changes, w, basis, values, threshold, ridge):
-    """Replace the correlations (size, K) of a group by how far it moves; return a lower bound of the decrease.
+    """Replace the correlations (size, K) of a group by the moves of its coefficients; return a bound of the decrease.
 
     The new coefficients minimise :math:`x' G x / 2 - c' x + t \\|x\\| + r \\|x\\|^2 / 2`, with the inner products G and
     the correlations c without the group. In the eigenbasis :math:`x_j = c_j b / ((\\lambda_j + r) b + t)` with the
@@ -273,7 +273,7 @@ def _change(changes, w, basis, values, threshold, ridge):
             gain += 0.5 * (values[j] + ridge) * moves[k, j] ** 2
         for i in range(size):
             if norm == 0.0:
-                # rounding in the eigenbasis would leave a group that is nearly zero
+                # the eigenbasis would leave rounding errors instead of zeros
                 changes[i, k] = -w[i, k]
             elif len(basis):
                 changes[i, k] = 0.0
@@ -296,7 +296,7 @@ def _rotate(vectors, w, found):
 
 @compiled
 def _add(w, first, changes):
-    """Add changes (size, K) to the coefficients of a group, element by element: arrays take seconds to compile."""
+    """Add changes (size, K) to the coefficients of a group, in loops: array assignments take seconds to compile."""
     for j in range(len(changes)):
         for k in range(changes.shape[1]):
             w[first + j, k] += changes[j, k]
@@ -304,9 +304,9 @@ def _add(w, first, changes):
 
 @compiled
 def _norm_of_minimum(target, values, threshold, ridge):
-    """Return the root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`; 0 where no b > 0 is one.
+    """Return the root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`; 0 if there is no root b > 0.
 
-    Newton's method on the sum to the power of -1/2, which is concave in b: from the left it never goes past the root.
+    Newton's method is applied to the sum to the power of -1/2. This is concave in b, so it never passes the root.
     """
     norm, largest = 0.0, 0.0
     for k in range(len(target)):
@@ -338,7 +338,7 @@ def _norm_of_minimum(target, values, threshold, ridge):
 def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, ridge, positive, before):
     """Return the move of a group by proximal steps with momentum, and the decrease.
 
-    ``bound`` is no less than the largest eigenvalue of the inner products ``gram``; without these it is one step.
+    ``bound`` is at least the largest eigenvalue of the inner products ``gram``. Without ``gram`` one step is taken.
     """
     size = len(before)
     if bound <= 0.0:
@@ -363,7 +363,7 @@ def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, ridge, po
             change = max(change, abs(step))
             uphill += (ahead[k] - after) * step
             target[k], w[k] = step, after
-        # momentum that leads uphill is dropped
+        # drop momentum that leads uphill
         share = 0.0 if uphill > 0.0 else (momentum - 1.0) / next_momentum
         momentum = 1.0 if uphill > 0.0 else next_momentum
         ahead = w + share * target
@@ -384,8 +384,8 @@ def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, ridge, po
 def _find_basis(columns, starts, g, curvature, bases, is_mixed):
     """Compute the basis of a group, unless it is known.
 
-    Of a large group only the largest eigenvalue is bounded. Steps by a bound that is too low by less than one half
-    still never go up.
+    For large groups only the largest eigenvalue is bounded. A step never increases the objective if its bound is too
+    low by less than one half.
     """
     if bases.is_known[g]:
         return
@@ -395,7 +395,7 @@ def _find_basis(columns, starts, g, curvature, bases, is_mixed):
     if size == 1:
         values[0] = _square(columns, first, curvature)
     elif size > LARGEST_BASIS:
-        # unlikely to be orthogonal to anything
+        # a start that is unlikely to be orthogonal to the first eigenvector
         vector = (1.0 + (7919 * np.arange(size) % 101) / 101.0).reshape((size, 1))
         for _ in range(POWER_ITERATIONS):
             vector = vector / max(float(np.linalg.norm(vector)), 1e-300)
@@ -405,7 +405,7 @@ def _find_basis(columns, starts, g, curvature, bases, is_mixed):
     else:
         gram = _gram(columns, first, last, curvature)
         found, vectors = np.linalg.eigh(gram)
-        # element by element, as an assignment of arrays takes seconds to compile
+        # in loops: array assignments take seconds to compile
         for k in range(size):
             values[k] = max(found[size - 1 if is_mixed else k], 0.0)
             for j in range(size):
@@ -414,7 +414,7 @@ def _find_basis(columns, starts, g, curvature, bases, is_mixed):
 
 @compiled
 def _outputs(columns, first, last, w, m):
-    """Return predictions of coefficients (size, 1) of some columns, (1, m)."""
+    """Return predictions (1, m) of some columns with coefficients (size, 1)."""
     if len(columns.dense):
         return np.dot(w.T.copy(), columns.dense[first:last])
     found = np.zeros((1, m))
@@ -447,7 +447,7 @@ def _gram(columns, first, last, curvature):
 
 @compiled
 def find_bases(columns, starts, groups, curvature, bases):
-    """Compute the eigenbases of the ``groups`` that are not known."""
+    """Compute the missing eigenbases of the ``groups``."""
     for g in groups:
         _find_basis(columns, starts, g, curvature, bases, False)
 
@@ -471,9 +471,9 @@ def sweep_products(
 ):
     """Minimise over all groups in turn, in place, on the inner products of their columns.
 
-    The first k rows and columns of ``gram`` are theirs, and ``correlations`` (K, k) are those with the residuals. With
-    the ``square`` of the residuals, each divided by its curvature, it ends at the duality gap ``target``; at the latest
-    after ``most`` sweeps, or one that gains no more than the share ``worth`` of the ``largest`` gain.
+    The groups have the first k rows and columns of ``gram``; ``correlations`` (K, k) are their correlations with the
+    residuals, and ``square`` is the squared residuals, each divided by its curvature. Stop at the duality gap
+    ``target``, after ``most`` sweeps, or when a sweep gains at most ``worth`` times the ``largest`` gain.
 
     Returns
     -------
@@ -518,7 +518,7 @@ def _follow_products(row, changes, correlations):
 
 @compiled
 def _model_gap(starts, threshold, ridge, w, correlations, square):
-    """Return the duality gap of the quadratic model at residuals with that square."""
+    """Return the duality gap of the quadratic model at the present residuals."""
     penalty, reach, largest, conjugate = 0.0, 0.0, 0.0, 0.0
     for g in range(len(starts) - 1):
         squared, dual = 0.0, 0.0

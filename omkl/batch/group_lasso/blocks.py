@@ -37,17 +37,17 @@ class Blocks:
         return np.abs(vector) if self.single else np.sqrt(self.sums(vector * vector))
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return one value a coordinate from one value a block."""
+        """Return one value per coordinate from one value per block."""
         return values if self.single else np.repeat(values, self.sizes, axis=0)
 
 
 class GroupNorms:
-    r"""Norms of blocks, in which single coefficients may count as well, and their dual norms.
+    r"""Norms of blocks, optionally with an l1 term, and their dual norms.
 
     .. math:: \Omega_g(w) = \omega_g \|w_g\| + l_g \|w_g\|_1
 
-    (on request infinite where a coefficient is negative) is a gauge, and its polar is the dual norm (Simon, Friedman,
-    Hastie, Tibshirani 2013; Ndiaye, Fercoq, Gramfort, Salmon 2016).
+    (with ``positive``, infinite if a coefficient is negative) is a gauge, and its polar is the dual norm (Simon,
+    Friedman, Hastie, Tibshirani 2013; Ndiaye, Fercoq, Gramfort, Salmon 2016).
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class GroupNorms:
     Attributes
     ----------
     is_euclidean : bool
-        Whether the norms are multiples of the Euclidean ones.
+        Whether the norms are multiples of Euclidean norms.
     """
 
     def __init__(self, blocks: Blocks, norm_weights: np.ndarray, l1_weights: np.ndarray, positive: bool) -> None:
@@ -69,7 +69,7 @@ class GroupNorms:
         self._divisors = np.where(norm_weights > 0, norm_weights, np.inf)
 
     def of(self, groups: np.ndarray, blocks: Blocks, scales: np.ndarray | None = None) -> "GroupNorms":
-        """Return the norms of some groups, for coefficients that are multiplied by their group's scale."""
+        """Return the norms of some groups, for coefficients multiplied by the scale of their group."""
         weights = self.norm_weights[groups], self.l1_weights[groups]
         weights = weights if scales is None else (weights[0] / scales, weights[1] / scales)
         return GroupNorms(blocks, *weights, self.positive)
@@ -93,7 +93,7 @@ class GroupNorms:
         return self.blocks.norms(correlations) / self._divisors
 
     def thresholded(self, v: np.ndarray, step: float) -> np.ndarray:
-        """Return the proximity operator of single coefficients: soft thresholding, and no negative ones on request."""
+        """Return the proximity operator of the l1 term: soft thresholding, without negative values if ``positive``."""
         if self.is_euclidean:
             return v
         magnitudes = np.maximum((v if self.positive else np.abs(v)) - self.blocks.spread(step * self.l1_weights), 0.0)
@@ -106,15 +106,15 @@ class ColumnGroups:
     Parameters
     ----------
     groups : None, int array of shape (n,), or list of lists of int
-        None makes every column a group of its own; an array gives each column's group by any label; lists give each
+        None puts every column into its own group; an array gives each column's group by any label; lists give each
         group's columns, and must name every column once.
     n_columns : int
     weights : array of shape (g,), optional
-        :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists: the regularizer sees
+        :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists. The regularizer is applied to
         :math:`\omega_g \|w_g\|`. All 1 by default; the square root of the size is a common choice. Groups of weight 0
         are not regularized.
     l1 : float >= 0
-        The regularizer sees :math:`\omega_g \|w_g\| + l \|w_g\|_1`.
+        If > 0, the regularizer is applied to :math:`\omega_g \|w_g\| + l \|w_g\|_1`.
     positive : bool
         Whether coefficients must not be negative.
 
@@ -122,12 +122,12 @@ class ColumnGroups:
     ----------
     n_groups : int
     order : int array of shape (n,) or None
-        The columns, group by group; None if they are in that order.
+        The columns, group by group; None if they already are in this order.
     blocks : Blocks
     gauge : GroupNorms
         Norms of all groups.
     scales : array of shape (g,) or None
-        Divisors of each group's columns in computations; None where all are 1.
+        Divisors of each group's columns in computations; None if all are 1.
     free : int array
         Groups that are not regularized.
 
@@ -160,7 +160,7 @@ class ColumnGroups:
         Parameters
         ----------
         factor : float
-            Of the weights.
+            Factor of the weights.
         l1 : float >= 0
         positive : bool
         """
@@ -205,7 +205,7 @@ class ColumnGroups:
         return positions if self.order is None else self.order[positions], own
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return one value a column from one value a group.
+        """Return one value per column from one value per group.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class ColumnGroups:
 
 
 def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
-    """Return each column's group as 0, 1, ..., in the order of sorted labels or of lists; None for one a column.
+    """Return each column's group as 0, 1, ..., in the order of sorted labels or of lists; None if all are single.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 r"""DAL on a design matrix: proximal minimisation through the dual, on a working set of columns.
 
-The dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL generalises to kernels. Each outer
-iteration computes :math:`A^\top \rho`, over all columns or those that may matter. It certifies the model, and adds
-columns that violate the dual constraints to the working set. There sweeps of coordinate descent find most of the
-support for less than a Newton step costs. Where they are slow, as with large supports or losses that are far from
-quadratic, proximal steps minimised by Newton's method in the dual take over, with systems as small as the support.
+This is the dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL generalises to kernels.
+Each outer iteration computes :math:`A^\top \rho` over all relevant columns. It certifies the model, and adds columns
+that violate the dual constraints to the working set. On the working set, sweeps of coordinate descent find most of the
+support at less than the cost of a Newton step. If they are slow (large supports, or losses far from quadratic),
+proximal steps take over. These are minimised by Newton's method in the dual, with systems as small as the support.
 """
 
 from dataclasses import dataclass, replace
@@ -21,29 +21,29 @@ from omkl.batch.problem import Certificate, relative_gap
 from omkl.batch.solver import DesignSolver, GapMonitor, Solution
 from omkl.exceptions import InputError
 
-#: Most groups of the first working set, and most columns; later as many groups may enter as are active, or the last.
+#: Limits of groups and columns in the first working set. Later, at most max(active groups, the last number) may enter.
 FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
-#: While groups outside violate the constraints by far, a larger alpha is solved for: this share of the worst.
+#: While groups outside violate the constraints by far, solve for a larger alpha: this share of the largest violation.
 CONTINUATION = 0.2
-#: Gaps that working sets are solved to. ROUGH: while alpha is larger than asked for. FINE, SHARE: shares of the
-#: tolerance and of the gap. ALMOST: share of the tolerance for quadratic losses with all groups on the working set.
+#: Gaps at which the solution of a working set ends. ROUGH: while alpha is larger than requested. FINE, SHARE: shares of
+#: the tolerance and of the gap. ALMOST: share of the tolerance for quadratic losses with all groups in the working set.
 #: ALMOST, ALONE: shares of these for sweeps over inner products, on a path and for one problem.
 ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
-#: Guessed dual norms do as long as they show a gap of more than so many times the tolerance.
+#: Guessed dual norms are sufficient while the gap exceeds this multiple of the tolerance.
 GUESSED = 3.0
-#: Halvings of a round that the quadratic model has misled, rounds without a smaller gap before they are given up, and
-#: the share of the gap that three rounds must leave at most where Newton steps in the dual are the alternative.
+#: Maximum number of halvings of a round whose quadratic model was poor, and of rounds without a smaller gap; and the
+#: share of the gap above which three rounds count as slow, if Newton steps in the dual are possible.
 HALVINGS, MOST_WAITED, SLOW = 10, 10, 0.1
 #: Relative rounding of a sum over the samples.
 ROUNDING = 1e-15
-#: Inner products of a working set are computed if they cost at most this many sweeps: for one problem, on a path.
+#: Compute inner products of a working set if they cost at most this many sweeps: for one problem, on a path.
 WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
-#: Most Newton steps on one working set. The search stalls after so many certificates whose gap is not smaller by this
-#: share; earlier (the last number) where there are only sweeps.
+#: Maximum number of Newton steps on one working set. The search stalls after this many certificates whose gap is not
+#: smaller by this share; the last number applies if there are only sweeps.
 NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
 #: Predictions, intercept and correlations of coefficients.
 Known: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
-#: Longest prediction, as a multiple of the distance between the last two solutions.
+#: Longest extrapolation, as a multiple of the distance between the last two solutions.
 FARTHEST = 2.0
 
 
@@ -59,11 +59,11 @@ class Iterate:
         Predictions and dual point.
     norms, dual_norms : arrays of shape (g,)
     correlations : array of shape (k,)
-        Of the columns with the dual point.
+        Correlations of the columns with the dual point.
     primal, gap : float
         Objective and relative gap over the working set, for one alpha.
     own : bool
-        Whether the dual point is that of the predictions, and not a better one.
+        Whether the dual point belongs to the predictions, and is not a better one.
     """
 
     w: np.ndarray
@@ -86,11 +86,11 @@ class DALStart:
     ----------
     model : LinearModel or None
     working_set, norms : WorkingSet, DesignNorms or None
-        Of the same design and groups.
+        Caches of the same design and groups.
     trail : tuple of (float, Iterate)
-        Alpha and model of the last two solutions of a path, each on the working set of its time.
+        Alpha and model of the last two solutions of a path, each on its working set.
     is_settled : bool
-        Whether the last solution needed no other groups.
+        Whether the last solution needed no new groups.
     """
 
     model: LinearModel | None
@@ -100,10 +100,10 @@ class DALStart:
     is_settled: bool = False
 
     def predict(self, problem: DesignProblem, working_set: WorkingSet) -> tuple[np.ndarray, Known | None] | None:
-        """Extrapolate the coefficients of the last two solutions in a straight line; None where there are not two.
+        """Extrapolate the coefficients linearly from the last two solutions; return None if there are fewer than two.
 
-        Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
-        Predictions and correlations of the squared loss are linear as well, and are returned where they are known.
+        Between changes of the support the lasso's solutions are linear in alpha. No group enters, or changes its sign.
+        For the squared loss predictions and correlations are linear as well; return these, too, if they are known.
         """
         if len(self.trail) < 2 or self.trail[0][0] == self.trail[1][0]:
             return None
@@ -129,7 +129,7 @@ class DALStart:
 
 
 def usable(start: DALStart | LinearModel | None, problem: DesignProblem) -> DALStart:
-    """Return a start for the problem: of another design, other groups or intercept, only the model is kept."""
+    """Return a start for the problem; keep only the model if the design, groups or intercept differ."""
     start = start if isinstance(start, DALStart) else DALStart(start)
     if start.model is not None:
         check_start(start.model, problem)
@@ -150,14 +150,14 @@ class DAL(DesignSolver):
     gamma : float > 0
         First proximal weight :math:`\gamma`, in units of m over the mean squared norm of the columns.
     growth : float > 1
-        Factor by which it grows from one proximal step to the next.
+        Factor of :math:`\gamma` from one proximal step to the next.
 
     Notes
     -----
-    Sweeps go before Newton steps where the loss has no kink and the regularizer is linear or quadratic in each norm.
+    Sweeps precede Newton steps if the loss has no kink and the regularizer is linear or quadratic in each norm.
     Newton systems have the size of the active columns or of the samples, whichever is smaller. They are solved by
-    Cholesky factors. A working set of k columns takes 8 m k bytes; no other is
-    copied. A regularizer without a threshold, such as the ridge, takes a working set of all columns.
+    Cholesky factors. A working set of k columns takes 8 m k bytes; other columns are not copied. A regularizer without
+    a threshold, such as the ridge, needs a working set of all columns.
     """
 
     aliases = {"dal": {}}
@@ -172,7 +172,7 @@ class DAL(DesignSolver):
         if not problem.regularizer.separable or not problem.regularizer.differentiable_prox:
             raise InputError(
                 "The solver 'dal' needs a regularizer that is a sum over groups, got "
-                f"{problem.regularizer!r}; 'sparsa' takes others."
+                f"{problem.regularizer!r}; 'sparsa' accepts others."
             )
 
     def _search(self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None) -> Solution:
@@ -180,7 +180,7 @@ class DAL(DesignSolver):
 
 
 class _Search:
-    """One solve: working set, current model, the alpha that is solved for, and the best certificates."""
+    """One solve: working set, current model, the present alpha, and the best certificates."""
 
     def __init__(self, solver: DAL, problem: DesignProblem, start: DALStart):
         self.solver, self.problem, self.start = solver, problem, start
@@ -191,7 +191,7 @@ class _Search:
         self.found: tuple[Certificate, Iterate] | None = None
 
     def _begin(self, tol: float) -> Iterate:
-        """Return the model that the path predicts, if it is better than the last one; else the last one."""
+        """Return the better of the last model and its extrapolation along the path."""
         problem, start, size = self.problem, self.start, len(self.working_set.columns)
         if not start.trail:
             return self._iterate(problem, np.zeros(0) if start.model is None else self._coefficients_of(start.model))
@@ -199,7 +199,7 @@ class _Search:
         if predicted is not None:
             iterate = self._iterate(problem, predicted[0], known=predicted[1])
             if iterate.primal < problem.primal(last.outputs, last.norms):
-                # an extrapolated dual point is no certificate
+                # an extrapolated dual point cannot certify a gap
                 return self._iterate(problem, predicted[0]) if iterate.gap <= 2.0 * tol else iterate
         return self._iterate(problem, padded(last.w, size))
 
@@ -212,11 +212,11 @@ class _Search:
         return working_set.scaled(model.dense(self.problem.design.shape[1])[working_set.columns])
 
     def run(self, monitor: GapMonitor) -> Solution:
-        """Search until the gap is reached or nothing is gained."""
+        """Search until the gap is reached or stalls."""
         problem, tol, stalled, least_gap = self.problem, monitor.tol, 0, np.inf
         self.iterate = self._begin(tol)
         most_stalled = MOST_STALLED if problem.takes_newton_steps else MOST_REPEATED
-        # where no other groups are expected, reach the gap on the working set before a look at them
+        # if no new groups are expected, solve on the working set before a pass over all groups
         grows, goes_on = False, self.start.is_settled and self.iterate.gap > tol and monitor.max_iter > 1
         if goes_on:
             self.alpha = problem.alpha
@@ -239,7 +239,7 @@ class _Search:
                 break
             others = self._enlarge(dual_norms)
             grows |= others
-            # where no group enters, the rest of the gap is the working set's own
+            # if no group enters, the remaining gap is due to the working set
             fine = max(FINE * tol, min(SHARE * own_gap, ROUGH)) if others else FINE * SHARE * min(tol, own_gap)
             if len(self.working_set.groups) == problem.groups.n_groups and problem.loss.is_quadratic:
                 fine = ALMOST * tol
@@ -247,7 +247,7 @@ class _Search:
         return self._solution(monitor, len(monitor.history) - 1 + goes_on, grows)
 
     def _solution(self, monitor: GapMonitor, n_iter: int, grows: bool) -> Solution:
-        """Return the best model with the best dual point: lower bounds hold for every model."""
+        """Return the best model with the best dual point, since lower bounds hold for every model."""
         assert self.found is not None
         assert self.best is not None
         (certificate, iterate), working_set = self.found, self.working_set
@@ -260,13 +260,13 @@ class _Search:
     def _certify(self, tol: float) -> tuple[Certificate, np.ndarray, float, bool]:
         """Return the best certificate of the model, the dual norms of all groups, and the gap of its own dual point.
 
-        The last says whether the norms are sure; guesses do while they show a large gap.
+        The last value is True if the norms are exact or bounds. Guesses are sufficient while they show a large gap.
         """
         problem, working_set, iterate = self.problem, self.working_set, self.iterate
         norms, rho = np.zeros(problem.groups.n_groups), iterate.rho
         norms[working_set.groups] = iterate.norms
         primal = problem.primal(iterate.outputs, norms)
-        # those of the working set are in double precision, whatever that of the design
+        # dual norms on the working set are in double precision for any precision of the design
         known, next_alpha = (working_set.groups, iterate.dual_norms), max(problem.alpha, CONTINUATION * self.alpha)
         dual_norms = None if self.best is None else self.norms.likely(rho, next_alpha, *known)
         is_sure = dual_norms is None or relative_gap(primal, problem.scaled_dual(rho, dual_norms)[0]) <= GUESSED * tol
@@ -283,7 +283,7 @@ class _Search:
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
         """Add the groups that violate their constraints most, and choose the next alpha.
 
-        Return whether other groups are likely to follow: after the first model, those that were not added.
+        Return whether more groups are likely to follow. After the first model: whether groups were left out.
         """
         problem, working_set = self.problem, self.working_set
         # without a threshold every group is in the model
@@ -293,19 +293,19 @@ class _Search:
         most = max(FEWEST_ENTRANTS, int(np.count_nonzero(self.iterate.norms)))
         if is_first:
             most = min(FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean())))
-            # others follow on a path
+            # on a path others follow
             least = 0.0 if self.start.trail else problem.alpha
         if problem.threshold == 0:
             most = len(outside)
         entrants = np.flatnonzero(outside > least)
         others = len(entrants) > (most if is_first else 0)
-        # the worst come first: once they have moved, others need not
+        # add the worst first: other violations may vanish once these groups change
         entrants = entrants[np.argsort(-outside[entrants], kind="stable")][:most]
         if len(entrants):
             working_set.extend(entrants)
             outside[entrants] = 0.0
         self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
-        # the same model and dual point on the larger working set, at the present alpha
+        # keep the model and the dual point on the larger working set, at the present alpha
         last, problem, dual_norms = self.iterate, self._current, dual_norms[working_set.groups]
         w, norms = padded(last.w, len(working_set.columns)), padded(last.norms, len(dual_norms))
         primal = problem.primal(last.outputs, norms)
@@ -319,7 +319,7 @@ class _Search:
         return self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
 
     def _solve_working_set(self, tol: float) -> None:
-        """Solve on the working set, to a relative gap over its columns: sweeps, then Newton steps if these are slow."""
+        """Solve on the working set to a relative gap over its columns: by sweeps, or Newton steps if these are slow."""
         problem = self._current
         if len(self.working_set.groups):
             if not problem.loss.has_kink and problem.regularizer.elastic is not None:
@@ -330,7 +330,7 @@ class _Search:
     def _iterate(
         self, problem: DesignProblem, w: np.ndarray, rho: np.ndarray | None = None, known: Known | None = None
     ) -> Iterate:
-        """Return a model on the working set, at the best intercept, with its own dual point or a better one given."""
+        """Return a model on the working set with the best intercept, and the better of ``rho`` and its dual point."""
         working_set = self.working_set
         outputs, b, correlations = known or (working_set.outputs(w), 0.0, None)
         shift = problem.best_intercept(outputs)
@@ -349,14 +349,14 @@ class _Search:
         return Iterate(w, b, outputs, points[k], norms, dual_norms[k], correlations[k], primal, gap, k == 0)
 
     def _sweep(self, problem: DesignProblem, tol: float) -> None:
-        """Take rounds of coordinate descent, as long as they promise the gap soon."""
+        """Take rounds of coordinate descent while they converge fast enough."""
         worth, closely = (WORTH_ON_PATH, ALMOST) if self.start.trail else (WORTH_ALONE, ALONE)
         sweeps, gaps = Sweeps(problem, self.working_set, worth), [self.iterate.gap]
         while gaps[-1] > tol and not self._gives_up(gaps):
             last = self.iterate
             correlations, target = last.correlations if last.own else None, closely * tol * abs(last.primal)
             w, halved = sweeps.round(last.w, last.outputs, correlations, target), 0
-            # where few losses are curved, a round may overflow, and is halved
+            # a round may overflow if few losses have curvature; it is then halved
             with np.errstate(over="ignore", invalid="ignore"):
                 iterate = self._iterate(problem, w, sweeps.extrapolated)
                 while not _descends(iterate, last) and halved < HALVINGS:
@@ -367,9 +367,9 @@ class _Search:
             gaps.append(self.iterate.gap)
 
     def _gives_up(self, gaps: list[float]) -> bool:
-        """Return whether rounds gain nothing more, or less than Newton steps in the dual are likely to.
+        """Return whether rounds have stalled, or gain less than Newton steps in the dual are expected to.
 
-        Rounds over groups with Euclidean norms take Newton steps themselves.
+        Rounds over groups with Euclidean norms include Newton steps.
         """
         if self.working_set.gauge.is_euclidean or not self.problem.takes_newton_steps:
             return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])
@@ -378,7 +378,7 @@ class _Search:
     def _step_by_newton(self, problem: DesignProblem, tol: float) -> None:
         """Take proximal steps, each minimised by Newton's method in the dual; keep the better of start and end."""
         working_set, last = self.working_set, self.iterate
-        # the loss is a mean
+        # scale by m: the loss is a mean
         gamma = self.solver.gamma * len(last.rho) / working_set.mean_square
         gap = last.gap * abs(last.primal)
         search = ProximalNewton(problem, working_set, last.w, last.b, last.rho, gap, gamma, self.solver.growth)
@@ -389,6 +389,6 @@ class _Search:
 
 
 def _descends(iterate: Iterate, last: Iterate) -> bool:
-    """Return whether a round has led down; near the rounding of the primal the gap decides."""
+    """Return whether a round has lowered the objective; within rounding, the gap decides."""
     rounding = ROUNDING * abs(last.primal) if iterate.gap < last.gap else 0.0
     return bool(iterate.primal <= last.primal + rounding)

@@ -1,4 +1,4 @@
-"""Design matrices: products with all columns, or with a few. They are never copied."""
+"""Design matrices: products with all columns or with a few, without copies."""
 
 from typing import Any, TypeAlias
 
@@ -20,9 +20,9 @@ class Design:
     ----------
     shape : (m, n)
     is_sparse : bool
-        Whether columns are those of a CSC matrix.
+        Whether columns are sparse.
     selective : bool
-        Whether products with a few columns cost less than with all. Only then there are ``correlations_and_norms``.
+        Whether products with a few columns cost less than with all. Only then is ``correlations_and_norms`` available.
     n_outputs : int
         Number of outputs that share the matrix.
     """
@@ -65,7 +65,7 @@ class Design:
         return self.correlations(rho)[indices]
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the correlations and the norms of all columns: two arrays (n,).
+        """Return the correlations and the norms of all columns, two arrays (n,).
 
         Parameters
         ----------
@@ -74,23 +74,23 @@ class Design:
         raise NotImplementedError
 
     def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
-        """Return columns, (m, k); a CSC matrix of a sparse design.
+        """Return columns, (m, k), as a CSC matrix if the design is sparse.
 
         Parameters
         ----------
         indices : int array of shape (k,)
         out : Fortran-ordered array of shape (m, k), optional
-            Where to write them, if the design is not sparse.
+            Output array, if the design is not sparse.
         """
         raise NotImplementedError
 
     def rows(self, kept: np.ndarray) -> "Design":
-        """Return the design of some samples; nothing is copied.
+        """Return the design of some samples, without a copy.
 
         Parameters
         ----------
         kept : int array
-            Increasing positions.
+            Increasing indices of samples.
         """
         return RowsOfDesign(self, kept)
 
@@ -141,7 +141,7 @@ class DenseDesign(Design):
 
 
 class SparseDesign(Design):
-    """A CSC or CSR matrix; columns come faster out of CSC."""
+    """A CSC or CSR matrix; selecting columns is faster with CSC."""
 
     is_sparse = True
 
@@ -162,7 +162,7 @@ class SparseDesign(Design):
 
 
 class OperatorDesign(Design):
-    """A matrix known by its products alone: a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``."""
+    """A matrix defined by its products: a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``."""
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         return _finite(np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel())
@@ -183,9 +183,9 @@ class OperatorDesign(Design):
 
 
 class RowsOfDesign(Design):
-    """Some samples of a design, as in the folds of cross-validation: products go over all, with zeros elsewhere.
+    """Some samples of a design, as in the folds of cross-validation: products use all samples, with zeros elsewhere.
 
-    Norms of columns are those over all samples, which are upper bounds.
+    Norms of columns are norms over all samples, which are upper bounds.
     """
 
     def __init__(self, design: Design, kept: np.ndarray) -> None:
@@ -220,7 +220,7 @@ class RowsOfDesign(Design):
 
 
 def _finite(products: np.ndarray) -> np.ndarray:
-    """Return products with all columns; refuse numbers that are not finite."""
+    """Return products with all columns unchanged; raise an InputError unless they are finite."""
     if not np.isfinite(products).all():
         bad = np.flatnonzero(~np.isfinite(products))
         where = f"Column {bad[0]} of the design holds" if len(bad) < len(products) else "The design holds"
@@ -229,7 +229,7 @@ def _finite(products: np.ndarray) -> np.ndarray:
 
 
 def as_design(matrix: Any) -> Design:
-    """Make a :class:`Design` of an array, a scipy sparse matrix or a ``LinearOperator``.
+    """Return a :class:`Design` for an array, a scipy sparse matrix or a ``LinearOperator``.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def as_design(matrix: Any) -> Design:
     Raises
     ------
     omkl.exceptions.InputError
-        If it is none of these, or not two-dimensional.
+        If ``matrix`` has another type, or is not two-dimensional.
     """
     if isinstance(matrix, Design):
         return matrix

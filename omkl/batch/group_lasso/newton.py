@@ -1,13 +1,13 @@
 r"""Proximal steps of DAL on a working set of columns: the augmented Lagrangian, minimised by Newton steps.
 
-For weight :math:`1/(2\gamma)`, with :math:`v = w + \gamma B^\top \rho` (Tomioka, Suzuki and Sugiyama; sections 4 and 5
-of Suzuki and Tomioka 2011 with one kernel a group)
+For weight :math:`1/(2\gamma)` and :math:`v = w + \gamma B^\top \rho`, the augmented Lagrangian (Tomioka, Suzuki and
+Sugiyama; sections 4 and 5 of Suzuki and Tomioka 2011 with one kernel per group)
 
 .. math:: \varphi(\rho) = \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + \frac1\gamma\Bigl(x^\top v - \frac12 \|x\|^2\Bigr)
           - \alpha \psi(x) \quad \text{subject to} \quad \sum_i \rho_i = 0, \qquad
           x = \mathrm{prox}_{\gamma \alpha \psi}(v)
 
-has the gradient :math:`\nabla l^* + B x` and the Hessian :math:`D + \gamma B J B^\top`, in which J vanishes but for the
+has the gradient :math:`\nabla l^* + B x` and the Hessian :math:`D + \gamma B J B^\top`, in which J is zero except on
 active columns. The multiplier of the equality is the intercept. Bounds and kinks of the dual loss get a barrier.
 """
 
@@ -24,19 +24,19 @@ from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
 from omkl.batch.newton import BarrierSearch, cholesky
 
-#: Residual of a system, relative to its right side, above which the solution is refined; solutions at most.
+#: Residual of a system, relative to its right side, above which the solution is refined; maximum number of solutions.
 WELL_SOLVED, MOST_REFINED = 1e-10, 3
 
 
 class DesignTerm:
-    r"""The part of :math:`\varphi` beside the loss, at a current :math:`\rho`; see :class:`~omkl.batch.newton.Term`.
+    r"""All of :math:`\varphi` except the loss, at the present :math:`\rho`; see :class:`~omkl.batch.newton.Term`.
 
     Parameters
     ----------
     problem : DesignProblem
     working_set : WorkingSet
     w : array of shape (k,)
-        Where the proximal step starts.
+        Start of the proximal step.
     gamma : float > 0
     rho, correlations : arrays of shapes (m,) and (k,)
         The point, and :math:`B^\top \rho`.
@@ -46,7 +46,7 @@ class DesignTerm:
     x : array of shape (k,)
         The model of the step.
     norms : array of shape (g,)
-        Of its groups.
+        Norms of its groups.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DesignTerm:
         self._outputs = self.working_set.outputs(self.x)
 
     def _thresholded(self, v: np.ndarray) -> np.ndarray:
-        """Return coefficients after the proximity operator of single magnitudes."""
+        """Return coefficients after the proximity operator of the l1 term."""
         return self.working_set.gauge.thresholded(v, self.gamma * self.problem.penalty)
 
     def _shrunk(self, norms: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ class DesignTerm:
         return self._outputs
 
     def hessian(self) -> "NewtonSystem":
-        """Return the second derivatives, of the active columns alone."""
+        """Return the second derivatives, restricted to active columns."""
         blocks, active, gauge = self.working_set.blocks, np.flatnonzero(self._radii), self.working_set.gauge
         indices, sizes = np.flatnonzero(blocks.spread(self._radii)), blocks.sizes[active]
         slopes = self.problem.regularizer.prox_slope(self._v_norms[active], self.gamma * self.problem.penalty)
@@ -98,12 +98,12 @@ class DesignTerm:
         return NewtonSystem(self.working_set.matrix[:, indices], jacobian, self.gamma)
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
-        """Return the values on a line through the point, as a function of the step."""
+        """Return the value along ``direction`` as a function of the step."""
         self._moves = self.working_set.matrix.T @ direction
         center, has_norm = self.w + self.gamma * self.correlations, self.working_set.gauge.norm_weights > 0
 
         def value(step: float) -> float:
-            # the penalty of single coefficients cancels with what the threshold has taken
+            # the l1 penalty cancels with the part removed by soft thresholding
             norms = self.working_set.blocks.norms(self._thresholded(center + (step * self.gamma) * self._moves))
             shrunk = self._shrunk(norms)
             envelope = float(shrunk @ (norms - 0.5 * shrunk)) / self.gamma
@@ -112,14 +112,14 @@ class DesignTerm:
         return value
 
     def move(self, step: float, rho: np.ndarray) -> None:
-        """Go that far along the last direction, to ``rho``."""
+        """Move by ``step`` along the last direction, to ``rho``."""
         self.rho = rho
         self.correlations = self.correlations + step * self._moves
         self._refresh()
 
 
 class ProximalNewton(BarrierSearch):
-    """Proximal steps on a working set, with growing weights, from a model and a dual point; the best model on the way.
+    """Proximal steps on a working set, with growing weights, from a model and a dual point; keeps the best model.
 
     Parameters
     ----------
@@ -127,18 +127,18 @@ class ProximalNewton(BarrierSearch):
     working_set : WorkingSet
     w : array of shape (k,)
     b : float or array
-        The working set's intercept.
+        Intercept of the working set.
     rho : array of shape (m,)
-        A dual point of the loss's domain.
+        A dual point in the domain of the loss.
     gap : float
         Absolute duality gap of the start, over the working set.
     gamma, growth : float
-        The first weight, and the factor from one to the next.
+        The first weight, and its factor of growth.
 
     Attributes
     ----------
     w, rho : arrays
-        Best model and best dual point met.
+        Best model and best dual point so far.
     newton_steps : int
     """
 
@@ -162,7 +162,7 @@ class ProximalNewton(BarrierSearch):
         self.term = DesignTerm(problem, working_set, w, gamma, start, working_set.matrix.T @ start)
 
     def solve(self, target: float, max_steps: int) -> None:
-        """Take Newton steps until the absolute gap over the working set is reached, at most so many."""
+        """Take at most ``max_steps`` Newton steps, until the absolute gap over the working set reaches ``target``."""
         if not self.minimize(target, max_steps):
             self.gaps()
 
@@ -186,9 +186,9 @@ class ProximalNewton(BarrierSearch):
 
 
 class RayJacobian:
-    r"""Jacobian of a proximity operator that moves blocks along their rays, :math:`J = S^2`, at its active blocks.
+    r"""Jacobian of a proximity operator that moves blocks along their rays, :math:`J = S^2`, on its active blocks.
 
-    With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g = \mathrm{prox}(\|v_g\|)` it is
+    With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g = \mathrm{prox}(\|v_g\|)` the Jacobian is
     :math:`(p_g / \|v_g\|) (I - u u^\top) + p_g' u u^\top` with :math:`u = v_g / \|v_g\|` on each block.
 
     Parameters
@@ -196,7 +196,7 @@ class RayJacobian:
     blocks : Blocks
         The active blocks.
     v : array of shape (a,)
-    norms, shrunk, slopes : arrays of one value a block
+    norms, shrunk, slopes : arrays of one value per block
         Norms before and after the proximity operator, and its derivative.
     """
 
@@ -206,7 +206,7 @@ class RayJacobian:
         self.blocks = blocks
         along = np.sqrt(slopes)
         if blocks.single:
-            # the lasso's is the identity
+            # for the lasso J is the identity
             self._across = None if np.all(slopes == 1.0) else along
         else:
             across = np.sqrt(shrunk / norms)
@@ -215,7 +215,7 @@ class RayJacobian:
             self._ray = v / blocks.spread(norms)
 
     def sqrt_times(self, rows: np.ndarray) -> np.ndarray:
-        """Return S times an array with one row a coordinate; the same array where S is the identity."""
+        """Return S times an array with one row per coordinate; the same array if S is the identity."""
         if self._across is None:
             return rows
         columns = (slice(None),) + (None,) * (rows.ndim - 1)
@@ -227,14 +227,14 @@ class RayJacobian:
 
 
 class NewtonSystem:
-    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and systems with it, solved on whichever side is smaller.
+    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and linear systems with it, of the smaller side of Q.
 
     Parameters
     ----------
     columns : array (m, a) or CSC matrix
         B.
     jacobian : RayJacobian
-        With :math:`J = S^2`.
+        Jacobian :math:`J = S^2`.
     gamma : float
     """
 
@@ -245,7 +245,7 @@ class NewtonSystem:
         return self.gamma * self._times(self._times_transposed(t))
 
     def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float]:
-        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
+        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if ``equality``.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class NewtonSystem:
         solve = self._solver(diagonal)
         ones = solve(np.ones_like(right)) if equality else np.zeros_like(right)
         x, multiplier, left = np.zeros_like(right), 0.0, right
-        # Woodbury's identity loses digits in differences: refine the solution
+        # refine the solution: Woodbury's identity loses digits
         for _ in range(MOST_REFINED):
             found = solve(left)
             change = float(found.sum() / ones.sum()) if equality else 0.0
@@ -274,7 +274,7 @@ class NewtonSystem:
         return x, multiplier
 
     def _solver(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a solver of systems with this diagonal, of the smaller size."""
+        """Return a solver of systems with this diagonal, on the smaller side."""
         m, n_active = self.B.shape
         return self._by_columns(1.0 / diagonal) if n_active <= m else self._by_rows(diagonal)
 
@@ -293,7 +293,7 @@ class NewtonSystem:
         return solve
 
     def _by_rows(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Solve the system itself, of the size of the samples."""
+        """Solve the original system, of the size of the samples."""
         Q = self.jacobian.sqrt_times((self.B.toarray() if sparse.issparse(self.B) else self.B).T)
         M = self.gamma * (Q.T @ Q)
         M[np.diag_indices_from(M)] += diagonal

@@ -17,14 +17,14 @@ from omkl.losses.base import PointwiseLoss
 from omkl.regularizers.base import Regularizer
 from omkl.regularizers.separable import L21
 
-#: Points at which correlations are kept.
+#: Maximum number of points whose correlations are kept.
 MOST_ORIGINS = 3
-#: Share of doubtful groups from which on all norms are computed.
+#: Share of doubtful groups above which all norms are computed.
 MANY = 0.5
-#: Largest cosine between columns and :math:`\delta` that guesses allow for. Random columns reach the order of one over
-#: the root of the number of samples.
+#: Largest cosine between columns and :math:`\delta` that guesses assume. For random columns it is of the order of
+#: one over the root of the number of samples.
 COSINE = 0.15
-#: Factor of bounds for rounding, in double and in single precision.
+#: Safety factor of bounds against rounding, in double and in single precision.
 SAFETY = {8: 1.0 + 1e-9, 4: 1.0 + 1e-4}
 
 
@@ -42,30 +42,30 @@ class DesignProblem(BaseProblem):
     Parameters
     ----------
     design : Design
-        :func:`~omkl.batch.as_design` makes one of an array, a sparse matrix or a ``LinearOperator``.
+        :func:`~omkl.batch.as_design` makes one from an array, a sparse matrix or a ``LinearOperator``.
     y : array of shape (m,)
     loss : PointwiseLoss
     regularizer : Regularizer
-        A function of the group norms with an exact proximity operator. One of coordinates, such as ``L1``, if every
-        column is a group of its own. Sums of group norms and magnitudes of coefficients, such as
-        :class:`~omkl.regularizers.SparseGroup`, become ``L21`` of groups with such norms.
+        A function of the group norms with an exact proximity operator, or of coordinates, such as ``L1``, if every
+        column is its own group. Sums of both, such as :class:`~omkl.regularizers.SparseGroup`, become ``L21`` on groups
+        with an l1 term in their norms.
     alpha : float > 0
         Weight of the regularizer.
     groups : ColumnGroups, optional
         By default every column is a group. Groups of weight 0 are not regularized; they need a loss without kinks.
     intercept : bool
-        Whether there is a constant b, not regularized.
+        Whether there is a constant b, which is not regularized.
     sample_weight : array of shape (m,), optional
         The :math:`s_i > 0`; all equal by default.
     offset : array of shape (m,), optional
-        Added to the predictions, :math:`l(y_i, (A w)_i + b + o_i)`, as the logarithm of an exposure.
+        Added to the predictions, :math:`l(y_i, (A w)_i + b + o_i)`, such as the logarithm of an exposure.
     positive : bool
         Whether coefficients of regularized groups must not be negative.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the regularizer is not one of group norms, or shapes do not agree.
+        If the regularizer is not a function of group norms, or shapes do not agree.
     """
 
     design: Design
@@ -89,7 +89,7 @@ class DesignProblem(BaseProblem):
             raise InputError("y has one class only: with an intercept there is nothing to learn.")
         groups = ColumnGroups(None, n) if self.groups is None else self.groups
         if groups.n_columns != n:
-            raise InputError(f"The groups are of {groups.n_columns} columns, but the design has {n}.")
+            raise InputError(f"The groups have {groups.n_columns} columns, but the design has {n}.")
         regularizer, groups = _with_coordinates(self.regularizer, groups, self.positive)
         if not regularizer.exact or (
             regularizer.on_coordinates and not (regularizer.separable and groups.blocks.single)
@@ -99,7 +99,7 @@ class DesignProblem(BaseProblem):
                 "groups, or choose another."
             )
         if len(groups.free) and self.loss.has_kink:
-            raise InputError(f"Groups of weight 0 need a loss without kinks, which {self.loss!r} is not.")
+            raise InputError(f"Groups of weight 0 need a loss without kinks, but {self.loss!r} has one.")
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "regularizer", regularizer)
 
@@ -109,7 +109,7 @@ class DesignProblem(BaseProblem):
 
     @property
     def threshold(self) -> float:
-        """Slope of the regularizer at zero: groups with dual norms below alpha times this are not in the model."""
+        """Slope of the regularizer at zero: groups with dual norms below alpha times this slope are zero."""
         return self.regularizer.slope_at_zero
 
     @property
@@ -119,7 +119,7 @@ class DesignProblem(BaseProblem):
 
     @cached_property
     def unpenalized(self) -> Unpenalized | None:
-        """Intercept and columns that are not regularized; None where there are no such columns."""
+        """Intercept and columns that are not regularized; None if there are no such columns."""
         if not len(self.groups.free):
             return None
         columns = self.design.columns(self.free_columns)
@@ -131,7 +131,7 @@ class DesignProblem(BaseProblem):
 
     @property
     def free_columns(self) -> np.ndarray:
-        """Columns of the groups that are not regularized, increasing."""
+        """Indices of the columns that are not regularized, increasing."""
         return np.sort(self.groups.columns_of(self.groups.free)[0])
 
     @property
@@ -146,7 +146,7 @@ class DesignProblem(BaseProblem):
 
     @property
     def takes_newton_steps(self) -> bool:
-        """True if Newton's method in the dual may replace sweeps."""
+        """Whether Newton's method in the dual may replace sweeps."""
         return not len(self.groups.free)
 
     @property
@@ -181,7 +181,7 @@ class DesignProblem(BaseProblem):
         return np.geomspace(1.0, 10.0**-decades, count) * largest
 
     def largest_alpha(self) -> float:
-        r"""Return :math:`\alpha_{\max}`, from which on a constant is optimal; the problem's own alpha is not used.
+        r"""Return :math:`\alpha_{\max}`, the least alpha at which a constant is optimal; ``self.alpha`` is not used.
 
         It is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with the dual point :math:`\rho_0` of the best
         constant.
@@ -189,12 +189,10 @@ class DesignProblem(BaseProblem):
         Raises
         ------
         omkl.exceptions.InputError
-            If the regularizer leaves every group in the model, at any alpha.
+            If the regularizer keeps every group in the model at any alpha.
         """
         if not self.threshold > 0:
-            raise InputError(
-                f"{self.regularizer!r} leaves all columns in the model at any alpha: give values of alpha."
-            )
+            raise InputError(f"{self.regularizer!r} keeps all columns in the model at any alpha: give values of alpha.")
         return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
 
 
@@ -206,7 +204,7 @@ def _check_alpha(alpha: float) -> None:
 def _with_coordinates(
     regularizer: Regularizer, groups: ColumnGroups, positive: bool
 ) -> tuple[Regularizer, ColumnGroups]:
-    """Return a regularizer of group norms, and groups whose norms include the penalty of single coefficients."""
+    """Return a regularizer of group norms, and groups whose norms include the l1 penalties."""
     terms = regularizer.terms()
     on_norms = [term for term in terms if not term.on_coordinates]
     if len(on_norms) == len(terms) or not on_norms:
@@ -226,10 +224,10 @@ class LinearModel:
     Attributes
     ----------
     active : int array of shape (k,)
-        Columns that are not zero, in increasing order.
+        Columns with nonzero coefficients, in increasing order.
     coefficients : array of shape (k,)
     intercept : float
-        Of several outputs an array (K,), with their coefficients of each column side by side.
+        For K outputs an array (K,); ``coefficients`` then has the K values of each column side by side.
     """
 
     active: np.ndarray
@@ -249,7 +247,7 @@ class LinearModel:
 
 
 def check_start(model: Any, problem: DesignProblem) -> None:
-    """Raise unless a start is a model of the problem's columns.
+    """Raise an InputError unless a start is a model of the columns of the problem.
 
     Parameters
     ----------
@@ -262,15 +260,15 @@ def check_start(model: Any, problem: DesignProblem) -> None:
 
 
 class DesignNorms:
-    r"""Dual norms of all groups at the dual points of a search, or bounds that are good enough to screen groups.
+    r"""Dual norms of all groups at the dual points of a search, or bounds that suffice to screen groups.
 
-    Correlations that are known at a few points :math:`\rho_1, \ldots, \rho_K` give bounds at any other. With
-    :math:`\rho = \sum_k \beta_k \rho_k + \delta` and :math:`\delta` orthogonal to all of them
+    Correlations at a few known points :math:`\rho_1, \ldots, \rho_K` give bounds at any other point. With
+    :math:`\rho = \sum_k \beta_k \rho_k + \delta` and :math:`\delta` orthogonal to all :math:`\rho_k`
 
     .. math:: \|A_g^\top \rho\| \le \Bigl\|\sum_k \beta_k A_g^\top \rho_k\Bigr\| + \|A_g\|_F\, \|\delta\|.
 
-    On a path, where solutions follow nearly straight lines, :math:`\delta` is small. The certificate does not need the
-    norm of a group whose bound fulfils the dual constraint.
+    On a path, solutions follow nearly straight lines, so :math:`\delta` is small. The certificate does not need the
+    norm of a group whose bound satisfies the dual constraint.
 
     Parameters
     ----------
@@ -279,7 +277,7 @@ class DesignNorms:
     Attributes
     ----------
     passes : float
-        Products computed so far, divided by the number of columns.
+        Number of column products so far, divided by the number of columns.
     """
 
     def __init__(self, problem: DesignProblem) -> None:
@@ -288,30 +286,30 @@ class DesignNorms:
         self._at_origins: list[np.ndarray] = []
         #: Norms of the groups' columns.
         self._reaches: np.ndarray | None = None
-        #: The last dual point, with norms at the closest combination of known points, the distance, and rounding.
+        #: The last dual point, norms at the closest combination of known points, its distance and its rounding.
         self._near: tuple[np.ndarray, np.ndarray, float, float] | None = None
 
     def of(self, problem: DesignProblem) -> "DesignNorms":
-        """Return the same for another problem with this design and these groups."""
+        """Return these norms for another problem with the same design and groups."""
         same = copy(self)  # its lists are replaced, not changed
         same._problem, same.passes = problem, 0.0
         return same
 
     def likely(self, rho: np.ndarray, alpha: float, groups: np.ndarray, known: np.ndarray) -> np.ndarray | None:
-        """Return norms of all groups (g,), guessed where they are not likely to violate the constraint for an alpha.
+        """Return norms of all groups (g,), with guesses for groups that are unlikely to violate the constraint.
 
-        None if most may violate it. Parameters are those of :meth:`at`.
+        Return None if most groups may violate it at ``alpha``. The other parameters are those of :meth:`at`.
         """
         return self._found(rho, COSINE, alpha, groups, known)
 
     def at(self, rho: np.ndarray, groups: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Return norms of all groups (g,): exact where they violate the constraint, else perhaps bounds.
+        """Return norms of all groups (g,): exact for groups that violate the constraint, maybe bounds otherwise.
 
         Parameters
         ----------
         rho : array of shape (m,)
         groups, known : arrays of shape (k,)
-            Groups whose norms are known, and these.
+            Groups with known norms, and these norms.
         """
         found = self._found(rho, 1.0, self._problem.alpha, groups, known)
         if found is None:
@@ -323,9 +321,9 @@ class DesignNorms:
     def _found(
         self, rho: np.ndarray, cosine: float, alpha: float, groups: np.ndarray, known: np.ndarray
     ) -> np.ndarray | None:
-        """Return bounds, replaced by norms where they violate the constraint; None if nothing or too little is known.
+        """Return bounds, replaced by exact norms if they violate the constraint; None if too little is known.
 
-        Bounds hold for a ``cosine`` of 1.
+        The bounds are valid for a ``cosine`` of 1, and guesses otherwise.
         """
         if self._reaches is None or len(groups) == self._problem.groups.n_groups:
             return None
@@ -339,16 +337,16 @@ class DesignNorms:
         return bounds
 
     def _bounds(self, rho: np.ndarray, cosine: float, reaches: np.ndarray) -> np.ndarray:
-        """Return bounds of all norms, if no column is closer to :math:`\\delta` than by this cosine."""
+        """Return bounds of all norms, valid if no column has a larger cosine with :math:`\\delta`."""
         if self._near is None or self._near[0] is not rho:
             self._near = rho, *self._near_origins(rho)
         _, near, left, rounding = self._near
         return near + (cosine * left + rounding) * reaches
 
     def _near_origins(self, rho: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """Return norms at the closest combination of known points, the distance from it, and its rounding."""
+        """Return norms at the closest combination of known points, its distance and its rounding."""
         origins = np.array(self._origins).T
-        # any shares give a bound; large ones, of points that are nearly the same, would fit rounding
+        # any shares give a bound; the ridge avoids large shares of nearly equal points, which would fit rounding
         products = origins.T @ origins
         products[np.diag_indices_from(products)] *= 1.0 + 1e-10
         shares = np.linalg.solve(products, origins.T @ rho)
@@ -359,7 +357,7 @@ class DesignNorms:
         return safety * near, safety * left, rounding
 
     def _compute(self, rho: np.ndarray) -> np.ndarray:
-        """Compute all norms: a pass over the design."""
+        """Compute all norms in one pass over the design."""
         problem, design = self._problem, self._problem.design
         self.passes += 1.0
         if not design.selective or not rho.any():

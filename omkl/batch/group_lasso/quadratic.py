@@ -9,28 +9,28 @@ from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.stacked_loss import MultinomialHessian
 
-#: Most sweeps, sweeps between two Newton steps, and halvings of such a step.
+#: Maximum number of sweeps, sweeps between Newton steps, and maximum number of halvings of a Newton step.
 MOST_SWEEPS, EVERY, HALVINGS = 100, 10, 3
-#: Ridge on inner products, as a share of the sum of eigenvalues, for duplicate columns; and the size, relative to the
-#: threshold, below which a group is too small for its ray to be known.
+#: Ridge on inner products for duplicate columns, as a share of the sum of eigenvalues; and the size, relative to the
+#: threshold, below which the direction of a group is unreliable.
 TINY = 1e-12
-#: Residual of a Newton step of a coupled loss, relative, and the most products for it.
+#: Relative residual of a Newton step of a coupled loss, and maximum number of products for it.
 CLOSE, MOST_PRODUCTS = 1e-2, 50
 
 
 class QuadraticModel:
-    r""":math:`w^\top G w / 2 - c^\top w` for several outputs, and a threshold and a ridge on the norms of groups.
+    r""":math:`w^\top G w / 2 - c^\top w` for several outputs, with a threshold and a ridge on the norms of groups.
 
     Parameters
     ----------
     gram : C-ordered array of shape (K, K)
-        Inner products; the first k rows and columns are those of the columns.
+        Inner products of the k columns, in the first k rows and columns.
     starts : int array of shape (g + 1,)
-        Where the columns of each group begin, and k.
+        Index of the first column of each group, and k.
     groups : int array of shape (g,)
-        The groups' own indices, by which the bases are found.
+        Indices of the groups in ``bases``.
     bases : Bases
-        All groups' bases, which are known.
+        Computed bases of all groups.
     values : array of shape (k,)
         Eigenvalues of these groups.
     penalty : (float, float)
@@ -59,13 +59,13 @@ class QuadraticModel:
         w : array of shape (k, K)
             Coefficients of K outputs.
         correlations : C-ordered array of shape (K, k)
-            Those of the columns with the residuals, which follow.
+            Correlations of the columns with the residuals, updated in place.
         square : float
-            Square of the residuals, each divided by its curvature.
+            Sum of the squared residuals, each divided by its curvature.
         target : float
-            Duality gap to end at, which takes the square.
+            Duality gap at which to stop; it needs ``square``.
         worth : float
-            It ends with a sweep that gains no more than this share of the most that one has gained.
+            Stop after a sweep whose gain is at most this share of the largest gain.
         """
         largest, made, is_over = 0.0, 0, False
         while not is_over and made < MOST_SWEEPS:
@@ -90,7 +90,7 @@ class QuadraticModel:
                 square = self._newton_step(w, correlations, square)
 
     def _newton_step(self, w: np.ndarray, correlations: np.ndarray, square: float) -> float:
-        """Take Newton's step in the groups that are not zero; set groups that it leads past zero to zero."""
+        """Take a Newton step in the nonzero groups; set groups that it would move past zero to zero."""
         sizes, size = np.diff(self._starts), self._starts[-1]
         largest = np.maximum.reduceat(self._values, self._starts[:-1])
         moving = largest * Blocks(sizes).norms(np.linalg.norm(w, axis=1)) > TINY * self._threshold
@@ -112,10 +112,10 @@ class QuadraticModel:
         return square
 
     def _direction(self, gram: np.ndarray, w: np.ndarray, correlations: np.ndarray, blocks: Blocks) -> np.ndarray:
-        """Return Newton's direction from coefficients (a, K) of groups that are not zero; 0 where there is none."""
+        """Return Newton's direction at coefficients (a, K) of nonzero groups; 0 if the system is singular."""
         slopes = blocks.spread(self._threshold / blocks.norms(np.linalg.norm(w, axis=1)))
         right = correlations - (self._ridge + slopes)[:, None] * w
-        # across its ray the norm of a group is curved
+        # the norm of a group has curvature orthogonal to its ray
         curved = slopes if w.shape[1] > 1 else np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
         system = gram.copy()
         system[np.diag_indices_from(system)] += curved + self._ridge + TINY * self._values.sum()
@@ -127,9 +127,9 @@ class QuadraticModel:
 
 
 def _solved_beside_rays(system: np.ndarray, blocks: Blocks, rays: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve with the system, the same for all outputs, less the outer product of each group's ray, (a, K).
+    """Solve with the system, shared by all outputs, minus the outer product of each group's ray, (a, K).
 
-    With several outputs by Woodbury's identity, as the rays are few.
+    For several outputs use Woodbury's identity, because there are few rays.
     """
     if right.shape[1] == 1:
         labels = blocks.spread(np.arange(len(blocks.sizes)))
@@ -151,7 +151,7 @@ class CoupledModel:
     columns : array (m, a), or CSC matrix
     hessian : MultinomialHessian
     rho : array of shape (K m,)
-        The residual, where the unpenalized part is optimal.
+        The residual, with an optimal unpenalized part.
     slope, ridge : float
         Weights of the norms of the groups, and of half their squares.
     """
@@ -163,7 +163,7 @@ class CoupledModel:
         self._correlations = self._with_columns(rho)
 
     def _with_columns(self, rho: np.ndarray) -> np.ndarray:
-        """Return correlations (a K,) with a residual (K m,)."""
+        """Return the correlations (a K,) of the columns with a residual (K m,)."""
         return (self._columns.T @ rho.reshape(len(self._hessian.shares), -1).T).ravel()
 
     def _curved(self, w: np.ndarray) -> np.ndarray:
@@ -172,15 +172,15 @@ class CoupledModel:
         return self._with_columns(self._hessian.balance(self._hessian @ outputs))
 
     def newton_step(self, w: np.ndarray, blocks: Blocks) -> np.ndarray:
-        """Return Newton's step from coefficients (a K,) of groups that are not zero, (a, K), by conjugate gradients.
+        """Return the Newton step (a, K) from coefficients (a K,) of nonzero groups, by conjugate gradients.
 
-        Groups that it leads past zero are set to zero. It is 0 where it gains nothing.
+        Groups that it would move past zero become zero. The step is 0 if it does not lower the objective.
         """
         norms = blocks.norms(w)
         unit, across = w / blocks.spread(norms), blocks.spread(self._slope / norms)
 
         def times(v: np.ndarray) -> np.ndarray:
-            # across its ray the norm of a group is curved
+            # the norm of a group has curvature orthogonal to its ray
             return self._curved(v) + (self._ridge + across) * v - across * unit * blocks.spread(blocks.sums(unit * v))
 
         squares = self._columns.multiply(self._columns) if sparse.issparse(self._columns) else self._columns**2

@@ -1,12 +1,12 @@
-r"""Several outputs on one design, whose groups are chosen for all of them: multi-task and multinomial problems.
+r"""Several outputs on one design, with groups shared by all outputs: multi-task and multinomial problems.
 
 .. math:: \min_{W, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A W)_i + b\Bigr)
           + \alpha\, \psi(\omega_1 \|W_1\|_F, \ldots, \omega_G \|W_G\|_F)
 
-with a row of W for each column of the design, one column for each of K outputs, and a loss that is a sum over
-outputs, or that of multinomial regression. It is a problem with the design :math:`I_K \otimes A`, which is never
-made: predictions and dual points hold one output after the other, (K m,), and coefficients all outputs of a column
-side by side, (n K,).
+W has a row for each column of the design, and a column for each of K outputs. The loss is a sum over outputs, or the
+loss of multinomial regression. This is a problem with the design :math:`I_K \otimes A`, which is never formed.
+Predictions and dual points concatenate the outputs, (K m,); coefficients hold all outputs of a column side by side,
+(n K,).
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from omkl.regularizers.base import Regularizer
 
 
 class StackedDesign(Design):
-    """:math:`I_K \\otimes A` for a design A; groups never part the outputs of a column."""
+    """:math:`I_K \\otimes A` for a design A; all outputs of a column are in the same group."""
 
     def __init__(self, design: Design, n_outputs: int) -> None:
         super().__init__(design.matrix)
@@ -58,14 +58,14 @@ class StackedDesign(Design):
 
 @dataclass(frozen=True)
 class StackedProblem(DesignProblem):
-    """A problem of several outputs; :func:`stacked_problem` makes one.
+    """A problem of several outputs, made by :func:`stacked_problem`.
 
     Attributes
     ----------
     single : DesignProblem
-        The design, its groups and the unpenalized part, for one output.
+        The problem of one output, with its design, groups and unpenalized part.
     multinomial : bool
-        Whether the loss is that of multinomial regression.
+        Whether the loss is the loss of multinomial regression.
     """
 
     single: DesignProblem = field(default=None)  # type: ignore[assignment, misc]
@@ -75,7 +75,7 @@ class StackedProblem(DesignProblem):
         super().__post_init__()
         if self.loss.has_kink or not self.groups.gauge.is_euclidean:
             raise InputError(
-                "Problems of several outputs need a loss without kinks, and group norms without an l1 norm, got "
+                "Problems of several outputs need a loss without kinks, and group norms without an l1 term, got "
                 f"{self.loss!r} and {self.regularizer!r}."
             )
 
@@ -120,22 +120,22 @@ def stacked_problem(
     sample_weight: np.ndarray | None = None,
     offset: np.ndarray | None = None,
 ) -> StackedProblem:
-    """The problem of several outputs on one design.
+    """Return the problem of several outputs on one design.
 
     Parameters
     ----------
     design, regularizer, alpha, groups, intercept, sample_weight
-        As for :class:`DesignProblem`; a group is in the model with all outputs, or with none.
+        As for :class:`DesignProblem`; a group is active for all outputs, or for none.
     targets : array of shape (m, K)
-        With the loss of multinomial regression 1 where a sample is of the class, else 0.
+        For multinomial regression: 1 for the class of the sample, else 0.
     loss : PointwiseLoss or None
-        None is that of multinomial regression, :math:`\\log \\sum_k e^{z_{ik}} - z_{i y_i}`.
+        None for multinomial regression, :math:`\\log \\sum_k e^{z_{ik}} - z_{i y_i}`.
     offset : array of shape (m, K), optional
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the loss has kinks, or coefficients weigh by themselves.
+        If the loss has kinks, or the norms have an l1 term.
     """
     m, n_outputs = targets.shape
     n_columns = design.shape[1]

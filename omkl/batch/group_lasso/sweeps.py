@@ -1,4 +1,4 @@
-"""Rounds of coordinate descent on a working set: a cheap way to the support, before Newton steps."""
+"""Rounds of coordinate descent on a working set: a cheap method to find the support before Newton steps."""
 
 from itertools import pairwise
 from typing import Any
@@ -11,55 +11,55 @@ from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.quadratic import CoupledModel, QuadraticModel
 from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
 
-#: Most sweeps of a round; they end when one gains no more than this share of the first.
+#: Maximum number of sweeps of a round, which ends when a sweep gains at most this share of the first.
 MOST_SWEEPS, WORTH = 20, 0.01
-#: Points that an extrapolation rests on.
+#: Number of points of an extrapolation.
 EXTRAPOLATED = 5
 #: Speed of matrix products and factorizations, relative to sweeps with as many operations.
 FASTER_FACTORS = 5.0
 #: Share of the largest gain at which sweeps over inner products of active groups end.
 LEAST_GAIN = 1e-4
-#: First damping where the quadratic model has misled, as a share of the way to the loss's largest curvature; that
-#: largest curvature where it is not bounded, as a multiple of the present one.
+#: First damping after a poor quadratic model, as a share of the distance to the loss's largest curvature; substitute
+#: for an unbounded largest curvature, as a multiple of the present one.
 LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
-#: Sweeps before a Newton step where the loss couples outputs.
+#: Sweeps before a Newton step if the loss couples outputs.
 SWEEPS_PER_STEP = 2
-#: Of a diagonal Hessian.
+#: Coupling of a diagonal Hessian.
 UNCOUPLED = Coupling(np.empty((0, 0)), np.empty(0), 0.0)
 
 
 class Sweeps:
     r"""Coordinate descent on a quadratic model of the loss, group by group.
 
-    A round takes the loss's second derivatives h at the present predictions, sweeps once over all groups and then over
-    the active ones. A group's step minimises the model over it exactly, in the eigenbasis of
-    :math:`B_g^\top \mathrm{diag}(h) B_g`; the dual point :math:`\rho` is kept up to date. On badly conditioned designs
-    sweeps give way to Newton steps on the inner products of the active columns, once they have taken as long as these.
+    A round computes the second derivatives h of the loss at the present predictions. It sweeps once over all groups and
+    then over the active ones. The step of a group minimises the model over the group exactly, in the eigenbasis of
+    :math:`B_g^\top \mathrm{diag}(h) B_g`, and updates the dual point :math:`\rho`. On badly conditioned designs, Newton
+    steps on the inner products of the active columns replace sweeps once the sweeps have cost as much.
 
-    Where the loss couples outputs, steps rest on a bound of the curvature that the outputs of a sample share. The
-    residual follows the Hessian, so that a round still ends at the minimum of the quadratic model.
+    If the loss couples outputs, steps use a bound of the curvature, shared by the outputs of a sample. The residual is
+    updated with the Hessian, so a round still ends at the minimum of the quadratic model.
 
     Parameters
     ----------
     problem : DesignProblem
     working_set : WorkingSet
     worth : float
-        Sweeps over the working set that the inner products of its columns are worth.
+        Maximum cost of the inner products of all columns, in sweeps over the working set.
 
     Attributes
     ----------
     extrapolated : array of shape (K m,) or None
-        The residual of the last extrapolation: often the better dual point.
+        The residual of the last extrapolation, often a better dual point.
     damping : float in [0, 1]
-        Where it is 1 the second derivatives are the loss's largest, where these are bounded, and no round increases
-        the objective.
+        At 1 the model uses the loss's largest second derivatives. If these are bounded, no round then increases the
+        objective.
     """
 
     def __init__(self, problem: DesignProblem, working_set: WorkingSet, worth: float = 0.0) -> None:
         self._problem, self._working_set = problem, working_set
         self._starts = working_set.column_blocks.bounds
         self._groups = np.arange(len(working_set.groups))
-        slope, curvature = problem.regularizer.elastic or (0.0, 0.0)  # the solver asks for an elastic one
+        slope, curvature = problem.regularizer.elastic or (0.0, 0.0)  # solvers require an elastic regularizer
         self._penalty = problem.penalty * slope, problem.penalty * curvature
         self.extrapolated: np.ndarray | None = None
         self.damping, self._worth = 0.0, worth
@@ -72,7 +72,7 @@ class Sweeps:
         self._free = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
         if problem.unpenalized is not None:
             self._free = problem.unpenalized.basis
-        #: Of a loss that couples outputs.
+        #: Hessian of a loss that couples outputs.
         self._hessian: Any = None
 
     def round(
@@ -85,9 +85,9 @@ class Sweeps:
         w : array of shape (k K,)
             Coefficients to start from.
         outputs : array of shape (K m,)
-            Their predictions, at the best intercept.
+            Predictions of ``w``, at the best intercept.
         correlations : array, optional
-            Those of columns with the dual point of these predictions, where they are known.
+            Correlations of the columns with the dual point of these predictions, if known.
         target : float
             Absolute gap over the working set at which sweeps over inner products end.
         """
@@ -127,10 +127,10 @@ class Sweeps:
         return sweep(self._columns, self._starts, groups, weights, bases, coupling, self._compiled_penalty, *by_output)
 
     def _takes_products(self, weights: np.ndarray) -> bool:
-        """Return whether sweeps go over the inner products of all columns.
+        """Return whether to sweep over the inner products of all columns.
 
-        They must be known, or take no longer than they save. Of k columns, f of which are new, they are
-        :math:`f (2 k - f) m` operations, and a sweep is :math:`4 k m` for each output.
+        They must be known, or save more time than they cost. For k columns, f of them new, they take
+        :math:`f (2 k - f) m` operations, and a sweep takes :math:`4 k m` for each output.
         """
         if not (self._problem.loss.is_quadratic and self._working_set.gauge.is_euclidean):
             return False
@@ -152,7 +152,7 @@ class Sweeps:
         model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
 
     def _curvature(self, rho: np.ndarray) -> np.ndarray:
-        """Return damped second derivatives of the losses at a dual point, or bounds that outputs share, (K m,)."""
+        """Return damped second derivatives of the losses at a dual point, or bounds shared by all outputs, (K m,)."""
         loss: Any = self._problem.weighted_loss
         curvature = loss.curvature(rho)
         if not self._problem.loss.is_quadratic:
@@ -167,7 +167,7 @@ class Sweeps:
         return curvature if n_outputs == 1 else np.tile(curvature.reshape(n_outputs, -1).max(axis=0), n_outputs)
 
     def _balanced(self, rho: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the residual of the quadratic model where the unpenalized part is optimal."""
+        """Return the residual of the quadratic model with an optimal unpenalized part."""
         if self._hessian is not None:
             return self._hessian.balance(rho)
         by_output = rho.reshape(self._problem.n_outputs, -1)
@@ -204,17 +204,17 @@ class Sweeps:
         return (w, rho.copy()) if change < 0 else (last_w, last_rho)
 
     def learn(self, halved: int) -> None:
-        """Damp the next round more if this one had to be shortened, and less if not."""
+        """Damp the next round more if this one was halved, and less otherwise."""
         if halved:
             self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
         else:
             self.damping = 0.1 * self.damping if self.damping > LEAST_DAMPING else 0.0
 
     def _newton_price(self, groups: np.ndarray) -> float:
-        """Return the number of sweeps over these groups that take the time of a Newton system of theirs.
+        """Return the cost of a Newton system of these groups, in sweeps over the groups.
 
-        With a columns of e entries it is :math:`a^2 e` operations for inner products and :math:`a^3` for the system,
-        and a sweep is :math:`4 a e` for each output.
+        For a columns of e entries, inner products take :math:`a^2 e` operations and the system :math:`a^3`; a sweep
+        takes :math:`4 a e` for each output.
         """
         if self._hessian is not None:
             return SWEEPS_PER_STEP
@@ -222,7 +222,7 @@ class Sweeps:
         return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
 
     def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> None:
-        """Minimise the quadratic model over these groups alone, in place; by one Newton step of a coupled loss."""
+        """Minimise the quadratic model over these groups, in place; take one Newton step if outputs are coupled."""
         n_outputs, sizes = self._problem.n_outputs, np.diff(self._starts)
         coefficients, chosen = w.reshape(-1, n_outputs), np.zeros(len(self._groups), dtype=bool)
         chosen[groups] = True

@@ -9,14 +9,14 @@ from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 
-#: Room of a working set that grows, as a multiple of its columns: memory costs nothing until it is written.
+#: Capacity of a growing working set, as a multiple of its columns: unwritten memory costs nothing.
 ROOM = 4
-#: Share of the columns from which on a product with all of them is cheaper than a copy of the active ones.
+#: Share of active columns above which a product with all columns is cheaper than a copy of the active ones.
 COPIED = 0.3
 
 
 class Eigenbases:
-    r"""Eigenvectors and eigenvalues of the groups' :math:`B_g^\top \mathrm{diag}(h) B_g`, found as sweeps need them.
+    r"""Eigenvectors and eigenvalues of the groups' :math:`B_g^\top \mathrm{diag}(h) B_g`, computed on demand by sweeps.
 
     Attributes
     ----------
@@ -41,35 +41,35 @@ class Eigenbases:
         )
 
     def weigh(self, weights: np.ndarray) -> None:
-        """Set the weights h (m,) of the samples; forget bases for other weights."""
+        """Set the weights h (m,) of the samples; discard bases of other weights."""
         if self._weights is None or not np.array_equal(weights, self._weights):
             self._weights = weights
             self.arrays.is_known[:] = False
 
 
 class InnerProducts:
-    """The :func:`inner_products` of a working set's columns, which grow with it.
+    """Cached :func:`inner_products` of the columns of a working set, extended as it grows.
 
-    They stay while the weights h of samples are the same. Along a path of the squared loss all points share them
-    (Friedman, Hastie and Tibshirani 2010, section 2.2).
+    They are valid while the sample weights h stay the same, as along a path of the squared loss (Friedman, Hastie and
+    Tibshirani 2010, section 2.2).
     """
 
     def __init__(self) -> None:
         self._weights: np.ndarray | None = None
-        #: Number of columns whose products are known, in the first rows and columns of a larger array.
+        #: Number of columns with known products, which are the first rows and columns of a larger array.
         self.n_known, self._store = 0, np.empty((0, 0))
 
     def known(self, weights: np.ndarray) -> int:
-        """Return of how many columns they are known for these weights."""
+        """Return the number of columns with known products for these weights."""
         return self.n_known if self._weights is not None and np.array_equal(self._weights, weights) else 0
 
     def of(self, matrix: Matrix, weights: np.ndarray, free: np.ndarray | None) -> np.ndarray:
-        """Return an array whose first k rows and columns hold them.
+        """Return an array with the inner products in its first k rows and columns.
 
         Parameters
         ----------
         matrix, weights, free
-            As for :func:`inner_products`; new columns of the matrix are behind those of the last call.
+            As for :func:`inner_products`; new columns follow the columns of the last call.
         """
         first, k = self.known(weights), matrix.shape[1]
         if k > len(self._store):
@@ -83,13 +83,13 @@ class InnerProducts:
         return self._store
 
     def times(self, w: np.ndarray) -> np.ndarray:
-        """Return the product of the known ones with coefficients (k, K)."""
+        """Return the product of the known inner products with coefficients (k, K)."""
         support = np.flatnonzero(w.any(axis=1))
         return self._store[: len(w), support] @ w[support]
 
 
 def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None = None, first: int = 0) -> np.ndarray:
-    r"""Return :math:`B^\top \mathrm{diag}(h) B`, with the unpenalized part at its optimum, from one column on.
+    r"""Return :math:`B^\top \mathrm{diag}(h) B`, with the unpenalized part at its optimum.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None 
     free : array of shape (m, r), optional
         A basis of the unpenalized part.
     first : int
-        The first column of the result, (k, k - first).
+        The first column of the result, which is (k, k - first).
     """
     is_sparse, uniform = sparse.issparse(matrix), np.all(weights == weights[0])
     weighted = matrix
@@ -108,7 +108,7 @@ def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None 
         root = np.sqrt(weights)
         weighted = sparse.diags_array(root) @ matrix if is_sparse else root[:, None] * matrix
     new = weighted[:, first:]
-    # BLAS computes half of the product of an array with itself
+    # BLAS computes only half of the product of an array with itself
     products = (weighted.T @ new).toarray() if is_sparse else np.concatenate([weighted[:, :first].T @ new, new.T @ new])
     if uniform:
         products *= weights[0]
@@ -120,21 +120,21 @@ def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None 
 
 
 class WorkingSet:
-    r"""Columns of some groups, divided by their groups' weights, so that every group has weight 1 here.
+    r"""Columns of some groups, divided by the weights of their groups, so that every group has weight 1 here.
 
     With an intercept, dense columns are centred: :math:`Aw + b = (A - 1 \bar a^\top) w + b + \bar a^\top w`, and
-    :math:`1^\top \rho = 0` leaves :math:`A^\top \rho` as it is. Otherwise columns far from 0 would be nearly collinear
-    with the constant. They are made orthogonal to all other unpenalized columns as well.
+    :math:`A^\top \rho` does not change because :math:`1^\top \rho = 0`. Otherwise columns far from 0 would be nearly
+    collinear with the constant. Columns are also made orthogonal to all other unpenalized columns.
 
-    Coefficients of K outputs are vectors (k K,), with those of one column side by side.
+    Coefficients of K outputs are vectors (k K,), with the outputs of a column side by side.
 
     Attributes
     ----------
     groups : int array of shape (g,)
     columns : int array of shape (k K,)
-        Of the problem's design.
+        Columns of the design of the problem.
     blocks, column_blocks : Blocks
-        The groups' coefficients, and their columns.
+        Blocks of the coefficients and of the columns of the groups.
     gauge : GroupNorms
         Norms of the groups' coefficients.
     matrix : array (m, k) in Fortran order, or CSC matrix
@@ -151,13 +151,13 @@ class WorkingSet:
         self.eigenbases, self.products = Eigenbases(), InnerProducts()
         self._scales: np.ndarray | None = None
         self._free = problem.unpenalized
-        #: Means of the columns that were subtracted, or their parts (r, k) in the basis of the unpenalized part.
+        #: Subtracted means of the columns, or their coordinates (r, k) in the basis of the unpenalized part.
         self._means = np.empty(0 if self._free is None else (self._free.basis.shape[1], 0))
         self._store = np.empty((m, 0), order="F")
         self.matrix: Matrix = self._store
 
     def is_of(self, problem: DesignProblem) -> bool:
-        """Return whether a working set of that problem would hold the same."""
+        """Return whether a working set of that problem would have the same columns."""
         mine = self._problem
         return (mine.design, mine.groups, mine.intercept) == (problem.design, problem.groups, problem.intercept)
 
@@ -179,7 +179,7 @@ class WorkingSet:
         self._means = np.concatenate([self._means, means], axis=-1)
 
     def _append_sparse(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
-        """Append columns, divided by their scales; return what was subtracted from them: 0."""
+        """Append columns, divided by their scales; return the subtracted means, which are 0."""
         found = self._single.design.columns(columns)
         if scales is not None:
             found = (found @ sparse.diags_array(1.0 / scales)).tocsc()
@@ -187,7 +187,7 @@ class WorkingSet:
         return np.zeros((*self._means.shape[:-1], len(columns)))
 
     def _append_dense(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
-        """Append columns, divided by their scales; return what was subtracted from them."""
+        """Append columns, divided by their scales; return the subtracted means."""
         k = len(self._columns)
         if k > self._store.shape[1]:
             grown = np.empty((len(self._store), min(ROOM * k, self._single.design.shape[1])), order="F")
@@ -208,7 +208,7 @@ class WorkingSet:
         return means
 
     def model(self, w: np.ndarray, b: float | np.ndarray) -> LinearModel:
-        """Return the model of the design's own columns, for coefficients and intercept of the working set."""
+        """Convert coefficients and intercept of the working set to a model of the design."""
         n_outputs, columns = self.n_outputs, self._columns
         by_output = w.reshape(-1, n_outputs)
         values = by_output if self._scales is None else by_output / self._scales[:, None]
@@ -241,7 +241,7 @@ class WorkingSet:
         return dense_combination(self.matrix.T, support, w)
 
     def correlations(self, points: np.ndarray) -> np.ndarray:
-        """Return products of all columns with several points (P, K m), (P, k K): the matrix is read once."""
+        """Return the products (P, k K) of all columns with points (P, K m), in one pass over the matrix."""
         rows = points.reshape(len(points) * self.n_outputs, -1)
         products = np.asarray(rows @ self.matrix) if len(rows) > 1 else (self.matrix.T @ rows[0])[None]
         if self.n_outputs == 1:
@@ -250,7 +250,7 @@ class WorkingSet:
 
     @property
     def compiled_columns(self) -> Columns:
-        """The columns as compiled loops take them."""
+        """The columns for compiled loops."""
         if isinstance(self.matrix, np.ndarray):
             none = np.empty(0, dtype=np.int32)
             return Columns(self.matrix.T, np.empty(0), none, none)
@@ -268,9 +268,9 @@ class WorkingSet:
 
     @property
     def mean_square(self) -> float:
-        """Mean of the squared norms of the columns; 1 where all are zero."""
+        """Mean of the squared norms of the columns; 1 if all are zero."""
         return float(np.linalg.norm(self._entries)) ** 2 / max(len(self._columns), 1) or 1.0
 
     def scaled(self, coefficients: np.ndarray) -> np.ndarray:
-        """Return coefficients of the working set from those of the design's columns."""
+        """Return coefficients of the working set from coefficients of the design."""
         return coefficients if self._scales is None else coefficients * np.repeat(self._scales, self.n_outputs)

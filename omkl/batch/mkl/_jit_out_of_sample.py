@@ -7,10 +7,10 @@ from omkl._compilation import compiled
 
 @compiled
 def standardize(gram, roots, constant):
-    """Weigh and centre a kernel (n, n), and divide it by its mean diagonal, in place: False where it is constant.
+    """Weight and centre a kernel (n, n), and divide it by its mean diagonal, in place; return False if it is constant.
 
-    What is written is the lower triangle of ``P D K D P`` for the diagonal D of ``roots``, a unit vector, and the
-    projection P along it. It is constant where its trace is at most the part ``constant`` of the largest entry.
+    Write the lower triangle of ``P D K D P``, with the diagonal D of ``roots``, a unit vector, and the projection P
+    along it. The kernel is constant if its trace is at most the share ``constant`` of the largest entry.
     """
     n = len(roots)
     largest = 0.0
@@ -49,18 +49,18 @@ def standardize(gram, roots, constant):
 
 @compiled
 def steps_left_out(kernel, inverse, coefficients, residuals, squares, summands):
-    """Compute how much a step along the gradient of a kernel helps each sample that it has not seen.
+    """Compute how much a step along the gradient of a kernel helps each sample, left out in turn.
 
     Parameters
     ----------
     kernel : array of shape (n, n)
-        Its lower triangle.
+        Only the lower triangle is used.
     inverse : array of shape (n, n)
     coefficients, residuals : arrays of shape (n, P)
     squares : array of shape (n, n)
-        For each pair of samples the square of what one unit of kernel between them adds, both ways.
+        For each pair of samples, the squared effect of one unit of kernel between them, in both directions.
     summands : array of shape (n,)
-        Is written.
+        Output.
 
     Returns
     -------

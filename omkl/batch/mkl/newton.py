@@ -1,8 +1,8 @@
-"""Newton steps in the dual of kernels: the term that they minimise, and its linear systems.
+"""Newton steps in the dual over kernels: objective and linear systems.
 
-Systems of few samples are solved by a Cholesky factor. From :data:`LARGE` samples on, the kernels' stack decides:
-stored kernels are summed (``"cg"``), factors and kernels computed on demand are not (``"matrix-free"``). Conjugate
-gradients need few iterations, as 200 rows of the kernels make a good preconditioner.
+Small systems are solved by a Cholesky factor. From :data:`LARGE` samples on, the method depends on the stack: stored
+kernels are summed (``"cg"``), factors and kernels computed on demand are not (``"matrix-free"``). Conjugate gradients
+need few iterations, because 200 rows of the kernels make a good preconditioner.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,15 @@ from scipy.linalg.blas import dgemm
 from omkl.batch.newton import cholesky
 from omkl.kernels.stack import KernelStack, ReplicatedStack
 
-#: Samples from which on conjugate gradients beat a Cholesky factor.
+#: Number of samples from which conjugate gradients are faster than a Cholesky factor.
 LARGE = 600
-#: Samples whose rows of the kernels the preconditioner knows; and where it is inverted for several outputs.
+#: Number of samples whose kernel rows are in the preconditioner; for several outputs.
 LANDMARKS, LANDMARKS_OF_PARTS = 200, 50
-#: Least diagonal of the preconditioner, as a part of the curvature's.
+#: Least diagonal of the preconditioner, as a share of the curvature's diagonal.
 LEAST = 1e-6
-#: Most iterations: a direction leads down, however inexact.
+#: Maximum number of iterations: even an inexact direction is a descent direction.
 MOST_ITERATIONS = 100
-#: Residual at which a direction is good enough, in the norm of the preconditioner, relative to the start.
+#: Residual of a direction at which to stop, in the norm of the preconditioner, relative to the start.
 ACCURACY = 1e-2
 
 
@@ -40,11 +40,11 @@ class Curve(Protocol):
         """Return the diagonal of the Hessian, (k,)."""
 
     def coupling(self, norms: np.ndarray) -> np.ndarray | None:
-        """Return the rank-one part (k,), or None where there is none."""
+        """Return the rank-one part (k,), or None if there is none."""
 
 
 def system_of(kernels: KernelStack) -> str:
-    """Return how systems with these kernels are solved: ``"cholesky"``, ``"cg"`` or ``"matrix-free"``."""
+    """Return the method for systems with these kernels: ``"cholesky"``, ``"cg"`` or ``"matrix-free"``."""
     if kernels.n_samples < LARGE and kernels.n_parts == 1:
         return "cholesky"
     return "cg" if kernels.sums_entries else "matrix-free"
@@ -81,11 +81,11 @@ class Curvature:
     Parameters
     ----------
     kernels : KernelStack
-        S, a stack of one kernel. Each of its equal blocks on the diagonal has an equality of its own.
+        S, a stack of one kernel. Each of its equal diagonal blocks has its own equality.
     vectors : array of shape (k, N)
         ``v_m``.
     rank_one_weights : array of shape (k,)
-        ``b_m``, of either sign; the whole is positive semidefinite.
+        ``b_m``, of either sign; the sum must be positive semidefinite.
     """
 
     def __init__(self, kernels: KernelStack, vectors: np.ndarray, rank_one_weights: np.ndarray) -> None:
@@ -104,9 +104,9 @@ class Curvature:
         return self.kernels.diagonals()[0] + self.rank_one_weights @ self.vectors**2
 
     def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float | np.ndarray]:
-        """Solve no more exactly than a Newton step needs; see :class:`~omkl.batch.newton.Hessian`.
+        """Solve to the accuracy that a Newton step needs; see :class:`~omkl.batch.newton.Hessian`.
 
-        Conjugate gradients in the space where the equality holds (Gould, Hribar and Nocedal 2001).
+        Use conjugate gradients in the subspace of the equality (Gould, Hribar and Nocedal 2001).
         """
         n_parts = self.kernels.n_parts
         precondition = self._preconditioner(diagonal)
@@ -118,7 +118,7 @@ class Curvature:
             return np.repeat(values, len(right) // n_parts)
 
         def steer() -> np.ndarray:
-            """Return the preconditioned residual; the multiplier takes its part of the residual, to save digits."""
+            """Return the preconditioned residual; move its constant part to the multiplier, to save digits."""
             steered = precondition(residual)
             if not equality:
                 return steered
@@ -145,10 +145,10 @@ class Curvature:
         return solution, float(multiplier[0]) if n_parts == 1 else spread(multiplier)
 
     def _preconditioner(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        r"""Return the inverse of a diagonal plus a Nyström approximation, whose missing diagonal is put there.
+        r"""Return the inverse of a diagonal plus a Nyström approximation with an exact diagonal.
 
-        The landmarks are the samples with the least diagonal. Where it is huge, as at the bounds of the loss's domain,
-        the kernels count for little. Equal parts share one approximation, without the rank-one terms.
+        The landmarks are the samples with the least diagonal: if it is huge, as at the bounds of the domain of the
+        loss, the kernels are negligible. Equal parts share one approximation, without the rank-one terms.
         """
         replicated = isinstance(self.kernels, ReplicatedStack)
         single = self.kernels.stack if isinstance(self.kernels, ReplicatedStack) else self.kernels
@@ -164,7 +164,7 @@ class Curvature:
         inner[np.diag_indices_from(inner)] += LEAST * scale
         factor = solve_triangular(cholesky(inner), rows, lower=True, check_finite=False)
         missing = hessian_diagonal - np.einsum("si,si->i", factor, factor)
-        # a smaller one would lose its digits in the inverse
+        # a smaller diagonal would lose its digits in the inverse
         diagonal = diagonal + np.maximum(missing, LEAST * hessian_diagonal)
         small = [_of_identity(factor, own) for own in diagonal]
 
@@ -178,7 +178,7 @@ class Curvature:
 
 
 def _of_parts(vector: np.ndarray, n_parts: int) -> np.ndarray:
-    """Return the sum of each of so many equal parts of a vector."""
+    """Return the sum of each of ``n_parts`` equal parts of a vector."""
     return vector.reshape(n_parts, -1).sum(axis=1)
 
 
@@ -190,7 +190,7 @@ def _of_identity(factor: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
 
 
 class KernelTerm:
-    r"""The part of the dual beside the loss, over a working set of kernels; see :class:`~omkl.batch.newton.Term`.
+    r"""All of the dual except the loss, over a working set of kernels; see :class:`~omkl.batch.newton.Term`.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class KernelTerm:
         return self.ratios @ self.point_products
 
     def hessian(self) -> DenseCurvature | Curvature:
-        """Return the second derivatives, of active kernels alone."""
+        """Return the second derivatives, restricted to active kernels."""
         active = np.flatnonzero(self.ratios > 0)
         ratios, which = self.ratios[active], self.which[active]
         rank_one_weights = self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
@@ -261,7 +261,7 @@ class KernelTerm:
         return self._kept
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
-        """Return the values on a line through the point, as a function of the step."""
+        """Return the value along ``direction`` as a function of the step."""
         self.moves = self.kernels.products(direction, self.which)
         linear = 2.0 * self.gamma * (self.point_products @ direction)
         quadratic = self.gamma**2 * (self.moves @ direction)
@@ -273,7 +273,7 @@ class KernelTerm:
         return value
 
     def move(self, step: float, rho: np.ndarray) -> None:
-        """Go that far along the last direction, to ``rho``."""
+        """Move by ``step`` along the last direction, to ``rho``."""
         self.rho = rho
         self.kernel_products += step * self.moves
         self._refresh()

@@ -1,29 +1,29 @@
-r"""Choice of kernels that help to predict samples that a model has not seen, by leave-one-out in closed form.
+r"""Choice of kernels that improve out-of-sample predictions, by leave-one-out in closed form.
 
-A norm tells how much a kernel is used, not whether it helps: a narrow Gaussian on noise memorises every sample.
+The norm of a kernel shows how much it is used, not whether it helps: a narrow Gaussian on noise memorises every sample.
 
 The kernels chosen so far, each divided by the mean of its diagonal, are summed to K. Their ridge model with a constant
-minimises :math:`\sum_i w_i \|y_i - f(x_i) - b\|^2 + \lambda \|f\|^2`, where targets of classes are columns of signs.
+minimises :math:`\sum_i w_i \|y_i - f(x_i) - b\|^2 + \lambda \|f\|^2`; targets of classes are columns of signs.
 With :math:`C = (\tilde K + \lambda I)^{-1} - q q^\top / \lambda` for :math:`\tilde K = P W^{1/2} K W^{1/2} P`, a unit
 vector q in the direction of :math:`W^{1/2} 1`, and :math:`P = I - q q^\top`, the residual of sample i for the model
 without it is (Cawley and Talbot 2004)
 
 .. math:: \sqrt{w_i}\, r_i = (C z)_i / C_{ii}, \qquad z = P W^{1/2} y,
 
-and :math:`\lambda` is the one of the least sum of their squares. A step along the gradient in the space of kernel m,
+and :math:`\lambda` minimises the sum of their squares. A step along the gradient in the space of kernel m,
 taken without sample i, moves the prediction of i by a multiple of :math:`h_{mi} = (\tilde K_m C z)_i - (\tilde K_m
-C)_{ii} \sqrt{w_i}\, r_i`, and lowers the loss where :math:`\sum_i \sqrt{w_i}\, r_i h_{mi} > 0`. Its standard error is
+C)_{ii} \sqrt{w_i}\, r_i`, and lowers the loss if :math:`\sum_i \sqrt{w_i}\, r_i h_{mi} > 0`. Its standard error is
 the larger of two estimates: from the spread of the summands, for kernels of few dimensions; and from
-:math:`\sum_{i < j} 2 r_i \tilde K_{ij} (Cz)_j`, a sum over pairs of samples, for kernels of many.
+:math:`\sum_{i < j} 2 r_i \tilde K_{ij} (Cz)_j`, a sum over pairs of samples, for kernels of many dimensions.
 
-In each round all kernels join K whose sum is above a threshold, at which :data:`FALSE` useless kernels join on average.
-Where there is none, but the sum of all kernels that are left helps beyond doubt, the best of them joins. A kernel that
-others have hidden is found once they are in K.
+In each round, all kernels whose sum exceeds a threshold join K. At this threshold :data:`FALSE` useless kernels join on
+average. If there are none, but the sum of all remaining kernels helps beyond doubt, the best of them joins. A kernel
+that other kernels have masked is found once these are in K.
 
-The leave-one-out loss of K flatters the choice. Where many kernels help a little, the sum of all may do better. It may
-if the loss of K, inflated for every kernel below twice the threshold as in the risk inflation criterion (Foster and
-George 1994), is above that of all. In doubt both are tried on folds that have no part in the choice; all kernels are
-kept if that lowers the loss by more than a standard error.
+The leave-one-out loss of K is optimistic, since K was chosen by it. If many kernels help a little, the sum of all may
+be better. This is considered if the loss of K, inflated for every kernel below twice the threshold as in the risk
+inflation criterion (Foster and George 1994), exceeds the loss of all kernels. In doubt both are compared on folds that
+have no part in the choice; all kernels are kept if this lowers the loss by more than a standard error.
 """
 
 import numpy as np
@@ -35,25 +35,25 @@ from omkl.kernels.stack import RestrictedView
 
 #: Expected number of useless kernels that pass a round, for normal errors and independent kernels.
 FALSE = 0.1
-#: Probability that useless kernels are taken for helpful ones in a round because of their sum.
+#: Probability that the sum of useless kernels passes as helpful in a round.
 DOUBT = 0.01
-#: Folds to decide between all kernels and the chosen ones.
+#: Number of folds to decide between all kernels and the chosen ones.
 FOLDS = 5
-#: Most rounds.
+#: Maximum number of rounds.
 ROUNDS = 20
 #: Ridges to choose from, in units of the mean diagonal of the sum of kernels.
 RIDGES = np.geomspace(0.01, 100.0, 9)
-#: Most samples, and most entries of all kernels on them.
+#: Maximum number of samples, and of entries of all kernels on them.
 SAMPLES, ENTRIES = 1000, 2.5e8
 #: Diagonal of a centred kernel, relative to the largest entry, below which it is constant.
 CONSTANT = 1e-12
 
 
 def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return samples that are enough to choose among kernels, and their weights.
+    """Return a sample that is large enough to choose among kernels, and its weights.
 
-    Up to :data:`SAMPLES`, and up to :data:`ENTRIES` of all kernels, all samples are taken. Of more a systematic sample
-    is drawn along the order of the targets, with probabilities in proportion to the weights. It is not random.
+    All samples are returned up to :data:`SAMPLES`, and up to :data:`ENTRIES` of all kernels. Otherwise a systematic
+    sample is drawn in the order of the targets, with probabilities proportional to the weights. It is deterministic.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[n
     Returns
     -------
     indices : int array of shape (n,)
-        Increasing.
+        Increasing indices of samples.
     weights : array of shape (n,)
     """
     n_most = min(SAMPLES, int(np.sqrt(ENTRIES / n_kernels)))
@@ -72,7 +72,7 @@ def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[n
         return np.arange(len(weights)), weights
     probabilities = np.zeros(len(weights))
     certain = np.zeros(len(weights), dtype=bool)
-    while True:  # those of large weights are all taken, and the others share what is left
+    while True:  # samples of large weights are certain; the others share the rest
         probabilities[~certain] = weights[~certain] * ((n_most - certain.sum()) / weights[~certain].sum())
         if not (probabilities > 1.0).any():
             break
@@ -86,27 +86,27 @@ def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[n
 
 
 def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Find kernels that help on samples that were left out.
+    """Find kernels that help to predict left-out samples.
 
-    It takes memory for a few matrices (N, N), and in each round some products of every kernel and the eigenvectors of
+    This takes memory for a few matrices (N, N), and in each round some products of every kernel and the eigenvectors of
     one matrix.
 
     Parameters
     ----------
     kernels : KernelStack
     targets : array of shape (N, P)
-        Numbers, or signs of P binary problems, 0 for samples that are in neither class.
+        Numbers, or signs of P binary problems, with 0 for samples in neither class.
     weights : array of shape (N,)
-        The weights > 0 of the samples' losses.
+        Weights > 0 of the losses of the samples.
 
     Returns
     -------
     bool array of shape (M,)
-        All False where none helps measurably; all True where leaving out any seems to do harm.
+        All False if no kernel helps measurably; all True if leaving out any kernel seems to do harm.
     """
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (targets - weights @ targets / weights.sum())
-    # only inner products of rows count
+    # only the inner products of rows matter
     left, lengths, _ = np.linalg.svd(z, full_matrices=False)
     z = (left * lengths)[:, lengths > CONSTANT * max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))]
     if len(z) < 3 or not z.shape[1]:
@@ -121,7 +121,7 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
 
 
 class _Choice:
-    """Kernels that help, chosen in rounds; see the module's documentation.
+    """Kernels that help, chosen in rounds; see the module docstring.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class _Choice:
     ----------
     kept : bool array of shape (M,)
     model, everything : _RidgeModel
-        Of the kernels that are kept, and of all.
+        Models of the kept kernels, and of all kernels.
     """
 
     def __init__(self, kernels: KernelStack, z: np.ndarray, roots: np.ndarray) -> None:
@@ -163,7 +163,7 @@ class _Choice:
             self.model = _RidgeModel(total, z, roots)
 
     def everything_may_be_better(self) -> bool:
-        """Return whether all kernels may do better than those that are kept, and help beyond doubt."""
+        """Return whether all kernels may be better than the kept ones, and help beyond doubt."""
         inflated = 1.0 + self.n_lucky * self.threshold**2 / self.model.residuals.size
         all_kept = not self.kept.any() or self.kept.all()
         return not all_kept and self.all_help and inflated * self.model.loss >= self.everything.loss
@@ -172,7 +172,7 @@ class _Choice:
 def _better_on_folds(
     found: _Choice, kernels: KernelStack, z: np.ndarray, roots: np.ndarray, folds: list[np.ndarray]
 ) -> bool:
-    """Return whether all kernels do better on folds than the kernels chosen without them."""
+    """Return whether all kernels do better on each fold than kernels chosen without the fold."""
     if found.everything.loss <= found.model.loss:
         return True
     gains = np.empty(len(z))
@@ -190,7 +190,7 @@ def _better_on_folds(
 
 
 def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray:
-    """Return the lower triangle of a weighted, centred kernel of mean diagonal one; zero where it is constant."""
+    """Return the lower triangle of a weighted, centred kernel of mean diagonal one; zero if it is constant."""
     gram = np.ascontiguousarray(kernels.combine([1.0], [m]))
     return gram if jit.standardize(gram, roots, CONSTANT) else np.zeros_like(gram)
 
@@ -201,7 +201,7 @@ class _RidgeModel:
     Parameters
     ----------
     kernel : array of shape (n, n)
-        The sum of kernels :func:`_standardized`, its lower triangle; without kernels the model is a constant.
+        Lower triangle of the sum of :func:`_standardized` kernels; if it is zero the model is a constant.
     z : array of shape (n, P)
         Centred targets times the roots of weights.
     roots : array of shape (n,)
@@ -218,12 +218,12 @@ class _RidgeModel:
         self._squares = squares + squares.T
 
     def losses_without(self, fold: np.ndarray) -> np.ndarray:
-        """Return squared residuals of a fold, summed over columns, of the model without it."""
+        """Return squared residuals of a fold, summed over columns, of a model trained without the fold."""
         residuals = np.linalg.lstsq(self.inverse[np.ix_(fold, fold)], self.coefficients[fold], rcond=None)[0]
         return np.square(residuals).sum(axis=1)
 
     def standard_errors(self, kernel: np.ndarray) -> float:
-        """Return by how many standard errors a step along the gradient of a kernel lowers the leave-one-out loss."""
+        """Return the decrease of the leave-one-out loss by a gradient step in a kernel, in standard errors."""
         summands = np.empty(len(self.residuals))
         variance = jit.steps_left_out(kernel, self.inverse, self.coefficients, self.residuals, self._squares, summands)
         error = max(np.sqrt(variance), np.sqrt(len(summands)) * summands.std(ddof=1))
@@ -231,7 +231,7 @@ class _RidgeModel:
 
 
 def _best_inverse(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """Return ``ridge (K + ridge)^-1`` for the largest ridge of least leave-one-out loss."""
+    """Return ``ridge (K + ridge)^-1`` for the largest ridge with the least leave-one-out loss."""
     values, vectors = np.linalg.eigh(kernel)
     values, inside = np.maximum(values, 0.0), vectors.T @ z
     squares, losses, shrinkages = vectors**2, [], []
@@ -244,5 +244,5 @@ def _best_inverse(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> np.nd
 
 
 def _divided(coefficients: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-    """Return leave-one-out residuals; 0 where the other samples tell nothing."""
+    """Return leave-one-out residuals; 0 if the other samples have no information."""
     return coefficients / np.where(diagonal > CONSTANT, diagonal, np.inf)[:, None]

@@ -1,4 +1,4 @@
-"""Multiple kernel learning on a finite set of samples, of one output or of several that share kernel weights."""
+"""Multiple kernel learning on a finite set of samples, with one output or several that share kernel weights."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +21,7 @@ class Problem(BaseProblem):
               C \sum_i w_i\, l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + \psi(\|f_1\|, \ldots, \|f_M\|)
 
     Its dual is :math:`\max_\rho -\sum_i C w_i\, l^*(y_i, -\rho_i / (C w_i)) - \psi^*(\|\rho\|_{K_1}, \ldots)` subject
-    to :math:`\sum_i \rho_i = 0` where there is an intercept.
+    to :math:`\sum_i \rho_i = 0` if there is an intercept.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Problem(BaseProblem):
     regularizer : Regularizer
         A function of the group norms :math:`\|f_m\|`.
     C : float > 0
-        Weight of the losses: the larger, the closer the fit.
+        Weight of the losses; larger values fit closer.
     intercept : bool
     sample_weight : array of shape (N,), optional
         The :math:`w_i > 0`; 1 by default.
@@ -71,15 +71,15 @@ class Problem(BaseProblem):
 
 @dataclass
 class Expansion:
-    r"""A model by the representer theorem, :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`: active kernels only.
+    r"""Kernel expansion of a model, :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`, of the active kernels.
 
     Attributes
     ----------
     active : int array of shape (k,)
-        Kernels that are not zero, in increasing order.
+        Kernels with nonzero coefficients, in increasing order.
     coefficients : array of shape (k, N)
     intercept : float
-        Of several outputs an array (N,), constant within each of them.
+        For several outputs an array (N,), constant within each output.
     """
 
     active: np.ndarray
@@ -90,25 +90,25 @@ class Expansion:
 def smallest_c(problem: Problem) -> float:
     r"""Return the largest C at which a constant is optimal under the block 1-norm.
 
-    It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` where that is 0.
+    It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` if that is 0.
 
     Parameters
     ----------
     problem : Problem
-        Its own C is not used.
+        Its ``C`` is not used.
     """
     largest = float(problem.at(1.0).dual_norms(problem.at(1.0).best_constant()[1]).max())
     return 1.0 / largest if largest > 0 else np.inf
 
 
 class SharedProblem(Problem):
-    r"""Multiple kernel learning of several outputs with kernel weights in common; :func:`shared_problem` makes one.
+    r"""Multiple kernel learning of several outputs with shared kernel weights; see :func:`shared_problem`.
 
     .. math:: \min_{f_{mp}, b_p}\ C \sum_p \sum_i w_i\, l\Bigl(y_{ip}, \sum_m f_{mp}(x_i) + b_p\Bigr)
               + \psi(\|f_1\|, \ldots, \|f_M\|), \qquad \|f_m\|^2 = \sum_p \|f_{mp}\|^2
 
-    It is an ordinary problem with the kernels :math:`I_P \otimes K_m` on P copies of the samples, with an intercept for
-    each copy. A pass over the kernels serves all outputs, and one sum over kernels a Newton step of all.
+    This is a problem with the kernels :math:`I_P \otimes K_m` on P copies of the samples, and an intercept for each
+    copy. One pass over the kernels serves all outputs, and one sum over kernels a Newton step of all outputs.
     """
 
     kernels: ReplicatedStack
@@ -127,7 +127,7 @@ def shared_problem(
     intercept: bool = True,
     sample_weight: np.ndarray | None = None,
 ) -> SharedProblem:
-    """Make the problem of several outputs with kernel weights in common.
+    """Return the problem of several outputs with shared kernel weights.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def shared_problem(
         As for :class:`~omkl.batch.Problem`.
     targets : array of shape (N, P)
     sample_weight : array of shape (N,), optional
-        Of a sample's loss in every output.
+        Weights of the samples in every output.
     """
     n_parts = targets.shape[1]
     weights = None if sample_weight is None else np.tile(sample_weight, n_parts)

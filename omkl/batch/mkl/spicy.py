@@ -1,8 +1,8 @@
 r"""SpicyMKL, and the one-step method for regularizers with a smooth dual (Suzuki and Tomioka 2011).
 
-Newton systems of few samples are solved by Cholesky factors, those of many by conjugate gradients, with no matrix of
-all pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks. The
-history says which: ``system`` is "cholesky", "cg" or "matrix-free".
+Newton systems of few samples are solved by Cholesky factors, larger ones by conjugate gradients without a matrix of all
+pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks. The
+history shows the choice: ``system`` is "cholesky", "cg" or "matrix-free".
 """
 
 from dataclasses import replace
@@ -21,19 +21,19 @@ from omkl.regularizers.base import Regularizer
 #: First weight of the proximal term, times the mean trace of the kernels and the mean weight of the losses; and its
 #: growth from step to step.
 FIRST_GAMMA, GROWTH = 1e4, 4.0
-#: Number of violating kernels from which on the one-step method solves for a sample of them first, and its size.
+#: Number of violating kernels from which the one-step method first solves for a sample, and the size of the sample.
 MANY, SAMPLE = 1000, 150
-#: Gap that the sample is solved to, as a share of that at the start.
+#: Gap to which the sample is solved, as a share of the initial gap.
 SAMPLE_SHARE = 0.003
-#: Weight of the barrier when all kernels follow the sample, as a share of the gap divided by the number of bounds.
+#: Weight of the barrier when all kernels replace the sample, as a share of the gap divided by the number of bounds.
 WIDENED = 0.03
 
 
 class Spicy(Solver):
-    r"""SpicyMKL for any pointwise loss, and any regularizer that is a sum over kernels or the square of one ("mkl").
+    r"""SpicyMKL for any pointwise loss, and any regularizer that is a sum over kernels or its square ("mkl").
 
     Each proximal step minimises the objective plus :math:`\sum_m \|f_m - f_m^{(t)}\|^2 / (2 \gamma)`, through its dual
-    (Eq. 25 of Suzuki and Tomioka 2011), whose Hessian needs the active kernels alone:
+    (Eq. 25 of Suzuki and Tomioka 2011), whose Hessian needs only the active kernels:
 
     .. math:: \min_\rho\ \sum_i c_i\, l^*(y_i, -\rho_i / c_i)
               + \frac1\gamma M\bigl(\|\alpha_1 + \gamma \rho\|_{K_1}, \ldots\bigr)
@@ -41,8 +41,8 @@ class Spicy(Solver):
 
     with :math:`M` the Moreau envelope of :math:`(\gamma \psi)^*`, followed by
     :math:`\alpha_m \leftarrow \mathrm{prox}_{\gamma \psi}(\alpha_m + \gamma \rho)`. The intercept is the multiplier
-    of the equality, which is exact, where the paper has a penalty. Losses with kinks keep their bounds by a primal-dual
-    barrier instead of the paper's slack variables. Kernels enter by a working set; a round makes one pass over all.
+    of the equality, which is exact; the paper uses a penalty instead. For losses with kinks, a primal-dual barrier
+    replaces the slack variables of the paper. Kernels enter by a working set; a round makes one pass over all kernels.
     """
 
     aliases = {"spicy": {}}
@@ -60,14 +60,14 @@ class Spicy(Solver):
 
 
 class OneStep(Solver):
-    r"""One smooth minimisation, for the elastic net (mu > 0), the block q-norm (q > 1), the ridge and their like.
+    r"""One smooth minimisation, for the elastic net (mu > 0), the block q-norm (q > 1), the ridge and others.
 
     .. math:: \min_\rho\ \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + \sum_m \psi^*\bigl(\|\rho\|_{K_m}\bigr)
               \quad \text{subject to} \quad \sum_i \rho_i = 0
 
-    (section 4.3 of Suzuki and Tomioka 2011, with the equality exact, by a row of the Newton system, where the paper has
-    a penalty of 1e5); then :math:`\alpha_m = \rho\, \psi^{*\prime}(\|\rho\|_{K_m}) / \|\rho\|_{K_m}`. Of many kernels a
-    sample stands for all in the first round, as in sub-sampled Newton methods (Roosta and Mahoney 2019).
+    as in section 4.3 of Suzuki and Tomioka (2011), but with an exact equality, a row of the Newton system, instead of a
+    penalty of 1e5. Then :math:`\alpha_m = \rho\, \psi^{*\prime}(\|\rho\|_{K_m}) / \|\rho\|_{K_m}`. For many kernels,
+    the first round uses a sample of them, as in sub-sampled Newton methods (Roosta and Mahoney 2019).
     """
 
     aliases = {"one-step": {}}
@@ -128,7 +128,7 @@ class _Proximal(Subproblem):
 
     def recentre(self) -> None:
         self._to_model()
-        # a large weight makes the coefficients of new kernels far too large
+        # with a large weight the coefficients of new kernels would be far too large
         self.gamma /= GROWTH
 
     def proximal_step(self) -> None:
@@ -180,21 +180,21 @@ class _Copies(Regularizer):
 
 
 class _Smooth(Subproblem):
-    """The dual without a proximal term; of many kernels, first on a sample.
+    """The dual without a proximal term; for many kernels, first on a sample.
 
-    As most kernels are active, the sum over all is much like ten times that over every tenth.
+    Most kernels are active, so the sum over all kernels is close to ten times the sum over every tenth.
     """
 
-    #: Loose, as the barrier follows the gap: a small barrier far from the optimum takes many steps.
+    #: Loose, because the barrier follows the gap: a small barrier far from the optimum takes many steps.
     share = 0.2
-    #: The whole problem, while the present one is a sample.
+    #: The whole problem, while ``problem`` is a sample.
     whole: Problem | None = None
 
     @classmethod
     def begin(cls, problem: Problem, start: Start, certificate: Certificate, violating: np.ndarray) -> Self:
         if len(start.model.active) or len(violating) < MANY:
             return super().begin(problem, replace(start, rho=certificate.rho), certificate, violating)
-        # large and small violations
+        # sample both large and small violations
         sample = np.sort(violating[np.linspace(0, len(violating) - 1, SAMPLE).astype(int)])
         copies = replace(problem, regularizer=_Copies(problem.regularizer, len(violating) / SAMPLE))
         sampled = cls(copies, sample, certificate.rho, start.model, certificate.primal - certificate.dual)

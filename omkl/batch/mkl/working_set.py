@@ -1,7 +1,7 @@
-r"""The loop of the dual Newton methods: solve on a working set of kernels, then look at all kernels.
+r"""The loop of the dual Newton methods: solve on a working set of kernels, then check all kernels.
 
-Kernels outside the working set are zero. One pass gives :math:`\|\rho\|_{K_m}` for all kernels: it certifies the model,
-and tells which kernels violate optimality.
+Kernels outside the working set are zero. One pass computes :math:`\|\rho\|_{K_m}` for all kernels. This certifies the
+model, and shows which kernels violate optimality.
 """
 
 from abc import abstractmethod
@@ -17,19 +17,19 @@ from omkl.batch.problem import Certificate
 from omkl.batch.solver import GapMonitor, Solution
 from omkl.exceptions import InputError
 
-#: Kernels of the first working set, and the fewest to add; and of several outputs, where their products take long.
+#: Kernels of the first working set, and the fewest to add; for several outputs, whose products take longer.
 FIRST, FIRST_OF_PARTS = 60, 8
 #: Rounds in which inactive kernels leave the working set; later they stay, which prevents cycles.
 LEAVING = 10
-#: Most Newton steps on one working set.
+#: Maximum number of Newton steps on one working set.
 MOST_STEPS = 150
-#: Share of the tolerance that a working set is solved to: kernels outside add to the gap.
+#: Share of the tolerance to which a working set is solved: kernels outside add to the gap.
 ENOUGH = 0.6
 #: Smallest relative gap in double precision.
 FINEST = 1e-15
 #: Relative distance of dual points that differ by rounding only.
 ROUNDING = 1e-12
-#: The search stalls after so many rounds in a row that add no kernel and leave more than this share of the gap.
+#: The search stalls after this many rounds in a row that add no kernel and leave more than this share of the gap.
 IDLE_ROUNDS, IDLE = 3, 0.5
 #: No kernels.
 NONE = np.arange(0)
@@ -44,7 +44,7 @@ class Start:
 
 
 class Subproblem(BarrierSearch):
-    r"""A problem with all kernels zero but those of a working set, at a point of its dual.
+    r"""A problem restricted to a working set of kernels, at a dual point.
 
     The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma \rho)`. Methods differ
     in the ratios as functions of the norms.
@@ -55,16 +55,16 @@ class Subproblem(BarrierSearch):
     which : int array of shape (k,)
         The first working set, increasing.
     rho : array of shape (N,)
-        Where to start.
+        Initial dual point.
     model : Expansion
         A first model; its active kernels are in the working set.
     gap : float
         The absolute duality gap at the start.
     """
 
-    #: Weight of the dual point beside the coefficients.
+    #: Weight of the dual point relative to the coefficients.
     gamma = 1.0
-    #: Gap that a working set is solved to, as a share of the gap over all kernels.
+    #: Gap to which a working set is solved, as a share of the gap over all kernels.
     share = 0.05
 
     problem: Problem
@@ -79,9 +79,9 @@ class Subproblem(BarrierSearch):
 
     @classmethod
     def begin(cls, problem: Problem, start: Start, certificate: Certificate, violating: np.ndarray) -> Self:
-        """Begin on the kernels of a model and some of those that violate optimality, given worst first.
+        """Begin with the kernels of a model and some of the violating kernels, given worst first.
 
-        The dual point of the start's certificate is the best multiple of that of the start.
+        The dual point of the certificate is the best multiple of the dual point of the start.
         """
         which = np.union1d(start.model.active, violating[: _most(problem, _first(problem))])
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
@@ -91,7 +91,7 @@ class Subproblem(BarrierSearch):
         """Return the function of the norms in the dual."""
 
     def warm_up(self, model: Expansion) -> None:
-        """Begin at a model; nothing to do where the model is a function of the dual point."""
+        """Begin at a model; do nothing if the model is a function of the dual point."""
 
     def recentre(self) -> None:
         """Move the centre of the proximal term before kernels enter; methods without such a term do nothing."""
@@ -128,7 +128,7 @@ class Subproblem(BarrierSearch):
         self.alpha_squares = joined(self.alpha_squares, np.zeros(len(added)))
 
     def reset_term(self) -> None:
-        """Make the term of the present working set and centre."""
+        """Create the term of the present working set and centre."""
         kernels, centre = self.problem.kernels, (self.alpha_products, self.alpha_squares)
         self.term: KernelTerm = KernelTerm(
             kernels, self.which, self.curve(), self.rho, self.kernel_products, *centre, self.gamma
@@ -147,7 +147,7 @@ class Subproblem(BarrierSearch):
         return np.sqrt(np.maximum(self.term.kernel_products @ self.term.rho, 0.0))
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
-        """Set the best intercept; return norms of all kernels' parts (M,) and predictions (N,)."""
+        """Set the best intercept; return the norms (M,) of all kernels and the predictions (N,)."""
         outputs = self.term.gradient()
         self.intercept = self.problem.best_intercept(outputs)
         norms = np.zeros(self.problem.kernels.n_kernels)
@@ -167,18 +167,18 @@ def _first(problem: Problem) -> int:
 
 
 def _most(problem: Problem, few: int) -> int:
-    """Return the most kernels to add at once: all of them where the regularizer makes none zero."""
+    """Return the maximum number of kernels to add at once: all if the regularizer is not sparse."""
     return few if problem.regularizer.is_sparse else problem.kernels.n_kernels
 
 
 def solve_by_working_sets(
     problem: Problem, method: type[Subproblem], monitor: GapMonitor, start: Start | None
 ) -> Solution:
-    """Solve a problem by a method that works on few kernels, a class of subproblems."""
+    """Solve a problem by a working-set method, given as a class of subproblems."""
     if problem.regularizer.on_coordinates:
         raise InputError(
-            f"The regularizer must be one of group norms, such as 'block1': {problem.regularizer!r} penalizes single "
-            "coordinates."
+            "The regularizer must be a function of group norms, such as 'block1': "
+            f"{problem.regularizer!r} penalizes single coordinates."
         )
     if start is None:
         constant, rho = problem.best_constant()
@@ -202,14 +202,14 @@ def solve_by_working_sets(
     best, history = search.certificate, monitor.history
     certificate = Certificate(problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
     proven = certificate.proves(monitor.tol)
-    # by rounding, the recomputed gap may be above the one of the search
+    # by rounding, the recomputed gap may exceed the gap of the search
     stalled = not proven and (stalled or history[-1]["gap"] <= monitor.tol)
     start = Start(search.model, certificate.rho)
     return Solution(search.model, certificate, len(history) - 1, proven, history, start, stalled)
 
 
 class _Search:
-    """The best model and the best dual point on the way, and the certificate of the latest model."""
+    """The best model and the best dual point so far, and the certificate of the latest model."""
 
     def __init__(self, problem: Problem, monitor: GapMonitor, start: Start) -> None:
         self.problem, self.monitor = problem, monitor
@@ -223,13 +223,13 @@ class _Search:
         self.over = self._record(start.model, None)
 
     def target(self, share: float) -> float:
-        """Return the absolute gap to reach on the working set: a share of what is left, or of the tolerance."""
+        """Return the absolute gap to reach on the working set: a share of the remaining gap, or of the tolerance."""
         certificate = self.certificate
         wanted = max(self.monitor.tol, FINEST) * max(certificate.dual, 1e-3 * abs(certificate.primal))
         return max(ENOUGH * wanted, share * (certificate.primal - certificate.dual))
 
     def look_at(self, subproblem: Subproblem) -> bool:
-        """Certify the model of a subproblem by a pass over the other kernels; return whether it is the last."""
+        """Certify the model of a subproblem by a pass over the other kernels; return whether the search ends."""
         problem, best = self.problem, self.certificate
         norms, outputs = subproblem.state()
         given = subproblem.rho
@@ -252,7 +252,7 @@ class _Search:
         return self._record(model, subproblem)
 
     def _norms_of(self, rho: np.ndarray, which: np.ndarray = NONE, known: np.ndarray = NONE) -> np.ndarray:
-        """Return norms of a dual point in all kernels (M,), of which those of the kernels ``which`` are known."""
+        """Return the norms of a dual point in all kernels (M,); the norms of the kernels ``which`` are ``known``."""
         norms = np.empty(self.problem.kernels.n_kernels)
         norms[which] = known
         others = np.setdiff1d(np.arange(len(norms)), which)
@@ -282,7 +282,7 @@ class _Search:
         )
 
     def by_violation(self, which: np.ndarray) -> np.ndarray:
-        r"""Return kernels outside ``which`` that violate optimality, the worst first.
+        r"""Return kernels outside ``which`` that violate optimality, worst first.
 
         At the optimum the norms b are :math:`\mathrm{prox}_\psi(b + \|\rho\|_K)`. Under a regularizer without a
         threshold all kernels outside violate this.
@@ -291,14 +291,14 @@ class _Search:
         violations = regularizer.prox(self.certificate.norms + self.dual_norms, 1.0)
         violations[which] = 0.0
         if not regularizer.separable and violations.any():
-            # kernels that enter change the threshold of all: the next in line may enter, too
+            # entering kernels change the threshold of all kernels, so others may enter, too
             violations = np.where(np.isin(np.arange(len(violations)), which), 0.0, self.dual_norms)
         order = np.argsort(-violations, kind="stable")
         return order[violations[order] > 0]
 
 
 def _best_multiple(problem: Problem, rho: np.ndarray, dual_norms: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the dual at the largest feasible multiple of a point, halved as long as that helps, and the multiple."""
+    """Return the dual value at the largest feasible multiple of a point, halved while that helps, and that point."""
     dual, scale = problem.scaled_dual(rho, dual_norms)
     while (less := problem.dual(0.5 * scale * rho, 0.5 * scale * dual_norms)) > dual:
         dual, scale = less, 0.5 * scale

@@ -1,4 +1,4 @@
-"""SILP and LevelMKL: cutting planes of J from every base SVM."""
+"""SILP and LevelMKL: cutting-plane methods for J."""
 
 from collections.abc import Iterator
 
@@ -25,13 +25,13 @@ class CuttingPlanes:
         self._constants = np.array([cut.value - cut.gradient @ cut.weights for cut in self.points])
 
     def minimize(self) -> tuple[np.ndarray, float] | None:
-        """Minimise the model over the simplex by a linear program; return weights (M,) and value, None if it fails.
+        """Minimise the model over the simplex by a linear program; return weights (M,) and value, None on failure.
 
-        The multipliers of its planes mix their dual points into one whose dual value is at least the minimum; the
-        search notes it. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
+        The multipliers of the planes mix their dual points into a dual point whose value is at least the minimum; pass
+        it to the search. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
         """
         n_planes, n_kernels = self._slopes.shape
-        # in units of the best value, as the program's tolerances are absolute
+        # scale by the best value: the tolerances of the program are absolute
         unit = max(abs(self.search.primal), np.finfo(float).tiny)
         program = linprog(
             np.append(np.zeros(n_kernels), 1.0),
@@ -55,12 +55,12 @@ class CuttingPlanes:
         return weights / weights.sum(), unit * program.x[n_kernels]
 
     def project(self, weights: np.ndarray, level: float) -> np.ndarray:
-        """Return the closest point of the simplex to weights (M,) where the model is at most ``level``.
+        """Return the closest point of the simplex to weights (M,) with a model value of at most ``level``.
 
-        The dual of this quadratic program is smooth in one multiplier ``>= 0`` a plane, and is solved by L-BFGS-B. The
+        The dual of this quadratic program is smooth, with one multiplier ``>= 0`` per plane; L-BFGS-B solves it. The
         primal point is the projection of ``weights`` minus the weighted slopes onto the simplex.
         """
-        # centred slopes are better conditioned, and on the simplex the same
+        # centred slopes are better conditioned, and equivalent on the simplex
         means = self._slopes.mean(axis=1)
         slopes, excess = self._slopes - means[:, None], self._constants + means - level
         units = np.maximum(np.linalg.norm(slopes, axis=1), np.finfo(float).tiny)
@@ -84,7 +84,7 @@ class CuttingPlanes:
 
 def _onto_simplex(vector: np.ndarray) -> np.ndarray:
     """Return the closest point of the simplex."""
-    # a shift does not change the projection; after this one it is that onto the l1 ball
+    # the projection is invariant to shifts; after this shift it equals the projection onto the l1 ball
     return L21Ball(1.0).prox(vector - vector.min() + 1.0 / len(vector), 1.0)
 
 
@@ -104,7 +104,7 @@ class SILP(Wrapper):
         while True:
             planes.add(point)
             found = planes.minimize()
-            # weights that come again add no plane
+            # repeated weights add no plane
             if found is None or np.array_equal(found[0], point.weights):
                 return
             point = search.evaluate(found[0])
@@ -112,14 +112,14 @@ class SILP(Wrapper):
 
 
 class LevelMKL(Wrapper):
-    r"""The extended level method: the next weights are the closest at which the model is low enough (Xu et al. 2009).
+    r"""The extended level method: project the weights onto a level set of the model (Xu et al. 2009).
 
     The level lies between the minimum of the model and the best value of J so far.
 
     Parameters
     ----------
     level : float in (0, 1)
-        Where between the two: 0 is SILP, 1 stays.
+        Position between these two: 0 gives SILP, 1 keeps the weights.
 
     References
     ----------

@@ -12,16 +12,16 @@ from omkl.batch.mkl.problem import Problem
 from omkl.batch.newton import cholesky
 from omkl.batch.wrappers.wrapper import MOST_PIVOTS, Point, Search, Wrapper
 
-#: Share of the first slope at which the line search of SimpleMKL ends, and its most evaluations.
+#: Share of the first slope at which the line search of SimpleMKL ends, and its maximum number of evaluations.
 FLATNESS, MOST_EVALUATIONS = 0.1, 30
-#: Most halvings of a step of HessianMKL, and the share of the promised decrease that it must reach (Armijo).
+#: Maximum number of halvings of a step of HessianMKL, and required share of the predicted decrease (Armijo).
 MOST_HALVINGS, ARMIJO = 30, 1e-4
 
 
 class SimpleMKL(Wrapper):
     r"""Reduced gradient descent on the simplex (Rakotomamonjy et al. 2008).
 
-    A direction is followed as long as J falls: from one face of the simplex to the next, then to a point of small
+    The search follows a direction while J falls: from one face of the simplex to the next, then to a point of small
     slope. As in the authors' code, every kernel that leaves costs a base SVM.
 
     References
@@ -45,7 +45,7 @@ class SimpleMKL(Wrapper):
 
 
 def reduced_gradient(point: Point, pivot: int) -> np.ndarray:
-    """Return the direction of steepest descent that keeps the sum of the weights, and none negative.
+    """Return the direction of steepest descent on the simplex: weights keep their sum and stay nonnegative.
 
     The weight of the kernel ``pivot`` balances the sum.
     """
@@ -57,7 +57,7 @@ def reduced_gradient(point: Point, pivot: int) -> np.ndarray:
 
 
 def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) -> Point:
-    """Return the lowest point found along a direction, which loses the components that reach 0."""
+    """Return the lowest point found along a direction; drop components of the direction whose weights reach 0."""
     steepest = point.gradient @ direction
     while True:
         falling = np.flatnonzero(direction < 0)
@@ -99,9 +99,8 @@ def _flatten(search: Search, low: Point, high: Point, direction: np.ndarray, fla
 class HessianMKL(Wrapper):
     r"""Newton's method on the simplex (Chapelle and Rakotomamonjy 2008).
 
-    The quadratic model of J is minimised over the simplex by libsvm's one-class SVM, which is this program; then the
-    step is halved until J falls. Where the program is not solved exactly enough, a step towards the best single
-    kernel takes its place.
+    The quadratic model of J is minimised over the simplex by libsvm's one-class SVM, which solves this program. Then
+    the step is halved until J falls. If the solution is too inexact, a step towards the best single kernel replaces it.
 
     References
     ----------
@@ -115,7 +114,7 @@ class HessianMKL(Wrapper):
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         while True:
             curvature = hessian(search.problem, point)
-            # the duality gap of the weights: the program needs no more than a part of it
+            # the program needs only a share of the duality gap of the weights
             gap = point.gradient @ point.weights - point.gradient.min()
             best = minimize_on_simplex(curvature, point.gradient - curvature @ point.weights, 1e-3 * gap)
             vertex = np.eye(len(point.weights))[np.argmin(point.gradient)]
@@ -130,7 +129,7 @@ class HessianMKL(Wrapper):
 def hessian(problem: Problem, point: Point) -> np.ndarray:
     r"""Return second derivatives of J, (M, M), with dual variables at bounds or kinks of the conjugate fixed.
 
-    The others follow from the derivative of :math:`l^{*\prime}(\rho) + K \rho + b = 0` in the weights.
+    The free variables follow from the derivative of :math:`l^{*\prime}(\rho) + K \rho + b = 0` in the weights.
     """
     low, high = problem.weighted_loss.domain()
     rho, rounding = point.rho, 1e-9 * problem.loss_weights
@@ -151,12 +150,12 @@ def hessian(problem: Problem, point: Point) -> np.ndarray:
 def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -> np.ndarray:
     """Minimise ``x' H x / 2 + g' x`` over the simplex by libsvm's one-class SVM, to a tolerance of slopes.
 
-    On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, which makes the linear term a part of the matrix.
+    On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, so the linear term becomes part of the matrix.
     """
     n = len(linear)
     scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)
     matrix = (curvature + linear[:, None] + linear) / scale
-    # the caller needs no more than a descent direction
+    # callers only need a descent direction
     base_svm = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12), max_iter=MOST_PIVOTS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -181,13 +180,13 @@ def _backtrack(search: Search, point: Point, direction: np.ndarray) -> Point | N
 class Alternating(Wrapper):
     r"""Block coordinate descent on the function and the weights.
 
-    With the weights fixed an SVM gives the norms, :math:`\|f_m\| = d_m \|\rho\|_{K_m}`; with the norms fixed the
-    regularizer gives the weights. The lower bound of Citi (2015), Eq. 8 as corrected, is the value of our dual at the
-    SVM's solution.
+    With fixed weights an SVM gives the norms, :math:`\|f_m\| = d_m \|\rho\|_{K_m}`; with fixed norms the regularizer
+    gives the weights. The lower bound of Citi (2015), Eq. 8 as corrected, is the dual objective at the solution of the
+    SVM.
     """
 
     def initial_weights(self, problem: Problem, start: np.ndarray | None) -> np.ndarray:
-        # updates multiply weights: one of 0 could never come back
+        # updates are multiplicative: zero weights would stay zero
         weights = super().initial_weights(problem, start)
         return np.maximum(weights, 1e-4 * weights.max())
 
@@ -201,8 +200,8 @@ class Alternating(Wrapper):
 class WeightConstrained(Alternating):
     r"""MKL with elastic-net-constrained kernel weights, GMKL (Citi 2015, Algorithm 1).
 
-    The set of weights is the regularizer's: :class:`~omkl.regularizers.ElasticNetWeights`, which also holds Algorithms
-    2 and 3; :class:`~omkl.regularizers.SquaredL21` is the lasso constraint.
+    The regularizer defines the set of weights: :class:`~omkl.regularizers.ElasticNetWeights`, which also implements
+    Algorithms 2 and 3; :class:`~omkl.regularizers.SquaredL21` is the lasso constraint.
 
     References
     ----------
@@ -217,7 +216,7 @@ class WeightConstrained(Alternating):
 class LpNormMKL(Alternating):
     r"""MKL with kernel weights in an lp ball, by the closed-form update of Kloft et al. (2011).
 
-    The ball is the regularizer's: :class:`~omkl.regularizers.SquaredLq` with :math:`q = 2p / (p + 1)`;
+    The regularizer defines the ball: :class:`~omkl.regularizers.SquaredLq` with :math:`q = 2p / (p + 1)`;
     :class:`~omkl.regularizers.SquaredL21` is p = 1, :class:`~omkl.regularizers.Ridge` uniform weights.
 
     References

@@ -4,7 +4,7 @@ At weights :math:`d` in a set :math:`\mathcal D` the best function lies in the R
 
 .. math:: J(d) = \max_\rho\ -\sum_i c_i\, l^*(y_i, -\rho_i / c_i) - \frac12 \sum_m d_m \|\rho\|_{K_m}^2
 
-is convex in :math:`d`; its minimum over :math:`\mathcal D` is that of the problem with
+is convex in :math:`d`; its minimum over :math:`\mathcal D` is the minimum of the problem with
 :math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_m b_m^2 / d_m`. The methods differ in how they move :math:`d`.
 """
 
@@ -29,7 +29,7 @@ from omkl.losses.pointwise import EpsilonInsensitive, Hinge, Squared
 #: A function of a Gram matrix (N, N), targets (N,) and weights c of the losses (N,) that returns coefficients a (N,)
 #: and a bias b which minimise :math:`\sum_i c_i l(y_i, (K a)_i + b) + \frac12 a^\top K a`.
 BaseSVM: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, float]]
-#: Most steps of libsvm in one call; the certificate does not rely on its convergence.
+#: Maximum number of steps of libsvm in one call; the certificate does not rely on its convergence.
 MOST_PIVOTS = 1_000_000
 
 
@@ -70,20 +70,20 @@ def _kernel_ridge(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple
 
 @dataclass(frozen=True)
 class Point:
-    r"""The base SVM's solution at kernel weights.
+    r"""Solution of the base SVM at given kernel weights.
 
     Attributes
     ----------
     weights : array of shape (M,)
     rho : array of shape (N,)
-        The dual solution, feasible.
+        The dual solution, made feasible.
     squares : array of shape (M,)
         :math:`\|\rho\|_{K_m}^2`.
     intercept : float
     value : float
         J at the weights.
     gradient : array of shape (M,)
-        Of J.
+        Gradient of J.
     """
 
     weights: np.ndarray
@@ -104,7 +104,7 @@ class Search:
         self.rho: np.ndarray
 
     def evaluate(self, weights: np.ndarray) -> Point:
-        """Evaluate J: one call of the base SVM, one pass over the kernels with weights (M,), and one over all."""
+        """Evaluate J: one call of the base SVM, one pass over the kernels with nonzero weights, and one over all."""
         problem = self.problem
         which = None if np.all(weights > 0) else np.flatnonzero(weights)
         gram = problem.kernels.combine(weights if which is None else weights[which], which)
@@ -122,27 +122,27 @@ class Search:
         return point
 
     def offer(self, rho: np.ndarray, squares: np.ndarray) -> None:
-        r"""Note a dual feasible point (N,), with :math:`\|\rho\|_{K_m}^2`, (M,), or upper bounds of them."""
+        r"""Keep the best dual feasible point (N,), with :math:`\|\rho\|_{K_m}^2`, (M,), or upper bounds of them."""
         dual = self.problem.dual(rho, np.sqrt(squares))
         if dual > self.dual:
             self.dual, self.rho = dual, rho
 
     def model(self) -> Expansion:
-        """Return the best model seen."""
+        """Return the best model so far."""
         active = np.flatnonzero(self.point.weights * self.point.squares)
         coefficients = np.multiply.outer(self.point.weights[active], self.point.rho)
         return Expansion(active, coefficients, self.point.intercept)
 
 
 class Wrapper(Solver):
-    """Base of the wrapper methods, for problems with an intercept. A method is a generator: :meth:`points`.
+    """Base of the wrapper methods, for problems with an intercept. Subclasses define the generator :meth:`points`.
 
     The base SVM is scikit-learn's ``SVC`` for the hinge loss, its ``SVR`` for the epsilon-insensitive loss, and kernel
     ridge regression for the squared loss.
     """
 
     default_max_iter = 1000
-    #: Sets of kernel weights that the method can search, and the regularizers that have them.
+    #: Sets of kernel weights that the method supports, and their regularizers.
     weight_sets: ClassVar[dict[str, str]] = {"simplex": "'mkl'"}
 
     @abstractmethod
@@ -159,18 +159,18 @@ class Wrapper(Solver):
             )
 
     def initial_weights(self, problem: Problem, start: np.ndarray | None) -> np.ndarray:
-        """Return the first weights (M,): those of a similar problem, or of equal norms."""
+        """Return the initial weights (M,): from a similar problem, or for equal norms."""
         return problem.regularizer.kernel_weights(np.ones(problem.kernels.n_kernels)) if start is None else start
 
     def _search(self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None) -> Solution:
         tol, history = monitor.tol, monitor.history
-        monitor.max_iter -= 1  # the start is no record
+        monitor.max_iter -= 1  # the start is not recorded
         search, weights = Search(problem, base_svm_for(problem, tol)), self.initial_weights(problem, start)
         constant, rho = problem.best_constant()
         model = Expansion(np.arange(0), np.zeros((0, len(rho))), constant)
         certificate = certify(problem, model, rho)
         if certificate.proves(tol):
-            # a loss of 0, as of constant targets, is out of reach of an SVM
+            # an SVM cannot reach a loss of 0, as for constant targets
             monitor.record(certificate.primal, certificate.dual, 0, svm_evaluations=0)
             return Solution(model, certificate, 1, True, history, weights)
         first = search.evaluate(weights)
