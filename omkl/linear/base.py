@@ -65,7 +65,7 @@ from omkl.regularizers import Regularizer
 class SparseLinear(SavedEstimator):
     """Base class of linear models that select columns or groups of them.
 
-    Subclasses are classifiers or regressors, and have an alpha, or choose one.
+    Subclasses are classifiers or regressors, and either have an ``alpha`` or choose it.
     """
 
     _constraints: ClassVar[dict[str, Constraint]] = {
@@ -130,15 +130,15 @@ class SparseLinear(SavedEstimator):
         Parameters
         ----------
         X : array of shape (m, n), sparse matrix or scipy ``LinearOperator``
-            Used as it is in float32 and float64, in C and Fortran order, as CSC and CSR: never copied.
+            Never copied if it is float32 or float64, in C or Fortran order, CSC or CSR.
         y : array of shape (m,), or (m, K)
-            Classes, or indicators of 0 and 1 of the K labels that a sample has, any number at once. Numbers for a
-            regressor, whose K outputs share their groups: a group is active in all of them, or in none.
+            Classes, or 0/1 indicators of K labels, any number of which may be 1. Numbers for a regressor, whose K
+            outputs share their groups: a group is active in all outputs or in none.
         sample_weight : array of shape (m,), optional
             Weights >= 0 of the samples in the mean loss.
         offset : array of shape (m,), or (m, P) for P outputs, classes or labels, optional
-            A known part of the predictions, added to :math:`(X w)_i + b`: with the Poisson loss the logarithm of the
-            exposure.
+            A known part of the predictions, added to :math:`(X w)_i + b`, such as the logarithm of the exposure with
+            the Poisson loss.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class SparseLinear(SavedEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter is not as described, there is one class only, or groups do not fit the columns.
+            If a parameter is invalid, there is only one class, or groups do not fit the columns.
         """
         self._check()
         self._learn(*self._read(X, y, sample_weight, offset), float(self.alpha))
@@ -158,12 +158,12 @@ class SparseLinear(SavedEstimator):
         resolve_loss(self, links=True)
         solver_of(self)
         if self.multiclass == "multinomial" and not has_log_odds(self):
-            raise InputError(f'multiclass="multinomial" has a loss of its own: leave out loss={self.loss!r}.')
+            raise InputError(f'multiclass="multinomial" has its own loss: leave out loss={self.loss!r}.')
 
     def _read(
         self, X: DesignLike, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
     ) -> tuple[Samples, ClassDecoder | None]:
-        """Check the samples, and leave out those of weight 0; X is not copied if it is in float32 or float64."""
+        """Check the samples and drop samples of weight 0; X is not copied if it is float32 or float64."""
         several, copies = has_columns(y), None
         if isinstance(X, LinearOperator):
             forget_columns(self)
@@ -216,7 +216,7 @@ class SparseLinear(SavedEstimator):
         self.intercept_ = float(intercepts[0]) if alone else intercepts
 
     def _solve(self, samples: Samples, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (P, n) and intercepts (P,) of all problems."""
+        """Return coefficients (P, n) and intercepts (P,) of all problems."""
         solver, problems = solver_of(self), problems_of(self, samples.merged(), alpha)
         starts = self._starts(samples) or [None] * len(problems)
         solutions: list[Solution] = []
@@ -240,7 +240,7 @@ class SparseLinear(SavedEstimator):
         return coefficients, intercepts
 
     def _starts(self, samples: Samples) -> list | None:
-        """With ``warm_start`` the models of the previous fit, if their shapes fit."""
+        """Return the models of the previous fit if ``warm_start`` and their shapes fit, else None."""
         if not self.warm_start or not self.__sklearn_is_fitted__():
             return None
         known, shape = np.atleast_2d(self.coef_), (sum(samples.widths), samples.design.shape[1])
@@ -259,14 +259,14 @@ class SparseLinear(SavedEstimator):
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
     ) -> list[dict[str, Any]]:
-        r"""Solve for a sequence of alphas, each from the solution of the one before.
+        r"""Solve for a sequence of alphas, each starting from the previous solution.
 
         Parameters
         ----------
         X, y, sample_weight, offset
             As for :meth:`fit`.
         alphas : int or array of floats > 0
-            The values; a number of them is spread evenly in the logarithm over two decades below
+            The values. A number spreads as many values evenly on a log scale, over two decades below
             :math:`\alpha_{\max}`, the smallest alpha at which no column is in the model.
 
         Returns
@@ -274,8 +274,8 @@ class SparseLinear(SavedEstimator):
         list of dict
             For each alpha, from the largest: ``alpha``, ``coef`` (n,), ``intercept``, ``dual_gap`` (relative),
             ``objective``, ``active`` (number of groups), ``n_iter``, ``seconds``. For K > 2 classes, or K outputs,
-            ``coef`` is (K, n) and ``intercept`` (K,); of several problems ``dual_gap`` and ``n_iter`` are the largest,
-            and the rest are sums.
+            ``coef`` is (K, n) and ``intercept`` (K,). For several problems ``dual_gap`` and ``n_iter`` are the largest
+            values, the rest are sums.
         """
         model = clone(self)
         model._check()
@@ -308,7 +308,7 @@ class SparseLinear(SavedEstimator):
 
     @available_if(is_a_classifier)
     def decision_function(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Scores of the classes.
+        """Return the scores of the classes.
 
         Parameters
         ----------
@@ -324,7 +324,7 @@ class SparseLinear(SavedEstimator):
 
     @available_if(is_probabilistic)
     def predict_proba(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Probabilities by the logistic loss; one-vs-rest probabilities of classes are scaled to sum to one.
+        """Predict probabilities by the logistic loss; one-vs-rest probabilities are scaled to sum to one.
 
         Parameters
         ----------
@@ -333,7 +333,7 @@ class SparseLinear(SavedEstimator):
 
         Returns
         -------
-        array of shape (n, K) for classes, or (n, L) for having each of L labels
+        array of shape (n, K) for classes, or (n, L) for L labels
         """
         outputs = self._outputs(self._checked(X), offset)
         return self._decoder().probabilities(outputs)
@@ -344,13 +344,13 @@ class SparseLinear(SavedEstimator):
         return ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_, multinomial=self.multinomial_)
 
     def _outputs(self, X: DesignLike, offset: ArrayLike | None) -> np.ndarray:
-        """Return outputs (n, P) of all problems for checked inputs, from the columns that are not zero."""
+        """Return outputs (n, P) of all problems for checked inputs, from the columns with nonzero coefficients."""
         outputs = predictions_of(as_design(X), np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
         known = read_offsets(offset, *outputs.shape)
         return outputs if known is None else outputs + known.T
 
     def _checked(self, X: DesignLike) -> DesignLike:
-        """Check inputs of a prediction: an array, a sparse matrix or a ``LinearOperator``."""
+        """Check inputs for prediction: an array, a sparse matrix or a ``LinearOperator``."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
             return checked_arrays(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
@@ -370,7 +370,7 @@ class SparseLinear(SavedEstimator):
 
     @property
     def _takes_labels(self) -> bool:
-        """Return whether a classifier with these parameters learns labels in columns."""
+        """Whether a classifier with these parameters supports labels in columns."""
         return self.class_weight is None and self.multiclass != "multinomial"
 
     def _saved_parameters(self) -> dict[str, Any]:
@@ -385,7 +385,7 @@ def score_with_offset(
     *,
     offset: ArrayLike | None = None,
 ) -> float:
-    r"""Accuracy of a classifier, in [0, 1], or :math:`R^2 \le 1` of a regressor, the mean of all outputs.
+    r"""Return the accuracy of a classifier, in [0, 1], or :math:`R^2 \le 1` of a regressor, averaged over outputs.
 
     Parameters
     ----------

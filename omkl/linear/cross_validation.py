@@ -62,8 +62,8 @@ def fit_best_alpha(
     Raises
     ------
     omkl.exceptions.InputError
-        As for a single alpha; if alphas are not valid, if cv does not cut the samples into folds or leaves one
-        empty, or if scoring is no score, or is undefined in all folds.
+        As for a single alpha; also if alphas are invalid, cv does not split the samples into folds or leaves one empty,
+        or scoring is invalid or undefined in all folds.
     """
     self._check()
     check_n_jobs(self.n_jobs)
@@ -94,31 +94,31 @@ def fit_best_alpha(
 
 
 class GroupLassoCV(RegressorMixin, SparseLinear):
-    r"""Lasso, group lasso and elastic net whose alpha is chosen by cross-validation.
+    r"""Lasso, group lasso and elastic net with alpha chosen by cross-validation.
 
-    In each fold one path of alpha is solved, every problem from the solution before. No rows of the design are copied.
+    In each fold one path of alpha is solved, with warm starts. The rows of the design are not copied.
 
     Parameters
     ----------
     alphas : int or array of floats > 0
-        Values of alpha; a number of them is spread evenly in the logarithm over two decades below the smallest alpha at
-        which no column is in the model of all samples.
+        Values of alpha. A number spreads as many values evenly on a log scale, over two decades below the smallest
+        alpha at which no column is in the model of all samples.
     groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose
         As for :class:`GroupLasso`.
     cv : int, splitter, iterable of (train, test) or None
-        As in scikit-learn; a number, and None for 5, are consecutive folds.
+        As in scikit-learn; a number gives consecutive folds, None five of them.
     scoring : str, callable or None
-        As in scikit-learn; None is :math:`R^2`. A callable's ``X`` stands for held-out samples: only the estimator that
-        it is called with reads it.
+        As in scikit-learn; None is :math:`R^2`. The ``X`` passed to a callable is a placeholder for the held-out
+        samples, which only the estimator passed with it can read.
     n_jobs : int, optional
-        Folds solved at once, in threads; -1 for as many as there are processors.
+        Number of folds solved in parallel threads; -1 uses all processors.
 
     Attributes
     ----------
     alpha_ : float
-        The value of the best mean score, the largest of several.
+        The value with the best mean score, the largest in a tie.
     alphas_ : array of shape (n_alphas,)
-        In decreasing order.
+        Values of alpha in decreasing order.
     scores_ : array of shape (n_folds, n_alphas)
     cv_results_ : list of dict
         A flat record for each alpha: ``alpha``, ``mean_score``, ``std_score``, ``active`` (mean number of groups), and
@@ -166,7 +166,7 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
 
 
 class SparseLogisticRegressionCV(ClassifierMixin, SparseLinear):
-    """Classifier that selects columns or groups of them, whose alpha is chosen by cross-validation.
+    """Classifier that selects columns or groups of them, with alpha chosen by cross-validation.
 
     Parameters
     ----------
@@ -174,13 +174,13 @@ class SparseLogisticRegressionCV(ClassifierMixin, SparseLinear):
         As for :class:`GroupLassoCV`; folds are stratified, and None for ``scoring`` is accuracy.
     groups, loss, regularizer, group_weights, multiclass, class_weight, solver, tol, max_iter, fit_intercept, \
 positive, verbose
-        As for :class:`SparseLogisticRegression`; "balanced" class weights are those of all samples.
+        As for :class:`SparseLogisticRegression`; "balanced" class weights are computed from all samples.
 
     Attributes
     ----------
     alpha_, alphas_, scores_, cv_results_
-        As for :class:`GroupLassoCV`. A class that a fold's training part lacks is never predicted in it; a score that
-        is undefined is NaN, and the fold is left out of means.
+        As for :class:`GroupLassoCV`. A class that is missing in the training part of a fold is never predicted in it;
+        an undefined score is NaN, and means skip this fold.
     classes_, coef_, intercept_, dual_gap_, n_iter_, history_, n_features_in_
         As for :class:`SparseLogisticRegression`, of the model of all samples at ``alpha_``.
 
@@ -228,14 +228,14 @@ positive, verbose
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = self._takes_labels
-        tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves none of them in the model
+        tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves no column in the model
         return tags
 
 
 def _path_of_fold(
     model: SparseLinear, samples: Samples, alphas: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Solve a path on the training samples of a fold; return outputs, numbers of active groups, and gaps."""
+    """Solve a path on the training samples of a fold; return outputs, active group counts, and gaps."""
     outputs = np.zeros((len(alphas), len(test), sum(samples.widths)))
     if samples.offsets is not None:
         outputs += samples.offsets[:, test].T

@@ -17,19 +17,19 @@ class GroupLasso(RegressorMixin, SparseLinear):
 
     .. math:: \min_{w, b} \frac1n \sum_i l\Bigl(y_i, (X w)_i + b\Bigr) + \alpha \sum_g \omega_g \|w_g\|
 
-    The loss is a mean, weighted by the sample weights, and 1/2 times the squared error: without groups this is
-    scikit-learn's ``Lasso(alpha)``. With K outputs the loss is their sum and :math:`\|w_g\|` the norm of a group's
-    coefficients in all of them, as in ``MultiTaskLasso``.
+    The loss is a mean, weighted by the sample weights, with 1/2 times the squared error. Without groups this is
+    scikit-learn's ``Lasso(alpha)``. With K outputs the loss is summed over outputs, and :math:`\|w_g\|` is the norm of
+    a group's coefficients in all outputs, as in ``MultiTaskLasso``.
 
     Parameters
     ----------
     alpha : float > 0
-        Weight of the regularizer: the larger, the fewer groups.
+        Weight of the regularizer; larger values select fewer groups.
     groups : None, array of shape (n,), list of lists of int or str, or dict of such lists
-        None makes every column a group of its own, the lasso; an array labels each column with its group; lists give
-        the columns of each group by position, or by name where X is a data frame; a dict names the groups, too.
+        None puts every column into its own group, the lasso. An array labels each column with its group. Lists give the
+        columns of each group by position, or by name if X is a data frame; a dict also names the groups.
     loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
-        Any convex one, with kinks or without. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
+        Any convex loss, with or without kinks. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
         as in scikit-learn's ``PoissonRegressor``, and predictions are means.
     regularizer : {"group-lasso", "elastic-net", "sparse-group"}, or Regularizer
         A function of the group norms; with the solver "dal" a sum over groups. "sparse-group:sigma=0.7" is
@@ -39,22 +39,22 @@ class GroupLasso(RegressorMixin, SparseLinear):
         ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
     group_weights : None, "sqrt-size", array of shape (g,) or dict
         The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict by the
-        names of the groups; None makes them all 1. Groups of weight 0 are in the model whatever alpha is, like
-        the intercept.
+        names of the groups; None makes them all 1. Groups of weight 0 are not regularized and always in the model,
+        like the intercept.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
-        The last two for losses without kinks, and one output.
+        "sparsa" and "ist" are for losses without kinks, and one output.
     tol : float > 0
         Relative duality gap to reach, over all columns.
     max_iter : int, optional
-        Maximum number of iterations; for "dal" of passes over the design.
+        Maximum number of iterations; for "dal" these are passes over the design.
     fit_intercept : bool
-        Learn a constant b, which is not regularized.
+        Whether to learn a constant b, which is not regularized.
     positive : bool
-        Restrict coefficients to be >= 0, except in groups of weight 0.
+        Whether coefficients must be >= 0, except in groups of weight 0.
     warm_start : bool
-        Start from the coefficients of the previous fit.
+        Whether to start from the coefficients of the previous fit.
     verbose : bool
-        Show a progress bar after a second; if standard error is no terminal, a line every half minute.
+        Whether to show a progress bar after a second, or a line every half minute if standard error is not a terminal.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         Relative duality gap reached, computed from the model over all columns.
     n_iter_ : int
     history_ : list of dict
-        A flat record an iteration; see :class:`omkl.batch.Solution`.
+        A flat record per iteration; see :class:`omkl.batch.Solution`.
     n_features_in_ : int
 
     References
@@ -115,37 +115,37 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
     Parameters
     ----------
     alpha : float > 0
-        Weight of the regularizer: the larger, the fewer groups.
+        Weight of the regularizer; larger values select fewer groups.
     groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, warm_start, verbose
         As for :class:`GroupLasso`.
     loss : {"logistic", "squared-hinge", "hinge"} or PointwiseLoss
-        Any convex one, with kinks or without.
+        Any convex loss, with or without kinks.
     multiclass : {"ovr", "multinomial"}
-        More than two classes: one problem for each against the rest, or all in one, with the loss
-        :math:`\log \sum_k e^{z_{ik}} - z_{i y_i}` in place of the logistic loss. In one problem a group of columns is
-        in the model with all classes, or with none. Samples with several labels at once have a problem for each label,
-        with columns of its own, which is "ovr".
+        Strategy for more than two classes. "ovr" solves one problem per class, against the rest. "multinomial" solves
+        one problem with the loss :math:`\log \sum_k e^{z_{ik}} - z_{i y_i}` instead of the logistic loss; a group of
+        columns is then active for all classes or for none. Samples with several labels have one problem, with its own
+        columns, per label, which is "ovr".
     class_weight : None, "balanced" or dict
-        A dict gives the weights of classes, 1 by default; "balanced" weighs every class alike. They multiply the sample
-        weights.
+        A dict gives the weights of classes, 1 by default; "balanced" gives every class the same total weight. Class
+        weights multiply sample weights.
 
     Attributes
     ----------
-    classes_ : array of shape (K,), or the numbers of the L columns of indicators
+    classes_ : array of shape (K,), or the indices of the L columns of indicators
     multinomial_ : bool
-        Whether all classes were learned in one problem, that of the multinomial loss.
+        Whether all classes were learned in one problem with the multinomial loss.
     multilabel_ : bool
         Whether targets were indicators of labels.
     constant_labels_ : dict of int to bool
-        Labels that all samples have, or none; they are always predicted so.
-    coef_ : array of shape (1, n), or (K, n) for K > 2 classes, or (P, n) for the P labels that samples differ in
+        Labels that all samples have, or that none has; predictions repeat them.
+    coef_ : array of shape (1, n), or (K, n) for K > 2 classes, or (P, n) for the P labels that are not constant
     intercept_ : array of shape (1,), (K,) or (P,)
     dual_gap_ : float
-        Relative duality gap reached, the largest of the binary problems; computed from the model over all columns.
+        Relative duality gap reached, the largest over the binary problems, computed from the model over all columns.
     n_iter_ : int
-        The largest of the binary problems.
+        Number of iterations, the largest over the binary problems.
     history_ : list of dict
-        A flat record an iteration; ``problem`` numbers the binary problems.
+        A flat record per iteration; ``problem`` numbers the binary problems.
     n_features_in_ : int
 
     Examples
@@ -188,5 +188,5 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = self._takes_labels
-        tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves none of them in the model
+        tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves no column in the model
         return tags

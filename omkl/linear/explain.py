@@ -27,39 +27,39 @@ def explain_columns(
     offset: ArrayLike | None = None,
     n: int = 20,
 ) -> Explanation:
-    """Explain the prediction of one sample by what its columns add to it.
+    """Explain the prediction of one sample by the contributions of its columns.
 
-    Of a classifier the parts add up to the margin, the difference of the scores of two classes.
+    For a classifier, the contributions add up to the margin, the difference of the scores of two classes.
 
     Parameters
     ----------
-    x : array of shape (d,), or what :meth:`predict` takes with one sample
+    x : array of shape (d,), or an input of :meth:`predict` with one sample
     label, against : class, optional
-        The class to explain, the predicted one by default, and the one to compare it with, by default the best of
-        the others. Not for a regressor, nor for labels in columns.
+        The class to explain, by default the predicted one, and the class to compare it with, by default the best of
+        the others. Not for a regressor or for labels in columns.
     target : int
-        Number of the output of a regressor, or of the label, from 0.
+        Index of the output of a regressor, or of the label.
     offset : float or array, optional
-        As for :meth:`predict`, of the one sample.
+        Offset of the sample, as for :meth:`predict`.
     n : int > 0
-        Number of the strongest columns to list.
+        Number of strongest columns to list.
 
     Returns
     -------
     omkl.Explanation
-        Among the groups are ``intercept`` and, if given, ``offset``. With the Poisson loss the ``margin`` is the
+        The groups include ``intercept`` and, if given, ``offset``. With the Poisson loss the ``margin`` is the
         logarithm of the predicted mean.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the sample does not fit the model, or a class or target is none of its own.
+        If the sample does not fit the model, or a class or target is unknown.
     """
     X = self._checked(one_row(x))
     known = None if offset is None else np.atleast_1d(np.asarray(offset, dtype=np.float64))
     outputs = self._outputs(X, known if known is None or len(known) == 1 else known[None])
     if len(outputs) != 1:
-        raise InputError(f"explain takes one sample, but there are {len(outputs)}: call it for each of them.")
+        raise InputError(f"explain takes one sample, but got {len(outputs)}: call it for each sample.")
     chosen = contrast(self._decoder(), outputs[0], label, against, target)
     columns, values = _row_of(X)
     added = (chosen.weights @ np.atleast_2d(self.coef_)[:, columns]) * values
@@ -81,7 +81,7 @@ def explain_columns(
 
 
 def _groups_of(model: Any, columns: np.ndarray) -> list[str]:
-    """Names of the groups of some columns."""
+    """Return the names of the groups of some columns."""
     names = column_names_of(model)
     groups = read_groups(model.groups, names)
     labels = column_labels(groups.groups, model.n_features_in_)
@@ -92,7 +92,7 @@ def _groups_of(model: Any, columns: np.ndarray) -> list[str]:
 
 
 def _row_of(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of one row that are not 0, and their values."""
+    """Return the indices and values of the nonzero columns of one row."""
     if sparse.issparse(X):
         row = sparse.coo_array(X)
         return row.coords[1], row.data

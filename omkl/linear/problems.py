@@ -35,13 +35,13 @@ from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
-#: A design as users give it.
+#: Accepted designs.
 DesignLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | LinearOperator
-#: Groups of columns as users give them.
+#: Accepted groups of columns.
 Groups: TypeAlias = Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
-#: Columns of an array that are compared before whole rows are.
+#: Number of columns of an array to compare before whole rows.
 FEW_COLUMNS = 4
-#: Decades of alpha that a path spans if it is given a number of values.
+#: Number of decades of alpha on a path, if the number of values is given.
 DECADES = 2.0
 
 
@@ -52,14 +52,14 @@ class Samples:
     Attributes
     ----------
     design : Design
-        m rows.
+        Design of m rows.
     targets : sequence of arrays
-        (m,) for each problem, or (m, K) for one of K outputs.
+        (m,) for each problem, or (m, K) for a problem of K outputs.
     weights : array of shape (m,), optional
     offsets : array of shape (P, m), optional
-        Of the P outputs of all problems.
+        Offsets of the P outputs of all problems.
     copies : int array of shape (m,), optional
-        A number that identical samples share.
+        A number shared by identical samples.
     """
 
     design: Design
@@ -70,16 +70,16 @@ class Samples:
 
     @property
     def widths(self) -> list[int]:
-        """The number of outputs of each problem."""
+        """Number of outputs of each problem."""
         return [1 if target.ndim == 1 else target.shape[1] for target in self.targets]
 
     def rows(self, kept: np.ndarray) -> Samples:
-        """The samples at some positions; rows of the design are not copied."""
+        """Select the samples at some positions; rows of the design are not copied."""
         parts = (None if part is None else part[..., kept] for part in (self.weights, self.offsets, self.copies))
         return Samples(self.design.rows(kept), [target[kept] for target in self.targets], *parts)
 
     def merged(self) -> Samples:
-        """One sample in place of identical ones, with the sum of their weights: the problem is the same."""
+        """Merge identical samples into one with the sum of their weights, an equivalent problem."""
         if self.copies is None:
             return self
         _, first, own = np.unique(self.copies, return_index=True, return_inverse=True)
@@ -91,7 +91,7 @@ class Samples:
 
 
 def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np.ndarray | None:
-    """Offsets as an array (P, m); one a sample is used for all outputs."""
+    """Return offsets as an array (P, m); a single offset per sample applies to all outputs."""
     if offset is None:
         return None
     offsets = as_numbers(offset, "offset")
@@ -104,9 +104,9 @@ def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np
 
 
 def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np.ndarray | None) -> np.ndarray | None:
-    """For each sample the first one with the same features, targets and offsets; None if all differ.
+    """Return, for each sample, the first one with the same features, targets and offsets; None if all differ.
 
-    Only samples that agree in a random sum of targets and of a few columns are compared as a whole.
+    Only samples with the same random sum of targets and a few columns are compared in full.
     """
     rng, codes = np.random.default_rng(0), [np.unique(c, return_inverse=True)[1] for c in y.reshape(len(y), -1).T]
     columns = np.column_stack([*codes, *(() if offsets is None else offsets)]) + 0.0  # normalizes -0.0
@@ -131,7 +131,7 @@ def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np
 def encode_targets(
     model: Any, y: np.ndarray, weights: np.ndarray | None
 ) -> tuple[list[np.ndarray], np.ndarray | None, ClassDecoder | None]:
-    """Targets of the problems, weights times those of classes, and the decoder of a classifier."""
+    """Return the targets of the problems, the weights times class weights, and the decoder of a classifier."""
     if not is_a_classifier(model):
         return [finite_targets(y)], weights, None
     if y.ndim == 2:
@@ -147,22 +147,22 @@ def encode_targets(
 
 
 def solver_of(model: Any) -> DesignSolver:
-    """The solver of a model."""
+    """Return the solver of a model."""
     return resolve(DesignSolver, model.solver, "solver")
 
 
 def problems_of(model: Any, samples: Samples, alpha: float) -> list[DesignProblem]:
-    """The problem of each target."""
+    """Return the problem of each target."""
     loss, regularizer = resolve_loss(model, links=True), resolve(Regularizer, model.regularizer, "regularizer")
     groups = _column_groups(model, samples.design.shape[1])
-    if isinstance(model.regularizer, Regularizer):  # it may name groups, unlike a string
+    if isinstance(model.regularizer, Regularizer):  # unlike a string, it may name groups
         names = read_groups(model.groups, column_names_of(model)).texts(groups.n_groups)
         regularizer = regularizer.bind(names)
     shared = (regularizer, alpha, groups, bool(model.fit_intercept), samples.weights)
     offsets = [None] * len(samples.targets) if samples.offsets is None else samples.offsets
     if samples.targets[0].ndim == 2:
         if model.positive:
-            raise InputError("positive=True is for one output: leave it out, or learn one output after the other.")
+            raise InputError("positive=True needs a single output: leave it out, or fit one output at a time.")
         offset = None if samples.offsets is None else samples.offsets.T
         own_loss = None if is_a_classifier(model) else loss
         return [stacked_problem(samples.design, samples.targets[0], own_loss, *shared, offset)]
@@ -173,7 +173,7 @@ def problems_of(model: Any, samples: Samples, alpha: float) -> list[DesignProble
 
 
 def _column_groups(model: Any, n_columns: int) -> ColumnGroups:
-    """Groups of columns, and their weights."""
+    """Return the groups of columns, with their weights."""
     (members, names), weights = read_groups(model.groups, column_names_of(model)), model.group_weights
     if isinstance(weights, dict):
         if names is None or weights.keys() != set(names):
@@ -190,7 +190,7 @@ def _column_groups(model: Any, n_columns: int) -> ColumnGroups:
 
 
 def constant_model(loss: PointwiseLoss, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients and intercepts for constant targets, at which the loss may be 0, to which no gap is relative."""
+    """Return coefficients and intercepts for constant targets, whose loss may be 0, so that no relative gap exists."""
     targets = samples.targets[0].reshape(len(samples.targets[0]), -1).T
     ones, zeros = np.ones(targets.shape[1]), np.zeros(targets.shape[1])
     intercepts = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
@@ -199,20 +199,20 @@ def constant_model(loss: PointwiseLoss, samples: Samples) -> tuple[np.ndarray, n
 
 
 def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
-    """Decreasing values of a path; a number of them starts at the alpha at which a column enters a model."""
+    """Return decreasing values of a path; a number of values starts where the first column enters a model."""
     if is_number_of_values(alphas):
         return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
     return ordered(alphas)[::-1]
 
 
 def predictions_of(design: Design, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
-    """Predictions (m, K) of coefficients (K, n), from the columns that are not zero."""
+    """Return predictions (m, K) of coefficients (K, n), from the columns with nonzero coefficients."""
     outputs = [design.product(np.flatnonzero(w), w[w != 0]) + b for w, b in zip(coefficients, intercepts)]
     return np.column_stack(outputs)
 
 
 def coefficients_of(solutions: Sequence[Solution], n_columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
+    """Return coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
     intercepts = [np.atleast_1d(solution.model.intercept) for solution in solutions]
     rows = [
         solution.model.dense(n_columns * len(own)).reshape(n_columns, -1).T
@@ -222,7 +222,7 @@ def coefficients_of(solutions: Sequence[Solution], n_columns: int) -> tuple[np.n
 
 
 def starts_from(coefficients: np.ndarray, intercepts: np.ndarray, widths: list[int]) -> list[LinearModel]:
-    """Models of problems of so many outputs, from coefficients (P, n) and intercepts (P,) of all outputs."""
+    """Split coefficients (P, n) and intercepts (P,) into models of problems with ``widths`` outputs."""
     models = []
     for last, width in zip(np.cumsum(widths), widths):
         w, b = coefficients[last - width : last].T.ravel(), intercepts[last - width : last]
@@ -231,7 +231,7 @@ def starts_from(coefficients: np.ndarray, intercepts: np.ndarray, widths: list[i
 
 
 def path_record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
-    """The flat record of one alpha, from the points of all problems."""
+    """Return the flat record of one alpha, from the points of all problems."""
     solutions = [point.solution for point in points]
     coefficients, intercepts = coefficients_of(solutions, n_columns)
     alone = len(coefficients) == 1
@@ -248,7 +248,7 @@ def path_record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
 
 
 def warn_unless_converged(solution: Solution, tol: float) -> None:
-    """Warn of a gap above the tolerance, or of a negative one."""
+    """Warn about a gap above the tolerance, or a negative gap."""
     if not solution.converged:
         gap = solution.certificate.gap
         advice = "which proves nothing: scale the columns of X" if gap < 0 else f"above tol={tol:g}: raise max_iter"

@@ -100,7 +100,7 @@ def test_bad_counts_and_offsets_are_refused(counts):
     X, y, offset = counts
     with pytest.raises(InputError, match="row 0"):
         GroupLasso(loss="poisson").fit(X, y - 100)
-    with pytest.raises(InputError, match="zeros only"):
+    with pytest.raises(InputError, match="only zeros"):
         GroupLasso(loss="poisson").fit(X, 0 * y)
     for bad in (offset[1:], offset * np.nan, np.column_stack([offset, offset]), "exposure"):
         with pytest.raises(InputError, match="offset"):

@@ -95,7 +95,7 @@ def test_two_classes_are_the_logistic_loss_and_other_losses_are_refused(iris):
     X, y = iris
     two = [SparseLogisticRegression(0.02, multiclass=kind).fit(X, y == "a").coef_ for kind in ("ovr", "multinomial")]
     assert_array_equal(*two)
-    with pytest.raises(InputError, match="loss of its own"):
+    with pytest.raises(InputError, match="its own loss"):
         SparseLogisticRegression(loss="hinge", multiclass="multinomial").fit(X, y)
     with pytest.raises(InputError, match="multiclass"):
         SparseLogisticRegression(multiclass="all").fit(X, y)
