@@ -1,4 +1,4 @@
-"""Base class of the batch estimators of combinations of kernels."""
+"""Base class of batch estimators that combine kernels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class BatchMKL(TransformerMixin, SavedEstimator):
     """Base class of batch estimators that learn a combination of kernels.
 
-    Its fields are the parameters that they share, described at :class:`MKLClassifier`. Subclasses are dataclasses with
+    Its fields are shared parameters, described in :class:`MKLClassifier`. Subclasses are dataclasses with
     more fields, and classifiers or regressors.
     """
 
@@ -59,7 +59,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     weighting: str = "norms"
     n_jobs: int | None = None
     verbose: bool = False
-    # of some subclasses
+    # parameters of some subclasses
     C: float = field(default=1.0, init=False)
     class_weight: str | dict | None = field(default=None, init=False)
     multiclass: str = field(default="auto", init=False)
@@ -101,16 +101,16 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         Parameters
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N)
-            Gram matrices are a dict with their names, a list, an array (N, N, M), a single matrix, or
+            Gram matrices may be a dict of names and matrices, a list, an array (N, N, M), a single matrix, or
             :class:`~omkl.kernels.GramMatrices`.
         y : array of shape (N,), or (N, K)
-            Classes, or indicators of 0 and 1 of the K labels that a sample has, any number at once. Numbers for a
-            regressor, whose K outputs share their kernel weights.
+            Classes, or 0/1 indicators of K labels, any number of which may be 1. Numbers for a regressor, whose K
+            outputs share their kernel weights.
         sample_weight : array of shape (N,), optional
-            Weights >= 0 of the samples' losses; samples of weight 0 are left out.
+            Weights >= 0 of the losses of the samples; samples of weight 0 are dropped.
         client : dask.distributed.Client, optional
-            Distribute the kernels over the workers of its cluster: the model is the same, and prediction needs no
-            cluster. Meant for the solvers "spicy" and "one-step". If a worker dies its kernels are computed again.
+            Distribute the kernels over the workers of its cluster. The model is the same, and prediction needs no
+            cluster. For the solvers "spicy" and "one-step". If a worker dies, its kernels are computed again.
 
         Returns
         -------
@@ -119,9 +119,9 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter is not as described, there is one class only, or a matrix is not a kernel.
+            If a parameter is invalid, there is only one class, or a matrix is not a kernel.
         omkl.exceptions.DistributionError
-            If the cluster cannot be reached, has no workers, or loses them again and again.
+            If the cluster cannot be reached, has no workers, or keeps losing workers.
         """
         self._solve(*prepare(self, X, y, sample_weight, client), float(self.C))
         return self
@@ -147,8 +147,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
         Parameters
         ----------
-        X : array of shape (n, d), or with ``kernels="precomputed"`` one matrix (n, N) a kernel
-            Matrices are values between test and training samples; those of inactive kernels may be None.
+        X : array of shape (n, d), or with ``kernels="precomputed"`` one matrix (n, N) per kernel
+            Matrices hold values between test and training samples; they may be None for inactive kernels.
 
         Returns
         -------
@@ -159,7 +159,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
     @available_if(is_a_classifier)
     def decision_function(self, X: KernelInputs) -> np.ndarray:
-        """Scores of the classes.
+        """Return the scores of the classes.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
     @available_if(is_probabilistic)
     def predict_proba(self, X: KernelInputs) -> np.ndarray:
-        """Probabilities by the logistic loss; of more than two classes they are scaled to sum to one.
+        """Predict probabilities by the logistic loss; for more than two classes they are scaled to sum to one.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
         Returns
         -------
-        array of shape (n, K) for classes, or (n, L) for having each of L labels
+        array of shape (n, K) for classes, or (n, L) for L labels
         """
         outputs = self._outputs(X)
         return self._decoder().probabilities(outputs)
@@ -195,18 +195,18 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         return ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_)
 
     def _outputs(self, X: KernelInputs) -> np.ndarray:
-        """Outputs (n, P) of all problems."""
+        """Return the outputs (n, P) of all problems."""
         X = self._checked(X)
         return self._model.outputs(X, self.n_jobs)
 
     def _checked(self, X: KernelInputs) -> Vectors | GramMatrices:
-        """Check inputs of a prediction: an array, or Gram matrices."""
-        if not self.__sklearn_is_fitted__():  # scikit-learn's check takes as long as the prediction of a row
+        """Check inputs for prediction: an array, or Gram matrices."""
+        if not self.__sklearn_is_fitted__():  # scikit-learn's check is as slow as predicting a row
             check_is_fitted(self)
         return read_inputs(self, self._model.source, X)
 
     def transform(self, X: KernelInputs) -> np.ndarray:
-        """The combined Gram matrix: the sum of all kernels times their ``kernel_weights_``.
+        """Return the combined Gram matrix: the sum of all kernels times their ``kernel_weights_``.
 
         It is a precomputed kernel for other estimators, as in
         ``make_pipeline(MKLClassifier(), SVC(kernel="precomputed"))``.
@@ -227,38 +227,38 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     def explain(
         self, x: KernelInputs, *, label: object = None, against: object = None, target: int = 0, n: int = 20
     ) -> Explanation:
-        """Explain the prediction of one sample by what kernels and support vectors add to it.
+        """Explain the prediction of one sample by the contributions of kernels and support vectors.
 
-        Of a classifier the parts add up to the margin, the difference of the scores of two classes. Parts of a kernel
-        are its support vectors, or if it is stored as a factor, its explicit features.
+        For a classifier, the parts add up to the margin, the difference of the scores of two classes. The parts of a
+        kernel are its support vectors, or its explicit features if it is stored as a factor.
 
         Parameters
         ----------
-        x : array of shape (d,), or what :meth:`predict` takes with one sample
+        x : array of shape (d,), or an input of :meth:`predict` with one sample
         label, against : class, optional
-            The class to explain, the predicted one by default, and the one to compare it with, by default the best of
-            the others. Not for a regressor, nor for labels in columns.
+            The class to explain, by default the predicted one, and the class to compare it with, by default the best of
+            the others. Not for a regressor or for labels in columns.
         target : int
-            Number of the output of a regressor, or of the label, from 0.
+            Index of the output of a regressor, or of the label.
         n : int > 0
-            Number of the strongest parts to list. Support vectors are numbered from 0 as the training samples of
-            weight > 0.
+            Number of strongest parts to list. Support vectors are numbered from 0, in the order of the training samples
+            of weight > 0.
 
         Returns
         -------
         omkl.Explanation
-            ``intercept`` among the groups is the constant.
+            The group ``intercept`` is the constant.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If the sample does not fit the model, or a class is none of its classes.
+            If the sample does not fit the model, or a class is unknown.
         """
         X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
         return self._model.explain(self._decoder(), X, (label, against, target), n, column_names_of(self))
 
     def _at(self, C: float) -> BatchMKL:
-        """An estimator of a single C with the same parameters."""
+        """Return an estimator of a single C with the same parameters."""
         return clone(self).set_params(C=C)
 
     def path(
@@ -270,21 +270,21 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         *,
         client: Client | None = None,
     ) -> list[dict[str, Any]]:
-        """Solve for a sequence of C, each from the solution of the one before.
+        """Solve for a sequence of C, each starting from the previous solution.
 
         Parameters
         ----------
         X, y, sample_weight, client
             As for :meth:`fit`.
         C : int or array
-            Values of C; a number of them is spread evenly in the logarithm over three decades above the largest C at
-            which no kernel is active under the block 1-norm.
+            Values of C. A number spreads as many values evenly on a log scale, over three decades above the largest C
+            at which no kernel is active under the block 1-norm.
 
         Returns
         -------
         list of dict
             For each C, from the smallest: ``C``, ``kernel_weights`` (array of M, summing to one), ``active`` (number of
-            kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``, ``seconds``, and ``model``: an estimator as
+            kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``, ``seconds``, and ``model``: the estimator that
             :meth:`fit` would return it at this C.
         """
         estimator = clone(self)
@@ -323,16 +323,16 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         X, y, sample_weight, client
             As for :meth:`fit`.
         C : int or array
-            As for :meth:`path`; a half has half of the losses, each of them with the weight C.
+            As for :meth:`path`; a half has half of the losses, each with the weight C.
         n_pairs : int
-            Pairs of halves that share no sample.
+            Number of pairs of disjoint halves.
         threshold : float in (0.5, 1]
-            A kernel is selected that is active on this share of the halves, at one of the Cs that count.
+            Select kernels that are active on this share of the halves, at one of the Cs that count.
         max_false : float > 0, optional
-            Only the smallest Cs count, as many as keep the bound on the expected number of uninformative kernels among
-            the selected ones at most here; None counts all.
+            Bound on the expected number of uninformative kernels among the selected ones. Only the smallest Cs that
+            satisfy it count; None counts all.
         n_jobs : int, optional
-            Halves solved at once, in threads; -1 for as many as there are processors.
+            Number of halves solved in parallel threads; -1 uses all processors.
         random_state : int, RandomState or None
 
         Returns
@@ -343,7 +343,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter is not as described, or the regularizer leaves no kernel out.
+            If a parameter is invalid, or the regularizer is not sparse.
         """
         source, training = prepare(clone(self), X, y, sample_weight, client)
         return stable_kernels(training, source.names, C, n_pairs, threshold, max_false, n_jobs, random_state)
@@ -352,12 +352,12 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
     @property
     def n_active_(self) -> int:
-        """Number of active kernels, which prediction needs."""
+        """Number of active kernels, the only ones needed for prediction."""
         return len(self._model.active)
 
     @property
     def dual_coef_(self) -> np.ndarray:
-        r"""The :math:`\alpha_m` of the representer theorem: (M, N); (P, M, N) for P problems."""
+        r"""Dual coefficients :math:`\alpha_m` of the kernel expansion: (M, N), or (P, M, N) for P problems."""
         check_is_fitted(self)
         dense = self._model.dense_coefficients()
         return dense[0] if len(dense) == 1 else dense
@@ -385,7 +385,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
 
 def path_record(model: BatchMKL, points: Sequence[PathPoint]) -> dict[str, Any]:
-    """The record of one C for :meth:`BatchMKL.path`."""
+    """Return the record of one C for :meth:`BatchMKL.path`."""
     return {
         "C": points[0].value,
         "kernel_weights": np.array(list(model.kernel_weights_.values())),

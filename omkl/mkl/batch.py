@@ -26,7 +26,7 @@ from omkl.mkl.training import TrainingSet, prepare
 if TYPE_CHECKING:
     from omkl.distributed.stack import Client
 
-#: Parameters that the estimator of a single C does not have; its ``n_jobs`` is for predictions.
+#: Parameters not shared with the estimator of a single C, whose ``n_jobs`` is for predictions.
 SEARCH = ("Cs", "cv", "scoring", "n_jobs")
 
 
@@ -39,83 +39,83 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     Parameters
     ----------
     kernels : list, dict, "precomputed" or None
-        Kernels on the rows of X as strings or objects (``"gaussian:sigma2=5"``, ``Gaussian(5, on=slice(0, 3))``), with
-        names if it is a dict; "precomputed" if X is Gram matrices. ``"gaussian:sigma2=5,features=2000"``
-        approximates a kernel by Fourier features, ``"chi2:features=500"`` by the Nyström method. None uses linear,
-        quadratic and Gaussian kernels of five widths.
+        Kernels on the rows of X as strings or objects (``"gaussian:sigma2=5"``, ``Gaussian(5, on=slice(0, 3))``); a
+        dict names them. "precomputed" if X is Gram matrices. ``"gaussian:sigma2=5,features=2000"`` approximates a
+        kernel by Fourier features, ``"chi2:features=500"`` by the Nyström method. None uses linear, quadratic and
+        Gaussian kernels of five widths.
     loss : {"logistic", "hinge", "squared-hinge"} or PointwiseLoss
     regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
         The function :math:`\psi` of the norms. "mkl", the squared block 1-norm of online MKL, does not depend on the
         unit of the targets; "block1" is sparser, "uniform" weights all kernels equally. None is "elastic-net" for the
-        solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for its own, else "mkl", or "elastic-net" with
+        solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for "lp-norm", else "mkl", or "elastic-net" with
         ``weighting="out-of-sample"``.
     C : float > 0
-        Weight of the losses: the larger, the closer the fit, as in scikit-learn's SVC.
+        Weight of the losses, as in scikit-learn's SVC; larger values fit closer.
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
-        Or a :class:`~omkl.batch.Solver`. "spicy" and "one-step" are the fast ones; "ista" and "fista" are for smooth
-        losses; the others alternate between kernel weights and a support vector machine, and are for the hinge.
+        Or a :class:`~omkl.batch.Solver`. "spicy" and "one-step" are fast; "ista" and "fista" are for smooth losses; the
+        others alternate between kernel weights and a support vector machine, and are for the hinge.
     tol : float > 0
         Relative duality gap to reach, over all kernels.
     max_iter : int, optional
         Maximum number of outer iterations.
     fit_intercept : bool
-        Learn a constant b, which is not regularized.
+        Whether to learn a constant b, which is not regularized.
     multiclass : {"auto", "shared", "ovr"}
-        Strategy for more than two classes. "shared" learns a function for each against the rest, in one problem with
-        one weight a kernel: :math:`\|f_m\|` above is the root of the sum of the classes' squared norms. "ovr" learns
-        the same functions one after the other, each with kernel weights of its own. Labels in columns have a function
-        each as well. "auto" is "shared" if the solver supports it, as "spicy" and "one-step" do, else "ovr".
+        Strategy for more than two classes. "shared" learns a function for each class against the rest, in one problem
+        with shared kernel weights: :math:`\|f_m\|` above is the root of the sum of squared norms over classes. "ovr"
+        learns these functions one after the other, each with its own kernel weights. Labels in columns are treated
+        alike. "auto" is "shared" if the solver supports it, as "spicy" and "one-step" do, else "ovr".
     class_weight : None, "balanced" or dict
-        Weights of the classes' losses, as in scikit-learn: "balanced" gives every class the same sum of weights.
+        Weights of the classes, as in scikit-learn: "balanced" gives every class the same total weight.
     dtype : {"auto", "float32", "float64"}
         Precision of stored Gram matrices; sums are always in float64. "auto" uses double precision up to 64 MiB, and
         for ``tol`` below 1e-4.
     approximate : {"auto", True, False}
-        Kernels that do not fit into memory: True replaces them by Nyström approximations on at most 500 landmarks, with
-        a warning that states the error; False computes them anew in every pass; "auto" approximates if a single Gram
-        matrix takes more than 256 MiB. Model, prediction and certificate refer to the kernels as they are stored, see
-        ``kernel_representations_``.
+        Treatment of kernels that do not fit into memory. True replaces them by Nyström approximations on at most 500
+        landmarks, with a warning that states the error. False recomputes them in every pass. "auto" approximates if a
+        single Gram matrix takes more than 256 MiB. Model, prediction and certificate refer to the kernels as stored,
+        see ``kernel_representations_``.
     weighting : {"norms", "out-of-sample"}
-        "out-of-sample" first leaves out the kernels that do not help on held-out samples (``left_out_``), by
-        leave-one-out in closed form for the squared loss, see :func:`~omkl.batch.helpful_kernels`. "norms" leaves this
-        to the regularizer, which sees training samples only. The choice uses at most 1000 samples, fewer for more than
-        250 kernels. Samples must be independent: a kernel cannot be judged by copies of training samples. If no
+        "out-of-sample" first drops kernels that do not help on held-out samples (``left_out_``), by leave-one-out in
+        closed form for the squared loss, see :func:`~omkl.batch.helpful_kernels`. "norms" leaves the choice to the
+        regularizer, which uses training samples only. The choice uses at most 1000 samples, fewer for more than 250
+        kernels. Samples must be independent: copies of training samples do not show whether a kernel helps. If no
         kernel helps, all are kept, with a warning.
     n_jobs : int or None
-        Threads that predict, each some of the rows; None is one, -1 one for each core. Results do not depend on it.
+        Number of threads for predictions; None is one, -1 one per core. Results do not depend on it.
     verbose : bool
-        Show a progress bar after a second; if standard error is no terminal, a line every half minute.
+        Whether to show a progress bar after a second, or a line every half minute if standard error is not a terminal.
 
     Attributes
     ----------
-    classes_ : array of shape (K,), or the numbers of the columns of labels
+    classes_ : array of shape (K,), or the indices of the columns of labels
     multilabel_ : bool
         Whether targets were indicators of labels.
     constant_labels_ : dict of int to bool
-        Labels that all samples have, or none; they are always predicted so.
+        Labels that all samples have, or that none has; predictions repeat them.
     kernel_weights_ : dict of str to float
-        Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); the mean of several problems.
+        Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); averaged over problems.
     unscaled_kernel_weights_ : dict of str to float
-        The same on the scale of the regularizer: for "gmkl" the weights :math:`\theta` of Citi (2015), with
+        Kernel weights on the scale of the regularizer: for "gmkl" the weights :math:`\theta` of Citi (2015), with
         :math:`\eta \|\theta\|_1 + (1 - \eta) \|\theta\|_2^2 = 1`.
     kernel_representations_ : dict of str to str
         Storage of each kernel: "dense" (a Gram matrix), "factor of rank 300" (a feature map of few dimensions), or
         "computed in every pass".
     dual_gap_ : float
-        Relative duality gap, the largest of all problems; computed from the model over all kernels.
+        Relative duality gap, the largest over all problems, computed from the model over all kernels.
     n_iter_ : int
-        Outer iterations, the largest number of all problems.
+        Number of outer iterations, the largest over all problems.
     dual_coef_ : array of shape (M, N), or (P, M, N) for P > 1 classes
     intercept_ : array of shape (P,)
     left_out_ : list of str
-        Kernels that ``weighting="out-of-sample"`` has left out; their weight is 0.
+        Kernels dropped by ``weighting="out-of-sample"``; their weight is 0.
     n_active_ : int
-        Number of kernels that prediction needs.
+        Number of kernels needed for prediction.
     dual_variables_ : list of arrays
-        For each problem the dual feasible :math:`\rho` whose value bounds the optimum from below: with
-        ``dual_coef_`` and ``intercept_`` it verifies ``dual_gap_``. Not saved in model files.
+        For each problem the dual feasible :math:`\rho` whose value bounds the optimum from below. With ``dual_coef_``
+        and ``intercept_`` it verifies ``dual_gap_``. Not saved in model files.
     history_ : list of dict
-        A flat record an iteration, see :class:`omkl.batch.GapMonitor`; of several problems one after the other,
+        A flat record per iteration, see :class:`omkl.batch.GapMonitor`. Records of several problems are concatenated,
         with ``problem`` (from 0).
 
     References
@@ -157,7 +157,7 @@ class MKLRegressor(RegressorMixin, BatchMKL):
     ----------
     kernel_weights_, kernel_representations_, left_out_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, \
 dual_variables_, history_
-        As for :class:`MKLClassifier`, of one problem; (K, M, N) and (K,) for K outputs.
+        As for :class:`MKLClassifier`, for one problem; (K, M, N) and (K,) for K outputs.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def fit_with_search(
     X, y, client
         As for :meth:`MKLClassifier.fit`.
     sample_weight : array of shape (N,), optional
-        Weights >= 0 of the samples' losses, and of held-out samples in scores.
+        Weights >= 0 of the losses of the samples, and of held-out samples in scores.
     groups : array of shape (N,), optional
         Samples of one group stay in one fold, with splitters such as scikit-learn's ``GroupKFold``.
 
@@ -203,8 +203,8 @@ def fit_with_search(
     Raises
     ------
     omkl.exceptions.InputError
-        As for a single C; if Cs are not valid, if cv does not cut the samples into folds or leaves one empty, or if
-        scoring is no score, or is undefined in all folds.
+        As for a single C; also if Cs are invalid, cv does not split the samples into folds or leaves one empty, or
+        scoring is invalid or undefined in all folds.
     omkl.exceptions.DistributionError
         As for a single C.
     """
@@ -226,10 +226,10 @@ def fit_with_search(
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MKLClassifierCV(ClassifierMixin, BatchMKL):
-    """Classifier with a learned combination of kernels whose C is chosen by cross-validation.
+    """Classifier with a learned combination of kernels, and C chosen by cross-validation.
 
-    The kernels are computed once; in each fold one path of C is solved, every problem from the solution before. What a
-    kernel learns from inputs, as a width from distances, it learns from all of them, never from targets.
+    The kernels are computed once. In each fold one path of C is solved, with warm starts. Data-dependent parameters of
+    kernels, such as widths, are learned from the inputs of all samples, never from targets.
 
     Parameters
     ----------
@@ -237,25 +237,25 @@ class MKLClassifierCV(ClassifierMixin, BatchMKL):
 weighting, verbose
         As for :class:`MKLClassifier`.
     Cs : int or array of floats > 0
-        Values of C; a number of them is spread evenly in the logarithm over three decades above the largest C at which
-        no kernel is active under the block 1-norm.
+        Values of C. A number spreads as many values evenly on a log scale, over three decades above the largest C at
+        which no kernel is active under the block 1-norm.
     cv : int, splitter, iterable of (train, test) or None
-        As in scikit-learn; a number, and None for 5, are stratified folds.
+        As in scikit-learn; a number gives stratified folds, None five of them.
     scoring : str, callable or None
-        As in scikit-learn; None is accuracy. The estimator and the ``X`` that a callable is given stand for those of
-        the held-out samples: it may predict, but not read them.
+        As in scikit-learn; None is accuracy. The estimator and the ``X`` passed to a callable are placeholders for the
+        held-out samples: the callable may predict with them, but not read them.
     n_jobs : int, optional
-        Folds solved at once, in threads; -1 for as many as there are processors.
+        Number of folds solved in parallel threads; -1 uses all processors.
 
     Attributes
     ----------
     C_ : float
-        The value of the best mean score, the smallest of several.
+        The value with the best mean score, the smallest in a tie.
     Cs_ : array of shape (n_Cs,)
-        In increasing order.
+        Values of C in increasing order.
     scores_ : array of shape (n_folds, n_Cs)
-        A class that is missing in the training part of a fold is never predicted there. A fold with an undefined score
-        (NaN) is left out of means.
+        A class that is missing in the training part of a fold is never predicted there. Means skip folds with an
+        undefined score (NaN).
     cv_results_ : list of dict
         A flat record for each C: ``C``, ``mean_score``, ``std_score``, ``active`` (mean number of kernels), and
         ``dual_gap`` (the largest of the folds).
@@ -291,7 +291,7 @@ weighting, verbose
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MKLRegressorCV(RegressorMixin, BatchMKL):
-    """Regression with a learned combination of kernels whose C is chosen by cross-validation.
+    """Regression with a learned combination of kernels, and C chosen by cross-validation.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def _single(single: type[BatchMKL], search: BatchMKL, C: float) -> BatchMKL:
 def _held_out_path(
     training: TrainingSet, Cs: np.ndarray, train: np.ndarray, test: np.ndarray, n_copies: int
 ) -> HeldOut:
-    """Solve a path on the training samples of a fold, of which ``n_copies`` are held at once."""
+    """Solve a path on the training samples of a fold; ``n_copies`` folds are in memory at once."""
     fold = training.on(train, n_copies)
     fold.select()
     outputs, active, gaps = [], [], []

@@ -18,21 +18,21 @@ from omkl.kernels.low_rank import FactoredStack, affordable_rank
 from omkl.kernels.packed import BUDGET, LazyStack, PackedStack, packed_bytes, packed_bytes_fit
 from omkl.kernels.stack import KernelStack, MixedStack
 
-#: Bytes in double precision up to which ``dtype="auto"`` stores kernels in it.
+#: Largest size in double precision, in bytes, at which ``dtype="auto"`` uses double precision.
 SMALL = 2**26
-#: Smallest tolerance for which ``dtype="auto"`` stores larger kernels in single precision.
+#: Smallest tolerance at which ``dtype="auto"`` stores larger kernels in single precision.
 COARSE = 1e-4
 #: Largest rank of a feature map, relative to the number of samples, for which solving with a factor is as fast as with
 #: the Gram matrix.
 FACTOR_PART = 1 / 16
-#: The same where Gram matrices do not fit into memory: a factor of this rank takes no more of it.
+#: The same if Gram matrices do not fit into memory: a factor of this rank takes no more memory.
 LARGEST_PART = 1 / 2
-#: Bounds of the number of landmarks that approximate kernels which do not fit into memory.
+#: Maximum and minimum number of landmarks to approximate kernels that do not fit into memory.
 MOST_LANDMARKS, LEAST_LANDMARKS = 500, 20
 
 
 def precision(dtype: DTypeLike, n_kernels: int, n_samples: int, tol: float) -> np.dtype:
-    """Return the precision of stored kernels; "auto" is double up to 64 MiB, and for small tolerances."""
+    """Return the precision of stored kernels; "auto" is double precision up to 64 MiB, and for small tolerances."""
     if str(dtype) != "auto":
         return np.dtype(dtype)
     single = tol >= COARSE and packed_bytes(n_kernels, n_samples, np.float64) > SMALL
@@ -40,17 +40,17 @@ def precision(dtype: DTypeLike, n_kernels: int, n_samples: int, tol: float) -> n
 
 
 class Representation(NamedTuple):
-    """Kernels on training samples, and how they are stored.
+    """Kernels on training samples, and their storage.
 
     Attributes
     ----------
     kernels : list of Kernel
-        Fitted; some replaced by approximations if there is too little memory.
+        Fitted kernels; some are replaced by approximations if memory is short.
     ranks : dict of int to int
-        Number of dimensions of the kernels that are stored as factors.
+        Number of dimensions of the kernels stored as factors.
     stack : KernelStack
     others : str
-        How all other kernels are stored.
+        Storage of all other kernels.
     """
 
     kernels: list[Kernel]
@@ -72,7 +72,7 @@ def represent(
     X : array of shape (N, d)
     dtype : {numpy.float32, numpy.float64}
     approximate : {"auto", True, False}
-        Whether kernels that do not fit are approximated: see :class:`~omkl.MKLClassifier`.
+        Whether to approximate kernels that do not fit, see :class:`~omkl.MKLClassifier`.
     """
     n_samples = X.shape[0]
     ranks = _low_ranks(kernels, X, FACTOR_PART)
@@ -102,7 +102,7 @@ def represent(
 
 
 def _low_ranks(kernels: list[Kernel], X: Vectors, part: float) -> dict[int, int]:
-    """Return ranks of kernels to store as factors: at most this part of the samples, or asked for by the kernel."""
+    """Return ranks of kernels to store as factors: of low rank relative to the samples, or explicit on request."""
     ranks = {}
     for m, kernel in enumerate(kernels):
         rank = _rank(kernel, X)
@@ -112,7 +112,7 @@ def _low_ranks(kernels: list[Kernel], X: Vectors, part: float) -> dict[int, int]
 
 
 def _rank(kernel: Kernel, X: Vectors) -> int | None:
-    """Return the dimension of a kernel's feature map on its columns; None if it has none, or none for sparse input."""
+    """Return the dimension of a kernel's feature map on its columns; None if it has none for this input."""
     if sparse.issparse(X) and not kernel.maps_sparse:
         return None
     return kernel.feature_count(count_columns(kernel.columns(X.shape[1]), X.shape[1]))
@@ -121,7 +121,7 @@ def _rank(kernel: Kernel, X: Vectors) -> int | None:
 def _stack(
     kernels: list[Kernel], ranks: dict[int, int], form: Callable[..., KernelStack], X: Vectors, dtype: DTypeLike
 ) -> KernelStack:
-    """Return one stack of all kernels: factors, and ``form`` of all others."""
+    """Return one stack of all kernels: some as factors, all others stored by ``form``."""
     others = [m for m in range(len(kernels)) if m not in ranks]
     stacks = [form([kernels[m] for m in others], X, dtype)] if others else []
     if ranks:

@@ -36,7 +36,7 @@ class ArrayKernels:
     specs : sequence or mapping
         Kernels as objects or strings, with names if it is a mapping. ``on`` selects columns.
     X : array or CSR matrix of shape (N, d)
-        Training inputs; kernels learn from them what they need.
+        Training inputs, to which the kernels are fitted.
     columns : sequence of str, optional
         Names of the columns.
 
@@ -44,11 +44,11 @@ class ArrayKernels:
     ----------
     names : list of str
     kernels : list of Kernel
-        Fitted; some may be approximations once they are stored.
+        Fitted kernels; :meth:`stack` may replace some by approximations.
     ranks : dict of int to int
-        Number of features of the kernels that are stored as factors.
+        Number of features of the kernels stored as factors.
     representations : dict of str to str
-        How each kernel is stored.
+        Storage of each kernel.
     """
 
     def __init__(self, specs: KernelSpecs, X: Vectors, columns: Sequence[str] | None = None) -> None:
@@ -60,7 +60,7 @@ class ArrayKernels:
         dense = [name for name, kernel in named if not kernel.compares_sparse]
         if sparse.issparse(X) and dense:
             raise InputError(
-                f"The kernel {dense[0]!r} needs a dense array: on sparse input there are linear, polynomial and "
+                f"The kernel {dense[0]!r} needs a dense array: sparse input is supported by linear, polynomial and "
                 "Gaussian kernels, and Fourier features."
             )
         self.kernels = [kernel.fit(X) for kernel in placed]
@@ -72,7 +72,7 @@ class ArrayKernels:
         self.representations: dict[str, str] = {}
 
     def stack(self, dtype: np.dtype, approximate: bool | str, client: Client | None = None) -> KernelStack:
-        """Store the kernels on the training samples, on the workers of a client if there is one."""
+        """Store the kernels on the training samples, on the workers of ``client`` if given."""
         if client is not None:
             from omkl.distributed.stack import DistributedStack
 
@@ -85,13 +85,14 @@ class ArrayKernels:
         return stack
 
     def n_rows(self, X: Vectors) -> int:
-        """Number of samples to predict."""
+        """Return the number of samples to predict."""
         return X.shape[0]
 
     def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[tuple[slice, Iterator[Vectors]]]:
-        """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel the factor of :meth:`weights`.
+        """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel an array to multiply by
+        :meth:`weights`.
 
-        That is its values against the training samples, (n, N), or its features (n, r) if it is stored as a factor.
+        It holds values against the training samples, (n, N), or features (n, r) if the kernel is stored as a factor.
         """
         width = max((self.ranks.get(m, self.n_samples) for m in active), default=1)
         for block in row_blocks(X.shape[0], width, np.float64):
@@ -108,23 +109,23 @@ class ArrayKernels:
             yield self._features(X, m) if m in self.ranks else next(between)
 
     def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
-        """Weights of a kernel's values, its dual coefficients (N, P), or of its features, (r, P)."""
+        """Return the weights of a kernel's values, i.e. its dual coefficients (N, P), or of its features, (r, P)."""
         if m not in self.ranks:
             return coefficients
         blocks = row_blocks(self.n_samples, self.ranks[m], np.float64)
         return sum(self._features(self.X[block], m).T @ coefficients[block] for block in blocks)
 
     def training_features(self, m: int) -> Vectors:
-        """Features of the training samples, (N, r), of a kernel that is stored as a factor."""
+        """Return the features of the training samples, (N, r), of a kernel stored as a factor."""
         if self.X is None:
-            raise InputError("The model was loaded from a file, which holds no training inputs: fit it again.")
+            raise InputError("The model file has no training inputs, which are needed here: fit the model again.")
         return self._features(self.X, m)
 
     def _features(self, X: Vectors, m: int) -> Vectors:
         return self.kernels[m].features(_columns(X, self.kernels[m]))
 
     def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
-        """JSON values for a model file; arrays go to the packer. Kernels stored as factors need no training inputs."""
+        """Return JSON values for a model file; arrays go to the packer. Factors need no training inputs."""
         parts: Any = self.X
         if sparse.issparse(self.X):
             parts = (self.X.data, self.X.indices, self.X.indptr, self.X.shape)
@@ -137,7 +138,7 @@ class ArrayKernels:
 
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
-        """The inverse of :meth:`pack`."""
+        """Restore a source from :meth:`pack`."""
         source = object.__new__(cls)
         source.names = list(packed["kernels"])
         source.kernels = [unpacker.unpack(kernel) for kernel in packed["kernels"].values()]
@@ -150,16 +151,16 @@ class ArrayKernels:
 
 
 class GivenMatrices:
-    """Gram matrices computed by the user; methods as of :class:`ArrayKernels`.
+    """Precomputed Gram matrices; the methods are those of :class:`ArrayKernels`.
 
     Parameters
     ----------
     grams : mapping, sequence or array
-        What :class:`~omkl.kernels.GramMatrices` takes, of training samples.
+        Matrices of the training samples, in a form accepted by :class:`~omkl.kernels.GramMatrices`.
     n_given : int
-        The number of targets.
+        Number of targets.
     kept : int array of shape (N,), optional
-        The samples to learn from; all by default.
+        Indices of the samples to learn from; all by default.
     """
 
     #: No matrix is stored as a factor.
@@ -178,7 +179,7 @@ class GivenMatrices:
         self.representations = dict.fromkeys(self.names, "dense")
 
     def stack(self, dtype: np.dtype, approximate: bool | str, client: Client | None = None) -> KernelStack:
-        """Store the matrices, checked and packed; they are not approximated."""
+        """Check and pack the matrices; they are never approximated."""
         if client is not None:
             from omkl.distributed.stack import DistributedStack
 
@@ -186,58 +187,58 @@ class GivenMatrices:
         return PackedStack.from_grams(self.matrices, dtype)
 
     def of_prediction(self, grams: MatricesLike) -> GramMatrices:
-        """Matrices of test against training samples, in the order of the kernels; found by name if they have names."""
+        """Return matrices of test against training samples in the order of the kernels, matched by name if named."""
         if isinstance(grams, GramMatrices) and grams.names != GramMatrices(grams.matrices).names:
             grams = dict(zip(grams.names, grams.matrices))
         if isinstance(grams, Mapping):
             unknown = [name for name in grams if name not in self.names]
             if unknown:
-                raise InputError(f"The model knows no kernel {unknown[0]!r}: there are {', '.join(self.names[:5])}.")
+                raise InputError(f"The model has no kernel {unknown[0]!r}; there are {', '.join(self.names[:5])}.")
             grams = {name: grams.get(name) for name in self.names}
         grams = GramMatrices(grams)
         if grams.shape[1:] != (self.n_given, len(self.names)):
             raise InputError(
                 f"The model was trained on {len(self.names)} matrices of {self.n_given} samples, and predicts from one "
-                f"matrix (n, {self.n_given}) a kernel, not from an array {grams.shape}."
+                f"matrix (n, {self.n_given}) per kernel, not from an array {grams.shape}."
             )
         return grams
 
     def n_rows(self, grams: GramMatrices) -> int:
-        """Number of samples to predict."""
+        """Return the number of samples to predict."""
         return len(grams)
 
     def blocks(self, grams: GramMatrices, active: np.ndarray) -> Iterator[tuple[slice, Iterator[Vectors]]]:
-        """Yield the whole matrices as one block; those of inactive kernels may be None."""
+        """Yield the whole matrices as one block; they may be None for inactive kernels."""
         missing = [self.names[m] for m in active if grams.matrices[m] is None]
         if missing:
-            raise InputError(f"The kernel {missing[0]!r} is in the model: give its matrix.")
+            raise InputError(f"The kernel {missing[0]!r} is in the model, but its matrix is missing.")
         columns = slice(None) if self.kept is None else self.kept
         yield slice(None), (np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active)
 
     def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
-        """The dual coefficients (N, P) themselves."""
+        """Return the dual coefficients (N, P) unchanged."""
         return coefficients
 
     def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
-        """JSON values for a model file, without the matrices."""
+        """Return JSON values for a model file, without the matrices."""
         kept = None if self.kept is None else packer.pack(self.kept, "the samples of weight > 0")
         return {"names": self.names, "n_samples": self.n_samples, "n_given": self.n_given, "kept": kept}
 
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
-        """The inverse of :meth:`pack`, without matrices."""
+        """Restore a source from :meth:`pack`, without matrices."""
         source = object.__new__(cls)
         source.names, source.n_samples, source.n_given = list(packed["names"]), packed["n_samples"], packed["n_given"]
         source.kept = None if packed["kept"] is None else unpacker.unpack(packed["kept"])
         return source
 
 
-#: Where the Gram matrices of an estimator come from.
+#: Source of the Gram matrices of an estimator.
 KernelSource: TypeAlias = ArrayKernels | GivenMatrices
 
 
 def combined_values(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
-    """The sum of all kernels times ``weights`` between the rows of X and the training samples: (n, N)."""
+    """Return the sum of all kernels times ``weights``, between the rows of X and the training samples: (n, N)."""
     active = np.flatnonzero(weights)
     total = np.zeros((source.n_rows(X), source.n_samples))
     for block, parts in source.blocks(X, active):
@@ -249,22 +250,22 @@ def combined_values(source: KernelSource, X: Any, weights: np.ndarray) -> np.nda
 
 
 def unpack_source(packed: dict[str, Any], unpacker: Unpacker) -> KernelSource:
-    """The source of a model file."""
+    """Restore the source of a model file."""
     return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
 
 
 def _columns(X: Vectors, kernel: Kernel) -> Vectors:
-    """The columns that a kernel is on."""
+    """Return the columns that a kernel is on."""
     return take_columns(X, kernel.columns(X.shape[1]))
 
 
 def is_precomputed(specs: KernelSpecs | None) -> bool:
-    """Check whether users give Gram matrices instead of vectors."""
+    """Return whether inputs are Gram matrices instead of vectors."""
     return isinstance(specs, str) and specs == "precomputed"
 
 
 def compares_sparse(specs: KernelSpecs) -> bool:
-    """Check whether all kernels take sparse input."""
+    """Return whether all kernels support sparse input."""
     try:
         return not is_precomputed(specs) and all(kernel.compares_sparse for _, kernel in named_kernels(specs))
     except InputError:
@@ -272,10 +273,10 @@ def compares_sparse(specs: KernelSpecs) -> bool:
 
 
 def default_kernels(X: Vectors, names: Sequence[str] | None = None) -> dict[str, str | Kernel]:
-    """Linear, quadratic and Gaussian kernels at five scales, for estimators without ``kernels``.
+    """Return linear, quadratic and Gaussian kernels at five scales, for estimators without ``kernels``.
 
-    Widths come from quantiles of the distances in the data, not from fractions of the median: in many dimensions, where
-    all distances are alike, a kernel of a tenth of the median is near 0 between almost all samples, and overfits.
+    Widths are quantiles of the distances in the data, not fractions of the median. In many dimensions all distances are
+    similar: a kernel of a tenth of the median is then near 0 between almost all samples, and overfits.
     """
     check_magnitudes(X, "gaussian")
     if not sparse.issparse(X):

@@ -20,15 +20,15 @@ from omkl.persistence import Packer, Unpacker
 
 
 class KernelModel:
-    """A model of P outputs by active kernels.
+    """A model of P outputs with its active kernels.
 
     Parameters
     ----------
     source : ArrayKernels or GivenMatrices
     active : int array of shape (k,)
-        Kernels that are not zero, in increasing order.
+        Kernels with nonzero coefficients, in increasing order.
     coefficients : array of shape (k, N, P)
-        Their dual coefficients.
+        Dual coefficients of the active kernels.
     intercepts : array of shape (P,)
     """
 
@@ -40,7 +40,7 @@ class KernelModel:
 
     @classmethod
     def of(cls, source: KernelSource, expansions: Sequence[Expansion]) -> Self:
-        """Join the models of several problems; that of several outputs holds one after the other."""
+        """Join the models of several problems; models of several outputs concatenate the outputs."""
         n = source.n_samples
         active = np.unique(np.concatenate([model.active for model in expansions]))
         parts, intercepts = [], []
@@ -54,7 +54,7 @@ class KernelModel:
         return cls(source, active, coefficients, np.concatenate(intercepts))
 
     def outputs(self, X: Any, n_jobs: int | None) -> np.ndarray:
-        """Return outputs (n, P) for checked inputs; only active kernels are computed."""
+        """Return outputs (n, P) for checked inputs; only active kernels are evaluated."""
         outputs = np.tile(self.intercepts, (self.source.n_rows(X), 1))
 
         def add(own: tuple[slice, Iterable[Vectors]]) -> None:
@@ -80,7 +80,7 @@ class KernelModel:
         n: int,
         columns: Sequence[str] | None,
     ) -> Explanation:
-        """Explain a prediction by contributions of kernels.
+        """Explain a prediction by the contributions of kernels.
 
         Parameters
         ----------
@@ -90,13 +90,13 @@ class KernelModel:
         choice : (label, against, target)
             As for :func:`~omkl.estimators.explanations.contrast`.
         n : int
-            Number of the strongest parts to list.
+            Number of strongest parts to list.
         columns : sequence of str or None
             Names of the columns.
         """
         source = self.source
         if source.n_rows(X) != 1:
-            raise InputError(f"explain takes one sample, but there are {source.n_rows(X)}: call it for each of them.")
+            raise InputError(f"explain takes one sample, but got {source.n_rows(X)}: call it for each sample.")
         [(_, parts)] = source.blocks(X, self.active)
         rows = [(part.toarray() if sparse.issparse(part) else part)[0] for part in parts]
         total = sum((row @ weights for row, weights in zip(rows, self.weights)), self.intercepts)
@@ -124,7 +124,7 @@ class KernelModel:
         return explanation(*chosen[1:], float(total @ chosen.weights), Contributions(groups, pieces), n, names_of)
 
     def _name_of_part(self, group: str, i: int, width: int, names: Sequence[str] | None) -> str:
-        """Return the name of part i of a kernel's explicit features, on inputs with so many columns."""
+        """Return the name of part i of a kernel's explicit features, on inputs with ``width`` columns."""
         kernel = self.source.kernels[self.source.names.index(group)]
         chosen = take_columns(np.arange(width)[None], kernel.columns(width))[0]
         return kernel.part_name(i, lambda j: name_of_column(names, int(chosen[j])), len(chosen))
@@ -144,7 +144,7 @@ class KernelModel:
 
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
-        """Return the model of a file."""
+        """Restore a model from :meth:`pack`."""
         model = object.__new__(cls)
         model.source = unpack_source(packed["source"], unpacker)
         model.active, model.coefficients, model.intercepts = (

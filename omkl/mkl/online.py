@@ -1,4 +1,4 @@
-"""OnlineMKLClassifier and OnlineMKLRegressor: a class or a number for each row, learned online."""
+"""OnlineMKLClassifier and OnlineMKLRegressor: online learning of a class or a number per row."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,28 +31,28 @@ class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator):
     """Classifier that learns a combination of kernels online; binary and multiclass.
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a
-    list of n dicts as described at :class:`~omkl.SequenceLabeler`, whose parameters it shares. With two classes a
-    single potential is learned, with K > 2 one for each class.
+    list of n dicts as described in :class:`~omkl.SequenceLabeler`, with which it shares parameters. For two classes it
+    learns a single potential, for K > 2 one per class.
 
     Parameters
     ----------
     kernels : list, dict or None
-        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
+        None is linear, quadratic and Gaussian kernels on arrays, and a linear kernel on sparse matrices.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, early_stopping, \
 validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype, \
 callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     class_weight : None, "balanced" or dict
-        Weights of the classes, as in scikit-learn; "balanced" is for ``fit`` on data that are all at hand.
+        Weights of the classes, as in scikit-learn; "balanced" needs ``fit`` with all data in memory.
     cost : array of shape (K, K), optional
-        ``cost[gold, predicted]`` in the order of ``classes_``, for three classes and more.
+        ``cost[gold, predicted]`` in the order of ``classes_``, for three or more classes.
     fit_intercept : bool
-        Learn a constant for every class, not regularized.
+        Whether to learn a constant for every class, which is not regularized.
     n_jobs : int or None
-        Threads that compute Gram matrices, predict rows, and train shards; None is one, -1 one for each core. Results
-        do not depend on it.
+        Number of threads to compute Gram matrices, predict rows and train shards; None is one, -1 one per core.
+        Results do not depend on it.
     shuffle : bool
-        Present the examples in a new random order every epoch. The order depends on ``random_state`` and on the
+        Whether to shuffle the examples before every epoch. The order depends on ``random_state`` and on the
         examples, not on the order of the rows.
 
     Attributes
@@ -61,11 +61,11 @@ callbacks, verbose, random_state
     kernel_weights_ : dict of str to float
         The learned weight of each group, in [0, 1], summing to 1.
     history_ : list of dict
-        A record an epoch.
+        A record per epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs.
     n_features_in_ : int
-        Columns of X.
+        Number of columns of X.
 
     Examples
     --------
@@ -103,12 +103,12 @@ callbacks, verbose, random_state
         ----------
         X : array of shape (n, d), sparse matrix, list of dicts, or stream
             A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, see
-            :meth:`omkl.SequenceLabeler.fit`; it brings its classes along.
+            :meth:`omkl.SequenceLabeler.fit`; it has its own classes.
         y : array of shape (n,), optional
         sample_weight : array of shape (n,), optional
-            Weights of the examples; an integer is the same as that many copies.
+            Weights of the examples; an integer weight is equivalent to as many copies.
         classes : array or "growing", optional
-            All classes that there are, if more than the examples have, or those to come in a stream: see
+            All classes, if there are more than in the examples, or classes to come in a stream: see
             :meth:`partial_fit`.
         validation, checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
@@ -127,17 +127,17 @@ callbacks, verbose, random_state
         classes: ArrayLike | str | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """One round of training for each example, in the given order.
+        """Train one round on each example, in the given order.
 
         Kernels learn their widths, and the model its classes, from the first call.
 
         Parameters
         ----------
         X, y, sample_weight
-            As for :meth:`fit`; a stream is passed over once.
+            As for :meth:`fit`; one pass over a stream.
         classes : array or "growing", optional
-            All classes that will ever come, at the first call; the classes of its ``y`` by default. "growing" takes
-            in new ones as they come, after the others in ``classes_``.
+            All classes that may ever occur, at the first call; the classes of its ``y`` by default. "growing" adds new
+            classes as they occur, at the end of ``classes_``.
 
         Returns
         -------
@@ -158,7 +158,7 @@ callbacks, verbose, random_state
         return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def decision_function(self, X: RowsLike) -> np.ndarray:
-        """Potentials of the classes.
+        """Return the potentials of the classes.
 
         Parameters
         ----------
@@ -175,19 +175,19 @@ callbacks, verbose, random_state
         return unary[:, 0] if unary.shape[1] == 1 < len(self.classes_) else unary
 
     def explain(self, x: RowsLike, *, label: object = None, against: object = None, n: int = 20) -> Explanation:
-        """Explain the class of a row, compared with the next best one.
+        """Explain the class of a row, compared with the next best class.
 
         The score of a class is a sum over groups, and over their features and support vectors. The parts of the
         explanation add up to the difference of two scores, the margin.
 
         Parameters
         ----------
-        x : array of shape (d,), dict, or one row as :meth:`predict` takes it
+        x : array of shape (d,), dict, or an input of :meth:`predict` with one row
         label, against : class, optional
-            The class to explain, the predicted one by default, and the one to compare with, the best other one by
-            default.
+            The class to explain, by default the predicted one, and the class to compare it with, by default the best of
+            the others.
         n : int > 0
-            Number of the strongest features and support vectors to list.
+            Number of strongest features and support vectors to list.
 
         Returns
         -------
@@ -197,7 +197,7 @@ callbacks, verbose, random_state
 
     @available_if(needs_probabilities)
     def predict_proba(self, X: RowsLike) -> np.ndarray:
-        """Probability of each class, (n, K). Only for ``loss="crf"``.
+        """Predict the probability of each class, (n, K). Only for ``loss="crf"``.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ callbacks, verbose, random_state
         return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
 
     def score(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy in [0, 1]; of a stream only targets and predictions are held.
+        """Return the accuracy in [0, 1]; of a stream only targets and predictions are kept in memory.
 
         Parameters
         ----------
@@ -240,31 +240,29 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         + \frac{1}{C m} R(\theta)
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (as for a classifier), or a list of n dicts as
-    described at :class:`~omkl.SequenceLabeler`.
+    described in :class:`~omkl.SequenceLabeler`.
 
     Inputs should be standardised, as for any kernel machine. Targets need not be centred or scaled: the model learns
     ``y - level_``, where ``level_`` is the median of the targets of ``fit``, or of the first call of ``partial_fit``,
-    and an intercept that goes on learning the rest. With the squared loss, ``eta0="auto"`` and the regularizers
-    ``"mkl"`` and ``"l2"``, a model of ``c y`` predicts c times what a model of ``y`` does. A numeric ``eta0`` suits the
-    squared loss at any scale, too; for the other losses, whose gradients have a length of their own, it is in units
-    of y.
+    and an intercept for the rest. With the squared loss, ``eta0="auto"`` and the regularizers ``"mkl"`` and ``"l2"``,
+    predictions scale with the targets. A numeric ``eta0`` also suits the squared loss at any scale; for other losses,
+    whose gradients do not scale with y, it is in units of y.
 
     Parameters
     ----------
     kernels : list, dict or None
-        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
+        None is linear, quadratic and Gaussian kernels on arrays, and a linear kernel on sparse matrices.
     loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
         "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
-    regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples
-    budget, cache_size, dtype, callbacks, verbose
+    regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples, budget, cache_size, dtype
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     early_stopping : bool
-        Hold out ``validation_fraction`` of the examples, stop when R^2 on them has not improved for
+        Whether to hold out ``validation_fraction`` of the examples, stop when R^2 on them has not improved for
         ``n_iter_no_change`` epochs, and keep the best model.
-    validation_fraction, n_iter_no_change, random_state
+    callbacks, verbose, validation_fraction, n_iter_no_change, random_state
         As for :class:`~omkl.SequenceLabeler`.
     fit_intercept : bool
-        Learn a constant, not regularized; without it, ``level_`` is 0.
+        Whether to learn a constant, which is not regularized; without it, ``level_`` is 0.
     n_jobs, shuffle
         As for :class:`OnlineMKLClassifier`.
 
@@ -314,7 +312,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         X, sample_weight
             As for :meth:`OnlineMKLClassifier.fit`.
         y : array of shape (n,), optional
-            Finite numbers; a stream has its own.
+            Finite targets; a stream has its own.
         validation, checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
@@ -326,14 +324,14 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         return self
 
     def partial_fit(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """One round of training for each example, in the given order.
+        """Train one round on each example, in the given order.
 
         Kernels learn their widths, and the model the level of its targets, from the first call.
 
         Parameters
         ----------
         X, y, sample_weight
-            As for :meth:`fit`; a stream is passed over once.
+            As for :meth:`fit`; one pass over a stream.
 
         Returns
         -------
@@ -360,9 +358,9 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 
         Parameters
         ----------
-        x : array of shape (d,), dict, or one row as :meth:`predict` takes it
+        x : array of shape (d,), dict, or an input of :meth:`predict` with one row
         n : int > 0
-            Number of the strongest features and support vectors to list.
+            Number of strongest features and support vectors to list.
 
         Returns
         -------
@@ -372,7 +370,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
 
     def score(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Coefficient of determination R^2; of a stream only targets and predictions are held.
+        """Return R^2, the coefficient of determination; of a stream only targets and predictions are kept in memory.
 
         Parameters
         ----------
@@ -395,5 +393,5 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 
 
 def _declared(classes: ArrayLike | str | None) -> list | str | None:
-    """Classes as labels of Python."""
+    """Return classes as a list of Python objects."""
     return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()

@@ -1,4 +1,4 @@
-"""Online classifiers and regressors with the interface of river: they learn one dict at a time."""
+"""Online classifiers and regressors with the interface of river: they learn from one dict at a time."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ Row: TypeAlias = Mapping[Hashable, Any]
 class RiverClassifier(base.Classifier):
     """An :class:`~omkl.OnlineMKLClassifier` with ``learn_one``, ``predict_one`` and ``predict_proba_one``.
 
-    It takes part in river's pipelines, metrics and ``progressive_val_score``. Rows are dicts: strings and numbers are
-    sparse features, each key a group whose weight is learned, and kernels read numbers and arrays by name, as
-    ``"gaussian:on=[a,b],features=200"`` does. Keys that no kernel reads may come and go.
+    It works in river's pipelines, metrics and ``progressive_val_score``. Rows are dicts. Strings and numbers are sparse
+    features, with a learned weight per key. Kernels use numbers and arrays by name, such as
+    ``"gaussian:on=[a,b],features=200"``. Keys that no kernel uses may come and go.
 
     Parameters
     ----------
     estimator : OnlineMKLClassifier
-        It is not changed: a copy learns, and goes on from what the estimator has learned.
+        Copied, not changed; training continues from the state of the estimator.
     classes : sequence of labels, optional
-        All labels that will ever come. By default labels are taken in as they come.
+        All labels that may ever occur. By default new labels are added as they occur.
 
     Attributes
     ----------
     estimator_ : OnlineMKLClassifier
-        The estimator that learns.
+        The copy that is trained.
 
     Examples
     --------
@@ -65,11 +65,11 @@ class RiverClassifier(base.Classifier):
             self.estimator_.partial_fit([_named(x)], [_plain(y)], declared, sample_weight=weight)
 
     def predict_one(self, x: Row, **kwargs: object) -> Any:
-        """Predict the label of a row; None before anything is learned."""
+        """Predict the label of a row; None before the first example."""
         return _plain(self.estimator_.predict([_named(x)])[0]) if _is_fitted(self.estimator_) else None
 
     def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Any, float]:
-        """Predict the probability of each label that is known.
+        """Predict the probability of each known label.
 
         Raises
         ------
@@ -98,12 +98,12 @@ class RiverRegressor(base.Regressor):
     Parameters
     ----------
     estimator : OnlineMKLRegressor
-        It is not changed: a copy learns, and goes on from what the estimator has learned.
+        Copied, not changed; training continues from the state of the estimator.
 
     Attributes
     ----------
     estimator_ : OnlineMKLRegressor
-        The estimator that learns.
+        The copy that is trained.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class RiverRegressor(base.Regressor):
             self.estimator_.partial_fit([_named(x)], [y], sample_weight=None if w == 1.0 else w)
 
     def predict_one(self, x: Row) -> float:
-        """Predict the target of a row; 0 before anything is learned."""
+        """Predict the target of a row; 0 before the first example."""
         return float(self.estimator_.predict([_named(x)])[0]) if _is_fitted(self.estimator_) else 0.0
 
     @classmethod
@@ -139,10 +139,10 @@ def _is_fitted(estimator: OnlineMKLClassifier | OnlineMKLRegressor) -> bool:
 
 
 def _named(x: Row) -> dict[str, Any]:
-    """A copy of a row with strings for names."""
+    """Return a copy of a row with strings as keys."""
     return {str(name): value for name, value in x.items()}
 
 
 def _plain(label: object) -> Any:
-    """A label as an object of Python."""
+    """Convert a label to a Python object."""
     return label.item() if isinstance(label, np.generic) else label

@@ -1,4 +1,4 @@
-"""Rows with one output each: checked on their way in, and scored."""
+"""Checks and scores of rows with one output each."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,9 +38,9 @@ from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
 from omkl.online.averaging import Predictor
 
-#: Rows from users.
+#: Accepted rows.
 RowsLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Mapping[str, Any] | Stream | Block | Iterable
-#: Rows that are encoded and scored at a time, by each thread.
+#: Number of rows that each thread encodes and scores at a time.
 AT_A_TIME = 4096
 
 
@@ -57,7 +57,7 @@ def read_rows(
     Parameters
     ----------
     estimator : OnlineMKLClassifier or OnlineMKLRegressor
-        Keeps the names of the columns of the first rows, and compares later ones.
+        It stores the column names of the first rows, and compares the names of later rows.
     check_targets : callable
         ``check_targets(y)`` checks the targets, and returns them as an array.
     class_weight : None, "balanced" or dict
@@ -65,8 +65,8 @@ def read_rows(
     first : bool
         Whether a model starts with these rows.
     whole : bool
-        Whether these are all rows of a ``fit``. Rows of weight 0 are then dropped, and if the rest is to be shuffled,
-        it is first sorted by content, so that the model does not depend on the order of the rows.
+        Whether these are all rows of a ``fit``. Then drop rows of weight 0. If the rows will be shuffled, first sort
+        them by content, so that the model does not depend on the order of the rows.
     """
     if block.y is None:
         raise InputError(
@@ -91,7 +91,7 @@ def read_rows(
 
 
 def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
-    """Potentials (n, K) of rows in the averaged model of an online estimator."""
+    """Return the potentials (n, K) of rows in the averaged model of an online estimator."""
     model = estimator.model_
     stream = as_stream(X)
     if stream is not None:
@@ -106,7 +106,7 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
 
     if n <= AT_A_TIME:
         return scored(rows)
-    model.predictor()  # made once, for all threads
+    model.predictor()  # create it once for all threads
     parts = (rows[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
     return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
 
@@ -118,18 +118,18 @@ def score_rows(
     y: ArrayLike | None,
     sample_weight: ArrayLike | None,
 ) -> float:
-    """Score the predictions for rows; of a stream only targets and predictions are held."""
+    """Score the predictions for rows; of a stream only targets and predictions are kept in memory."""
     found = []
     for block in blocks_of(X, y, sample_weight):
         if block.y is None:
-            raise InputError("score needs the outputs y of the rows.")
+            raise InputError("score needs the targets y of the rows.")
         found.append((np.asarray(block.y), estimator.predict(block.X)))
     gold, predicted = (np.concatenate(parts) for parts in zip(*found))
     return float(metric(gold, predicted, sample_weight=sample_weight))
 
 
 def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
-    """R^2 of a frozen model on held-out examples."""
+    """Return R^2 of a frozen model on held-out examples."""
     gold = [y for _, y, _ in examples]
     return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 
@@ -137,11 +137,11 @@ def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
 def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: ArrayLike) -> Any:
     """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
 
-    ``reset`` keeps the names of columns, instead of comparing them. Returns X, or X and ``y`` where that is given.
+    ``reset`` stores the names of columns instead of comparing them. Return X, or X and ``y`` if given.
     """
     names = None
     if isinstance(X, Block):
-        # columns of a block that knows their names come in the order in which the model knows them
+        # reorder the columns of a block by name to match the model
         known = None if reset else column_names_of(estimator)
         X, names = X.aligned(known, "A block of the stream").X, X.feature_names
     if reset and isinstance(X, list):
@@ -160,7 +160,7 @@ def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: ArrayLike) -
         if y:
             checks["y_numeric"] = isinstance(estimator, RegressorMixin)
         with warnings.catch_warnings():
-            if names is not None:  # they were compared
+            if names is not None:  # names are already compared
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
             checked = checked_arrays(estimator, X, *y, names=names, **checks)
     if reset and names is not None:
@@ -169,7 +169,7 @@ def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: ArrayLike) -
 
 
 def _targets_of_dicts(y: Any) -> np.ndarray:
-    """Targets of dicts as an array."""
+    """Return the targets of dicts as an array."""
     y = plain_targets(y)
     if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
         return np.asarray(y)
@@ -177,9 +177,9 @@ def _targets_of_dicts(y: Any) -> np.ndarray:
 
 
 def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool) -> Any:
-    """Convert a data frame with text to a list of dicts, and keep (``reset``) or compare its names.
+    """Convert a data frame with text to a list of dicts, and store (``reset``) or compare its names.
 
-    Other input stays as it is: scikit-learn keeps and compares the names of data frames of numbers.
+    Other input is returned unchanged: scikit-learn stores and compares the names of numeric data frames.
     """
     if not is_frame(X := times_as_days(X)):
         return X
@@ -199,10 +199,10 @@ def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool) -> Any:
 
 
 def _order_by_content(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort the examples by content: the order, and a mask of the first of each run of equal rows in it.
+    """Sort the examples by content: return the order, and a mask of the first of each run of equal rows.
 
-    Shuffling from here makes the model independent of the order of the rows, and a repeated row the same as a
-    weighted one.
+    Shuffling the sorted examples makes the model independent of the order of the rows, and a repeated row equivalent
+    to a weighted one.
     """
     digests = row_digests(X, np.arange(len(y)))
     order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))

@@ -25,13 +25,13 @@ class StabilitySelection:
     names : list of str
         The kernels.
     Cs_ : array of shape (n_Cs,)
-        In increasing order: up to the first that does not count.
+        Values of C in increasing order, up to the first that does not count.
     frequencies_ : array of shape (n_Cs, M)
         Share of the halves on which each kernel is active, for each C.
     n_chosen_ : array of shape (n_Cs,)
-        Mean number q of kernels that are active on a half at this C or a smaller one.
+        Mean number q of kernels that are active on a half at this or a smaller C.
     threshold : float
-        The frequency :math:`\tau` from which a kernel is selected.
+        Smallest frequency :math:`\tau` of selected kernels.
     n_used : int
         Number of Cs that count, from the smallest.
 
@@ -56,21 +56,21 @@ class StabilitySelection:
 
     @property
     def selected_(self) -> list[str]:
-        """The kernels with a frequency of at least the threshold."""
+        """Names of the kernels with a frequency of at least the threshold."""
         return [name for name, frequency in self.selection_frequency_.items() if frequency >= self.threshold]
 
     @property
     def expected_false_(self) -> float:
         r"""Bound on the expected number of uninformative kernels among the selected: :math:`q^2 / ((2\tau - 1) M)`.
 
-        It is theorem 1 of Meinshausen and Buhlmann (2010), with q estimated by its mean over halves: uninformative
-        kernels must be exchangeable, and no more likely to be active than by chance.
+        This is theorem 1 of Meinshausen and Buhlmann (2010), with q estimated by its mean over halves. It assumes that
+        uninformative kernels are exchangeable, and no more likely to be active than by chance.
         """
         return float(self.bounds_[self.n_used - 1]) if self.n_used else 0.0
 
     @property
     def bounds_(self) -> np.ndarray:
-        """The same bound for each C, if it and all smaller ones count: (n_Cs,), increasing."""
+        """Bound as in :attr:`expected_false_` for each C, if it and all smaller Cs count: (n_Cs,), increasing."""
         return np.square(self.n_chosen_) / ((2.0 * self.threshold - 1.0) * len(self.names))
 
     @classmethod
@@ -104,12 +104,12 @@ def stable_kernels(
     if max_false is not None:
         check_number("max_false", max_false, above=0)
     if not training.settings.regularizer.is_sparse:
-        raise InputError("Stability selection needs a regularizer that leaves kernels out, as block1 and mkl do.")
+        raise InputError("Stability selection needs a sparse regularizer, such as block1 or mkl.")
     y, random = training.y, check_random_state(random_state)
     Cs, n_threads = training.path_values(C), training.n_threads(n_jobs)
     halves = complementary_halves(len(y), n_pairs, random)
     if training.settings.loss.classifies:
-        # a half of one class has no problem, and so no active kernel
+        # skip halves with a single class: no kernel is active
         halves = (half for half in halves if (y[half] != y[half[0]]).any())
     paths = [_HalfPath(training, half, n_threads) for half in halves]
     chosen: list[np.ndarray] = []
@@ -124,9 +124,9 @@ def stable_kernels(
 
 
 def complementary_halves(n_samples: int, n_pairs: int, random: np.random.RandomState) -> Iterator[np.ndarray]:
-    """Draw halves of the samples as increasing indices, each followed by one that shares none with it.
+    """Draw halves of the samples as increasing indices, each followed by a disjoint half.
 
-    These are the complementary pairs of Shah and Samworth (2013); of an odd number of samples each pair leaves out one.
+    These are the complementary pairs of Shah and Samworth (2013). Each pair omits one sample if their number is odd.
     """
     half = n_samples // 2
     for _ in range(n_pairs):
@@ -136,7 +136,7 @@ def complementary_halves(n_samples: int, n_pairs: int, random: np.random.RandomS
 
 
 class _HalfPath:
-    """A path on half of the samples; each C starts from the solutions of the one before."""
+    """A path on half of the samples; each C starts from the previous solutions."""
 
     def __init__(self, training: TrainingSet, samples: np.ndarray, n_copies: int) -> None:
         self.training, self.samples, self.n_copies = training, samples, n_copies
@@ -145,7 +145,7 @@ class _HalfPath:
 
     def active_at(self, C: float) -> np.ndarray:
         """Return a mask (M,) of the kernels that are active at C in one of the problems."""
-        # copied anew for each C, as copies of all halves may not fit into memory
+        # copy the half for each C: copies of all halves may not fit into memory
         half, own = self.training.on(self.samples, self.n_copies), self.training.settings
         if self.starts is None:
             half.select()

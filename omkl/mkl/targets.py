@@ -1,4 +1,4 @@
-"""Problems of a fit: targets of classes, labels or numbers, and warnings about their solutions."""
+"""Problems of a fit (targets of classes, labels or numbers), and warnings about their solutions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from omkl.regularizers import Regularizer
 
 
 class Settings(NamedTuple):
-    """Parameters of a batch estimator as objects."""
+    """Parameters of a batch estimator, resolved to objects."""
 
     loss: PointwiseLoss
     regularizer: Regularizer
@@ -38,10 +38,10 @@ class Encoded(NamedTuple):
     Attributes
     ----------
     targets : list of arrays of shape (N,), or a single one (N, P)
-        One for each problem; that of P outputs shares kernel weights.
+        Targets of each problem; a problem of P outputs shares kernel weights.
     weights : array of shape (N,)
     decoder : ClassDecoder, optional
-        Of a classifier.
+        Decoder of a classifier.
     """
 
     targets: list[np.ndarray]
@@ -55,15 +55,15 @@ class Encoded(NamedTuple):
 
 
 def encode_targets(y: np.ndarray, weights: np.ndarray, settings: Settings, warns: bool = True) -> Encoded:
-    """Return the problems that targets (N,) or (N, K) and sample weights (N,) stand for.
+    """Return the problems for targets (N,) or (N, K) and sample weights (N,).
 
-    ``warns`` tells of constant targets.
+    If ``warns``, warn about constant targets.
     """
     shares = settings.solver.several_outputs
     if not settings.loss.classifies:
         y = finite_targets(y)
         is_constant = y.ndim == 1 and len(y) > 1 and np.ptp(y) == 0.0
-        # with a kink, other constants may be as good
+        # with a kink, other constants may be optimal, too
         if warns and is_constant and settings.intercept and not settings.loss.has_kink:
             warn_caller(f"y is constant ({y[0]:g}): the model is that constant.", UserWarning)
         return Encoded(_shared_or_each(y, shares), weights)
@@ -90,10 +90,10 @@ def _shared_or_each(columns: np.ndarray, shares: bool) -> list[np.ndarray]:
 
 
 def warn_of_selection(kept: np.ndarray | None) -> None:
-    """Warn if no kernel helps out of sample; ``kept`` is the mask (M,) of those that do."""
+    """Warn if no kernel helps out of sample; ``kept`` is the mask (M,) of helpful kernels."""
     if kept is not None and not kept.any():
         warn_caller(
-            f"None of {len(kept)} kernels helps measurably on samples that were left out: all are in the model, "
+            f"None of {len(kept)} kernels helps measurably on held-out samples: all are in the model, "
             "and its predictions may be no better than a constant.",
             UserWarning,
         )
@@ -105,7 +105,7 @@ def largest_gap(solutions: Sequence[Solution]) -> float:
 
 
 def warn_of_fit(encoded: Encoded, solutions: list[Solution], tol: float, C: float) -> None:
-    """Warn of a gap above the tolerance, and of a C at which the model is a constant."""
+    """Warn about a gap above the tolerance, and about a C at which the model is constant."""
     proven = all(solution.certificate.proves(tol) for solution in solutions)
     if not proven:
         stalled = any(solution.stalled for solution in solutions)
@@ -120,11 +120,11 @@ def warn_of_fit(encoded: Encoded, solutions: list[Solution], tol: float, C: floa
         warn_caller(f"No kernel is in the model at C={C:g}: raise C.", UserWarning)
     elif _predicts_alike(encoded, np.concatenate([solution.certificate.outputs for solution in solutions])):
         same = "nearly one prediction" if encoded.decoder is None else "one class"
-        warn_caller(f"Training samples get {same} at C={C:g}, all of them: raise C, or scale the kernels.", UserWarning)
+        warn_caller(f"All training samples get {same} at C={C:g}: raise C, or scale the kernels.", UserWarning)
 
 
 def warn_of_path(gaps: Sequence[float], tol: float) -> None:
-    """Warn of values of C whose relative duality gaps are above the tolerance."""
+    """Warn about values of C whose relative duality gaps are above the tolerance."""
     if (n_above := sum(gap > tol for gap in gaps)) > 0:
         warn_caller(
             f"{n_above} of {len(gaps)} values of C stopped above tol={tol:g}, at relative duality gaps of up to "
@@ -136,7 +136,7 @@ def warn_of_path(gaps: Sequence[float], tol: float) -> None:
 def _predicts_alike(encoded: Encoded, outputs: np.ndarray) -> bool:
     """Return whether all training samples get one class, or numbers within 1% of the range of the targets.
 
-    Outputs are one after the other, (P N,).
+    ``outputs`` concatenates the outputs, (P N,).
     """
     columns = outputs.reshape(-1, len(encoded.weights)).T
     if encoded.decoder is not None:

@@ -48,7 +48,7 @@ from omkl.regularizers import Regularizer
 if TYPE_CHECKING:
     from omkl.distributed.stack import Client
 
-#: C is below: sums of weighted losses must not overflow.
+#: Upper bound of C (exclusive), so that sums of weighted losses do not overflow.
 LARGEST_C = 1e100
 
 
@@ -61,17 +61,17 @@ class TrainingSet:
         ``store()`` returns the kernels on the samples; it is called when they are first needed.
     y : array of shape (N,) or (N, K)
     weights : array of shape (N,)
-        Of the samples, > 0.
+        Sample weights > 0.
     settings : Settings
     warns : bool
-        Warn of constant targets.
+        Whether to warn about constant targets.
 
     Attributes
     ----------
     encoded : Encoded
         Targets of the problems.
     kept : bool array of shape (M,) or None
-        The kernels that :meth:`select` has kept.
+        Mask of the kernels kept by :meth:`select`.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class TrainingSet:
 
     @property
     def stack(self) -> KernelStack:
-        """The kernels of the problems: those that are not kept are zero."""
+        """Kernels of the problems; kernels that were not kept are zero."""
         selects = self.kept is not None and self.kept.any()
         return MixedStack([self.stored], kept=self.kept) if selects else self.stored
 
     def on(self, samples: np.ndarray, n_copies: int = 1) -> TrainingSet:
-        """Return some of the samples; kernels are copied if ``n_copies`` such sets fit into memory."""
+        """Return a set of some of the samples; kernels are copied if ``n_copies`` such sets fit into memory."""
 
         def store() -> KernelStack:
             fits = packed_bytes_fit(n_copies * self.stored.n_kernels, len(samples), np.float64)
@@ -107,7 +107,7 @@ class TrainingSet:
         return TrainingSet(store, self.y[samples], self.weights[samples], self.settings)
 
     def select(self) -> None:
-        """Keep the kernels that help out of sample if the settings ask for it; keep all if none helps."""
+        """If the settings require it, keep only kernels that help out of sample, or all if none helps."""
         if self.settings.weighting != "norms":
             targets, stack = self.encoded.columns, self.stored
             samples, weights = sampled(targets, self.encoded.weights, stack.n_kernels)
@@ -121,7 +121,7 @@ class TrainingSet:
         return effective_n_jobs(n_jobs) if self.stored.concurrent else 1
 
     def problems(self, C: float = 1.0) -> list[Problem]:
-        """Return the problems; that of several outputs has kernel weights in common."""
+        """Return the problems; problems of several outputs share kernel weights."""
         own, stack, problems = self.settings, self.stack, []
         for target in self.encoded.targets:
             make = shared_problem if target.ndim == 2 else Problem
@@ -137,13 +137,13 @@ class TrainingSet:
         return solutions
 
     def path(self, Cs: np.ndarray) -> Iterator[tuple[PathPoint, ...]]:
-        """Solve all problems for increasing values of C, each from the solution before."""
+        """Solve all problems for increasing values of C, each from the previous solution."""
         own = self.settings
         paths = (regularization_path(own.solver, problem, Cs, own.tol, own.max_iter) for problem in self.problems())
         return zip(*paths)
 
     def path_values(self, C: int | ArrayLike) -> np.ndarray:
-        """Return increasing values of C; a number of them spans three decades above the C at which a kernel enters."""
+        """Return increasing values of C; a number of values spans three decades above the C where a kernel enters."""
         if is_number_of_values(C):
             first = min(map(smallest_c, self.problems()))
             C = np.geomspace(1.0, 1e3, C) * (first if np.isfinite(first) else 1.0)
@@ -153,7 +153,7 @@ class TrainingSet:
         return values
 
     def outputs(self, model: Expansion, samples: np.ndarray) -> np.ndarray:
-        """Return outputs (P, N) for all samples of a model that was learned on some of them."""
+        """Return outputs (P, N) for all samples, of a model trained on some of the samples."""
         n, (n_active, width) = len(samples), model.coefficients.shape
         constants = np.broadcast_to(model.intercept, width).reshape(-1, n)[:, :1]
         if not n_active:
@@ -163,7 +163,7 @@ class TrainingSet:
 
 
 def learned_attributes(source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> dict[str, Any]:
-    """Return what an estimator learns from the solutions of all problems, apart from its model."""
+    """Return the learned attributes of an estimator from the solutions of all problems, except its model."""
     decoder, regularizer, kept = training.encoded.decoder, training.settings.regularizer, training.kept
     learned: dict[str, Any] = {}
     if decoder is not None:
@@ -192,7 +192,7 @@ def learned_attributes(source: KernelSource, training: TrainingSet, solutions: l
 def prepare(
     estimator: Any, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None, client: Client | None
 ) -> tuple[KernelSource, TrainingSet]:
-    """Check the parameters and data of a :class:`~omkl.mkl.base.BatchMKL`, which notes the columns of X.
+    """Check the parameters and data of a :class:`~omkl.mkl.base.BatchMKL`, and store the columns of X in it.
 
     Return the source of Gram matrices, and the samples of weight > 0.
     """
@@ -208,7 +208,7 @@ def prepare(
 
 
 def read_settings(estimator: Any) -> Settings:
-    """Check the parameters of a :class:`~omkl.mkl.base.BatchMKL`, and return those of its problems as objects."""
+    """Check the parameters of a :class:`~omkl.mkl.base.BatchMKL`, and return its settings as objects."""
     check_parameters(estimator, estimator._constraints)
     check_n_jobs(estimator.n_jobs)
     loss, solver = resolve_loss(estimator), resolve(Solver, estimator.solver, "solver")
@@ -261,14 +261,14 @@ def read_samples(
 
 
 def read_inputs(estimator: BaseEstimator, source: KernelSource, X: KernelInputs) -> Vectors | GramMatrices:
-    """Check inputs of a prediction."""
+    """Check inputs for prediction."""
     if not isinstance(source, ArrayKernels):
         return source.of_prediction(X)
     if are_few_rows(X, estimator.__dict__):
         X = np.ascontiguousarray(X, dtype=np.float64)
     else:
         X = checked_arrays(estimator, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
-    # between sparse and dense rows kernels have no values
+    # kernels cannot mix sparse and dense rows
     if sparse.issparse(source.X) != sparse.issparse(X):
         X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
     return X
