@@ -1,4 +1,4 @@
-"""The bank protocol: banks hold the parameters of groups."""
+"""The bank protocol: banks store the parameters of groups."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence

@@ -299,7 +299,7 @@ class Regularizer(Component):
         return InputError(f"{self!r} does not bound the norms of all groups: give radius as a number, or None.")
 
     def terms(self) -> "tuple[Regularizer, ...]":
-        """Return the proximal steps that Algorithm 1 takes in turn, those on coordinates first."""
+        """Return the proximal steps that Algorithm 1 takes in turn, starting with steps on coordinates."""
         return (self,)
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Regularizer":

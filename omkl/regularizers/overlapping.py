@@ -126,7 +126,7 @@ class _UnionOfGroups(Regularizer):
         upper = math.inf
 
         def raised(logs: np.ndarray) -> tuple[float, np.ndarray]:
-            """Return the sum at these multipliers, and the next ones; lower the upper bound to that of ``h y / nu``."""
+            """Return the sum at these multipliers, and the next multipliers; tighten ``upper`` by ``h y / nu``."""
             nonlocal upper
             multipliers = np.exp(np.maximum(logs - logs.max(), -230.0))
             multipliers /= squares @ multipliers

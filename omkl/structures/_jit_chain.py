@@ -276,7 +276,7 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
 
 @compiled
 def n_best_labellings(unary, pairwise, labels, scores):
-    """Write the best labellings (n_best, n) and their ``scores`` (n_best,); return how many there are.
+    """Write the best labellings (n_best, n) and their ``scores`` (n_best,); return their number.
 
     Each labelling deviates from an earlier one at a position ``t``: it keeps the labels from ``t`` on, takes the
     predecessor of the next lower rank, and the best labels before that (Lawler's partition over the lists of Viterbi

@@ -78,7 +78,7 @@ def find_highest(chart, scores, single_root):
 
 @compiled
 def raise_row(target, i, column, numbers, k, rows, first, last):
-    """Raise row i to ``numbers[k, t]`` plus ``rows[t]``, t in ``first : last``, in eight columns from ``column``."""
+    """Raise row i to ``numbers[k, t] + rows[t]``, ``first <= t < last``, in 8 columns from ``column``."""
     i, k = np.uintp(i), np.uintp(k)  # unsigned indices let the compiler read several entries at once
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]

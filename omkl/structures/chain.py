@@ -220,7 +220,7 @@ class Chain(Structure):
         return log_partition, expected
 
     def _within_allowed(self, potentials: Any, offsets: np.ndarray | None = None) -> Any:
-        """Forbid transitions that are not allowed, in one sequence or in those at ``offsets``."""
+        """Forbid transitions that are not allowed, in one sequence or in the sequences at ``offsets``."""
         if self.allowed is None or not len(potentials.unary):
             return potentials
         unary, pairwise = potentials.unary.copy(), potentials.pairwise

@@ -64,7 +64,7 @@ def arborescences(scores: np.ndarray, best: np.ndarray, single_root: bool, expec
     """Sum over trees; ``best`` is a tree of the highest score.
 
     For each modifier all other tokens are eliminated, as in the compiled program. For a single root child, arcs from
-    the root get a weight so small that trees with several of them are negligible.
+    the root get a tiny weight, which makes trees with several of them negligible.
     """
     n = len(scores) - 1
     weights, shift = _relative_to_the_best_heads(scores)

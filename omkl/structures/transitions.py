@@ -59,8 +59,8 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
     ----------
     spec : str, dict or bool array of shape (K, K)
         The name of a chunking scheme, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on. Or a dict
-        from a label to the labels that may follow it, and from None to the labels that may begin a sequence; labels
-        that are no key may be followed by any label. Or a matrix with a row per label, in the order of ``labels``.
+        from a label to the labels that may follow it, and from None to the labels that may begin a sequence; any
+        label may follow a missing key. Or a matrix with a row per label, in the order of ``labels``.
     labels : sequence of K labels
 
     Raises

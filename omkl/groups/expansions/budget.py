@@ -169,7 +169,7 @@ class BudgetedExpansion(KernelBank):
         super()._activate(x, gradient)
 
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
-        """Step token by token, as projections may come in between; tokens become support vectors; norms stay exact."""
+        """Step token by token, since projections may intervene; tokens become support vectors; norms stay exact."""
         if self._at_hand is not x:
             self._take_up(x)
         for t, slope in zip(moving.tolist(), D):

@@ -47,7 +47,7 @@ _RELATIVE = re.compile(f"(?:(?:{'|'.join(RELATIVES)})_)+")
 #: Fields of a word in the tree of a first parser.
 TREE_FIELDS = ("relation", "valency")
 _VALUE = re.compile(r"(\w+)(?::[1-9]\d?)?")
-#: Columns that are predicted, and so are no fields.
+#: Columns that parsers predict; they are not fields.
 _FOUND_OUT = ("head", "deprel", "deps")
 
 

@@ -229,11 +229,11 @@ class TemplateLayout:
         return int(pairs[0]), int(variants[0])
 
     def bins(self, n: int) -> np.ndarray:
-        """Return the bin of each distance 0 .. n, to the left and to the right, (2, >= n + 1)."""
+        """Return the bins of the distances 0 .. n or more, for arcs to the left and to the right: (2, > n)."""
         bins = self._bins
         if bins.shape[1] <= n:
             own = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
-            # another thread may set self._bins meanwhile
+            # return the local array: another thread may replace self._bins
             self._bins = bins = np.array([own, own + 8], dtype=np.uint64)
         return bins
 
@@ -249,7 +249,7 @@ class TemplateLayout:
         if latest is None or latest[0] is not x:
             n_nodes, columns = len(x) + 1, x.tokens.columns
             if x.tokens.fields != self.fields:
-                raise InputError(f"Templates look at {self.fields}, but the tokens are encoded as {x.tokens.fields}.")
+                raise InputError(f"The templates use the fields {self.fields}, but the tokens have {x.tokens.fields}.")
             heads, modifiers = np.empty((2, len(self._starts) - 1, n_nodes), np.uint64)
             jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, self._fields, heads, modifiers)
             codes = columns[self._between_fields, x.root : x.root + n_nodes]
