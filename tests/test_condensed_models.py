@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 
 import omkl
@@ -36,41 +37,54 @@ def words(rng, n=60):
     return X, y
 
 
-LABELERS = {
-    "strings": {"kernels": None},
-    "strings and kernels": {"kernels": {"lin": "linear:on=v", "g": "gaussian:on=v"}},
-    "maps": {"kernels": {"r": "gaussian:on=v,features=20"}},
-    "no average": {"average": None},
-    "crf, rda": {"loss": "crf", "method": "rda", "transitions": "regularized"},
-    "perceptron": {"loss": "perceptron", "regularizer": None, "eta0": 1.0, "average": "uniform"},
+Labeler, Classifier = omkl.SequenceLabeler, omkl.OnlineMKLClassifier
+MODELS = {
+    "strings": Labeler(),
+    "strings and kernels": Labeler({"lin": "linear:on=v", "g": "gaussian:on=v"}),
+    "strings and maps": Labeler({"r": "gaussian:on=v,features=20"}),
+    "no average": Labeler(average=None),
+    "crf, rda": Labeler(loss="crf", method="rda", transitions="regularized"),
+    "perceptron": Labeler(loss="perceptron", regularizer=None, eta0=1.0, average="uniform"),
+    "projection": Classifier(["gaussian", "laplacian"], budget=10),
+    "larger budget than support": Classifier(["gaussian"], budget=500, regularizer="l2"),
+    "budget, last model": Classifier(["gaussian"], budget=10, average=None),
+    "support": Classifier(["gaussian", "cubic"]),
+    "maps": Classifier(["gaussian:features=20"]),
 }
 
 
-@pytest.mark.parametrize("name", LABELERS)
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("online", [False, True], ids=["fit", "partial_fit"])
-def test_a_labeler_predicts_bit_for_bit_and_learns_no_more(name, online, rng, tmp_path):
-    X, y = words(rng)
-    labeler = omkl.SequenceLabeler(**{"epochs": 3, "random_state": 0, **LABELERS[name]})
-    labeler = labeler.partial_fit(X, y) if online else labeler.fit(X, y)
-    labeler.save(tmp_path / "whole.npz")
-    labeler.save(tmp_path / "small.npz", training=False)
-    small = omkl.load(tmp_path / "small.npz")
-    X_new = words(rng)[0]
-    for mine, theirs in zip(labeler.decision_function(X_new), small.decision_function(X_new)):
-        assert_array_equal(mine, theirs)
-    assert_array_equal(labeler.transitions_, small.transitions_)
-    assert small.kernel_weights_ == pytest.approx(labeler.kernel_weights_)
-    assert small.top_features(5) == labeler.top_features(5)
+def test_a_small_file_predicts_bit_for_bit_and_learns_no_more(name, online, rng, tmp_path):
+    model = clone(MODELS[name]).set_params(epochs=3, random_state=0)
+    is_labeler = isinstance(model, Labeler)
+    X, y = words(rng) if is_labeler else load_iris(return_X_y=True)
+    X_new = words(rng)[0] if is_labeler else X + 0.1
+    model = model.partial_fit(X, y) if online else model.fit(X, y)
+    whole, path, again = (tmp_path / name for name in ("whole.npz", "small.npz", "again.npz"))
+    model.save(whole)
+    model.save(path, training=False)
+    assert path.stat().st_size < whole.stat().st_size
+    small, scores = omkl.load(path), model.decision_function(X_new)
+    for own, other in zip(scores, small.decision_function(X_new)):
+        assert_array_equal(own, other)
+    assert small.kernel_weights_ == pytest.approx(model.kernel_weights_)
     assert small.history_ == []
+    if is_labeler:
+        assert_array_equal(model.transitions_, small.transitions_)
+        assert small.top_features(5) == model.top_features(5)
     with pytest.raises(InputError, match="saved with training=False"):
         small.partial_fit(X, y)
-    small.save(tmp_path / "again.npz", training=False)
-    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "small.npz").read_bytes()
-    small.save(tmp_path / "again.npz")
-    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "small.npz").read_bytes()
-    if not online:
-        anew = small.set_params(random_state=0).fit(X, y)
-        assert_array_equal(anew.decision_function(X_new)[0], labeler.decision_function(X_new)[0])
+    for options in ({"training": False}, {}):
+        small.save(again, **options)
+        assert again.read_bytes() == path.read_bytes()
+    if not is_labeler:
+        model.save(again, training=False, dtype="float32")
+        single = omkl.load(again).decision_function(X_new)
+        assert np.abs(single - scores).max() < 1e-5 * np.abs(scores).max()
+    anew = small.set_params(random_state=0).fit(X, y).decision_function(X_new)
+    for own, other in zip(anew, model.fit(X, y).decision_function(X_new)):
+        assert_array_equal(own, other)
 
 
 def test_features_without_weight_are_not_kept(rng, reloaded):
@@ -111,7 +125,7 @@ def test_a_parser_keeps_its_trees(dtype, tmp_path):
         small.partial_fit(treebank)
 
 
-def test_a_template_that_is_left_out_stays_out(tmp_path):
+def test_a_template_that_is_left_out_stays_out(reloaded):
     rng = np.random.default_rng(0)
     noise = [f"x{k}" for k in rng.integers(0, 50, 400)]
     sentences = [
@@ -119,51 +133,15 @@ def test_a_template_that_is_left_out_stays_out(tmp_path):
     ]
     treebank = Treebank.from_sentences(sentences)
     parser = omkl.DependencyParser(["h.upos m.upos", "m.lemma"], epochs=2, memory=5, labeled=False, random_state=0)
-    parser.fit(treebank).save(tmp_path / "small.npz", training=False)
-    small = omkl.load(tmp_path / "small.npz")
+    small = reloaded(parser.fit(treebank), training=False)
     assert small.template_weights_ == parser.template_weights_
     assert_array_equal(small.parse(treebank).heads, parser.parse(treebank).heads)
 
 
-def test_regressors_and_batch_estimators(tmp_path):
-    path = tmp_path / "small.npz"
+def test_regressors_and_batch_estimators(reloaded):
     X, y = load_diabetes(return_X_y=True)
     for model in (omkl.OnlineMKLRegressor(random_state=0, epochs=2), omkl.MKLRegressor(["linear", "gaussian"])):
-        model.fit(X[:60], y[:60]).save(path, training=False)
-        assert_array_equal(omkl.load(path).predict(X), model.predict(X))
-
-
-ROWS = {
-    "projection": {"kernels": ["gaussian", "laplacian"], "budget": 10},
-    "larger budget than support": {"kernels": ["gaussian"], "budget": 500, "regularizer": "l2"},
-    "budget, last model": {"kernels": ["gaussian"], "budget": 10, "average": None},
-    "support": {"kernels": ["gaussian", "cubic"]},
-    "maps": {"kernels": ["gaussian:features=20"]},
-}
-
-
-@pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("online", [False, True], ids=["fit", "partial_fit"])
-def test_classifiers_of_rows_predict_bit_for_bit_and_learn_no_more(name, online, tmp_path):
-    X, y = load_iris(return_X_y=True)
-    model = omkl.OnlineMKLClassifier(**{"epochs": 2, "random_state": 0, **ROWS[name]})
-    model = model.partial_fit(X, y) if online else model.fit(X, y)
-    model.save(tmp_path / "whole.npz")
-    model.save(tmp_path / "small.npz", training=False)
-    assert (tmp_path / "small.npz").stat().st_size < (tmp_path / "whole.npz").stat().st_size
-    small = omkl.load(tmp_path / "small.npz")
-    assert_array_equal(small.decision_function(X), model.decision_function(X))
-    assert small.kernel_weights_ == pytest.approx(model.kernel_weights_)
-    with pytest.raises(InputError, match="saved with training=False"):
-        small.partial_fit(X, y)
-    small.save(tmp_path / "again.npz")
-    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "small.npz").read_bytes()
-    model.save(tmp_path / "single.npz", training=False, dtype="float32")
-    scores, single = model.decision_function(X), omkl.load(tmp_path / "single.npz").decision_function(X)
-    assert np.abs(single - scores).max() < 1e-5 * np.abs(scores).max()
-    assert_array_equal(
-        omkl.load(tmp_path / "small.npz").set_params(random_state=0).fit(X, y).predict(X), model.fit(X, y).predict(X)
-    )
+        assert_array_equal(reloaded(model.fit(X[:60], y[:60]), training=False).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize(("scale", "rounds"), [(1.0, True), (1e300, False), (1e-200, False)])

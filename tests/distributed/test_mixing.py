@@ -21,7 +21,6 @@ from omkl.groups import (
     TransitionBank,
     group_state,
 )
-from omkl.kernels import Linear, Polynomial
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import (
     DistanceOverGradients,
@@ -33,29 +32,21 @@ from omkl.online import (
     PolynomialAverage,
     UniformAverage,
 )
-from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
+from omkl.regularizers import L21, SquaredL21
 from omkl.structures import Binary, Chain
 
+from ..groups.test_step_for_step import KERNELS, SETTINGS, K, Problem, explicit_bank, literal_of, trainer_of
 from ..passes import Kill, fit, online_trainer
-
-K, D = 3, 4
-KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-free": Polynomial(2, coef0=0.0)}
 
 
 class Sequences:
     """Short sequences as examples, of which the first kernel tells the labels; of weight 1, or of random ones."""
 
     def __init__(self, explicit, seed=0, n_sequences=11, weighted=False):
-        rng = np.random.default_rng(seed)
-        lengths = rng.integers(1, 5, size=n_sequences)
+        own = Problem(seed, n_sequences)
+        self.offsets, self.X, self.gold = own.offsets, own.X, own.gold
         self.weights = np.random.default_rng(seed).uniform(0.1, 3.0, n_sequences) if weighted else np.ones(n_sequences)
-        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
-        self.X = rng.normal(size=(self.offsets[-1], D)) * (rng.random((self.offsets[-1], D)) < 0.7)
-        self.gold = (self.X @ rng.normal(size=(D, K))).argmax(axis=1)
-        self.maps = [kernel.features(self.X) for kernel in KERNELS.values()]
-        rows = sparse.hstack([sparse.csr_array(part) for part in self.maps], format="csr")
-        features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
-        self.tokens = Tokens(self.offsets, features if explicit else None, {"x": self.X})
+        self.tokens = own.tokens(KERNELS.values() if explicit else ())
 
     def __len__(self):
         return len(self.tokens)
@@ -72,41 +63,11 @@ class Sequences:
         return part
 
 
-SETTINGS = {
-    "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
-    "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "lambda_": 0.6, "rate": 0.5},
-    "group lasso": {"regularizer": L21(), "lambda_": 0.5},
-    "strong group lasso": {"regularizer": L21(), "lambda_": 2.0},
-    "crf": {"regularizer": ElasticNet(0.5), "lambda_": 0.1, "loss": CRF()},
-    "ridge in a ball": {"regularizer": Ridge(), "lambda_": 0.1, "radius": 0.7},
-    "no regularizer": {"regularizer": None, "lambda_": 0.0},
-    "free transitions": {"regularizer": LqNorm(1.5), "lambda_": 0.3, "free": True},
-    "dual averaging": {"regularizer": SquaredL21(), "lambda_": 0.05, "method": "rda"},
-    "sparse dual averaging": {"regularizer": L21(), "lambda_": 0.5, "method": "rda", "rate": 0.5},
-}
-
-
-def make_trainer(explicit, options, average, schedule=None):
-    averaging = average is not None
+def make_trainer(explicit, setting, average, schedule=None):
+    names, kernels, averaging = list(KERNELS), list(KERNELS.values()), average is not None
     if explicit:
-        groups = np.repeat(np.arange(3), [kernel.feature_count(D) for kernel in KERNELS.values()])
-        banks = [ExplicitBank(list(KERNELS), groups, K, averaging)]
-    else:
-        banks = [KernelExpansion(list(KERNELS), list(KERNELS.values()), ["x"] * 3, K, averaging)]
-    transitions = TransitionBank(K, averaging=averaging)
-    free = options.get("free", False)
-    return online_trainer(
-        banks if free else [*banks, transitions],
-        Chain(K),
-        loss=options.get("loss", StructuredHinge()),
-        regularizer=options["regularizer"],
-        lambda_=options["lambda_"],
-        schedule=schedule or InverseSqrt(options.get("rate", 1.0)),
-        method=options.get("method", "fobos"),
-        radius=options.get("radius", np.inf),
-        average=average,
-        unpenalized=[transitions] if free else [],
-    )
+        return trainer_of([explicit_bank(names, kernels, averaging)], setting, average, schedule)
+    return trainer_of([KernelExpansion(names, kernels, ["x"] * 3, K, averaging)], setting, average, schedule)
 
 
 class Recorded:
@@ -200,20 +161,8 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
     with pytest.MonkeyPatch.context() as patch:
         if narrow:
             patch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
-        trainer = make_trainer(explicit, options, average)
-        naive = naive_model(
-            data.maps,
-            K,
-            Chain(K),
-            trainer.loss,
-            options["regularizer"],
-            options["lambda_"],
-            trainer.schedule,
-            trainer.method.name,
-            trainer.radius,
-            average,
-            options.get("free", False),
-        )
+        trainer = make_trainer(explicit, setting, average)
+        naive = literal_of(naive_model, data, trainer, setting, average)
         sizes = np.array([data.weights[j::n_shards].sum() for j in range(n_shards)])
         weights = sizes / sizes.sum()
         for _ in range(3):
@@ -230,7 +179,7 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
 def test_one_shard_is_the_serial_algorithm(explicit, setting, schedule):
     """The same bits, in every array of the training state and in the history."""
     data = Sequences(explicit)
-    serial, mixed = (make_trainer(explicit, SETTINGS[setting], PolynomialAverage(), schedule()) for _ in range(2))
+    serial, mixed = (make_trainer(explicit, setting, PolynomialAverage(), schedule()) for _ in range(2))
     expected = fit(serial, data, epochs=4, rng=np.random.default_rng(5))
     found = fit(mixed, data, epochs=4, rng=np.random.default_rng(5), make_pass=ParameterMixing(1))
     assert_same_state(mixed.state(), serial.state())
@@ -351,7 +300,7 @@ def test_adaptive_schedules_take_in_all_shards():
 
 def test_rates_end_with_the_last_round_of_the_shards():
     data = Sequences(explicit=True)
-    trainer = make_trainer(True, SETTINGS["mkl"], None, LinearDecay(0.5))
+    trainer = make_trainer(True, "mkl", None, LinearDecay(0.5))
     history = fit(trainer, data, epochs=3, make_pass=ParameterMixing(2))
     assert [record["round"] for record in history] == [6, 12, 18]
     assert_allclose(history[-1]["rate"], 0.5 / 18)
@@ -365,9 +314,7 @@ def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
         seen.append(record)
         return record["epoch"] == 2
 
-    history = fit(
-        make_trainer(True, SETTINGS["mkl"], None), data, epochs=9, callbacks=[stop], make_pass=ParameterMixing(3)
-    )
+    history = fit(make_trainer(True, "mkl", None), data, epochs=9, callbacks=[stop], make_pass=ParameterMixing(3))
     assert history == seen
     assert len(history) == 2
     losses = [history[-1][f"loss:shard{j}"] for j in (1, 2, 3)]
@@ -375,20 +322,15 @@ def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
     assert_allclose(np.dot(losses, [4, 4, 3]) / 11, history[-1]["loss"])
 
 
-@pytest.mark.parametrize("n_shards", [1, 2])
-def test_callbacks_that_need_every_round_are_refused(n_shards):
-    data = Sequences(explicit=True)
-    trainer = make_trainer(True, SETTINGS["mkl"], None)
-    with pytest.raises(InputError, match="Kill needs single rounds, which shards do not report"):
-        fit(trainer, data, callbacks=[Kill(9)], make_pass=ParameterMixing(n_shards))
-
-
 def test_bad_input_is_refused():
     data = Sequences(explicit=True)
     with pytest.raises(InputError, match="shards must be a whole number > 0"):
         ParameterMixing(0)
+    for n_shards in (1, 2):
+        with pytest.raises(InputError, match="Kill needs single rounds, which shards do not report"):
+            fit(make_trainer(True, "mkl", None), data, callbacks=[Kill(9)], make_pass=ParameterMixing(n_shards))
     with pytest.raises(InputError, match="11 examples do not make 12 shards"):
-        fit(make_trainer(True, SETTINGS["mkl"], None), data, make_pass=ParameterMixing(12))
+        fit(make_trainer(True, "mkl", None), data, make_pass=ParameterMixing(12))
     bank = CachedKernelBank(["linear"], [KERNELS["linear"]], ["x"], data.tokens, K)
     trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), L21(), lambda_=0.1, schedule=InverseSqrt())
     with pytest.raises(InputError, match="CachedKernelBank"):

@@ -90,6 +90,7 @@ SETTINGS = {
     "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
     "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "lambda_": 0.6, "rate": 0.5},
     "group lasso": {"regularizer": L21(), "lambda_": 0.5},
+    "strong group lasso": {"regularizer": L21(), "lambda_": 2.0},
     "crf": {"regularizer": ElasticNet(0.5), "lambda_": 0.1, "loss": CRF()},
     "ridge in a ball": {"regularizer": Ridge(), "lambda_": 0.1, "radius": 0.7},
     "no regularizer": {"regularizer": None, "lambda_": 0.0},
@@ -99,47 +100,47 @@ SETTINGS = {
 }
 
 
-def models(kind, setting, average, naive_model, seed=0, schedule=None, **more):
-    """A trainer, the literal algorithm, and the problem and the tokens that both learn."""
-    options = {"loss": StructuredHinge(), **SETTINGS[setting]}
-    problem = Problem(seed)
-    schedule = schedule or InverseSqrt(options.get("rate", 1.0))
-    method, radius, free = options.get("method", "fobos"), options.get("radius", np.inf), options.get("free", False)
-    structure, loss = Chain(K), options["loss"]
-    banks, tokens = banks_of(kind, problem, average is not None)
-    transitions = TransitionBank(K, averaging=average is not None)
-    trainer = online_trainer(
+def trainer_of(banks, setting, average, schedule=None):
+    """A trainer of banks and of transitions between three labels."""
+    options = SETTINGS[setting]
+    transitions, free = TransitionBank(K, averaging=average is not None), options.get("free", False)
+    return online_trainer(
         banks if free else [*banks, transitions],
-        structure,
-        loss=loss,
+        Chain(K),
+        loss=options.get("loss", StructuredHinge()),
         regularizer=options["regularizer"],
         lambda_=options["lambda_"],
-        schedule=schedule,
-        method=method,
-        radius=radius,
+        schedule=schedule or InverseSqrt(options.get("rate", 1.0)),
+        method=options.get("method", "fobos"),
+        radius=options.get("radius", np.inf),
         average=average,
         unpenalized=[transitions] if free else [],
-        **more,
     )
-    naive = naive_model(
-        [f.toarray() for f in problem.features(KERNELS.values())],
+
+
+def literal_of(naive_model, problem, trainer, setting, average):
+    """The literal algorithm with the settings of a trainer."""
+    options = SETTINGS[setting]
+    return naive_model(
+        [kernel.features(problem.X) for kernel in KERNELS.values()],
         K,
-        structure,
-        loss,
+        trainer.structure,
+        trainer.loss,
         options["regularizer"],
         options["lambda_"],
-        schedule,
-        method,
-        radius,
+        trainer.schedule,
+        trainer.method.name,
+        trainer.radius,
         average,
-        free,
-        **more,
+        options.get("free", False),
     )
-    return trainer, naive, problem, tokens
 
 
-def run(kind, setting, average, naive_model, check, seed=0, **more):
-    trainer, naive, problem, tokens = models(kind, setting, average, naive_model, seed, **more)
+def run(kind, setting, average, naive_model, check):
+    problem = Problem()
+    banks, tokens = banks_of(kind, problem, average is not None)
+    trainer = trainer_of(banks, setting, average)
+    naive = literal_of(naive_model, problem, trainer, setting, average)
     for s in problem.order:
         x = tokens.sequence(s)
         y = problem.gold[x.low : x.high]
