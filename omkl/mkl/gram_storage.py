@@ -25,7 +25,7 @@ COARSE = 1e-4
 #: Largest rank of a feature map, relative to the number of samples, for which solving with a factor is as fast as with
 #: the Gram matrix.
 FACTOR_PART = 1 / 16
-#: The same if Gram matrices do not fit into memory: a factor of this rank takes no more memory.
+#: The same if Gram matrices do not fit into memory: a factor of this rank is no larger than the matrix.
 LARGEST_PART = 1 / 2
 #: Maximum and minimum number of landmarks to approximate kernels that do not fit into memory.
 MOST_LANDMARKS, LEAST_LANDMARKS = 500, 20

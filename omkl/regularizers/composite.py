@@ -40,7 +40,7 @@ class Composite(Regularizer):
         regularizers = list(regularizers)
         factors = [1.0] * len(regularizers) if factors is None else list(factors)
         if not regularizers or not all(isinstance(term, Regularizer) for term in regularizers):
-            raise InputError("A composite needs at least one regularizer, and nothing else.")
+            raise InputError("regularizers must be a non-empty sequence of regularizers.")
         if not all(0 < factor < math.inf for factor in factors):
             raise InputError(f"Factors of regularizers must be finite numbers > 0, not {factors!r}.")
         parts = [part for term, factor in zip(regularizers, factors) for part in _flatten(term, float(factor))]

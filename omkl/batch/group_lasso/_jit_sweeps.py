@@ -384,8 +384,8 @@ def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, ridge, po
 def _find_basis(columns, starts, g, curvature, bases, is_mixed):
     """Compute the basis of a group, unless it is known.
 
-    For large groups only the largest eigenvalue is bounded. A step never increases the objective if its bound is too
-    low by less than one half.
+    For large groups only the largest eigenvalue is bounded. Steps never increase the objective, even if the bound is
+    too low by up to one half.
     """
     if bases.is_known[g]:
         return
