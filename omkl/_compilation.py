@@ -1,11 +1,14 @@
 """Compilation of loops with Numba, cached on disk."""
 
 import atexit
+import hashlib
+import inspect
 import os
 import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numba
@@ -24,7 +27,8 @@ def compiled(function: Callable) -> Any:
     Parameters
     ----------
     function : callable
-        It must call only compiled functions of the same file, because the cache does not detect changes in other files.
+        It calls compiled functions of its own file only: the cache does not notice changes of other files, see
+        :func:`stamp_of`.
 
     Returns
     -------
@@ -41,6 +45,25 @@ def compiled(function: Callable) -> Any:
     except RuntimeError:  # Numba finds no writable directory
         _use_temporary_cache()
         return numba.njit(cache=True, nogil=True)(function)
+
+
+def uncached(function: Callable) -> Any:
+    """Compile a function that calls functions of other files, for callers whose cache has a stamp of these files.
+
+    Parameters
+    ----------
+    function : callable
+    """
+    return numba.njit(nogil=True)(function)
+
+
+def stamp_of(*modules: ModuleType) -> str:
+    """Return a digest of the sources of some modules.
+
+    A compiled function that calls functions of other files reads a digest of them from the function around it. Numba's
+    cache compares such values, and so notices changes of these files.
+    """
+    return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()
 
 
 def _use_temporary_cache() -> None:

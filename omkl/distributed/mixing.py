@@ -31,7 +31,8 @@ from omkl._threads import in_threads
 from omkl.distributed.cluster import gathered, identity, submitted, workers_of
 from omkl.exceptions import InputError
 from omkl.groups.base import check_ability
-from omkl.online.rounds import Examples, Record, Step, below
+from omkl.online.compiled_pass import fastest_pass
+from omkl.online.rounds import Examples, Record, Step, added, below
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.online.training_loop import Source, serial_pass
 
@@ -110,7 +111,7 @@ class ParameterMixing:
         MixedPass or Step
         """
         if len(examples) < self.n_shards:
-            yield from serial_pass(trainer, examples, orders, done)
+            yield from (fastest_pass(trainer, examples) or serial_pass)(trainer, examples, orders, done)
             return
         self._hold(examples)
         trainer.forget_input()
@@ -183,8 +184,8 @@ def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order:
     trainer.recompute_every = len(order) if alone else RECOMPUTE_EVERY
     trainer.shrinkage, trainer.group_state.total_shrinkage[:] = 0.0, 0.0
     loss = weight = 0.0
-    for step in serial_pass(trainer, shard, lambda sizes: [order], 0):
-        loss, weight = loss + step.loss, weight + step.weight
+    for step in (fastest_pass(trainer, shard) or serial_pass)(trainer, shard, lambda sizes: [order], 0):
+        loss, weight = added(loss, step.loss), added(weight, step.weight)
     return {
         **trainer.state(),
         "loss_and_weight": np.array([loss, weight]),

@@ -156,7 +156,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         """Arguments of :class:`Run` for training in shards."""
         if client is None and shards in (None, 1):
             return {}
-        from omkl.distributed import ParameterMixing
+        from omkl.distributed.mixing import ParameterMixing
 
         mixing = ParameterMixing(shards, client, self.n_jobs)
         return {"make_pass": mixing, "n_shards": mixing.n_shards}

@@ -104,9 +104,27 @@ class FeatureMapBank(TableBank):
             self._compute_features(x)
         return self._window[x.low - self._low : x.high - self._low]
 
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return self._starts, self.table, self._sums, self._touched
+
+    @property
+    def rows_at_once(self) -> int:
+        """Number of tokens whose features are computed together."""
+        return max(1, WINDOW_BYTES // (8 * max(self.table.shape[1], 1)))
+
+    def features_of(self, tokens: Tokens, rows: np.ndarray) -> np.ndarray:
+        """Return the features of some tokens, (n, D)."""
+        if self._fits(tokens):
+            return self._features(tokens.everything())[rows]
+        parts = zip(self.kernels, self.views)
+        return np.hstack([dense_features(kernel, tokens.views[view][rows], 0, len(rows)) for kernel, view in parts])
+
+    def _fits(self, tokens: Tokens) -> bool:
+        """Check whether there is room for the features of all tokens."""
+        return 8 * tokens.n_tokens * self.table.shape[1] <= max(self.memory, WINDOW_BYTES)
+
     def _compute_features(self, x: Span) -> None:
-        whole = 8 * x.tokens.n_tokens * self.table.shape[1] <= max(self.memory, WINDOW_BYTES)
-        low, high = (0, x.tokens.n_tokens) if whole else (x.low, x.high)
+        low, high = (0, x.tokens.n_tokens) if self._fits(x.tokens) else (x.low, x.high)
         self.forget_input()  # free the old features first
         window = np.empty((high - low, self._starts[-1]))
         for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):

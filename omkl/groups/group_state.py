@@ -109,7 +109,7 @@ class GroupState:
         self.total_weight = 0.0
         self.pending_weight = 0.0
         self._before = np.zeros(p)
-        self._rescaled = RescaledArrays(
+        self.rescaled = RescaledArrays(
             self.bases,
             self.scales,
             self.square_norms,
@@ -185,7 +185,7 @@ class GroupState:
         norm : float
             Norm of all parameters together.
         """
-        return jit.rescale(self._rescaled, self._before, after, radius, forgets, *SCALE_RANGE)
+        return jit.rescale(self.rescaled, self._before, after, radius, forgets, *SCALE_RANGE)
 
     def restart(self) -> None:
         """Set every group and the average to zero; keep ``left_out``."""

@@ -54,6 +54,10 @@ class TableBank(Bank):
     def _find_nonzero(self) -> None:
         """Find the nonzero rows of the table, after it was replaced."""
 
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """Return the arrays that compiled passes take."""
+        return self.table, self._sums
+
     def grow_outputs(self, n_outputs: int) -> None:
         for axis in self._label_axes:
             self.table = lengthened(self.table, n_outputs, axis)
@@ -224,9 +228,11 @@ class ExplicitBank(TableBank):
         jit.inner_products(self.features_of(x), x.low, gradient.unary, self.table, self.groups, products, totals)
         return products
 
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return self.table, self._sums, self.groups, self._links, self._heads
+
     def step(self, x: Span, gradient: Potentials) -> None:
-        arrays = self.table, self._sums, self.groups, self._links, self._heads
-        jit.step_features(self.features_of(x), x.low, gradient.unary, *arrays, self.group_state.step)
+        jit.step_features(self.features_of(x), x.low, gradient.unary, *self.arrays(), self.group_state.step)
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]

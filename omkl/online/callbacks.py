@@ -14,7 +14,7 @@ from omkl._files import PathLike, check_output
 from omkl._progress import progress_bar
 from omkl.online.averaging import Predictor
 from omkl.online.hooks import hooks, load_states, states_of
-from omkl.online.rounds import Example, LearnedBlock, Record, State, Step, TrainingProgress, Values, thinned
+from omkl.online.rounds import Example, LearnedBlock, Record, State, Step, TrainingProgress, Values, added, thinned
 from omkl.online.trainer import OnlineTrainer
 
 #: Number of rounds between updates of the progress bar.
@@ -70,9 +70,17 @@ class ProgressiveValidation:
     def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
         """Add the loss and the cost of one round."""
         structure = trainer.structure
-        self._cost += structure.cost(step.gold, structure.decode(step.potentials))
+        if step.n_examples > 1:
+            predicted = structure.decode_many(step.potentials, np.arange(step.n_examples + 1))
+            self._cost = added(self._cost, structure.costs_of(step.gold, predicted))
+        else:
+            self._cost += structure.cost(step.gold, structure.decode(step.potentials))
         self._size += structure.n_known(step.gold)
         return self._take_in(trainer, step)
+
+    def room(self) -> int:
+        """Return how many examples may come before the next record."""
+        return self.every - self._examples
 
     def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> bool:
         """Add the loss of a block that was trained in shards."""
@@ -83,8 +91,7 @@ class ProgressiveValidation:
         self._epoch = record["epoch"] + 1
 
     def _take_in(self, trainer: OnlineTrainer, learned: Step | LearnedBlock) -> bool:
-        self._loss += learned.loss
-        self._weight += learned.weight
+        self._loss, self._weight = added(self._loss, learned.loss), added(self._weight, learned.weight)
         self._examples += learned.n_examples
         return self._examples >= self.every and self.close(trainer, self._epoch)
 
@@ -133,6 +140,10 @@ class ProgressBar:
         """Move the bar every :data:`STRIDE` examples."""
         if self._progress.examples % STRIDE == 0:
             self._move()
+
+    def room(self) -> int:
+        """Return how many examples may come before the bar moves."""
+        return STRIDE - self._progress.examples % STRIDE
 
     def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
         """Show the mean loss of the block and the number of nonzero groups."""

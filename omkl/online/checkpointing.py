@@ -133,6 +133,10 @@ class Checkpoints:
         self._waited += n_examples
         return self._waited >= self._rounds and time.monotonic() - self._last >= self._seconds
 
+    def room(self) -> int:
+        """Return how many examples may be learned until a checkpoint is due."""
+        return int(max(1, self._rounds - self._waited))
+
     def keep(self, stage: str, values: Values, arrays: dict[str, np.ndarray]) -> None:
         """Set the state of a stage for later checkpoints; values may contain numpy numbers and small arrays."""
         self._stages[stage] = values, arrays

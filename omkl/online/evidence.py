@@ -10,7 +10,6 @@ from scipy.special import ndtri
 from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.losses.structured import CRF, StructuredLoss
-from omkl.online.methods import Method
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
@@ -20,6 +19,12 @@ ALL_UP_TO = 1024
 PASSING = 0.5
 #: Time constant, in positions, of the moving averages of potentials.
 MEMORY = 100
+
+
+class Method(Protocol):
+    """Methods of a training method that :class:`Evidence` calls."""
+
+    def part_scales(self, group_state: GroupState, /) -> np.ndarray: ...
 
 
 class Learner(Protocol):
@@ -73,13 +78,24 @@ class Evidence:
         self._totals, self._positions = np.zeros((n_groups + 1, 0)), 0.0
         self._met = 0
 
+    @property
+    def takes_part(self) -> bool:
+        """True if examples are new, and there are groups to compare."""
+        return self.open and len(self.sums) != 1
+
+    def skip(self) -> bool:
+        """Pass over the next example if it is not one of the sample; return whether it is not."""
+        met = self._met + 1
+        if met <= ALL_UP_TO or met % (1 << math.ceil(math.log2(met / ALL_UP_TO))) == 0:
+            return False
+        self._met = met
+        return True
+
     def look_at(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
         """Add the evidence of an example before the trainer learns from it, if it is new and sampled."""
-        if not self.open or len(self.sums) == 1:
+        if not self.takes_part or self.skip():
             return
         self._met += 1
-        if self._met > ALL_UP_TO and self._met % (1 << math.ceil(math.log2(self._met / ALL_UP_TO))):
-            return
         penalized, reference = trainer.penalized_banks, initial_potentials(trainer.structure, x)
         for bank in trainer.banks[len(penalized) :]:
             bank.add_potentials(x, reference)

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from omkl.exceptions import InputError
+from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
-from omkl.online import _jit_hedge as jit
 
 
 class Method(ABC):
@@ -160,7 +160,7 @@ class OutOfSampleWeights(ForwardBackward):
         self._weight = weight
         self._before = group_state.square_norms.copy()
         self.sums += group_state.pending_weight * self.weights
-        jit.begin(
+        jit.begin_hedge(
             group_state.scales,
             self._factors,
             group_state.empty,
@@ -214,6 +214,10 @@ class OutOfSampleWeights(ForwardBackward):
         total = other.weights[indices].sum()
         self.weights = other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
         self._factors[: len(self.weights)] = self.weights
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """Return the arrays that compiled passes take."""
+        return self.weights, self.cumulative, self.sums, self._factors, self._losses
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
         """Return the averaged model's weights; ``pending`` is the last round's share of the ``total`` weight."""

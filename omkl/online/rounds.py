@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from omkl.groups.tokens import Tokens
 from omkl.structures.base import Output, Potentials
 
 T = TypeVar("T")
@@ -36,6 +37,25 @@ class Example(NamedTuple):
     weight: float = 1.0
 
 
+class Rows(NamedTuple):
+    """Examples of one token each.
+
+    Attributes
+    ----------
+    tokens : Tokens
+    gold : array of shape (n_tokens,)
+        Code or number of each token.
+    chosen : int array of shape (n,)
+        Token of each example.
+    weights : array of shape (n,) or None
+    """
+
+    tokens: Tokens
+    gold: np.ndarray
+    chosen: np.ndarray
+    weights: np.ndarray | None
+
+
 class Examples(Protocol):
     """A sequence of examples."""
 
@@ -47,12 +67,17 @@ class Examples(Protocol):
         """Return some of the examples, for a shard."""
 
 
+def added(total: float, values: float | np.ndarray) -> float:
+    """Add numbers to a total one after the other: the sum does not depend on how many are added at once."""
+    return float(np.cumsum(np.append(total, values))[-1]) if isinstance(values, np.ndarray) else total + values
+
+
 class Step(NamedTuple):
-    """The result of a training round.
+    """The result of a training round, or of some rounds that a compiled pass makes at once.
 
     Parameters
     ----------
-    loss : float
+    loss : float, or array of shape (n_examples,)
         Weighted loss before the round.
     norms : array of shape (p,)
         Norms of the regularized groups after the round.
@@ -63,20 +88,20 @@ class Step(NamedTuple):
     potentials, gold : object
         Potentials before the round, and the gold output.
     n_examples : int
-    weight : float
+    weight : float, or array of shape (n_examples,)
         Weight of the example.
     in_shards : bool
         Whether the examples were learned in shards.
     """
 
-    loss: float
+    loss: float | np.ndarray
     norms: np.ndarray
     rate: float
     square_gradient: float
     potentials: Potentials
     gold: Output
     n_examples: int = 1
-    weight: float = 1.0
+    weight: float | np.ndarray = 1.0
     in_shards: bool = False
 
 
@@ -124,14 +149,12 @@ class TrainingProgress:
         """Return the seconds that the epoch has taken so far."""
         return time.perf_counter() - self._began
 
-    def add(self, n_examples: int, loss: float, weight: float) -> None:
-        """Add learned examples: their number, and the sums of their weighted losses and weights."""
+    def add(self, n_examples: int, losses: float | np.ndarray, weights: float | np.ndarray) -> None:
+        """Add learned examples: their number, weighted losses and weights, or the sums of these."""
         self.block_examples += n_examples
-        self.block_loss += loss
-        self.block_weight += weight
+        self.block_loss, self.block_weight = added(self.block_loss, losses), added(self.block_weight, weights)
         self.examples += n_examples
-        self.loss += loss
-        self.weight += weight
+        self.loss, self.weight = added(self.loss, losses), added(self.weight, weights)
 
     def next_block(self) -> None:
         """Begin the next block."""

@@ -187,9 +187,13 @@ class OnlineTrainer:
         """Return the loss and its gradient with respect to potentials, None for zero."""
         loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
         if not math.isfinite(loss):
-            message = f"Training diverged in round {self.round}, where the loss is {loss}"
-            raise DivergenceError(f"{message}: choose a smaller eta0, or a radius.")
+            raise self.divergence(loss)
         return loss, gradient
+
+    def divergence(self, loss: float) -> DivergenceError:
+        """Make the error for a loss that is not finite."""
+        message = f"Training diverged in round {self.round}, where the loss is {loss}"
+        return DivergenceError(f"{message}: choose a smaller eta0, or a radius.")
 
     def _adapt(self, rate: float, loss: float, square_gradient: float, weight: float) -> float:
         """Report the gradient to an adaptive schedule, which sets the rate of the very first step only now."""
@@ -233,10 +237,22 @@ class OnlineTrainer:
         else:
             group_state.pending_weight = weight * average.weight(t)
             group_state.total_weight += group_state.pending_weight
-            if average.period and t % average.period == 0:
-                group_state.discount(1.0 / average.discount)
-                for bank in self.banks:
-                    bank.discount(1.0 / average.discount)
+        self.upkeep()
+
+    def until_upkeep(self) -> int:
+        """Return the number of rounds up to the next one after which :meth:`upkeep` has something to do."""
+        rounds = self.recompute_every - self.round % self.recompute_every
+        if self.average is None or not self.average.period:
+            return rounds
+        return min(rounds, self.average.period - (self.round - self.began) % self.average.period)
+
+    def upkeep(self) -> None:
+        """Discount the average, and recompute norms, after the rounds where that is due."""
+        average = self.average
+        if average is not None and average.period and (self.round - self.began) % average.period == 0:
+            self.group_state.discount(1.0 / average.discount)
+            for bank in self.banks:
+                bank.discount(1.0 / average.discount)
         if self.round % self.recompute_every == 0:
             self.recompute_norms()
 

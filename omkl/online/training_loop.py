@@ -8,6 +8,7 @@ import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
 from omkl.online.checkpointing import Checkpoints
+from omkl.online.compiled_pass import AT_A_TIME, fastest_pass
 from omkl.online.hooks import check_callbacks, hooks, load_states, states_of
 from omkl.online.rounds import Examples, LearnedBlock, Record, State, Step, TrainingProgress, Values
 from omkl.online.trainer import OnlineTrainer
@@ -205,7 +206,7 @@ class TrainingLoop:
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
             stopped = in_shards = False
-            steps = self.make_pass(trainer, examples, self.source.orders, progress.block_examples)
+            steps = self._pass_for(examples)(trainer, examples, self.source.orders, progress.block_examples)
             for step in steps:
                 progress.add(step.n_examples, step.loss, step.weight)
                 in_shards = step.in_shards
@@ -226,6 +227,16 @@ class TrainingLoop:
             if stopped:
                 return True
         return False
+
+    def _pass_for(self, examples: Examples) -> Pass:
+        """Return the pass over a block: a compiled one where all parts are known to it."""
+        told = [hook.__self__ for hook in self._on_round if hasattr(hook, "__self__")]
+        can_wait = len(told) == len(self._on_round) and all(hasattr(callback, "room") for callback in told)
+        if self.make_pass is not serial_pass or not can_wait:
+            return self.make_pass
+        waiting = [*told, *([] if self.checkpoints is None else [self.checkpoints])]
+        room = lambda: min((part.room() for part in waiting), default=AT_A_TIME)  # noqa: E731
+        return fastest_pass(self.trainer, examples, room) or self.make_pass
 
     def _end_epoch(self) -> bool:
         """Make the epoch's record; return whether a callback ends training."""

@@ -1,0 +1,152 @@
+"""Compiled passes learn the model that the trainer learns."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from omkl import OnlineMKLClassifier, OnlineMKLRegressor
+from omkl.data import Stream
+from omkl.exceptions import DivergenceError
+from omkl.online import ProgressiveValidation, compiled_pass
+from omkl.regularizers import SquaredL21
+
+N = 400
+LABEL_LOSSES = ["hinge", "hinge:cost_weight=0.3", "crf", "softmax-margin", "perceptron"]
+NUMBER_LOSSES = ["squared", "huber:delta=0.5", "epsilon-insensitive:epsilon=0.2"]
+KERNELS = [["linear"], ["linear", "gaussian:features=20"], ["gaussian:features=8", "laplacian:features=6", "linear"]]
+REGULARIZERS = ["mkl", "block1", "elastic-net:mu=0.3", "uniform", "block-q:q=1.5", "block-q:q=3", "weighted", None]
+AVERAGES = ["quadratic", "uniform", None, "decayed:half_life=1"]
+SCHEDULES = [None, "sqrt", "inverse-time", "linear", "polyak"]
+
+
+def rows(rng, kind):
+    if kind == "dicts":
+        words = rng.choice(["a", "b", "c"], size=(N, 2))
+        return [{"word": w, "other": v, "size": float(s)} for (w, v), s in zip(words.tolist(), rng.normal(size=N))]
+    X = rng.normal(size=(N, 6)) * (rng.random((N, 6)) < 0.7)
+    return sparse.csr_array(X) if kind == "sparse" else X
+
+
+def configuration(seed):
+    """Draw an estimator, its data and the call that trains it."""
+    rng = np.random.default_rng(seed)
+    one_of = lambda values: values[rng.integers(len(values))]  # noqa: E731
+    kind, task = one_of(["dense", "dense", "sparse", "dicts"]), one_of(["binary", "multiclass", "costs", "number"])
+    X, schedule = rows(rng, kind), one_of(SCHEDULES)
+    kernels = one_of(KERNELS) if kind == "dense" else ["linear"] if kind == "sparse" else None
+    regularizer = one_of(REGULARIZERS)
+    if regularizer == "weighted":
+        regularizer = None if kernels is None else "mkl"
+    options = {
+        "regularizer": regularizer,
+        "method": one_of(["fobos", "fobos", "rda"]),
+        "weighting": one_of(["norms", "out-of-sample", "auto"]) if regularizer else "norms",
+        "average": one_of(AVERAGES),
+        "eta0": "auto" if schedule in (None, "polyak") else 0.3,
+        "schedule": schedule,
+        "C": float(10.0 ** rng.integers(-1, 4)),
+        "epochs": int(rng.integers(1, 4)),
+        "fit_intercept": bool(rng.integers(2)),
+        "radius": one_of([None, 0.5]),
+        "random_state": 0,
+    }
+    if kernels is not None:
+        options["kernels"] = kernels
+    if schedule == "polyak":
+        from omkl.online import MeanPolyak
+
+        options["schedule"] = MeanPolyak()
+    weights = rng.choice([0.5, 1.0, 2.5, 0.0], size=N) if rng.integers(2) else None
+    if task == "number":
+        model, y = OnlineMKLRegressor(loss=one_of(NUMBER_LOSSES), **options), rng.normal(size=N)
+    else:
+        y = rng.integers(2 if task == "binary" else 4, size=N)
+        costs = np.where(np.eye(4) > 0, 0.0, 1.0 + rng.random((4, 4))) if task == "costs" else None
+        loss = one_of(LABEL_LOSSES[:2] if task == "costs" else LABEL_LOSSES)
+        model = OnlineMKLClassifier(loss=loss, cost=costs, **options)
+    return model, X, y, weights, one_of(["fit", "stream", "partial_fit"])
+
+
+def trained(seed):
+    """Train a configuration; return the state of its trainer, its records and its predictions."""
+    model, X, y, weights, call = configuration(seed)
+    if weights is not None:
+        weights[150] = 1.0
+    cuts = [slice(0, 150), slice(150, 151), slice(151, N)]
+    if call == "fit":
+        model.fit(X, y, sample_weight=weights)
+    elif call == "stream":
+        model.fit(Stream(lambda epoch: ((X[cut], y[cut]) for cut in cuts)))
+    else:
+        for cut in cuts:
+            model.partial_fit(
+                X[cut],
+                y[cut],
+                sample_weight=None if weights is None else weights[cut],
+                **({"classes": np.unique(y)} if isinstance(model, OnlineMKLClassifier) else {}),
+            )
+    predicted = model.decision_function(X) if isinstance(model, OnlineMKLClassifier) else model.predict(X)
+    return model.model_.trainer, model.history_, predicted
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_the_model_is_that_of_the_trainer(seed, monkeypatch):
+    trainer, history, predicted = trained(seed)
+    monkeypatch.setattr(compiled_pass, "is_compilable", lambda trainer: False)
+    defined, expected_history, expected = trained(seed)
+    scale = np.abs(expected).max()
+    assert_allclose(predicted, expected, atol=1e-10 * scale, rtol=1e-10)
+    for name, array in defined.state().items():
+        size = np.abs(array[np.isfinite(array)]).max(initial=0.0) if array.dtype.kind == "f" else 0.0
+        assert_allclose(trainer.state()[name], array, atol=1e-9 * max(size, 1e-3), rtol=1e-9, err_msg=name)
+    for record, wanted in zip(history, expected_history, strict=True):
+        assert record.keys() == wanted.keys()
+        for name in record.keys() - {"seconds"}:
+            assert_allclose(record[name], wanted[name], rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("every", [7, 1000])
+def test_callbacks_that_count_rounds_see_the_same(every, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    y = np.where(X[:, 0] > 0, "a", "b")
+    found = []
+    for compiled in (True, False):
+        if not compiled:
+            monkeypatch.setattr(compiled_pass, "is_compilable", lambda trainer: False)
+        meter = ProgressiveValidation(every, lambda trainer, record: record["round"] >= 300)
+        model = OnlineMKLClassifier(["linear", "gaussian:features=8"], callbacks=[meter], random_state=0)
+        found.append((meter.records, model.partial_fit(X, y).model_.trainer.round))
+    (records, last), (expected, expected_last) = found
+    assert last == expected_last == (301 if every == 7 else N)
+    for record, wanted in zip(records, expected, strict=True):
+        assert (record["round"], record["error"]) == (wanted["round"], wanted["error"])
+
+
+def test_divergence_names_the_round(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y, messages = [{"size": 1e99 * v} for v in rng.normal(size=N).tolist()], rng.normal(size=N), []
+    for compiled in (True, False):
+        if not compiled:
+            monkeypatch.setattr(compiled_pass, "is_compilable", lambda trainer: False)
+        model = OnlineMKLRegressor(eta0=1e50, schedule="constant", regularizer=None)
+        with pytest.raises(DivergenceError) as caught, np.errstate(all="ignore"):
+            model.partial_fit(X, y)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert "round" in messages[0]
+
+
+def test_parts_of_the_user_are_learned_by_the_trainer():
+    """A compiled pass is left alone where it does not know the part, even if the part is derived from a known one."""
+
+    class Halved(SquaredL21):
+        def prox(self, norms, step):
+            return super().prox(norms, 0.5 * step)
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
+    own, known = (OnlineMKLClassifier(["linear"], regularizer=r, weighting="norms") for r in (Halved(), SquaredL21()))
+    assert not compiled_pass.is_compilable(own.fit(X, y).model_.trainer)
+    assert compiled_pass.is_compilable(known.fit(X, y).model_.trainer)
