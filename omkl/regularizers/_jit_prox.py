@@ -26,15 +26,16 @@ def threshold_by_sorting(x, weights, step):
     areas = np.empty(p)
     count = 0
     for k in range(p):
-        if weights[k] > 0.0:
-            ratio = abs(x[k]) / weights[k]
+        weight = weights[k] if weights.shape[0] else 1.0
+        if weight > 0.0:
+            ratio = abs(x[k]) / weight
             j = count
             while j > 0 and ratios[j - 1] < ratio:
                 ratios[j] = ratios[j - 1]
                 areas[j] = areas[j - 1]
                 j -= 1
             ratios[j] = ratio
-            areas[j] = weights[k] ** 2
+            areas[j] = weight**2
             count += 1
     mass = 0.0
     moment = 0.0
@@ -53,32 +54,45 @@ def threshold_by_sorting(x, weights, step):
 def threshold_by_newton(x, weights, step):
     """Return the same ``tau``: the root of ``step sum_k w_k max(|x_k| - w_k tau, 0) - tau``.
 
-    The function is convex and decreasing, so Newton steps from 0 never pass the root (Michelot 1986).
+    The function is convex and decreasing. So Newton steps from 0 never pass the root, and what is once below the
+    threshold takes no further part (Michelot 1986). Without ``weights`` all are 1.
     """
-    threshold, n = 0.0, x.shape[0] + 1
+    left, own, n = np.empty(x.shape[0]), np.empty(weights.shape[0]), 0
+    for k in range(x.shape[0]):
+        left[n] = abs(x[k])
+        if weights.shape[0]:
+            own[n] = weights[k]
+            n += weights[k] > 0.0
+        else:
+            n += 1
+    threshold = 0.0
     while True:
-        count, mass, moment = 0, 0.0, 0.0
-        for k in range(x.shape[0]):
-            if abs(x[k]) > threshold * weights[k] and weights[k] > 0.0:
-                mass += weights[k] ** 2
-                moment += weights[k] * abs(x[k])
-                count += 1
-        threshold = step * moment / (1.0 + step * mass)
-        if count >= n:
+        count, mass, moment, n = n, 0.0, 0.0, 0
+        for k in range(count):
+            weight = own[k] if weights.shape[0] else 1.0
+            above = left[k] > threshold * weight
+            mass += weight * weight if above else 0.0
+            moment += weight * left[k] if above else 0.0
+            left[n] = left[k]
+            if weights.shape[0]:
+                own[n] = weight
+            n += above
+        following = step * moment / (1.0 + step * mass)
+        if following <= threshold:
             return threshold
-        n = count
+        threshold = following
 
 
 @compiled
 def prox_weighted_squared_l1(x, weights, step):
-    """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; Algorithm 2 where all weights are 1)."""
+    """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; without weights, Algorithm 2)."""
     if x.shape[0] < NEWTON_FROM:
         threshold = threshold_by_sorting(x, weights, step)
     else:
         threshold = threshold_by_newton(x, weights, step)
     shrunk = np.empty(x.shape[0])
     for k in range(x.shape[0]):
-        magnitude = abs(x[k]) - weights[k] * threshold
+        magnitude = abs(x[k]) - (weights[k] * threshold if weights.shape[0] else threshold)
         shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
     return shrunk
 

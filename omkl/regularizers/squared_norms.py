@@ -26,6 +26,8 @@ from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
+#: All weights are 1.
+NO_WEIGHTS = np.empty(0)
 
 
 class SquaredL21(Regularizer):
@@ -53,7 +55,7 @@ class SquaredL21(Regularizer):
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
-        return prox_weighted_squared_l1(norms, np.ones_like(norms), step)
+        return prox_weighted_squared_l1(norms, NO_WEIGHTS, step)
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         return (self.prox(norms, step) > 0).astype(np.float64)
@@ -271,7 +273,7 @@ class ElasticNetWeights(Regularizer):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
         if self.eta == 1.0:
-            return prox_weighted_squared_l1(norms, np.ones_like(norms), step)
+            return prox_weighted_squared_l1(norms, NO_WEIGHTS, step)
         largest = np.abs(norms).max(initial=0.0)
         if largest == 0.0 or step == 0.0:
             return norms.copy()
