@@ -29,8 +29,36 @@ _SIX = np.uint64(6)
 _MASK7 = np.uint64(7)
 _MASK15 = np.uint64(15)
 _WORD = np.uint64(8)
-_SHORT = np.uint64(2**32 - 1)
 _BUCKET_BITS, _BUCKETS = np.uint64(BUCKET_BITS), np.uint64(2**BUCKET_BITS - 1)
+
+
+@intrinsic
+def _locate_lanes(typing_context, key, modifiers, turns, size, places):
+    """Write the places of ``LANES`` arcs of a head; ``modifiers``, ``turns`` and ``places`` are addresses.
+
+    Plain loops over short rows are slower: they leave a remainder after long vectors.
+    """
+
+    def generate(context, builder, signature, arguments):
+        def at(address):
+            return builder.inttoptr(address, word.as_pointer())
+
+        def all_lanes(value):
+            first = builder.insert_element(word(ir.Undefined), value, ir.IntType(32)(0))
+            return builder.shuffle_vector(first, word(ir.Undefined), ir.VectorType(ir.IntType(32), LANES)([0] * LANES))
+
+        word = ir.VectorType(ir.IntType(64), LANES)
+        half, bits, mask = (word([n] * LANES) for n in (32, BUCKET_BITS, 2**BUCKET_BITS - 1))
+        key, modifiers, turns, size, places = arguments
+        mixed = builder.add(all_lanes(key), builder.load(at(modifiers), align=8))
+        mixed = builder.mul(mixed, word([int(_MIX)] * LANES))
+        short = builder.and_(size, ir.IntType(64)(2**32 - 1))  # tells the compiler that both factors are short
+        line = builder.lshr(builder.mul(builder.lshr(mixed, half), all_lanes(short)), half)
+        buckets = builder.and_(builder.xor(mixed, builder.load(at(turns), align=8)), mask)
+        builder.store(builder.or_(builder.shl(line, bits), buckets), at(places), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.uintp, types.uintp, types.uint64, types.uintp), generate
 
 
 @intrinsic
@@ -165,24 +193,23 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
     ahead = AHEAD // width + 1
     places = np.empty((ahead + 1, width), np.uint64)
     stride = np.uint64(table.strides[0])
-    of_lines, of_places, of_rows = (
-        np.uint64(table.ctypes.data),
-        np.uint64(places.ctypes.data),
-        np.uint64(rows.ctypes.data),
-    )
+    of_modifiers, of_turns = np.uint64(modifier_keys.ctypes.data), np.uint64(turns.ctypes.data)
+    of_lines, of_places = np.uint64(table.ctypes.data), np.uint64(places.ctypes.data)
+    of_rows = np.uint64(rows.ctypes.data)
     center = (turns.shape[0] - LANES) // 2
     coming = now = node = own = slot = 0
     weight, n_bytes = table[0, 0], table.strides[0] // LINE
     for row in range(live.shape[0] * n_nodes + ahead):
         if coming < live.shape[0]:
             p, n = live[coming], n_arcs[node]
-            turn, padded = center - (node - first[node]) + 1, (n + LANES - 1) // LANES * LANES
+            modifier, turn = pairs[p, 1] * modifier_keys.shape[1] + first[node] + 1, center - (node - first[node]) + 1
             _locate(
                 head_keys[pairs[p, 0], node],
-                modifier_keys[pairs[p, 1], first[node] + 1 : first[node] + 1 + padded],
-                turns[turn : turn + padded],
+                of_modifiers + np.uint64(modifier) * _WORD,
+                of_turns + np.uint64(turn) * _WORD,
                 np.uint64(bases[p + 1] - bases[p]),
-                places[slot, :padded],
+                of_places + np.uint64(slot * width) * _WORD,
+                n,
             )
             if first[node] == 0:  # the first sentence prefetches the lines of the pair for the others
                 low, high = _span(scales[coming, 0], scales[coming, 1], scales[coming, 2], n_bytes)
@@ -228,13 +255,11 @@ def _sentences_of(nodes):
 
 
 @compiled
-def _locate(key, modifiers, turns, size, places):
-    """Write the places (line and buckets) of a head's arcs."""
-    size &= _SHORT  # tells the compiler that both factors are short
-    for a in range(places.shape[0]):
-        mixed = (key + modifiers[a]) * _MIX
-        line = ((mixed >> _HALF) * size) >> _HALF
-        places[a] = (line << _BUCKET_BITS) | ((mixed ^ turns[a]) & _BUCKETS)
+def _locate(key, modifiers, turns, size, places, n_arcs):
+    """Write the places of a head's arcs: line and buckets; arrays are given by their addresses."""
+    for a in range(0, n_arcs, LANES):
+        offset = np.uint64(a) * _WORD
+        _locate_lanes(key, modifiers + offset, turns + offset, size, places + offset)
 
 
 @compiled
