@@ -1,4 +1,4 @@
-"""Compiled scanner of CoNLL files: finds sentences, words and fields, and checks that heads are trees."""
+"""Compiled scanner of CoNLL files: finds and replaces fields of words, and checks that heads are trees."""
 
 import numpy as np
 
@@ -285,3 +285,53 @@ def _cycle(heads, seen):
                 k = heads[k - 1]
             return CYCLE, least
     return FINE, 0
+
+
+@compiled
+def replace_fields(text, rows, codes, strings, offsets, out):
+    """Copy a text that ends with a newline, with new fields of its words.
+
+    Parameters
+    ----------
+    text : uint8 array
+    rows : int64 array
+        For each column up to the last one to replace, its row of ``codes``, or :data:`NO_ROLE`.
+    codes : int64 array (n_rows, n_words)
+    strings, offsets
+        String ``k`` is ``strings[offsets[k] : offsets[k + 1]]``.
+    out : uint8 array
+        Output.
+
+    Returns
+    -------
+    int
+        Number of bytes of the copy.
+    """
+    i = done = size = word = 0
+    while i < text.shape[0]:
+        number, i = _number(text, i)
+        if number >= 0 and text[i] == TAB:  # not a comment, multiword token or empty node
+            for column in range(1, rows.shape[0]):
+                begin = i + 1
+                i = _field_end(text, begin)
+                if rows[column] != NO_ROLE:
+                    code = codes[rows[column], word]
+                    size = _copy(text, done, begin, out, size)
+                    size = _copy(strings, offsets[code], offsets[code + 1], out, size)
+                    done = i - 1 if text[i] == NEWLINE and text[i - 1] == CR else i
+            word += 1
+        i = _line_end(text, i) + 1
+    return _copy(text, done, text.shape[0], out, size)
+
+
+@compiled
+def _field_end(text, i):
+    while text[i] > NEWLINE or (text[i] != TAB and text[i] != NEWLINE):
+        i += 1
+    return i
+
+
+@compiled
+def _copy(source, begin, end, out, size):
+    out[size : size + end - begin] = source[begin:end]
+    return size + end - begin

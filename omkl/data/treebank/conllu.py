@@ -16,7 +16,7 @@ from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank import layouts
 from omkl.data.treebank.layouts import COLUMNS, FIELDS, LAYOUTS
 from omkl.data.treebank.strings import MISSING, Strings
-from omkl.data.treebank.treebank import Treebank, new_strings
+from omkl.data.treebank.treebank import Treebank, new_strings, running_sum
 from omkl.exceptions import DataFileError, InputError
 
 #: Number of bytes to parse at a time.
@@ -315,26 +315,31 @@ def as_text(treebank: Treebank) -> bytes:
     layout = LAYOUTS[treebank.format]
     if lacking := [name for name in COLUMNS if name in treebank.changed and layout.columns.count(name) != 1]:
         raise InputError(f"{layout.title} has no place for new {', '.join(lacking)}: convert the file to CoNLL-U.")
-    new = [(layout.columns.index(name), iter(_column(treebank, name))) for name in treebank.changed]
-    lines = treebank.text.decode().split("\n")
-    for number, line in enumerate(lines):
-        if line[:1].isdecimal():
-            fields = line.split("\t")
-            if fields[0].isdecimal():  # not a multiword token or empty node
-                last = fields[-1]
-                fields[-1] = last.removesuffix("\r")
-                for place, values in new:
-                    fields[place] = next(values)
-                lines[number] = "\t".join(fields) + ("\r" if last.endswith("\r") else "")
-    return "\n".join(lines).encode()
+    places = [layout.columns.index(name) for name in treebank.changed]
+    rows = np.full(max(places) + 1, jit.NO_ROLE)
+    rows[places] = np.arange(len(places))
+    codes, tables = zip(*(_coded(treebank, name) for name in treebank.changed))
+    strings, offsets = zip(*(table.to_bytes() for table in tables))
+    firsts, starts = running_sum(list(map(len, tables))), running_sum(list(map(len, strings)))
+    new = np.stack([own + first for own, first in zip(codes, firsts)])
+    bounds = np.concatenate([*(own[:-1] + start for own, start in zip(offsets, starts)), starts[-1:]])
+    out = np.empty(len(treebank.text) + int(np.diff(bounds)[new].sum()), np.uint8)
+    text = np.frombuffer(treebank.text, np.uint8)
+    return out[: jit.replace_fields(text, rows, new, np.concatenate(strings), bounds, out)].tobytes()
+
+
+def _coded(treebank: Treebank, name: str) -> tuple[np.ndarray, Strings]:
+    """Return the codes of a column of all words, and their table."""
+    if name == "heads":
+        return np.maximum(treebank.heads, -1) + 1, Strings(map(str, range(treebank.heads.max(initial=-1) + 1)))
+    return treebank.codes(name), treebank.strings[name]
 
 
 def _column(treebank: Treebank, name: str) -> list[str]:
     """Return a column of all words as strings."""
-    if name == "heads":
-        return [MISSING if head < 0 else str(head) for head in treebank.heads.tolist()]
-    strings = treebank.strings[name].tolist()
-    return [strings[code] for code in treebank.codes(name).tolist()]
+    codes, table = _coded(treebank, name)
+    strings = table.tolist()
+    return [strings[code] for code in codes.tolist()]
 
 
 def _conllu(treebank: Treebank) -> bytes:
