@@ -22,7 +22,7 @@ from omkl.exceptions import ModelFileError, OutputFileError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
-FORMAT = 6
+FORMAT = 7
 MANIFEST = "manifest.json"
 #: Suffix of temporary files.
 TEMPORARY = ".tmp"
@@ -114,19 +114,14 @@ def _refusal(path: PathLike, reason: str, errno: int | None = None) -> OutputFil
     return refusal
 
 
-def write_archive(
-    path: PathLike, manifest: Mapping[str, object], arrays: Mapping[str, np.ndarray], compress: bool = False
-) -> None:
-    """Write an archive of arrays and JSON values, optionally compressed; equal contents give equal bytes."""
-    kind = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+def write_archive(path: PathLike, manifest: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an archive of arrays and JSON values; equal contents give equal bytes."""
     text = json.dumps({"format": FORMAT, **manifest, "n_arrays": len(arrays)}, indent=1, default=np.generic.item)
     with replacing(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         # a new ZipInfo has a fixed date
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         for name, array in arrays.items():
-            info = zipfile.ZipInfo(f"{name}.npy")
-            info.compress_type = kind
-            with archive.open(info, "w", force_zip64=array.nbytes > 2**30) as member:
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30) as member:
                 npy.write_array(member, array, allow_pickle=False)
 
 

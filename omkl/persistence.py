@@ -1,5 +1,6 @@
 """Conversion of parameters and components to JSON and arrays; nothing is executed when these are read."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -15,6 +16,8 @@ Manifest: TypeAlias = dict[str, Any]
 #: Subpackages whose public components a file can refer to. Components of users are found in the subclasses of
 #: Component. Nothing else is loaded by name.
 SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
+#: Numbers that are restored at a time, few enough for the cache.
+PIECE = 1 << 19
 
 
 class Packer:
@@ -185,5 +188,37 @@ def rounded(
 
 def restored(arrays: Mapping[str, np.ndarray], how: Mapping[str, list]) -> dict[str, np.ndarray]:
     """Restore the scale and dtype of arrays; ``how`` is the second result of :func:`rounded`."""
-    known = {name: np.ldexp(arrays[name].astype(dtype), -exponent) for name, (dtype, exponent) in how.items()}
-    return {**arrays, **known}
+    known = {name: arrays[name].astype(dtype, copy=False) for name, (dtype, _) in how.items()}
+    scaled = {name: np.ldexp(known[name], -exponent) for name, (_, exponent) in how.items() if exponent}
+    return {**arrays, **known, **scaled}
+
+
+def without_zeros(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, list[int]]]:
+    """Replace arrays with many zeros by their other numbers, and a bit for each number; return also their shapes."""
+    small, shapes = dict(arrays), dict[str, list[int]]()
+    for name, array in arrays.items():
+        places = array != 0
+        bits, n_numbers = np.packbits(places), np.count_nonzero(places)
+        is_table = array.dtype.kind == "f" and array.flags.c_contiguous
+        if is_table and bits.nbytes + n_numbers * array.itemsize < array.nbytes:
+            small[name], small[f"{name}:places"], shapes[name] = array[places], bits, list(array.shape)
+    return small, shapes
+
+
+def with_zeros(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
+    """Restore arrays; ``shapes`` is the second result of :func:`without_zeros`."""
+    whole = dict(arrays)
+    for name, shape in shapes.items():
+        numbers, bits, size, done = whole[name], whole.pop(f"{name}:places"), math.prod(shape), 0
+        if len(bits) != -(-size // 8):
+            raise ValueError(f"{name} has {len(bits)} bytes of places, not {size} bits")
+        array = np.zeros(size, numbers.dtype)
+        for low in range(0, size, PIECE):
+            piece = array[low : low + PIECE]
+            places = np.flatnonzero(np.unpackbits(bits[low // 8 :][: PIECE // 8], count=len(piece)).view(bool))
+            piece[places] = numbers[done : done + len(places)]
+            done += len(places)
+        if done != len(numbers):
+            raise ValueError(f"{name} has {len(numbers)} numbers for {done} places")
+        whole[name] = array.reshape(shape)
+    return whole

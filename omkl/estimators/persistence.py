@@ -19,7 +19,18 @@ from omkl._components import Component
 from omkl._files import read_archive, write_archive
 from omkl.data import Treebank
 from omkl.exceptions import InputError, ModelFileError, NotFittedError
-from omkl.persistence import Manifest, Packer, Unpacker, check_state, holds_whole, object_array, restored, rounded
+from omkl.persistence import (
+    Manifest,
+    Packer,
+    Unpacker,
+    check_state,
+    holds_whole,
+    object_array,
+    restored,
+    rounded,
+    with_zeros,
+    without_zeros,
+)
 
 
 def check_is_fitted(estimator: BaseEstimator) -> None:
@@ -57,7 +68,7 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
         cls = getattr(package, name) if name in package.__all__ else None
         if not (isinstance(cls, type) and issubclass(cls, SavedEstimator)):
             raise ModelFileError(f"{path} holds a {name}, which is not an estimator of omkl.")
-        arrays = restored(arrays, manifest["rounded"])
+        arrays = with_zeros(restored(arrays, manifest["rounded"]), manifest["shapes"])
         check_state(arrays, str(path))
         return cls._from_model(manifest, Unpacker(arrays, parts or {}))
 
@@ -85,7 +96,7 @@ class SavedEstimator(BaseEstimator):
         ----------
         path : path-like
         training : bool
-            False saves only the state for prediction, compressed: nonzero averaged weights and their features. The
+            False saves only the state for prediction: nonzero averaged weights and their features. The
             loaded estimator has bitwise equal predictions and an empty ``history_``, and does not support
             ``partial_fit``.
         dtype : {None, "float32", "float16"}
@@ -110,7 +121,8 @@ class SavedEstimator(BaseEstimator):
         manifest = self._manifest(packer, training)
         check_state(packer.arrays, f"This {type(self).__name__}")
         arrays, manifest["rounded"] = rounded(packer.arrays, dtype, self._rounded)
-        write_archive(path, manifest, arrays, compress=not training)
+        arrays, manifest["shapes"] = (arrays, {}) if training else without_zeros(arrays)
+        write_archive(path, manifest, arrays)
 
     @property
     def _predicts_only(self) -> bool:
