@@ -21,9 +21,6 @@ class DenseStack(KernelStack):
     def _chosen(self, which):
         return self.grams if which is None else self.grams[which]
 
-    def block_quadratics(self, vectors, which=None):
-        return np.maximum(np.einsum("pi,kij,pj->k", vectors, self._chosen(which), vectors, optimize=True), 0.0)
-
     def block_products(self, vectors, which=None):
         return np.matmul(vectors, self._chosen(which).swapaxes(1, 2))
 
