@@ -265,11 +265,12 @@ class _Scanned:
 
 def _closed(text: bytes) -> bytes:
     """Add the empty line that ends the last sentence of a text, if it is missing."""
+    if text.endswith((b"\n\n", b"\n\r\n")):
+        return text
     newline = b"\r\n" if b"\r\n" in text else b"\n"
     if not text.endswith(b"\n"):
         text += newline
-    is_closed = text.endswith((b"\n\n", b"\n\r\n")) or not text.strip()
-    return text if is_closed else text + newline
+    return text + newline if text.strip() else text
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from omkl.data.treebank.strings import MISSING, Strings
 from omkl.exceptions import InputError
 
 # separators of the formats, and surrogates, which UTF-8 cannot encode
-_UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
+_UNFIT, _UNFIT_BUT_TABS = re.compile("[\t\n\r\ud800-\udfff]"), re.compile("[\n\r\ud800-\udfff]")
 
 
 @dataclass
@@ -321,7 +321,7 @@ def _encoded(sentences: Iterable[Sentence], strings: dict[str, Strings]) -> dict
 def _flaw(columns: dict[str, Sequence]) -> str:
     """Describe the first error in the columns of a sentence; empty if there is none."""
     for name, column in columns.items():
-        if isinstance(column, str) or not isinstance(column, Collection):
+        if not isinstance(column, list) and (isinstance(column, str) or not isinstance(column, Collection)):
             return f" has {column!r:.60} as its {name}: give a list, one for each word"
     n = max(map(len, columns.values()))
     if n == 0:
@@ -345,7 +345,7 @@ def _are_texts(values: Sequence) -> bool:
         text = "\t".join(values)
     except TypeError:
         return False
-    return text.count("\t") == max(len(values) - 1, 0) and not _UNFIT.search(text.replace("\t", ""))
+    return text.count("\t") == max(len(values) - 1, 0) and not _UNFIT_BUT_TABS.search(text)
 
 
 def _is_text(value: object) -> bool:
