@@ -12,6 +12,7 @@ from omkl.exceptions import InputError
 from omkl.features.fields import TreeFields, column_of, values_of
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import KINSHIP, Template, TemplateSet, distance_name
+from omkl.groups.templates.layout import TemplateLayout
 from omkl.online.group_contributions import Piece
 from omkl.parsing.decoding import TreeDecoder
 from omkl.parsing.sentences import ArcExamples
@@ -73,7 +74,8 @@ def strongest_features(
     bank: ArcTemplateBank, treebank: Treebank, examples: ArcExamples, n: int
 ) -> dict[str, list[tuple[str, float]]]:
     """Return the ``n`` strongest features of each template with their weights, by template."""
-    arrays = examples.tokens, examples.heads
+    places = TemplateLayout(bank.templates).places(*examples.tokens.known_arcs(examples.heads))
+    arrays = examples.tokens, places
     name = feature_namer(bank.templates, treebank, None if examples.guide is None else examples.guide.trees)
 
     def named(template: Template, sentence: int, modifier: int, between: int) -> str:

@@ -248,7 +248,7 @@ class ArcTemplateBank(Bank):
         bank._stored[:] = self._stored[kept]
         return bank
 
-    def strongest(self, k: int, n: int, tokens: ArcTokens, heads: np.ndarray) -> list[tuple[float, int, int, int]]:
+    def strongest(self, k: int, n: int, tokens: ArcTokens, places: np.ndarray) -> list[tuple[float, int, int, int]]:
         """Return the largest weights of one template, and for each an arc of a treebank with this feature.
 
         Parameters
@@ -259,7 +259,8 @@ class ArcTemplateBank(Bank):
             Number of weights.
         tokens : ArcTokens
             Sentences of the treebank.
-        heads : int array of shape (number of words,)
+        places : int32 array of shape (4, number of arcs)
+            Known arcs of the treebank, listed by :meth:`TemplateLayout.places`.
 
         Returns
         -------
@@ -272,11 +273,10 @@ class ArcTemplateBank(Bank):
         order = largest(weights, 4 * n)
         if not len(order):
             return []
-        wanted = np.full(weights.shape, -1)
+        wanted = np.full(weights.shape, -1, np.int32)
         wanted.flat[order] = np.arange(len(order))
         layout, x = TemplateLayout(self.templates[k : k + 1], tokens.fields), tokens.everything()
         keys, pairs, roots = layout.keys(x), layout.tables(self.sizes[p]), tokens.roots - tokens.reach
-        places = layout.places(*tokens.known_arcs(heads))
         arcs, lines, buckets = jit.find_lines(keys, np.append(roots, len(x) + 1), places, pairs, 0)
         ranks = wanted[lines, buckets[variant] - jit.FIRST_BUCKET[variant]]
         fired = np.flatnonzero(ranks >= 0)

@@ -240,8 +240,10 @@ class TemplateLayout:
     def places(self, roots: np.ndarray, heads: np.ndarray, modifiers: np.ndarray) -> np.ndarray:
         """List arcs for compiled loops, (4, n); heads and modifiers are relative to the roots, all (n,)."""
         distances = np.abs(heads - modifiers)
-        codes = self.bins(int(distances.max(initial=0)))[(modifiers > heads).astype(np.int64), distances]
-        return np.stack([roots, roots + heads, roots + modifiers, codes.astype(np.int64)]).astype(np.int32)
+        places = np.empty((4, len(heads)), np.int32)
+        places[0], places[1], places[2] = roots, roots + heads, roots + modifiers
+        places[3] = self.bins(int(distances.max(initial=0)))[(modifiers > heads).view(np.int8), distances]
+        return places
 
     def keys(self, x: ArcSentence) -> ArcKeys:
         """Hash the views of each token; cache the latest sentence."""
