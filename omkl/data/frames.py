@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Maximum size of arrays for which our own fast checks replace those of scikit-learn.
 FEW = 2**14
+#: Maximum magnitude of numbers, so that squares and sums of squares do not overflow.
+LARGEST = 1e100
 #: Maximum number of targets for which scikit-learn cannot warn that classes look like numbers.
 FEW_CLASSES = 20
 
@@ -113,7 +115,7 @@ def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu" or X.itemsize > 8:
         return False
     fits = X.shape[1] == learned.get("n_features_in_") and "feature_names_in_" not in learned
-    return fits and 0 < X.size <= FEW and bool(np.isfinite(X).all())
+    return fits and 0 < X.size <= FEW and float(np.abs(X).max()) <= LARGEST
 
 
 def is_column(y: Any, n: int) -> bool:

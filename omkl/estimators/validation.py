@@ -19,6 +19,7 @@ from sklearn.utils.validation import validate_data
 from omkl._components import check_choice, check_flags, check_number, is_among
 from omkl._messages import listed, shown
 from omkl.data.frames import (
+    LARGEST,
     check_rows,
     check_unmasked,
     column_names,
@@ -30,8 +31,6 @@ from omkl.exceptions import InputError
 
 #: Number of rows to hash at a time.
 AT_A_TIME = 4096
-#: Maximum magnitude of numbers, so that squares and sums of squares do not overflow.
-LARGEST = 1e100
 #: Learned attributes about columns.
 COLUMNS = ("n_features_in_", "feature_names_in_")
 

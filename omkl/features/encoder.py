@@ -309,6 +309,9 @@ def _joined(parts: list[Vectors]) -> Features:
         csr = sparse.hstack(list(map(sparse.csr_array, parts)), format="csr")
         return Features(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(np.float64))
     matrix = parts[0] if len(parts) == 1 else np.hstack(parts)
+    if len(matrix) == 1:  # the same in fewer calls
+        (ids,) = np.nonzero(matrix[0])
+        return Features(np.array([0, len(ids)]), ids.astype(np.int32), matrix[0][ids].astype(np.float64, copy=False))
     kept = matrix != 0.0
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
     ids = (np.flatnonzero(kept) % matrix.shape[1]).astype(np.int32)

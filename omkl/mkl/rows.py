@@ -25,7 +25,6 @@ from omkl.data.frames import (
 )
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.validation import (
-    check_largest,
     check_sample_weight,
     checked_arrays,
     class_weights,
@@ -149,11 +148,11 @@ def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: ArrayLike) -
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         y = tuple(map(_targets_of_dicts, y))
-        check_consistent_length(X, *y)
+        if any(n_rows(column) != len(X) for column in y):  # scikit-learn's check takes as long as a dict
+            check_consistent_length(X, *y)
         checked = (X, *y) if y else X
     elif not reset and are_few_rows(X, estimator.__dict__) and all(is_column(column, len(X)) for column in y):
         X = np.ascontiguousarray(X, dtype=np.float64)
-        check_largest(X)
         checked = (X, *y) if y else X
     else:
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
