@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 from omkl import load
+from omkl.cli import main
 from omkl.data import data_home, read_ocr
 
 # the first call of a jitted function compiles it: no deadline, and the same examples on every machine
@@ -89,3 +90,18 @@ def reloaded(tmp_path):
         return load(tmp_path / "saved.npz")
 
     return reload
+
+
+@pytest.fixture
+def refused(capsys):
+    """Return a function that checks that a command fails with one sentence."""
+
+    def check(command, message):
+        capsys.readouterr()
+        assert main([str(word) for word in command]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("omkl: error: ")
+        assert message in error
+        assert error.count("\n") == 1
+
+    return check

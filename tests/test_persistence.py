@@ -186,8 +186,6 @@ def with_a_huge_claim(members):
     [
         with_manifest(format=99),
         with_manifest(**{"class": "System"}),
-        with_manifest(labels={"part": "os.system", "parameters": {"command": "true"}}),
-        with_manifest(labels={"part": "kernels.Pair", "parameters": {}}),
         with_manifest(labels={"evil": 1}),
         with_pickle,
         without_an_array,

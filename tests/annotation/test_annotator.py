@@ -1,4 +1,4 @@
-"""The annotator on an artificial treebank: tags, lemmas and trees that it learns, and files that it writes."""
+"""The annotator on an artificial treebank: what it learns, files that it writes, and runs that are resumed."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -11,10 +11,11 @@ from sklearn.base import clone
 
 import omkl
 from omkl.annotation.lemmatizer import Lemmatizer, apply_edit, edit_of
-from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, write_treebank
-from omkl.exceptions import DataWarning, InputError
+from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
+from omkl.exceptions import CheckpointWarning, DataWarning, InputError
 from omkl.parsing.sentences import strings_of
 
+from ..passes import Kill, Killed
 from .made_language import SYLLABLES, sentences
 
 
@@ -282,3 +283,65 @@ def test_other_lines_and_columns_are_written_as_read(annotator, tmp_path, end):
     assert columns_of(parsed) == columns_of(annotator.annotate([["the", "bobas"], ["the"]]))
     write_treebank(tmp_path / "again.conllu", annotator.annotate(tmp_path / "in.conllu"))
     assert (tmp_path / "again.conllu").read_bytes() == (tmp_path / "out.conllu").read_bytes()
+
+
+#: Rounds until the parser is in training.
+ROUNDS = 250
+
+
+@pytest.fixture(scope="module")
+def treebank():
+    treebank = synthetic_treebank(24, vocabulary=12, random_state=0)
+    return treebank.with_strings("upos", [tag[:1] for tag in strings_of(treebank, "forms")])
+
+
+def quick(*callbacks, **parameters):
+    tagger = omkl.SequenceLabeler(epochs=2)
+    parser = omkl.DependencyParser("small", memory=1, epochs=2)
+    settings = {"tagger": tagger, "parser": parser, "folds": 2, "random_state": 0, **parameters}
+    return omkl.Annotator(callbacks=callbacks, **settings)
+
+
+@pytest.fixture(scope="module")
+def straight(treebank, tmp_path_factory):
+    return saved(quick().fit(treebank), tmp_path_factory.mktemp("straight"))
+
+
+def saved(annotator, folder):
+    annotator.save(folder / "model.npz")
+    return (folder / "model.npz").read_bytes()
+
+
+def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(treebank, straight, rng, tmp_path):
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": "20 rounds"}
+    for attempt, more in enumerate([1, 30, *rng.integers(30, ROUNDS // 3, 3)]):
+        with pytest.raises(Killed):
+            quick(Kill(more)).fit(treebank, **options, resume=attempt > 0)
+    assert saved(quick().fit(treebank, **options, resume=True), tmp_path) == straight
+    # finished parts are loaded and not trained again; only the parser is unfinished
+    again = Kill(1)
+    assert saved(quick(again).fit(treebank, **options, resume=True), tmp_path) == straight
+    assert again.rounds == 1
+
+
+def test_damaged_models_are_trained_again(treebank, straight, tmp_path):
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": "20 rounds"}
+    with pytest.raises(Killed):
+        quick(Kill(ROUNDS)).fit(treebank, **options)
+    kept = sorted((tmp_path / "run").glob("0*.npz"))
+    kept[0].write_bytes(b"\0" + kept[0].read_bytes()[1:])
+    kept[1].unlink()
+    with pytest.warns(CheckpointWarning, match="Its model is trained again") as warned:
+        annotator = quick().fit(treebank, **options, resume=True)
+    assert sum(w.category is CheckpointWarning for w in warned) == 1
+    assert saved(annotator, tmp_path) == straight
+
+
+def test_resumed_runs_keep_their_seed(treebank, tmp_path):
+    options = {"checkpoint": tmp_path / "run"}
+    with pytest.raises(Killed):
+        quick(Kill(ROUNDS), random_state=None).fit(treebank, **options)
+    models = [quick(random_state=None).fit(treebank, **options, resume=True).models().values() for _ in range(2)]
+    first, second = ({model.random_state for model in own} for own in models)
+    assert len(first) == 1
+    assert first == second

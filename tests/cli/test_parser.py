@@ -56,10 +56,9 @@ def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
     assert found["features"] > 1000
 
 
-def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, tmp_path, capsys):
+def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, tmp_path, refused):
     out, test = tmp_path / "parsed.conllu", str(treebanks / "test.conllu")
-    assert main(["predict", str(model), test, "-o", str(out), "--confidence"]) == 2
-    assert "--confidence needs probabilities" in capsys.readouterr().err
+    refused(["predict", model, test, "-o", out, "--confidence"], "--confidence needs probabilities")
     omkl.load(model).calibrate(test).save(tmp_path / "calibrated.npz")
     assert main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"]) == 0
     parsed = read_treebank(out, single_root=True)
@@ -79,14 +78,13 @@ def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     assert (parser.templates, parser.C, parser.first_.C, len(parser.first_.templates_)) == ("stacked", 0.5, 5.0, 4)
 
 
-def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, capsys):
+def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refused):
     out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
     command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--templates", templates]
     for keep, most in (("2", 2), ("auto", 4)):
         assert main([*command, "--epochs", "2", "--memory", "10", "--keep", keep, "--quiet"]) == 0
         assert len(omkl.load(out).templates_) <= most
-    assert main([*command, "--keep", "few"]) == 2
-    assert "--keep" in capsys.readouterr().err
+    refused([*command, "--keep", "few"], "--keep")
 
 
 def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path, capsys):
@@ -155,7 +153,7 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
 
 
-def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys):
+def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys, refused):
     gold, system, metrics = str(treebanks / "test.conllu"), str(tmp_path / "parsed.conllu"), tmp_path / "m.json"
     assert main(["predict", str(model), gold, "-o", system, "--quiet"]) == 0
     assert main(["evaluate", str(model), gold, "--json", str(metrics)]) == 0
@@ -170,8 +168,7 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, t
     assert f"LAS with subtypes   {of_model['all']['las_subtypes']:.2%}" in printed
     assert main(["evaluate", str(model), gold, "--jobs", "2", "--json", str(metrics), "--quiet"]) == 0
     assert json.loads(metrics.read_text()) == of_model
-    assert main(["evaluate", gold, system, "--target", "y"]) == 2
-    assert "--target does not go with a pair of treebanks" in capsys.readouterr().err
+    refused(["evaluate", gold, system, "--target", "y"], "--target does not go with a pair of treebanks")
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -221,17 +218,13 @@ def test_a_process_that_ignores_ctrl_c_still_does():
         ),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(command, message, treebanks, model, tmp_path, capsys):
+def test_bad_input_is_one_sentence_and_exit_code_2(command, message, treebanks, model, tmp_path, refused):
     paths = {name: tmp_path / name for name in ("cycle", "bad", "out", "missing")}
     paths |= {"train": treebanks / "train.conllu", "model": model}
     paths["cycle"].write_text("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n")
     paths["bad"].write_text("h.colour\n")
     paths["out"].write_text("previous")
-    capsys.readouterr()
-    assert main([word.format(**paths) for word in command]) == 2
-    streams = capsys.readouterr()
-    assert message in streams.err
-    assert streams.err.count("\n") == 1
+    refused([word.format(**paths) for word in command], message)
     assert paths["out"].read_text() == "previous"
 
 

@@ -1,16 +1,24 @@
-"""CSV, Parquet and Arrow: blocks hold what pyarrow reads at once, and errors name the wrong rows."""
+"""CSV, Parquet and Arrow, also at URLs: blocks hold what pyarrow reads at once, and errors name the wrong rows."""
 
+import csv
+import functools
+import http.server
+import os
 import sys
+import threading
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from omkl.data import stream_csv, stream_parquet
+from omkl.data import open_stream, read_treebank, stream_csv, stream_npz, stream_parquet, stream_svmlight
 from omkl.exceptions import (
     DamagedFileError,
     DataFileError,
@@ -19,7 +27,7 @@ from omkl.exceptions import (
     MissingDependencyError,
 )
 
-from .stream_files import cut_short, damage, whole, write
+from .stream_files import COMPRESSIONS, cut_short, damage, whole, write
 
 N = 523
 
@@ -222,6 +230,8 @@ def check_wrong_rows(make, message, n_skipped, expected):
         ("1,0,2,3", "4 cells, but there are 3 columns"),
         ("x,0,2", "'x' in column 'a' is not a number: name the column in categorical="),
         ("1,,2", "there is no 'y', which is the target"),
+        ("1e999,0,2", "the number in column 'a' is infinite"),
+        ("1,0,-inf", "the number in column 'b' is infinite"),
         ("1,x,2", "'x' in column 'y' is not an integer"),
     ],
 )
@@ -357,3 +367,201 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     for stream in (stream_csv, stream_parquet):
         with pytest.raises(MissingDependencyError, match=r"pip install omkl\[arrow\]"):
             stream(path)
+
+
+cells = st.text(st.sampled_from('ab1,\n\r"\t é'), max_size=6)
+tables = st.integers(2, 4).flatmap(lambda width: st.lists(st.tuples(*[cells] * width), min_size=1, max_size=8))
+
+
+@given(table=tables)
+def test_rows_are_those_of_pythons_reader(table, tmp_path_factory):
+    """Quoted line ends and quotation marks; the blank and empty cells of a column are missing."""
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    names = [f"c{i}" for i in range(len(table[0]))]
+    with path.open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([names, *table])
+    found = stream_csv(path, categorical=names).read().X
+    assert found == [{name: cell for name, cell in zip(names, row) if cell} for row in table]
+
+
+def test_a_quotation_mark_that_is_never_closed_ends_the_file(tmp_path):
+    rows = [f"{i},c,0" for i in range(3000)]
+    rows[1000] = '1000,"c,0'
+    path = write(tmp_path / "a.csv", "x,s,y\n" + "\n".join(rows) + "\n")
+    with pytest.raises(DataFileError, match=r"a\.csv, row 1002: an unclosed quotation mark"):
+        whole(stream_csv(path, "y"))
+    good = write(tmp_path / "b.csv", "x,s,y\n1,c,0\n")
+    with pytest.warns(DataWarning, match="the rest of it is left out"):
+        assert whole(stream_csv([good, path], "y", on_error="skip"))[0] == [{"x": 1.0, "s": "c"}]
+    # a quotation mark within a cell is a character
+    path = write(tmp_path / "b.csv", "x,s\n" + "".join(f'{i},5" pipe\n' for i in range(3000)))
+    assert whole(stream_csv(path))[0] == [{"x": float(i), "s": '5" pipe'} for i in range(3000)]
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    path = write(tmp_path / "a.csv", b"s,y\na,0\n\nb,1\n\xff,0\n")
+    with pytest.raises(DataFileError, match=r"a\.csv, row 2 or later: expected text in UTF-8"):
+        stream_csv(path, "y").read()
+
+
+def test_missing_cells(tmp_path):
+    path = write(tmp_path / "a.csv", "country,x,y\nNA,1,null\nDE,NA,b\n,n/a,NA\n")
+    X, y = whole(stream_csv(path, "y"))
+    assert X == [{"country": "NA", "x": 1.0}, {"country": "DE"}, {}]
+    assert y.tolist() == ["null", "b", "NA"]
+    good = "".join(f"{k},{'NA' if k % 2 else k},0\n" for k in range(300))
+    X, _ = whole(stream_csv(write(tmp_path / "b.csv", f"a,b,y\n{good}?,1,0\n1,NA,0\n"), "y", columns=["b"]))
+    assert_array_equal(X[:, 0], [*(np.nan if k % 2 else k for k in range(300)), 1, np.nan])
+
+
+def test_integer_targets_are_exact(tmp_path):
+    classes = [2**53, 2**53 + 1, -(2**62) - 1]
+    path = write(tmp_path / "a.csv", "x,y\n" + "".join(f"0,{y}\n" for y in [*classes, ""]))
+    with pytest.warns(DataWarning):
+        assert whole(stream_csv(path, "y", on_error="skip"))[1].tolist() == classes
+
+
+@pytest.mark.parametrize("bad", ["?", "1_0", "12a", '"1,2"'])
+def test_one_bad_cell_makes_no_column_of_strings(tmp_path, bad):
+    path = write(tmp_path / "a.csv", f"a,b\n1,2\n3,4\n{bad},6\n7,8\n")
+    with pytest.raises(DataFileError, match=r"row 4: .* in column 'a' is not a number: name the column"):
+        whole(stream_csv(path))
+    with pytest.warns(DataWarning, match="1 record was skipped"):
+        assert_array_equal(whole(stream_csv(path, on_error="skip"))[0], [[1, 2], [3, 4], [7, 8]])
+    assert whole(stream_csv(path, categorical=["a"]))[0][0] == {"a": "1", "b": 2.0}
+    tickets = "".join(f"{i if i % 4 else 'A/5 ' + str(i)},0\n" for i in range(100))
+    assert isinstance(whole(stream_csv(write(tmp_path / "b.csv", "a,b\n" + tickets)))[0], list)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_line_ends(tmp_path, end, last):
+    text = end.join(["", "x,s", *(f"{k},a" for k in range(50_000)), "7,b"]) + (end if last else "")
+    X, _ = whole(stream_csv(write(tmp_path / "a.csv.gz", text)))
+    assert [*({"x": float(k), "s": "a"} for k in range(50_000)), {"x": 7.0, "s": "b"}] == X
+
+
+def test_columns_of_one_name_can_stand_where_none_is_asked_for(tmp_path):
+    path = write(tmp_path / "a.csv", "a,t,t\n1,2,x\n")
+    assert_array_equal(whole(stream_csv(path, columns=["a"]))[0], [[1]])
+    for target in ("t", 1):
+        with pytest.raises(InputError, match="several columns 't'"):
+            stream_csv(path, target, columns=["a"])
+    for delimiter in ("", ",,", "é", '"', "\n"):
+        with pytest.raises(InputError, match="one ASCII character"):
+            stream_csv(path, delimiter=delimiter)
+    with pytest.raises(DataFileError, match=r"row 1: there are 0 cells .* no text in UTF-8"):
+        stream_csv(write(tmp_path / "b.csv", b"a,\xff\n1,2\n"))
+
+
+def feed(path, data):
+    thread = threading.Thread(target=path.write_bytes, args=[data])
+    thread.start()
+    return thread
+
+
+def test_a_pipe_is_read_once_and_from_its_beginning(tmp_path):
+    path, n = tmp_path / "pipe.csv", 100_000
+    os.mkfifo(path)
+    thread = feed(path, b"x,y\n" + b"".join(b"%d,0\n" % i for i in range(n)))
+    stream = stream_csv(path, "y")
+    assert stream.once
+    assert_array_equal(whole(stream)[0][:, 0], np.arange(n))
+    thread.join()
+    with pytest.raises(InputError, match="which is a pipe, only once"):
+        whole(stream)
+    thread = feed(path, b"1 1:2\n0 2:1\n")
+    assert whole(stream_svmlight(path, 2))[0].shape == (2, 2)
+    thread.join()
+
+
+@pytest.mark.parametrize("stream", [stream_parquet, stream_npz, stream_svmlight])
+def test_a_pipe_that_must_be_read_here_and_there_is_refused_at_once(tmp_path, stream):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataFileError, match="is a pipe, which can be read only once and from the start"):
+        whole(stream(tmp_path / "pipe"))
+    with pytest.raises(DataFileError, match="is a pipe"):
+        open_stream([tmp_path / "pipe"])
+
+
+LINES = "a,b,y\n" + "".join(f"{i},{i * i},{i % 3}\n" for i in range(5000))
+
+
+@pytest.fixture
+def store():
+    """A store of files in memory."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    yield system
+    system.store.clear()
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The address of a server of the files in a folder."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path)) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+def same_examples(stream, other):
+    for _ in range(2):
+        for mine, theirs in zip(stream.read(), other.read()):
+            assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_text_is_read_from_a_server(tmp_path, server, suffix):
+    path = write(tmp_path / f"a.csv{suffix}", LINES)
+    same_examples(open_stream(f"{server}/a.csv{suffix}", target="y"), open_stream(path, target="y"))
+
+
+@pytest.mark.parametrize("write_table", [pa.parquet.write_table, pa.feather.write_feather], ids=["parquet", "feather"])
+def test_tables_are_read_from_a_store(tmp_path, store, write_table):
+    write_table(pa.table({"a": np.arange(3000.0), "y": np.arange(3000) % 2}), tmp_path / "a.parquet")
+    store.put_file(str(tmp_path / "a.parquet"), "/a.parquet")
+    same_examples(stream_parquet("memory://a.parquet", "y"), stream_parquet(tmp_path / "a.parquet", "y"))
+
+
+def test_patterns_directories_and_what_they_say(store):
+    for year in (2023, 2024):
+        with store.open(f"/sales/year={year}/part.parquet", "wb") as file:
+            pa.parquet.write_table(pa.table({"size": [1.0, 2.0], "y": [0, 1]}), file)
+    with store.open("/sales/_SUCCESS", "wb") as file:
+        file.write(b"")
+    X = stream_parquet("memory://sales", "y").read().X
+    assert_array_equal(X, [[1, 2023], [2, 2023], [1, 2024], [2, 2024]])
+    assert_array_equal(stream_parquet("memory://sales/*/part.parquet", "y").read().X, X)
+    assert open_stream(["memory://sales/year=2024/part.parquet"], target="y").read().n_examples == 2
+
+
+def test_other_formats_read_urls(store):
+    store.pipe("/a.libsvm", b"1 1:2.0\n-1 3:1.0\n")
+    assert open_stream("memory://a.libsvm").read().X.shape == (2, 3)
+    store.pipe("/a.conllu", b"1\ta\t_\tDET\t_\t_\t0\troot\t_\t_\n\n")
+    assert len(read_treebank("memory://a.conllu")) == 1
+
+
+def test_what_goes_wrong_names_the_url(store, server, tmp_path, monkeypatch):
+    with pytest.raises(DataFileError, match=r"There is no file http://.*/none\.csv"):
+        open_stream(f"{server}/none.csv", target="y").read()
+    with pytest.raises(DataFileError, match="There is no file memory://none/"):
+        open_stream("memory://none/*.csv", target="y")
+    with pytest.raises(InputError, match=r"tent://a\.csv is not a URL that fsspec knows"):
+        open_stream("tent://a.csv")
+    with pytest.raises(DataFileError, match=r"a\.npz is a URL"):
+        stream_npz("memory://a.npz").read()
+    store.pipe("/a.csv.gz", b"this is no gzip")
+    with pytest.raises(DamagedFileError, match=r"memory://a\.csv\.gz"):
+        open_stream("memory://a.csv.gz", target="y").read()
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install omkl\[remote\]"):
+        open_stream("memory://a.csv.gz")

@@ -237,17 +237,14 @@ def test_kernels(client):
     refuse(InputError, "cannot be sent to workers", client, [Custom(lambda left, right: lock and left @ right.T)])
     with pytest.raises(FileNotFoundError, match="of my own"):
         DistributedStack.from_kernels([Custom(broken_kernel)], X, client)
-
-
-def broken_kernel(left, right):
-    raise FileNotFoundError("of my own")
-
-
-def test_matrices_that_are_no_kernels_are_named(client):
     with pytest.raises(InputError, match="Kernel 2 is not positive semidefinite"):
         DistributedStack.from_grams([np.eye(9), np.eye(9), -np.eye(9)], client)
     with pytest.raises(InputError, match="no kernels"):
         DistributedStack.from_grams([], client)
+
+
+def broken_kernel(left, right):
+    raise FileNotFoundError("of my own")
 
 
 # ---- estimators -------------------------------------------------------------------------------------------------

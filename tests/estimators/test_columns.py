@@ -86,11 +86,6 @@ def test_an_average_is_of_its_kernels_on_their_columns(budget, rng):
         assert model.score(X, y) == 1.0
 
 
-@pytest.mark.parametrize("spec", ["gaussian:on=0:3", "linear:on=[0,2]", "gaussian:sigma2=5.0,on=age", "quadratic:on=1"])
-def test_a_kernels_name_makes_it_again(spec):
-    assert as_kernel(as_kernel(spec).name) == as_kernel(spec)
-
-
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     ("kernel", "message"),

@@ -283,16 +283,6 @@ def test_sparse_linear_models(groups):
     assert names[None if groups is None else len(groups)] <= several.explain(X3[0], target=0).groups.keys()
 
 
-def test_columns_of_data_frames_have_their_names():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X3, columns=list("wxyz"))
-    model = omkl.GroupLasso(0.01).fit(frame, X3[:, 0])
-    assert model.explain(frame.iloc[0]).features[0]["feature"] == "w"
-    online = omkl.OnlineMKLClassifier({"one": "linear:on=w"}, random_state=0).fit(frame, Y3)
-    why = online.explain(frame.iloc[0])
-    assert_sums(why)
-
-
 def test_parts_of_kernels_are_named_by_columns(reloaded):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X3, columns=list("wxyz"))

@@ -1,13 +1,17 @@
-"""The examples run at small sizes, and write finite figures that agree with theory."""
+"""The examples run at small sizes, agree with theory and enumeration, and write finite figures."""
 
+import itertools
 import json
 
+import cvxpy as cp
+import numpy as np
 import pytest
 
 from omkl.data import Treebank, synthetic_treebank, write_treebank
 from omkl.online import values_of
+from omkl.structures import UnaryPotentials
 
-from .running import load_example, run_example, table_of
+from .running import EXAMPLES, load_example, run_example, table_of
 
 
 @pytest.fixture
@@ -148,3 +152,111 @@ def test_no_useless_template_and_no_useless_key_is_left(tmp_path):
         assert rows[name]["useless alive"] == "0"
         assert int(rows[name]["useful alive"]) > 0
     assert float(rows["mkl"]["score"]) > float(rows["l2"]["score"])
+
+
+WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
+
+
+@pytest.fixture(scope="module")
+def made_up():
+    """Views of 120 digits that tell them, the one more than the other."""
+    rng = np.random.default_rng(0)
+    digits = np.repeat(np.arange(10), 12)
+    return {
+        name: (1 + k / 5) * rng.standard_normal((10, width))[digits] + rng.standard_normal((120, width))
+        for k, (name, width) in enumerate(WIDTHS.items())
+    }, digits
+
+
+def test_easymkl_is_the_quadratic_program(made_up):
+    example = load_example("views")
+    split = example.Split(*made_up, n_train=50, n_useless=2, n_columns=3, seed=0)
+    lambda_ = 0.3
+    outputs, weights = example.easy(split.kernels, split.y, split.kernels_test, lambda_)
+    expected, margins = [], []
+    for digit in range(10):
+        signs = np.where(split.y == digit, 1.0, -1.0)
+
+        def distribution(kernel, signs=signs):
+            gamma = cp.Variable(50, nonneg=True)
+            margin = cp.quad_form(cp.multiply(signs, gamma), cp.psd_wrap(kernel))
+            classes = [cp.sum(gamma[signs > 0]) == 1, cp.sum(gamma[signs < 0]) == 1]
+            objective = cp.Minimize((1 - lambda_) * margin + lambda_ * cp.sum_squares(gamma))
+            cp.Problem(objective, classes).solve(solver=cp.CLARABEL)
+            return signs * gamma.value
+
+        gamma = distribution(split.kernels.mean(axis=0))
+        shares = np.einsum("i,mij,j->m", gamma, split.kernels, gamma)
+        expected.append(shares / shares.sum())
+        gamma = distribution(np.tensordot(expected[-1], split.kernels, 1))
+        margins.append((1 - lambda_) * np.tensordot(expected[-1], split.kernels_test, 1) @ gamma)
+    np.testing.assert_allclose(weights, np.mean(expected, axis=0), atol=1e-4)
+    # biases differ by digit, outputs otherwise by nothing
+    centred = outputs - outputs.mean(axis=0)
+    np.testing.assert_allclose(centred, np.array(margins).T - np.mean(margins, axis=1), atol=1e-3)
+
+
+def test_the_table_tells_views_from_noise(made_up, tmp_path):
+    views, digits = made_up
+    header = [f"{name}{i}" for name, width in WIDTHS.items() for i in range(width)]
+    numbers = np.column_stack([*views.values(), digits])
+    np.savetxt(tmp_path / "mfeat.csv", numbers, "%.4f", delimiter=",", header=",".join([*header, "y"]), comments="")
+    methods = ["SVC, all columns", "best view", "uniform", "EasyMKL", "mkl", "online, unseen", "batch, unseen", "told"]
+    options = ["--data", "mfeat.csv", "--train", "50", "--useless", "0", "3", "--splits", "1", "-o", "."]
+    printed = run_example("views", tmp_path, *options, "--methods", *methods)
+    assert (tmp_path / "views.png").exists() or "No figure" in printed
+    rows = table_of(tmp_path / "views.csv")
+    assert [(row["method"], row["useless"]) for row in rows] == [(m, n) for n in ("0", "3") for m in methods]
+    assert all(float(row["accuracy"]) > 80 for row in rows)
+    alive = {row["method"]: row["useless alive"] for row in rows if row["useless"] == "3"}
+    assert alive["uniform"] == "3"
+    assert alive["batch, unseen"] == alive["told"] == "0"
+
+
+example = load_example("semi_markov")
+
+
+def segmentations(n):
+    """Every segmentation of n tokens."""
+    for cuts in itertools.product([False, True], repeat=n - 1):
+        stops = [t + 1 for t in range(n - 1) if cuts[t]] + [n]
+        lengths = np.diff([0, *stops])
+        if lengths.max() <= example.LONGEST:
+            for labels in itertools.product(range(example.LABELS), repeat=len(stops)):
+                yield np.column_stack([stops, lengths, labels])
+
+
+def score(potentials, output):
+    rows = (output[:, 0] - 1) * example.LONGEST + output[:, 1] - 1
+    return sum(potentials.unary[row, label] for row, label in zip(rows, output[:, 2]))
+
+
+def wrong_tokens(gold, output):
+    return int(np.sum(np.repeat(gold[:, 2], gold[:, 1]) != np.repeat(output[:, 2], output[:, 1])))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6])
+def test_decoding_with_and_without_costs_is_the_best_of_all_segmentations(n):
+    rng, structure, every = np.random.default_rng(n), example.SemiMarkov(), list(segmentations(n))
+    for _ in range(5):
+        potentials = UnaryPotentials(rng.normal(size=(n * example.LONGEST, example.LABELS)))
+        gold = every[rng.integers(len(every))]
+        found = structure.decode(potentials)
+        assert score(potentials, found) == pytest.approx(max(score(potentials, y) for y in every))
+        found = structure.loss_augmented(potentials, gold)
+        best = max(score(potentials, y) + wrong_tokens(gold, y) for y in every)
+        assert score(potentials, found) + wrong_tokens(gold, found) == pytest.approx(best)
+        assert structure.cost(gold, found) == wrong_tokens(gold, found)
+        difference, _ = structure.difference(potentials, found, gold)
+        assert difference == pytest.approx(score(potentials, found) - score(potentials, gold))
+
+
+def test_it_learns_which_groups_tell_the_segments_and_predicts_unseen_ones():
+    model = example.segmenter(epochs=10).fit(*example.sentences(100, np.random.default_rng(0)))
+    X, y = example.sentences(50, np.random.default_rng(1))
+    tokens = sum(segments[-1, 0] for segments in y)
+    assert -model.score(X, y) * len(X) < 0.15 * tokens
+    weights = model.kernel_weights_
+    assert weights["noise"] < 0.1
+    code = (EXAMPLES / "semi_markov.py").read_text().split('"""', 2)[2]
+    assert len(code.splitlines()) < 80

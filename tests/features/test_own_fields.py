@@ -8,8 +8,8 @@ import pytest
 import omkl
 from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
-from omkl.exceptions import DataFileError, DataWarning, InputError
-from omkl.features.fields import Lexicon, as_lexicons, column_of, reader_of, values_of
+from omkl.exceptions import DataWarning, InputError
+from omkl.features.fields import Lexicon, column_of, reader_of, values_of
 from omkl.groups import TemplateSet
 
 ANIMALS = {"dog": "0110", "cat": "0110", "cow": "0111", "runs": "10", "sleeps": "10", "Rex": "0001"}
@@ -147,9 +147,19 @@ def test_a_lexicon_from_the_command_line(tmp_path):
     assert main([*command, "--lexicon", "cluster"]) == 2
 
 
+LINES = {
+    "dog\t1\ncat\n": r"c.tsv, line 2 must give each word one value, a string, got '' for 'cat'",
+    "0110\tdog\t17\n": "line 1 must give",
+    "dog\t\n": "line 1 must give",
+    "dog\t1\ncat\t2\ndog\t2\n": "line 3 must give each word one value, a string, got '2' for 'dog'",
+    "": "holds no word",
+}
+
+
 @pytest.mark.parametrize(
     ("lexicons", "message"),
     [
+        *LINES.items(),
         ({"upos": ANIMALS}, "no fields, got 'upos'"),
         ({"valency": ANIMALS}, "no fields, got 'valency'"),
         ({"parent_cluster": ANIMALS}, "no fields, got 'parent_cluster'"),
@@ -157,6 +167,7 @@ def test_a_lexicon_from_the_command_line(tmp_path):
         ({"Cluster": ANIMALS}, "after a small letter"),
         ({"a b": ANIMALS}, "after a small letter"),
         ({"cluster": 5}, "must be a path or a dict"),
+        ({"cluster": "missing.tsv"}, "no file"),
         ({"cluster": {"a": None}}, "'cluster' must give each word one value, a string, got None for 'a'"),
         ({"cluster": {"a": float("nan")}}, "got nan for 'a'"),
         ({"cluster": {"a": ""}}, "got '' for 'a'"),
@@ -165,28 +176,12 @@ def test_a_lexicon_from_the_command_line(tmp_path):
         ([ANIMALS], "lexicons must be a dict"),
     ],
 )
-def test_bad_lexicons_are_refused(lexicons, message):
+def test_bad_lexicons_are_refused(tmp_path, lexicons, message):
+    if isinstance(lexicons, str):  # the text of a file
+        (tmp_path / "c.tsv").write_text(lexicons)
+        lexicons = {"cluster": tmp_path / "c.tsv"}
     with pytest.raises(InputError, match=message):
         parser(["h.cluster"], lexicons=lexicons).fit([Sentence(forms=["a"], heads=[0])])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("dog\t1\ncat\n", r"c.tsv, line 2 must give each word one value, a string, got '' for 'cat'"),
-        ("0110\tdog\t17\n", "line 1 must give"),
-        ("dog\t\n", "line 1 must give"),
-        ("dog\t1\ncat\t2\ndog\t2\n", "line 3 must give each word one value, a string, got '2' for 'dog'"),
-        ("", "holds no word"),
-    ],
-)
-def test_bad_lines_of_lexicons_are_named(tmp_path, text, message):
-    path = tmp_path / "c.tsv"
-    path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        as_lexicons({"cluster": path})
-    with pytest.raises(DataFileError, match="no file"):
-        as_lexicons({"cluster": tmp_path / "missing.tsv"})
 
 
 @pytest.mark.parametrize(

@@ -212,3 +212,5 @@ def test_invalid_kernels_are_refused(make):
 def test_names_are_short_and_read_back():
     for spec in ("linear", "quadratic", "cubic", "gaussian:sigma2=5", "polynomial:degree=4", "laplacian"):
         assert as_kernel(spec).name == spec
+    for spec in ("gaussian:on=0:3", "linear:on=[0,2]", "gaussian:sigma2=5.0,on=age", "quadratic:on=1"):
+        assert as_kernel(as_kernel(spec).name) == as_kernel(spec)

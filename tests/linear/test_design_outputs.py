@@ -1,16 +1,34 @@
-"""GroupLasso of several outputs, and multinomial SparseLogisticRegression, against scikit-learn."""
+"""Linear estimators of several outputs, labels and counts, with offsets, sparse groups and signs."""
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.base import clone
-from sklearn.datasets import load_iris, load_linnerud
-from sklearn.linear_model import LogisticRegression, MultiTaskElasticNet, MultiTaskLasso
+from sklearn.datasets import load_iris, load_linnerud, make_multilabel_classification
+from sklearn.linear_model import (
+    ElasticNet,
+    LinearRegression,
+    LogisticRegression,
+    MultiTaskElasticNet,
+    MultiTaskLasso,
+    PoissonRegressor,
+)
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.preprocessing import StandardScaler
 
-from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV
+from omkl import (
+    GroupLasso,
+    GroupLassoCV,
+    MKLRegressor,
+    OnlineMKLRegressor,
+    SparseLogisticRegression,
+    SparseLogisticRegressionCV,
+)
 from omkl.exceptions import InputError
 
 
@@ -122,3 +140,228 @@ def test_every_kind_of_design_gives_the_same_models(outputs, convert):
     ):
         reference = clone(model).fit(X, y).coef_
         assert_allclose(clone(model).fit(convert(X), y).coef_, reference, atol=2e-3)
+
+
+X, Y = make_multilabel_classification(120, n_features=9, n_classes=3, random_state=0)
+X = (X - X.mean(axis=0)) / X.std(axis=0)
+GROUPS = np.repeat([0, 1, 2], 3)
+
+
+def test_each_label_has_the_binary_model(reloaded):
+    model = SparseLogisticRegression(0.02, groups=GROUPS, tol=1e-6).fit(X, Y)
+    assert model.multilabel_
+    assert model.dual_gap_ <= 1e-6
+    scores = model.decision_function(X)
+    for k, own in enumerate(Y.T):
+        alone = SparseLogisticRegression(0.02, groups=GROUPS, tol=1e-6).fit(X, own)
+        np.testing.assert_allclose(scores[:, k], alone.decision_function(X), atol=1e-9)
+        np.testing.assert_allclose(model.predict_proba(X)[:, k], alone.predict_proba(X)[:, 1], atol=1e-9)
+        np.testing.assert_array_equal(model.predict(X)[:, k], alone.predict(X))
+    assert model.score(X, Y) == np.mean((model.predict(X) == Y).all(axis=1))
+    np.testing.assert_array_equal(reloaded(model).predict_proba(X), model.predict_proba(X))
+    for other in (model.fit(sparse.csr_array(X), sparse.csr_array(Y)), model.fit(aslinearoperator(X), Y)):
+        np.testing.assert_allclose(other.decision_function(X), scores, atol=1e-5)
+    assert model.path(X, Y, 3)[0]["coef"].shape == (3, 9)
+
+
+def test_labels_of_all_or_none_and_what_explains_the_others(reloaded):
+    wide = np.column_stack([np.zeros(120), Y[:, 0], np.ones(120), Y[:, 1]])
+    with pytest.warns(UserWarning, match="2 of 4 labels .* columns 0, 2"):
+        model = SparseLogisticRegression(0.02).fit(X, wide)
+    assert model.coef_.shape == (2, 9)
+    predicted = model.predict(X)
+    assert not predicted[:, 0].any()
+    assert predicted[:, 2].all()
+    for own in (model, reloaded(model)):
+        why = own.explain(X[0], target=3)
+        assert sum(why.groups.values()) == pytest.approx(abs(model.decision_function(X[:1])[0, 3]))
+        assert why.output == bool(predicted[0, 3])
+        with pytest.raises(InputError, match="learned label"):
+            own.explain(X[0], target=0)
+
+
+def test_cross_validation_is_that_of_grid_search():
+    alphas, cv = [0.005, 0.05, 0.2], KFold(3)
+    chosen = SparseLogisticRegressionCV(alphas, cv=cv, tol=1e-6).fit(X, Y)
+    grid = GridSearchCV(SparseLogisticRegression(tol=1e-6), {"alpha": alphas}, cv=cv).fit(X, Y)
+    assert chosen.alpha_ == grid.best_params_["alpha"]
+    by_value = {record["alpha"]: record["mean_score"] for record in chosen.cv_results_}
+    np.testing.assert_allclose([by_value[a] for a in alphas], grid.cv_results_["mean_test_score"], atol=0.01)
+    np.testing.assert_array_equal(chosen.predict(X), grid.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "match"),
+    [
+        ({"multiclass": "multinomial"}, Y, "multiclass are for classes"),
+        ({"class_weight": "balanced"}, Y, "class_weight and multiclass"),
+        ({}, Y + 1, "must hold 0 and 1"),
+        ({}, np.ones_like(Y), "labels"),
+    ],
+)
+def test_bad_labels_are_refused(settings, y, match):
+    with pytest.raises(InputError, match=match):
+        SparseLogisticRegression(0.02, **settings).fit(X, y)
+
+
+def test_a_new_fit_forgets_the_labels():
+    model = SparseLogisticRegression(0.02).fit(X, Y).fit(X, Y[:, 0])
+    assert not model.multilabel_
+    assert model.predict(X).shape == (120,)
+
+
+OF_TWELVE = np.arange(12) // 3
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Draw a design, counts, and the logarithms of their exposures."""
+    rng = np.random.default_rng(0)
+    X, exposure = rng.normal(size=(120, 12)), rng.uniform(0.5, 4, 120)
+    return X, rng.poisson(exposure * np.exp(0.6 * X[:, 0] - 0.4 * X[:, 1] + 0.3)).astype(float), np.log(exposure)
+
+
+@pytest.mark.parametrize("solver", ["dal", "sparsa"])
+def test_a_ridge_of_counts_is_that_of_scikit_learn(counts, solver):
+    X, y, _ = counts
+    ours = GroupLasso(0.1, loss="poisson", regularizer="ridge", solver=solver, tol=1e-9).fit(X, y)
+    theirs = PoissonRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, y)
+    assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+    assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-3)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_groups_of_counts_with_exposures_are_those_of_a_convex_solver(counts, intercept):
+    X, y, offset = counts
+    model = GroupLasso(0.3, groups=OF_TWELVE, loss="poisson", fit_intercept=intercept, tol=1e-9).fit(
+        X, y, offset=offset
+    )
+    w, b = cp.Variable(12), cp.Variable() if intercept else 0.0
+    z = X @ w + b + offset
+    loss = cp.sum(cp.exp(z) - cp.multiply(y, z)) / 120
+    cp.Problem(cp.Minimize(loss + 0.3 * sum(cp.norm(w[g == OF_TWELVE]) for g in range(4)))).solve(solver="CLARABEL")
+    assert model.dual_gap_ <= 1e-9
+    assert 0 < np.count_nonzero(model.coef_) < 12
+    assert_allclose(model.coef_, w.value, atol=1e-4)
+    assert_allclose(model.predict(X, offset=offset), np.exp(z.value), rtol=1e-3)
+    assert model.score(X, y, offset=offset) == r2_score(y, model.predict(X, offset=offset)) != model.score(X, y)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "epsilon-insensitive"])
+def test_an_offset_is_a_shift_of_targets(counts, loss):
+    X, y, offset = counts
+    shifted = GroupLasso(0.05, loss=loss, tol=1e-8).fit(X, y, offset=offset)
+    plain = GroupLasso(0.05, loss=loss, tol=1e-8).fit(X, y - offset)
+    assert_allclose(shifted.coef_, plain.coef_, atol=1e-3)
+    assert_allclose(shifted.predict(X, offset=offset), plain.predict(X) + offset, atol=1e-2)
+
+
+def test_an_offset_of_scores_is_a_column_whose_coefficient_is_known(counts):
+    X, y, offset = counts
+    labels, known = np.where(y > 1, "many", "few"), 0.7 * X[:, 5] + offset
+    ours = SparseLogisticRegression(0.02, tol=1e-9).fit(X, labels, offset=known)
+    w, b = cp.Variable(12), cp.Variable()
+    signs = np.where(y > 1, 1.0, -1.0)
+    loss = cp.sum(cp.logistic(-cp.multiply(signs, X @ w + b + known))) / 120
+    cp.Problem(cp.Minimize(loss + 0.02 * cp.norm1(w))).solve(solver="CLARABEL")
+    assert_allclose(ours.coef_[0], w.value, atol=1e-4)
+    scores = ours.decision_function(X, offset=known)
+    assert_allclose(scores, X @ w.value + b.value + known, atol=1e-3)
+    assert_array_equal(ours.predict(X, offset=known), np.where(scores > 0, "many", "few"))
+    assert_allclose(ours.predict_proba(X, offset=known)[:, 1], 1 / (1 + np.exp(-scores)))
+    assert ours.score(X, labels, offset=known) == np.mean(ours.predict(X, offset=known) == labels)
+    unregularized = SparseLogisticRegression(1e-9, tol=1e-9).fit(X[:, :2], labels, offset=np.zeros(120))
+    assert_allclose(unregularized.coef_, LogisticRegression(C=np.inf).fit(X[:, :2], labels).coef_, atol=1e-3)
+
+
+def test_every_class_may_have_an_offset_of_its_own(counts):
+    X, y, offset = counts
+    labels = np.minimum(y, 2).astype(int)
+    offsets = np.column_stack([offset, -offset, 0 * offset])
+    together = SparseLogisticRegression(0.02, tol=1e-7).fit(X, labels, offset=offsets)
+    alone = SparseLogisticRegression(0.02, tol=1e-7).fit(X, labels == 1, offset=-offset)
+    assert_array_equal(together.coef_[1], alone.coef_[0])
+    assert_allclose(together.decision_function(X, offset=offsets) - together.decision_function(X), offsets, atol=1e-12)
+
+
+def test_a_path_and_cross_validation_know_the_offset(counts):
+    X, y, offset = counts
+    path = GroupLasso(loss="poisson", groups=OF_TWELVE, tol=1e-6).path(X, y, 5, offset=offset)
+    assert path[0]["active"] == 0
+    one = GroupLasso(path[3]["alpha"], loss="poisson", groups=OF_TWELVE, tol=1e-6).fit(X, y, offset=offset)
+    assert_allclose(path[3]["coef"], one.coef_, atol=1e-3)
+    chosen = GroupLassoCV(5, loss="poisson", groups=OF_TWELVE, cv=3, scoring="neg_mean_poisson_deviance")
+    chosen.fit(X, y, offset=offset, sample_weight=np.where(np.arange(120) < 10, 0.0, 1.0))
+    refit = GroupLasso(chosen.alpha_, loss="poisson", groups=OF_TWELVE).fit(X[10:], y[10:], offset=offset[10:])
+    assert_allclose(chosen.coef_, refit.coef_, atol=1e-6)
+    own = GroupLassoCV(5, loss="poisson", groups=OF_TWELVE, cv=3, scoring="neg_mean_poisson_deviance").fit(X, y)
+    assert own.scores_.mean(axis=0).max() < chosen.scores_.mean(axis=0).max()
+
+
+def test_bad_counts_and_offsets_are_refused(counts):
+    X, y, offset = counts
+    with pytest.raises(InputError, match="row 0"):
+        GroupLasso(loss="poisson").fit(X, y - 100)
+    with pytest.raises(InputError, match="only zeros"):
+        GroupLasso(loss="poisson").fit(X, 0 * y)
+    for bad in (offset[1:], offset * np.nan, np.column_stack([offset, offset]), "exposure"):
+        with pytest.raises(InputError, match="offset"):
+            GroupLasso(loss="poisson").fit(X, y, offset=bad)
+    for other in (MKLRegressor(["linear"], loss="poisson"), OnlineMKLRegressor(loss="poisson")):
+        with pytest.raises(InputError, match="link"):
+            other.fit(X, y)
+    with pytest.warns(UserWarning, match="y is constant"):
+        assert_allclose(GroupLasso(loss="poisson").fit(X, 0 * y + 3).predict(X), 3.0)
+
+
+OF_TEN = [[0, 1], [2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_sparse_groups_are_those_of_a_convex_solver(diabetes, positive):
+    X, y = diabetes
+    model = GroupLasso(
+        2.0, groups=OF_TEN, regularizer="sparse-group:sigma=0.6", group_weights="sqrt-size", positive=positive, tol=1e-9
+    ).fit(X, y)
+    w, b = cp.Variable(10), cp.Variable()
+    penalty = 0.6 * sum(np.sqrt(len(g)) * cp.norm(w[g]) for g in OF_TEN) + 0.4 * cp.norm1(w)
+    loss = 0.5 * cp.sum_squares(y - X @ w - b) / len(y)
+    cp.Problem(cp.Minimize(loss + 2.0 * penalty), [w >= 0] if positive else []).solve(solver="CLARABEL")
+    assert_allclose(model.coef_, w.value, atol=1e-3)
+    assert model.dual_gap_ <= 1e-9
+    chosen = [np.count_nonzero(model.coef_[group]) for group in OF_TEN]
+    assert any(0 < count < len(group) for count, group in zip(chosen, OF_TEN))
+
+
+def test_a_positive_elastic_net_agrees_with_scikit_learn(diabetes):
+    X, y = diabetes
+    ours = GroupLasso(0.5, regularizer="elastic-net:mu=0.4", positive=True, tol=1e-10).fit(X, y)
+    theirs = ElasticNet(alpha=0.5, l1_ratio=0.6, positive=True, tol=1e-10, max_iter=10_000).fit(X, y)
+    assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+
+
+def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, reloaded):
+    X, y = diabetes
+    weights = [1.0, 0.0, 1.0, 1.0]
+    path = GroupLasso(groups=OF_TEN, group_weights=weights, tol=1e-8).path(X, y, 4)
+    first = LinearRegression().fit(X[:, [2, 3]], y)
+    assert path[0]["active"] == 0
+    assert_allclose(path[0]["coef"][[2, 3]], first.coef_, rtol=1e-6)
+    assert_allclose(path[0]["intercept"], first.intercept_)
+    model = GroupLasso(path[2]["alpha"], groups=OF_TEN, group_weights=weights, tol=1e-8, warm_start=True).fit(X, y)
+    assert_allclose(model.coef_, path[2]["coef"], atol=1e-2)
+    assert model.fit(X, y).history_[0]["gap"] <= 1e-7
+    assert_allclose(reloaded(model).predict(X), X @ model.coef_ + model.intercept_)
+    labels = SparseLogisticRegression(0.05, groups=OF_TEN, group_weights=weights).fit(X, y > 150)
+    assert np.count_nonzero(labels.coef_[0, [2, 3]]) == 2
+
+
+def test_alpha_is_chosen_for_sparse_and_positive_groups(diabetes):
+    X, y = diabetes
+    model = GroupLassoCV(5, groups=OF_TEN, regularizer="sparse-group", positive=True, cv=3).fit(X, y)
+    assert model.coef_.min() >= 0.0
+    assert model.scores_.mean(axis=0).max() > 0.35
+    with pytest.raises(InputError, match="dal"):
+        GroupLasso(positive=True, solver="sparsa").fit(X, y)
+    with pytest.raises(InputError, match="not all 0"):
+        GroupLasso(groups=OF_TEN, group_weights=np.zeros(4)).fit(X, y)

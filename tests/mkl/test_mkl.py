@@ -1,20 +1,26 @@
-"""MKLClassifier and MKLRegressor: scikit-learn's conventions, solutions, weights of classes, saved models."""
+"""MKLClassifier and MKLRegressor: scikit-learn's conventions, solutions, weights, Gram matrices, errors, warnings."""
+
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from scipy.special import xlogy
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import recall_score
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from omkl import MKLClassifier, MKLRegressor
+from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices
+from omkl.mkl.gram_storage import precision
 
 from .conftest import KERNELS, grams_of
 
@@ -75,16 +81,6 @@ def test_a_path_leaves_a_fitted_model_as_it_was(cancer):
     before = model.predict(X)
     model.path(X[:, :10], np.where(y == 1, "yes", "no"), C=3)
     assert_array_equal(model.predict(X), before)
-
-
-@pytest.mark.parametrize("multiclass", ["shared", "ovr"])
-def test_several_classes(multiclass):
-    X, y = load_iris(return_X_y=True)
-    names = np.array(["setosa", "versicolor", "virginica"])[y]
-    model = MKLClassifier(["linear", "gaussian"], C=10.0, multiclass=multiclass).fit(X, names)
-    assert model.score(X, names) > 0.95
-    assert model.decision_function(X).shape == (150, 3)
-    assert model.dual_coef_.shape == (3, 2, 150)
 
 
 def test_probabilities_are_those_of_the_logistic_loss(cancer):
@@ -230,3 +226,199 @@ def test_a_class_that_is_not_there_has_no_weight(cancer):
         MKLClassifier(KERNELS, class_weight={"yes": 9.0}).fit(X, y)
     # a fold may lack a class
     MKLClassifier(KERNELS, class_weight={0: 1.0, 1: 2.0, 2: 3.0}).fit(X, y)
+
+
+@pytest.mark.parametrize("as_array", [True, False])
+def test_matrices_give_the_model_that_kernels_give(cancer, as_array):
+    X, y = cancer
+    train, test = np.arange(80), np.arange(80, 120)
+    model = MKLClassifier(KERNELS, C=2.0, dtype="float64", tol=1e-6).fit(X[train], y[train])
+    grams = grams_of(X[train], X[train])
+    given = MKLClassifier("precomputed", C=2.0, dtype="float64", tol=1e-6)
+    given.fit(np.stack(grams, axis=-1) if as_array else grams, y[train])
+    assert_allclose(list(given.kernel_weights_.values()), list(model.kernel_weights_.values()), atol=1e-3)
+    cross = grams_of(X[train], X[test])
+    assert_allclose(given.decision_function(cross), model.decision_function(X[test]), atol=1e-2)
+    only_active = [matrix if weight > 0 else None for matrix, weight in zip(cross, given.kernel_weights_.values())]
+    assert_array_equal(given.decision_function(only_active), given.decision_function(cross))
+
+
+@pytest.mark.parametrize("held", [np.asarray, pd.DataFrame, sparse.csr_array, np.ndarray.tolist])
+def test_matrices_are_the_same_whatever_holds_them(cancer, held):
+    X, y = cancer
+    gram = X @ X.T
+    expected = MKLClassifier("precomputed").fit({"linear": gram}, y).decision_function({"linear": gram})
+    for own in ({"linear": held(gram)}, [held(gram)], *([] if held is np.ndarray.tolist else [held(gram)])):
+        assert_allclose(MKLClassifier("precomputed").fit(own, y).decision_function(own), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["stack", "array"])
+def test_cross_validation_cuts_precomputed_kernels(cancer, form):
+    X, y = cancer
+    grams = {f"width {width}": Gaussian(width)(X, X) for width in (5.0, 30.0)}
+    given = GramMatrices(grams) if form == "stack" else np.stack(list(grams.values()), axis=-1)
+    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), given, y, cv=3)
+    assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3))
+
+
+def test_the_learned_kernel_serves_other_estimators(cancer):
+    X, y = cancer
+    train, test = slice(0, 80), slice(80, None)
+    model = MKLClassifier(KERNELS, loss="hinge").fit(X[train], y[train])
+    expected = sum(w * gram for w, gram in zip(model.kernel_weights_.values(), grams_of(X[train], X[test])))
+    assert_allclose(model.transform(X[test]), expected, atol=1e-12)
+    svm = SVC(kernel="precomputed").fit(model.transform(X[train]), y[train])
+    assert svm.score(model.transform(X[test]), y[test]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("tol", "dtype", "expected"),
+    [(1e-2, "auto", np.float32), (1e-5, "auto", np.float64), (1e-2, "float64", np.float64)],
+)
+def test_large_kernels_are_stored_in_single_precision_unless_the_tolerance_is_small(tol, dtype, expected):
+    assert precision(dtype, 100, 2000, tol) == expected
+    assert precision("auto", 3, 100, tol) == np.float64
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda A, B: np.tanh(2.0 * A @ B.T - 1.0), "not positive semidefinite"),
+        (lambda A, B: A @ B.T + A[:, :1], "not symmetric"),
+        (lambda A, B: -A @ B.T, "not positive semidefinite"),
+        (lambda A, B: 1e40 * A @ B.T, "not finite, or above"),
+        (lambda A, B: np.where(A @ B.T > 3, np.nan, A @ B.T), "not finite"),
+    ],
+)
+def test_functions_that_are_no_kernels_are_refused_as_matrices_are(cancer, function, message):
+    X, y = cancer
+    with pytest.raises(InputError, match=f"Kernel 'mine' .*{message}"):
+        MKLClassifier({"fine": "gaussian", "mine": function}).fit(X, y)
+    with np.errstate(invalid="ignore"), pytest.raises(InputError, match=f"Kernel 1 .*{message}"):
+        MKLClassifier("precomputed").fit([X @ X.T, function(X, X)], y)
+
+
+def test_matrices_with_names_are_told_apart_by_them(cancer):
+    X, y = cancer
+    grams = dict(zip(KERNELS, grams_of(X, X)))
+    model = MKLClassifier("precomputed", C=2.0).fit(grams, y)
+    other_order = GramMatrices(dict(reversed(grams.items())))
+    assert_array_equal(model.decision_function(other_order), model.decision_function(grams))
+    assert_array_equal(model.decision_function(GramMatrices(list(grams.values()))), model.decision_function(grams))
+    with pytest.raises(InputError, match="no kernel 'another'"):
+        model.decision_function({**grams, "another": grams_of(X, X)[0]})
+
+
+def test_stopping_early_warns_with_the_gap(cancer):
+    X, y = cancer
+    with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .* not within tol=1e-06"):
+        model = MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5, dtype="float64").fit(X, y)
+    assert model.dual_gap_ > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"C": 0.0}, "C must be"),
+        ({"tol": -1.0}, "tol must be"),
+        ({"max_iter": 0}, "max_iter must be"),
+        ({"loss": "squared"}, "loss of regression"),
+        ({"loss": "log"}, "Unknown loss"),
+        ({"solver": "newton"}, "Unknown solver"),
+        ({"regularizer": "mkl", "solver": "one-step"}, "needs a regularizer with a smooth dual"),
+        ({"solver": "one-step", "regularizer": "block1"}, "smooth dual"),
+        ({"solver": "simplemkl", "regularizer": "block1", "loss": "hinge"}, "'mkl'"),
+        ({"multiclass": "all"}, "multiclass"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"weighting": "loo"}, "weighting must be one of"),
+        ({"approximate": "yes"}, "approximate must be"),
+        ({"kernels": []}, "at least one kernel"),
+        ({"kernels": ["gaussian:on=7:7"]}, "selects the column"),
+        ({"kernels": ["gaussian", "gaussian"]}, "Two kernels"),
+        *(
+            ({"regularizer": "l1", "solver": solver}, r"coordinates|group norms|needs a regularizer")
+            for solver in ("spicy", "one-step", "fista")
+        ),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
+    X, y = cancer
+    with pytest.raises(InputError, match=message):
+        MKLClassifier(**settings).fit(X, y)
+
+
+def test_other_bad_input(cancer):
+    X, y = cancer
+    for C in (0, -1.0, [1.0, np.nan], []):
+        with pytest.raises(InputError, match="number of values"):
+            MKLClassifier(KERNELS).path(X, y, C=C)
+    with pytest.raises(InputError, match="one class only"):
+        MKLClassifier().fit(X, np.ones(len(X)))
+    with pytest.raises(InputError, match="must be matrices"):
+        MKLClassifier("precomputed").fit(X, y)
+    with pytest.raises(InputError, match="finite"):
+        MKLRegressor("precomputed").fit(grams_of(X, X), np.full(len(X), np.nan))
+    with pytest.raises(NotFittedError, match="not fitted"):
+        MKLClassifier().predict(X)
+    model = MKLClassifier("precomputed", C=2.0).fit(grams_of(X, X), y)
+    with pytest.raises(InputError, match="4 matrices"):
+        model.predict(grams_of(X, X)[:3])
+    with pytest.raises(InputError, match="predicts from one matrix"):
+        model.predict([matrix[:, :5] for matrix in grams_of(X, X)])
+
+
+def test_a_constant_target_is_the_model(cancer):
+    X, _ = cancer
+    with pytest.warns(UserWarning, match="y is constant"):
+        model = MKLRegressor(["gaussian"]).fit(X, np.full(len(X), 3.0))
+    assert_allclose(model.predict(X), 3.0)
+    for settings in ({"fit_intercept": False}, {"loss": "epsilon-insensitive"}):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="y is constant")
+            MKLRegressor(["gaussian"], **settings).fit(X, np.full(len(X), 3.0))
+
+
+def test_a_model_without_kernels_says_so(cancer):
+    X, y = cancer
+    with pytest.warns(UserWarning, match="No kernel is in the model at C=1e-06: raise C"):
+        MKLClassifier(["gaussian"], regularizer="block1", C=1e-6).fit(X, y)
+
+
+def test_a_path_that_stops_early_warns(cancer):
+    X, y = cancer
+    with pytest.warns(ConvergenceWarning, match="relative duality gap"):
+        MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5).path(X, y, C=[1.0, 10.0])
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-4])
+@pytest.mark.parametrize("solver", ["spicy", "fista"])
+def test_a_constant_prediction_warns(cancer, scale, solver):
+    X, y = cancer
+    grams = [scale * gram for gram in grams_of(X, X)]
+    with pytest.warns(UserWarning, match=r"all of them|No kernel"):
+        model = MKLClassifier("precomputed", solver=solver).fit(grams, y)
+    assert len(set(model.predict(grams))) == 1
+    with pytest.warns(UserWarning, match=r"all of them|No kernel"):
+        MKLRegressor("precomputed", solver=solver).fit([1e-4 * gram for gram in grams], y + 0.1 * X[:, 0])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [dict(C=1e16), dict(C=1e16, loss="hinge"), dict(tol=1e-308), dict(tol=1e-308, loss="hinge")],
+    ids=["C of the logistic loss", "C of the hinge", "tol of the logistic loss", "tol of the hinge"],
+)
+def test_a_search_that_rounding_stops_ends_early_with_a_warning(cancer, settings):
+    """Without the check it would try a hundred rounds of up to 150 steps."""
+    X, y = cancer
+    with pytest.warns(ConvergenceWarning, match="rounding prevents progress: raise tol, lower C, or scale"):
+        model = MKLClassifier(["gaussian", "linear"], **settings).fit(X[:100], y[:100])
+    assert model.n_iter_ < 40
+    assert model.dual_gap_ > model.tol
+    assert model.score(X[:100], y[:100]) > 0.9
+
+
+@pytest.mark.parametrize("model", [MKLClassifier(), MKLClassifierCV(Cs=2, cv=2)], ids=["fixed", "cv"])
+def test_classes_of_two_kinds_are_refused_by_their_types(model):
+    labels = np.array(["a", 1] * 10, dtype=object)
+    with pytest.raises(InputError, match="got int and str"):
+        model.fit(np.arange(40.0).reshape(20, 2), labels)

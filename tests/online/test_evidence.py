@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import omkl
+from omkl.groups import _jit_group_state as jit
 from omkl.groups.base import Bank
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.kernels import Average
 from omkl.losses import CRF
-from omkl.online import _jit_hedge as jit
 from omkl.online.evidence import MEMORY, Evidence
 
 USEFUL = "gaussian:on=0:3"

@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import omkl
-from omkl.estimators.structured import PlainExamples
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import (
@@ -152,16 +151,3 @@ def test_class_weights_of_a_thousand_cost_two_presentations():
     model = omkl.OnlineMKLClassifier("linear", C=0.1, class_weight={0: 1000.0, 1: 1.0}, epochs=5, random_state=0)
     assert model.fit(X, GOLD).history_[0]["examples"] <= 2 * len(GOLD)
     assert (model.predict(X)[GOLD == 0] == 0).all()
-
-
-@pytest.mark.parametrize("size", [1, 500])
-def test_the_total_weight_stays_what_it_was(size):
-    weights = size * np.random.default_rng(0).uniform(0.5, 40.0, size=20)
-    examples = PlainExamples(list(range(20)), list(range(20)), np.arange(20), weights)
-    examples.shorten()
-    presented = np.bincount(examples.chosen, [weight for _, _, weight in examples], minlength=20)
-    assert_allclose(examples.total_weight, weights.sum())
-    assert_allclose(presented * examples.unit, weights)
-    assert max(weight for _, _, weight in examples) <= 1.0
-    part = examples.part(np.arange(0, len(examples), 2))
-    assert_allclose(part.total_weight, examples.unit * sum(examples[i].weight for i in range(0, len(examples), 2)))

@@ -72,16 +72,13 @@ def test_a_step_of_a_later_union_never_raises_an_earlier_one(seed):
             assert earlier.value(shrunk) <= earlier.value(x) + 1e-12
 
 
-def test_a_tree_refuses_groups_that_cross():
-    with pytest.raises(InputError, match="use OverlappingGroups"):
-        TreeGroups([[0, 1], [1, 2]])
-
-
 def test_unions_refer_to_groups_by_name():
     tree = TreeGroups([["word", "suffix"], ["suffix"]]).bind(["suffix", "shape", "word"])
     assert_allclose(tree.prox([1.0, 5.0, 1.0], 0.5), TreeGroups([[2, 0], [0]]).prox([1.0, 5.0, 1.0], 0.5))
     with pytest.raises(InputError, match="'tail'"):
         TreeGroups([["tail"]]).bind(["head"])
+    with pytest.raises(InputError, match="use OverlappingGroups"):
+        TreeGroups([[0, 1], [1, 2]])
 
 
 def test_arguments_by_position_follow_the_users_order():

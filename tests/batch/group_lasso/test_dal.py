@@ -16,8 +16,6 @@ from omkl.batch import (
     certify,
     regularization_path,
 )
-from omkl.batch.group_lasso import newton
-from omkl.batch.group_lasso.blocks import Blocks
 from omkl.exceptions import InputError
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L1, L21, ElasticNet, LqNorm, Ridge, SquaredL21
@@ -100,24 +98,6 @@ def test_designs_are_never_copied():
         held = as_design(matrix).matrix
         shares = np.shares_memory(held, matrix) if isinstance(matrix, np.ndarray) else held is matrix
         assert shares
-
-
-@pytest.mark.parametrize("n_samples", [10, 30])
-@pytest.mark.parametrize("equality", [True, False])
-@pytest.mark.parametrize("size", [1, 4])
-def test_both_ways_to_solve_newtons_system_are_that_of_the_matrix(n_samples, equality, size):
-    """By columns where these are fewer than the samples, else by samples."""
-    rng = np.random.default_rng(0)
-    columns, v = rng.normal(size=(n_samples, 20)), rng.normal(size=20)
-    blocks = Blocks(np.full(20 // size, size))
-    norms = blocks.norms(v)
-    jacobian = newton.RayJacobian(blocks, v, norms, 0.4 * norms, np.full(20 // size, 0.7))
-    system = newton.NewtonSystem(columns, jacobian, 2.0)
-    matrix = np.column_stack([system @ unit for unit in np.eye(n_samples)])
-    diagonal, right = rng.uniform(0.5, 2.0, n_samples), rng.normal(size=n_samples)
-    x, b = system.solve(diagonal, right, equality)
-    assert_allclose(matrix @ x + diagonal * x + b, right, atol=1e-9)
-    assert abs(x.sum()) <= 1e-9 if equality else b == 0.0
 
 
 @each_smooth_loss

@@ -1,20 +1,24 @@
-"""SpicyMKL and the one-step method: optima of a generic convex solver, honest gaps, edges, parts of one's own."""
+"""SpicyMKL and the one-step method: optima of a generic convex solver, honest gaps, edges, several outputs."""
 
+import tracemalloc
 from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.datasets import load_iris
 
-from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, certify
+from omkl import MKLClassifier
+from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, certify, shared_problem
 from omkl.exceptions import InputError
+from omkl.kernels import FactoredStack, MixedStack, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared, SquaredHinge
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
 from ...penalties import OwnPenalty
 from ...stacks import DenseStack
-from ..generic import generic_optimum, small_problem
+from ..generic import LOSSES, REGULARIZERS, M, N, generic_optimum, small_problem
 
 
 def many_kernels(n_kernels=400, n_samples=40, seed=0, rank=8):
@@ -256,3 +260,129 @@ def test_a_loss_of_unbounded_curvature_reaches_the_optimum_of_a_generic_solver(s
     solution = solver.solve(mine, tol=1e-5)
     assert_allclose(solution.certificate.primal, least, rtol=2e-5)
     assert solution.certificate.dual <= least * (1 + 1e-6)
+
+
+@pytest.fixture
+def large_from(monkeypatch):
+    """Return a function that sets the number of samples above which no full matrix is formed."""
+
+    def move(n_samples):
+        monkeypatch.setattr("omkl.batch.mkl.newton.LARGE", n_samples)
+
+    return move
+
+
+def factored(n_samples, n_kernels=8, rank=15, seed=0):
+    """Draw low-rank kernels, three of which are informative."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(n_kernels, n_samples, rank)) / np.sqrt(n_samples * rank)
+    signal = factors[:3, :, 0].sum(axis=0)
+    y = np.sign(signal / signal.std() + 0.5 * rng.normal(size=n_samples))
+    return FactoredStack(factors), y
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss", "regularizer"),
+    [
+        (Spicy(), Logistic(), L21()),
+        (Spicy(), Hinge(), L21()),
+        (Spicy(), EpsilonInsensitive(0.1), ElasticNet(0.5)),
+        (OneStep(), Hinge(), ElasticNet(0.1)),
+        (OneStep(), Logistic(), Ridge()),
+    ],
+)
+def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_from):
+    factors, y = factored(250)
+    large_from(250)
+    packed = PackedStack.from_grams([factors.combine([1.0], [m]) for m in range(8)], np.float64)
+    mixed = MixedStack([packed, factors], np.arange(16)[np.argsort(np.arange(16) % 2, kind="stable")])
+    found = {}
+    for name, stack in {"matrix-free": factors, "cg": packed, "mixed": mixed}.items():
+        solution = solver.solve(Problem(stack, y, loss, regularizer, 50.0), tol=1e-7)
+        assert solution.converged
+        assert solution.history[-1]["system"] == ("cg" if name == "mixed" else name)
+        found[name] = solution.certificate.primal
+    large_from(251)
+    dense = solver.solve(Problem(factors, y, loss, regularizer, 50.0), tol=1e-7)
+    assert dense.history[-1]["system"] == "cholesky"
+    assert found["matrix-free"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+    assert found["cg"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+    if isinstance(regularizer, L21):
+        # duplicate kernels change nothing under the block 1-norm
+        assert found["mixed"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_thousands_of_samples_take_no_more_than_a_few_times_their_factors(loss):
+    stack, y = factored(3000, rank=30)
+    problem = Problem(stack, y, loss, L21(), 20.0)
+    Spicy().solve(Problem(*factored(700), loss, L21(), 20.0))
+    tracemalloc.start()
+    solution = Spicy().solve(problem)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert solution.converged
+    assert certify(problem, solution.model, solution.certificate.rho).gap <= 1e-2 * (1 + 1e-9)
+    # a matrix of all pairs would take 72 MB, the factors take 6 MB
+    assert peak < 5 * stack.nbytes
+
+
+P = 3
+
+
+def make(loss, regularizer, C=10 / 3, intercept=True, seed=0):
+    """Draw a problem of three outputs; return it, its targets and the factors of its kernels."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(M, N, 5)) / np.sqrt(5)
+    loss = LOSSES[loss][0]
+    targets = np.sign(rng.normal(size=(N, P)) + 0.2) if loss.classifies else rng.normal(size=(N, P)) + 0.5
+    stack = DenseStack(factors @ factors.transpose(0, 2, 1))
+    return shared_problem(stack, targets, loss, REGULARIZERS[regularizer][0], C, intercept), targets, factors
+
+
+def optimum_of_outputs(problem, targets, factors, loss, regularizer):
+    """The optimum by a generic convex solver: matrices of weights, one column an output, and their Frobenius norms."""
+    blocks = [cp.Variable((factor.shape[1], P)) for factor in factors]
+    outputs = sum(factor @ W for factor, W in zip(factors, blocks))
+    if problem.intercept:
+        outputs = outputs + np.ones((N, 1)) @ cp.Variable((1, P))
+    norms = cp.hstack([cp.norm(W, "fro") for W in blocks])
+    losses = LOSSES[loss][1](targets.ravel(), cp.vec(outputs, order="C"))
+    objective = problem.C * losses + REGULARIZERS[regularizer][1](norms)
+    return cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared hinge", "squared", "epsilon-insensitive"])
+def test_reaches_the_optimum_between_valid_bounds(loss, regularizer, intercept):
+    problem, targets, factors = make(loss, regularizer, intercept=intercept)
+    optimum = optimum_of_outputs(problem, targets, factors, loss, regularizer)
+    for solver in (Spicy(), *([OneStep()] if problem.regularizer.smooth_conjugate else [])):
+        solution = solver.solve(problem, tol=1e-6)
+        assert solution.converged
+        assert solution.certificate.primal == pytest.approx(optimum, rel=2e-6, abs=1e-6)
+        for record in solution.history:
+            assert record["dual"] <= optimum * (1 + 1e-6) + 1e-6 <= record["primal"] + 1e-4 * abs(optimum) + 1e-4
+        recomputed = certify(problem, solution.model, solution.certificate.rho)
+        assert recomputed.gap == pytest.approx(solution.certificate.gap, abs=1e-9)
+
+
+def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
+    """With one kernel, the squared common norm is a sum over outputs."""
+    problem, targets, factors = make("logistic", "squared block 1-norm")
+    stack = DenseStack((factors @ factors.transpose(0, 2, 1))[:1])
+    settings = (problem.loss, problem.regularizer, 2.0, True, np.random.default_rng(1).uniform(0.5, 2.0, size=N))
+    together = Spicy().solve(shared_problem(stack, targets, *settings), 1e-9)
+    outputs, intercepts = together.certificate.outputs.reshape(P, N), together.model.intercept.reshape(P, N)
+    for target, own, constant in zip(targets.T, outputs, intercepts):
+        alone = Spicy().solve(Problem(stack, target, *settings), 1e-9)
+        assert_allclose(own, alone.certificate.outputs, atol=1e-3)
+        assert_allclose(constant, alone.model.intercept, atol=1e-3)
+
+
+def test_solvers_of_one_function_say_so():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(InputError, match="needs the solver"):
+        MKLClassifier(["linear"], solver="silp", loss="hinge", multiclass="shared").fit(X, y)
+    by_default = MKLClassifier(["linear"], solver="silp", loss="hinge").fit(X, y)
+    assert {record["problem"] for record in by_default.history_} == {0, 1, 2}
