@@ -1,9 +1,7 @@
 """Fixtures that several subpackages share."""
 
-import importlib.util
 import os
 import signal
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -57,15 +55,6 @@ def real_data():
 @pytest.fixture(scope="session")
 def ocr(real_data):
     return read_ocr(real_data("ocr/letter.data.gz"))
-
-
-@pytest.fixture(scope="session")
-def naive_model():
-    """The literal implementation of ``groups/naive.py``."""
-    spec = importlib.util.spec_from_file_location("naive", Path(__file__).parent / "groups" / "naive.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.NaiveModel
 
 
 @pytest.fixture

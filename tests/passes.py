@@ -1,11 +1,14 @@
-"""Helpers that train for some epochs, or stop in the middle."""
+"""Helpers that train for some epochs, or stop in the middle; a regularizer as users write one."""
 
+import math
+
+import numpy as np
 from numpy.testing import assert_array_equal
 
 from omkl.losses import StructuredHinge
 from omkl.online import ArraySource, InverseSqrt, OnlineTrainer, TrainingLoop
 from omkl.online.training_loop import serial_pass
-from omkl.regularizers import SquaredL21
+from omkl.regularizers import Regularizer, SquaredL21
 
 
 def online_trainer(banks, structure, loss=None, regularizer="mkl", schedule=None, **options):
@@ -43,3 +46,22 @@ class Kill:
         self.rounds -= 1
         if self.rounds < 0:
             raise Killed
+
+
+class OwnPenalty(Regularizer):
+    """A sum over groups of a function of the norm, given with its derivative."""
+
+    separable = differentiable_prox = True
+
+    def __init__(self, psi, derivative, dual_radius=math.inf):
+        self.psi, self.derivative, self.dual_radius = psi, derivative, dual_radius
+        self.slope_at_zero = float(derivative(np.zeros(1))[0])
+        self.is_sparse, self.smooth_conjugate = self.slope_at_zero > 0, math.isinf(dual_radius)
+
+    def value(self, norms):
+        with np.errstate(over="ignore"):
+            return float(np.sum(self.psi(np.abs(norms))))
+
+    def slopes(self, norms):
+        with np.errstate(over="ignore"):
+            return self.derivative(np.asarray(norms, dtype=np.float64))

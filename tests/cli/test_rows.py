@@ -28,7 +28,6 @@ def write(path, X, y):
     if path.suffix == ".npz":
         np.savez(path, X=X, y=y)
         return []
-    pytest.importorskip("pyarrow")
     header = ",".join(["out", *(f"x{j}" for j in range(X.shape[1]))])
     np.savetxt(path, np.column_stack([y, X]), "%.17g", ",", header=header, comments="")
     return ["--target", "out"]
@@ -113,7 +112,6 @@ def test_confidence_is_the_probability_of_the_class(kind, tables, tmp_path):
 
 
 def test_columns_of_strings_are_groups(tmp_path):
-    pytest.importorskip("pyarrow")
     data, model, output = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
     data.write_text("colour,size,kind\n" + "red,1,cherry\ngreen,8,melon\nred,2,cherry\ngreen,9,melon\n" * 5)
     assert main(["train", "classifier", str(data), "-o", str(model), "--quiet"]) == 0
@@ -125,7 +123,6 @@ def test_columns_of_strings_are_groups(tmp_path):
 
 
 def test_text_columns_stay_text(tmp_path):
-    pytest.importorskip("pyarrow")
     data, new, model, out = (tmp_path / name for name in ("data.csv", "new.csv", "model.npz", "out.jsonl"))
     rows = [(f"{k % 9:02d}", k, "high" if k % 9 > 4 else "low") for k in range(90)]
     data.write_text("zip,size,y\n" + "".join(f"{code},{size},{y}\n" for code, size, y in rows))
@@ -139,7 +136,6 @@ def test_text_columns_stay_text(tmp_path):
 
 
 def test_a_table_may_have_no_header(tmp_path):
-    pytest.importorskip("pyarrow")
     data, model = tmp_path / "data.csv", tmp_path / "model.npz"
     data.write_text("1,a\n-1,b\n2,a\n-2,b\n")
     for option, n_examples in (([], 3), (["--no-header"], 4)):

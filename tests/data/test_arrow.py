@@ -9,6 +9,7 @@ import threading
 
 import fsspec
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
@@ -137,7 +138,6 @@ def test_dates_of_text_are_days(tmp_path, cells, days):
     assert_array_equal(whole(stream_csv(path))[0], np.column_stack([days, np.ones(len(days))]))
     text = whole(stream_csv(path, categorical=["when"]))[0]
     assert [row.get("when", "") for row in text] == cells
-    pandas = pytest.importorskip("pandas")
     parsed = pandas.to_datetime([None if cell in ("", "NA") else cell for cell in cells], format="ISO8601", utc=True)
     assert_array_equal((parsed - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(days=1), days)
 

@@ -253,11 +253,8 @@ def test_files_without_a_header_need_equally_many_columns(tmp_path):
 
 
 def test_columns_of_lists_are_numbered(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    table = pyarrow.table({"x": [1.0, 2.0], "v": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]})
-    parquet.write_table(table, tmp_path / "a.parquet")
+    table = pa.table({"x": [1.0, 2.0], "v": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]})
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
     block = stream_parquet(tmp_path / "a.parquet", "y").read()
     assert block.feature_names == ["x", "v[0]", "v[1]"]
     np.testing.assert_array_equal(block.aligned(["v[1]", "x"], "it").X, [[2, 1], [4, 2]])

@@ -159,7 +159,7 @@ def check_against_naive(trainer, naive, data, tolerance=1e-8):
     weighted=st.booleans(),
 )
 def test_mixing_is_the_dense_average_with_one_proximal_step(
-    naive_model, explicit, setting, n_shards, seed, average, narrow, weighted
+    explicit, setting, n_shards, seed, average, narrow, weighted
 ):
     """Potentials, norms and averages, through folds (of a narrow range of scales), deaths and rebirths."""
     options, data = SETTINGS[setting], Sequences(explicit, seed, weighted=weighted)
@@ -167,7 +167,7 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
         if narrow:
             patch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
         trainer = make_trainer(explicit, setting, average)
-        naive = literal_of(naive_model, data, trainer, setting, average)
+        naive = literal_of(data, trainer, setting, average)
         sizes = np.array([data.weights[j::n_shards].sum() for j in range(n_shards)])
         weights = sizes / sizes.sum()
         for _ in range(3):

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -96,7 +97,6 @@ def test_an_average_is_of_its_kernels_on_their_columns(budget, rng):
     ],
 )
 def test_columns_that_are_not_there_get_one_sentence(model, kernel, message, table):
-    pandas = pytest.importorskip("pandas")
     with pytest.raises(InputError, match=message):
         MODELS[model]([kernel]).fit(pandas.DataFrame(table[0], columns=NAMES), table[1])
 
@@ -236,7 +236,7 @@ def test_default_kernels_on_columns_of_other_units_warn_once(make):
     ) as told:
         make().fit(X[:, :], y == 0)
     assert [warning.filename for warning in told if issubclass(warning.category, DataWarning)] == [__file__]
-    frame = pytest.importorskip("pandas").DataFrame(X).add_prefix("c")
+    frame = pandas.DataFrame(X).add_prefix("c")
     with pytest.warns(DataWarning, match=r"Column 'c12' varies .* as much as column 'c7'"):
         make().fit(frame, y == 0)
     with warnings.catch_warnings():
@@ -259,7 +259,6 @@ LEARNERS = {
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_classes_are_what_they_are_whatever_holds_them(learner, table):
-    pandas = pytest.importorskip("pandas")
     X, y = table[0], table[1] == "yes"
     plain = LEARNERS[learner]().fit(X, y)
     for held in (

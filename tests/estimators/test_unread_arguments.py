@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pandas
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -113,7 +114,6 @@ def test_targets_beside_trees_are_refused():
 
 
 def test_numbers_that_are_missing_are_found():
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1.0, np.nan, np.inf]})
     nullable = pandas.DataFrame({"a": pandas.array([1, None, 3], dtype="Int64")})
     for model in (OnlineMKLClassifier("linear"), MKLClassifier(), SparseLogisticRegression()):
@@ -164,7 +164,6 @@ def test_a_model_goes_on_and_is_saved_with_the_parameters_it_was_fitted_with(lat
 
 def test_labels_are_what_they_are_however_they_are_held(tmp_path):
     """Labels may be a Series, or numbers of NumPy."""
-    pandas = pytest.importorskip("pandas")
     scores = labeler().fit(SEQUENCES, LABELS).decision_function(SEQUENCES)
     for held in (
         [pandas.Series(own, index=range(7, 7 + len(own))) for own in LABELS],

@@ -1,7 +1,12 @@
 """The examples run at small sizes, agree with theory and enumeration, and write finite figures."""
 
+import csv
+import importlib.util
 import itertools
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
@@ -11,7 +16,27 @@ from omkl.data import Treebank, synthetic_treebank, write_treebank
 from omkl.online import values_of
 from omkl.structures import UnaryPotentials
 
-from .running import EXAMPLES, load_example, run_example, table_of
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load_example(name):
+    spec = importlib.util.spec_from_file_location(f"{name}_example", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_example(name, folder, *options):
+    """Run an example in a folder, and return its output."""
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *options]
+    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def table_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 @pytest.fixture

@@ -97,8 +97,7 @@ def test_a_labeler_learns_the_same_bits_from_words_and_from_their_features(rng, 
     new = [["unheard", *words] for words in X]
     loaded = omkl.load(tmp_path / "words.npz")
     for model in (by_dict, loaded):
-        for own, other in zip(by_word.decision_function(new), model.decision_function(new)):
-            assert_array_equal(own, other)
+        assert_equal_features(by_word.decision_function(new), model.decision_function(new))
     assert by_word.score(X, y) > 0.95
 
 
@@ -154,8 +153,7 @@ def test_numbers_are_the_same_feature_in_dicts_lists_and_files(rng, tmp_path, to
     expected = models[0].decision_function(dicts)
     for model in models:
         for held in (dicts, read, again):
-            for own, other in zip(model.decision_function(held), expected):
-                assert_array_equal(own, other)
+            assert_equal_features(model.decision_function(held), expected)
     sizes = omkl.SequenceLabeler().partial_fit([[{"length": 8.0}, {"length": 16.0}]], [["A", "B"]])
     assert_array_equal(sizes.decision_function([[["length"]]])[0], sizes.decision_function([[{"length": 1}]])[0])
 

@@ -29,6 +29,7 @@ from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SparseGroup, Squar
 from omkl.structures import Chain
 
 from ..passes import online_trainer
+from .naive import NaiveModel
 
 K, D = 3, 4
 KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-free": Polynomial(2, coef0=0.0)}
@@ -118,10 +119,10 @@ def trainer_of(banks, setting, average, schedule=None):
     )
 
 
-def literal_of(naive_model, problem, trainer, setting, average):
+def literal_of(problem, trainer, setting, average):
     """The literal algorithm with the settings of a trainer."""
     options = SETTINGS[setting]
-    return naive_model(
+    return NaiveModel(
         [kernel.features(problem.X) for kernel in KERNELS.values()],
         K,
         trainer.structure,
@@ -136,11 +137,11 @@ def literal_of(naive_model, problem, trainer, setting, average):
     )
 
 
-def run(kind, setting, average, naive_model, check):
+def run(kind, setting, average, check):
     problem = Problem()
     banks, tokens = banks_of(kind, problem, average is not None)
     trainer = trainer_of(banks, setting, average)
-    naive = literal_of(naive_model, problem, trainer, setting, average)
+    naive = literal_of(problem, trainer, setting, average)
     for s in problem.order:
         x = tokens.sequence(s)
         y = problem.gold[x.low : x.high]
@@ -152,7 +153,7 @@ def run(kind, setting, average, naive_model, check):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting, naive_model):
+def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting):
     deaths = []
 
     def check(trainer, naive, tokens):
@@ -170,7 +171,7 @@ def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting, naive_
             assert_allclose(potentials.unary, expected.unary, atol=1e-8)
             assert_allclose(potentials.pairwise, expected.pairwise, atol=1e-8)
 
-    trainer, naive = run(kind, setting, None, naive_model, check)
+    trainer, naive = run(kind, setting, None, check)
     if "die" in setting:
         assert any(deaths), "the setting was meant to kill groups"
         assert naive.norms.any()
@@ -182,11 +183,11 @@ def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting, naive_
 @pytest.mark.parametrize("average", [UniformAverage(), UniformAverage(start=30), PolynomialAverage(2)], ids=str)
 @pytest.mark.parametrize("setting", ["mkl", "sparse mkl: groups die and come back", "dual averaging", "crf"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_lazy_averages_are_the_averages(kind, setting, average, naive_model, monkeypatch):
+def test_lazy_averages_are_the_averages(kind, setting, average, monkeypatch):
     # a narrow range makes scales fold every few rounds
     monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
     problem = Problem()
-    trainer, naive = run(kind, setting, average, naive_model, lambda *_: None)
+    trainer, naive = run(kind, setting, average, lambda *_: None)
     norms = [np.linalg.norm(theta) for theta in naive.averaged()]
     assert_allclose(trainer.predictor().norms, norms, atol=1e-8)
     if kind not in ("explicit",):

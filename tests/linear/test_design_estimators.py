@@ -1,6 +1,7 @@
 """GroupLasso and SparseLogisticRegression: scikit-learn's checks, solutions, cross-validation, copies, errors."""
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,7 +126,6 @@ def test_a_constant_target_is_learned_with_a_warning(diabetes):
 
 @pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
 def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, reloaded):
-    pandas = pytest.importorskip("pandas")
     X, y = diabetes
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
     positions = [[9, 0, 1, 2], [3, 4], [5, 6, 7, 8]]
@@ -145,7 +145,6 @@ def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, reloaded
 
 @pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
 def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimator, diabetes, reloaded):
-    pandas = pytest.importorskip("pandas")
     X, y = diabetes
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
     labels = ["one"] * 3 + ["two"] * 5 + ["three"] * 2
@@ -167,7 +166,6 @@ def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimato
 
 
 def test_explanations_are_of_inputs_as_they_are_read(diabetes):
-    pandas = pytest.importorskip("pandas")
     X, y = diabetes
     frame = pandas.DataFrame({"day": pandas.date_range("2024", periods=len(y)), "bmi": X[:, 2]})
     model = GroupLasso(0.1).fit(frame, y)

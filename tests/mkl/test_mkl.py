@@ -9,20 +9,40 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import xlogy
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import recall_score
 from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor
 from omkl.exceptions import InputError
-from omkl.kernels import Gaussian, GramMatrices
+from omkl.kernels import Gaussian, GramMatrices, Linear, as_kernel
 from omkl.mkl.gram_storage import precision
 
-from .conftest import KERNELS, grams_of
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X)[:120], y[:120]
+
+
+KERNELS = {
+    "narrow": Gaussian(2.0),
+    "wide": Gaussian(50.0),
+    "linear": Linear(normalize="average"),
+    "first": "gaussian:on=0:3",
+}
+
+
+def grams_of(X, Y):
+    kernels = [as_kernel(kernel) for kernel in KERNELS.values()]
+    columns = [slice(None) if kernel.on is None else kernel.on for kernel in kernels]
+    return [kernel.fit(X[:, on])(Y[:, on], X[:, on]) for kernel, on in zip(kernels, columns)]
+
 
 ITERATIVE = "solved to a tolerance; the columns of transform are the training samples"
 WEIGHT_CHECKS = dict.fromkeys(

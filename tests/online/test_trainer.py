@@ -47,8 +47,7 @@ from omkl.regularizers import (
 )
 from omkl.structures import Binary, Chain, Multiclass, NonProjectiveTree, ProjectiveTree
 
-from ..passes import fit, online_trainer
-from ..penalties import OwnPenalty
+from ..passes import OwnPenalty, fit, online_trainer
 
 GROUPS = [[0, 1], [2, 3], [4, 5], [6, 7]]
 NAMES = ["a", "b", "c", "d"]

@@ -24,7 +24,10 @@ from omkl.reports import draw_tree, make_report
 from omkl.reports.markup import NOTHING, html, table
 from omkl.reports.quality import marked_tokens
 
+from ..estimators.test_explanations import TAGS, TREES, WORDS
+
 RNG = np.random.default_rng(0)
+WORDS, TAGS, SENTENCES = 5 * WORDS, 5 * TAGS, [TREES[1], TREES[0]] * 4
 VOID = {"meta", "img", "br", "link"}
 
 
@@ -130,15 +133,6 @@ def test_rows_of_dicts_and_data_frames():
     assert "e & f" in page.text
 
 
-WORDS = [
-    ["the", "old", "dog", "barks"],
-    ["a", "cat", "sleeps"],
-    ["the", "cat", "saw", "a", "dog"],
-    ["dogs", "bark"],
-] * 5
-TAGS = [["D", "A", "N", "V"], ["D", "N", "V"], ["D", "N", "V", "D", "N"], ["N", "V"]] * 5
-
-
 def test_a_labeler_of_words_and_one_of_images():
     model = omkl.SequenceLabeler(epochs=2, early_stopping=True, random_state=0).fit(WORDS, TAGS)
     unknown = [["<the>", "\x00odd\ud800", "dog"], ["cats", "bark"]]
@@ -159,15 +153,6 @@ def test_entities_have_a_table_of_their_own():
     assert "By type of entity" in page.headings
 
 
-SENTENCES = [
-    Sentence(
-        forms=["the", "old", "dog", "saw", "cats"],
-        upos=["DET", "ADJ", "NOUN", "VERB", "NOUN"],
-        heads=[3, 3, 4, 0, 4],
-        deprels=["det", "amod", "nsubj", "root", "obj"],
-    ),
-    Sentence(forms=["dogs", "bark"], upos=["NOUN", "VERB"], heads=[2, 0], deprels=["nsubj", "root"]),
-] * 4
 WRONG = [
     Sentence(
         forms=["the", "<old>", "dog", "saw"],

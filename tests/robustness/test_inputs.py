@@ -4,6 +4,7 @@ import itertools
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +60,6 @@ def test_sparse_matrices_with_indices_out_of_range_are_refused(learner):
 @pytest.mark.filterwarnings("ignore:All training samples get one class")
 @pytest.mark.parametrize("zone", [None, "Europe/Vienna"])
 def test_times_are_days_in_all_estimators(learner, zone):
-    pd = pytest.importorskip("pandas")
     model, y = learner
     days = pd.DataFrame({"when": np.arange(24.0) % 7, "size": X[:, 0]})
     times = pd.to_datetime(days["when"], unit="D", utc=zone is not None)
@@ -73,7 +73,6 @@ def test_times_are_days_in_all_estimators(learner, zone):
 
 
 def test_columns_that_share_a_name_are_refused(learner):
-    pd = pytest.importorskip("pandas")
     model, y = learner
     with pytest.raises(InputError, match="several columns 'a'"):
         model.fit(pd.DataFrame(X, columns=["a", "b", "a", "c"]), y)
@@ -89,7 +88,6 @@ def test_masked_entries_are_refused(learner):
 
 
 def test_missing_targets_are_named_by_their_row(learner):
-    pd = pytest.importorskip("pandas")
     model, y = learner
     if y is None:
         return

@@ -1,11 +1,13 @@
-"""Forged model files: loading runs nothing, ends, and raises only ModelFileError."""
+"""Forged model files run nothing and raise only ModelFileError; refused calls do not change the model."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 import omkl
 from omkl._files import read_archive, write_archive
@@ -208,3 +210,110 @@ def test_flipped_and_cut_files_are_refused_or_harmless(name, tmp_path):
     found = [content_of(tmp_path / "changed", changed) for changed in flips_and_cuts(whole, 997)]
     assert all(own in (None, expected) for own in found)
     assert found.count(None) > 0.9 * len(found)
+
+
+DRAWS = np.random.default_rng(0)
+ROWS_OF_3 = DRAWS.normal(size=(30, 3))
+SIGNS = (ROWS_OF_3[:, 0] > 0).astype(int)
+ROWS = [{"a": "xyz"[i % 3], "b": float(x[1])} for i, x in enumerate(ROWS_OF_3)]
+SENTENCES, TAGS = [[{"word": word, "n": 1.0} for word in "abc"[i % 2 :]] for i in range(12)], []
+TAGS = [["D", "N", "V"][3 - len(words) :] for words in SENTENCES]
+VECTORS = [DRAWS.normal(size=(len(words), 2)) for words in SENTENCES]
+TREES = synthetic_treebank(12, vocabulary=8, random_state=0)
+
+Classifier, Labeler = omkl.OnlineMKLClassifier, omkl.SequenceLabeler
+NYSTROM = "gaussian:features=9,map=nystrom,normalize=diagonal"
+KINDS = {
+    "kernels": (Classifier(["linear", "gaussian"], epochs=2, random_state=0), ROWS_OF_3, SIGNS),
+    "projection": (Classifier(["gaussian", "quadratic"], budget=5, epochs=2, random_state=0), ROWS_OF_3, SIGNS),
+    "features": (Classifier(["gaussian:features=20", NYSTROM, "linear"], epochs=2, random_state=0), ROWS_OF_3, SIGNS),
+    "weighted": (
+        Classifier(["linear", "gaussian"], weighting="out-of-sample", epochs=2, random_state=0),
+        ROWS_OF_3,
+        SIGNS,
+    ),
+    "sparse": (Classifier(epochs=2, random_state=0), sparse.csr_matrix(ROWS_OF_3), SIGNS),
+    "dicts": (Classifier(epochs=2, random_state=0), ROWS, SIGNS),
+    "regressor": (
+        omkl.OnlineMKLRegressor(["linear", "gaussian"], epochs=2, random_state=0),
+        ROWS_OF_3,
+        ROWS_OF_3[:, 0],
+    ),
+    "huber": (omkl.OnlineMKLRegressor(loss="huber:delta=0.3", epochs=2, random_state=0), ROWS_OF_3, ROWS_OF_3[:, 0]),
+    "epsilon": (
+        omkl.OnlineMKLRegressor(loss="epsilon-insensitive:epsilon=0.1", epochs=2, random_state=0),
+        ROWS_OF_3,
+        ROWS_OF_3[:, 0],
+    ),
+    "words": (Labeler(epochs=2, random_state=0), SENTENCES, TAGS),
+    "trigrams": (Labeler(["linear", "gaussian"], order=2, epochs=2, random_state=0), VECTORS, TAGS),
+    "parser": (omkl.DependencyParser("small", memory=1, epochs=1, random_state=0), TREES, None),
+}
+
+
+def with_nan(ROWS_OF_3):
+    changed = np.array(ROWS_OF_3.toarray() if sparse.issparse(ROWS_OF_3) else ROWS_OF_3)
+    changed[-1, -1] = np.nan
+    return sparse.csr_matrix(changed) if sparse.issparse(ROWS_OF_3) else changed
+
+
+def refusals(ROWS_OF_3, y):
+    """Yield calls with bad input, which is checked before learning."""
+    if y is None:
+        return
+    yield lambda model: model.partial_fit(ROWS_OF_3, y[:-1])
+    yield lambda model: model.partial_fit(ROWS_OF_3, y, sample_weight=[-1.0] * len(y))
+    if not isinstance(ROWS_OF_3, list):
+        yield lambda model: model.partial_fit(with_nan(ROWS_OF_3), y)
+        yield lambda model: model.fit(with_nan(ROWS_OF_3), y)
+        if y.dtype.kind == "i":
+            yield lambda model: model.partial_fit(ROWS_OF_3, y, classes=[5, 6])
+            yield lambda model: model.partial_fit(ROWS_OF_3, y + 5)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def case(request, tmp_path_factory):
+    model, ROWS_OF_3, y = KINDS[request.param]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = model.fit(ROWS_OF_3) if y is None else model.fit(ROWS_OF_3, y)
+    return model, ROWS_OF_3, y, tmp_path_factory.mktemp("states") / "model.npz"
+
+
+def state(model, path):
+    """All arrays of the model, and the learned attributes of the estimator."""
+    model.save(path)
+    shown = {name: repr(value) for name, value in vars(model).items() if name.endswith("_") and name != "model_"}
+    return {name: array.tobytes() for name, array in read_archive(path)[1].items()}, shown
+
+
+def listed(predicted):
+    return [np.asarray(own).tolist() for own in predicted]
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_refused_calls_change_nothing(case):
+    model, ROWS_OF_3, y, path = case
+    before = state(model, path)
+    for call in refusals(ROWS_OF_3, y):
+        with pytest.raises(ValueError, match=r"."):
+            call(model)
+        assert state(model, path) == before
+    # and training continues unchanged, in a model that was saved and loaded as well
+    loaded = omkl.load(path)
+    for _ in range(2):
+        assert listed(loaded.predict(ROWS_OF_3)) == listed(model.predict(ROWS_OF_3))
+        for own in (model, loaded):
+            own.partial_fit(ROWS_OF_3) if y is None else own.partial_fit(ROWS_OF_3, y)
+    assert 0 < model.memory_usage()["prediction"] <= model.memory_usage()["training"]
+    model.save(path)
+    saved = path.read_bytes()
+    loaded.save(path)
+    assert path.read_bytes() == saved
+
+
+def test_loaded_models_go_on_after_groups_were_left_out(reloaded):
+    """Their weight is zero, though their last step was not."""
+    model = omkl.DependencyParser("small", memory=1, epochs=1, random_state=0).fit(TREES)
+    assert model.left_out_
+    assert reloaded(model).partial_fit(TREES).template_weights_ == model.partial_fit(TREES).template_weights_

@@ -20,7 +20,7 @@ from omkl.exceptions import InputError
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L1, L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
-from ...penalties import OwnPenalty
+from ...passes import OwnPenalty
 from ..generic import LOSSES
 
 REGULARIZERS = {

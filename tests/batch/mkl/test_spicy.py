@@ -16,7 +16,7 @@ from omkl.kernels import FactoredStack, MixedStack, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared, SquaredHinge
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
-from ...penalties import OwnPenalty
+from ...passes import OwnPenalty
 from ...stacks import DenseStack
 from ..generic import LOSSES, REGULARIZERS, M, N, generic_optimum, small_problem
 

@@ -177,7 +177,6 @@ def test_without_matplotlib_a_sentence_says_what_to_install(monkeypatch):
         plot_weights({"a": 1.0})
 
 
-pytest.importorskip("matplotlib")
 PAIR = ["linear", "gaussian"]
 
 
@@ -250,9 +249,6 @@ def test_curves_and_panels(tmp_path):
     figure = plot_panels([[{"curves": lines, "title": "a"}, {"curves": {"run 3": lines["run 3"]}}]], tmp_path / "b.png")
     assert figure.axes[0].lines[3].get_color() == figure.axes[1].lines[0].get_color()
     assert {path.name for path in tmp_path.iterdir()} == {"a.png", "b.png"}
-
-
-pytest.importorskip("matplotlib")
 
 
 def test_calibration_of_tables_and_sequences():
