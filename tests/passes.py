@@ -43,9 +43,13 @@ class Kill:
         self.rounds = rounds
 
     def on_round(self, trainer, step):
-        self.rounds -= 1
+        self.rounds -= step.n_examples
         if self.rounds < 0:
             raise Killed
+
+    def room(self):
+        """Let compiled passes run up to the end."""
+        return self.rounds + 1
 
 
 class OwnPenalty(Regularizer):

@@ -187,8 +187,8 @@ def rate_of(rules, state, factor, weight):
         return 1.0
     before = max(state[SQUARES], state[LARGEST] * weight**2)
     if rules.schedule == DISTANCE_OVER_GRADIENTS:
-        return factor * state[DISTANCE] / np.sqrt(before)
-    return factor * state[LOSSES] / before
+        return rules.eta0 * state[DISTANCE] / np.sqrt(before)
+    return rules.eta0 * state[LOSSES] / before * factor
 
 
 @uncached

@@ -14,7 +14,7 @@ from omkl.losses.structured import CRF, Perceptron, SoftmaxMargin, StructuredHin
 from omkl.online import _jit_pass as jit
 from omkl.online.methods import DualAveraging, ForwardBackward, OutOfSampleWeights
 from omkl.online.rounds import Rows, Step
-from omkl.online.schedules import DistanceOverGradients, GrowingHorizon, LinearDecay, MeanPolyak
+from omkl.online.schedules import DistanceOverGradients, GrowingHorizon, MeanPolyak
 from omkl.online.trainer import OnlineTrainer
 from omkl.regularizers.separable import L21, ElasticNet, LinearQuadratic, LqNorm, Ridge
 from omkl.regularizers.squared_norms import SquaredL21, WeightedSquaredL21
@@ -184,8 +184,8 @@ def fastest_pass(trainer: OnlineTrainer, examples: Any, room: Callable[[], int] 
 def _rate_or_factor(schedule: Any, t: int) -> float:
     """Return the rate of round t, or the factor of an adaptive schedule."""
     if type(schedule) is DistanceOverGradients:
-        return schedule.eta0
-    return LinearDecay.__call__(schedule, t) if schedule.adaptive else schedule(t)
+        return 1.0
+    return schedule.share_left(t) if schedule.adaptive else schedule(t)
 
 
 def _rules_of(trainer: OnlineTrainer) -> jit.Rules:

@@ -154,9 +154,9 @@ class LinearDecay(Schedule):
         self._horizon = math.inf
 
     def __call__(self, t: int) -> float:
-        return self.eta0 * self._left(t)
+        return self.eta0 * self.share_left(t)
 
-    def _left(self, t: int) -> float:
+    def share_left(self, t: int) -> float:
         """Return the fraction of rounds from t on; constant after the last round."""
         return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon) if self._horizon < math.inf else 1.0
 
@@ -232,7 +232,7 @@ class MeanPolyak(LinearDecay):
     def __call__(self, t: int, weight: float = 1.0) -> float:
         if self._squares.total == 0.0:
             return 1.0
-        return self.eta0 * self._losses / self._squares.before(weight) * self._left(t)
+        return self.eta0 * self._losses / self._squares.before(weight) * self.share_left(t)
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         first = self._squares.add(square_gradient, weight)

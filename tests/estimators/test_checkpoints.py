@@ -78,7 +78,7 @@ def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(estimator, parame
         return model.fit(X, y, **options)
 
     straight = fit(make())
-    resumed = trained_with_kills(fit, make, tmp_path / "run", "7 rounds", 4 * len(X), rng)
+    resumed = trained_with_kills(fit, make, tmp_path / "run", "7 rounds", 2 * len(X), rng)
     assert_equal_files(straight, resumed, tmp_path)
     assert len(list((tmp_path / "run").iterdir())) <= 2
 
