@@ -3,6 +3,7 @@
 import csv
 import functools
 import http.server
+import io
 import os
 import sys
 import threading
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from omkl.data import open_stream, read_treebank, stream_csv, stream_npz, stream_parquet, stream_svmlight
+from omkl.data.csv_files import _after_last_row as after_last_row
 from omkl.exceptions import (
     DamagedFileError,
     DataFileError,
@@ -371,6 +373,17 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
 
 cells = st.text(st.sampled_from('ab1,\n\r"\t é'), max_size=6)
 tables = st.integers(2, 4).flatmap(lambda width: st.lists(st.tuples(*[cells] * width), min_size=1, max_size=8))
+
+
+@given(table=tables, stray=st.integers(0, 40))
+def test_after_any_cut_the_rest_begins_with_a_row(table, stray):
+    sink = io.StringIO()
+    csv.writer(sink, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
+    text = sink.getvalue().encode()
+    end = after_last_row(text[: len(text) - stray % len(text)])
+    n_whole = len(list(csv.reader(io.StringIO(text[:end].decode(), newline=""))))
+    rest = list(csv.reader(io.StringIO(text[end:].decode(), newline="")))
+    assert [tuple(row) for row in rest] == table[n_whole:]
 
 
 @given(table=tables)

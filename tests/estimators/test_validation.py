@@ -119,8 +119,9 @@ def predictor(**options):
     return omkl.StructuredPredictor(Multiclass(N_CLASSES), [bank()], random_state=0, **options)
 
 
-def test_the_informative_group_gets_the_weight(data):
-    model = predictor().fit(*data)
+@pytest.mark.parametrize("weights", [None, np.full(60, 40.0)], ids=["alike", "large"])
+def test_the_informative_group_gets_the_weight(data, weights):
+    model = predictor().fit(*data, sample_weight=weights)
     assert model.predict(data[0]) == data[1]
     assert model.kernel_weights_["label"] > model.kernel_weights_["noise"]
 

@@ -310,3 +310,5 @@ def test_bad_parameters_of_the_selection_are_refused_in_one_sentence(noisy, sett
     X, y = noisy
     with pytest.raises(InputError, match=message):
         MKLClassifier(columns(X)).stability_selection(X, y, **{"C": [0.1], **settings})
+    with pytest.raises(InputError, match="needs a sparse regularizer"):
+        MKLClassifier(regularizer="uniform").stability_selection(X, y)
