@@ -120,8 +120,9 @@ def predictor(**options):
 
 
 @pytest.mark.parametrize("weights", [None, np.full(60, 40.0)], ids=["alike", "large"])
-def test_the_informative_group_gets_the_weight(data, weights):
-    model = predictor().fit(*data, sample_weight=weights)
+@pytest.mark.parametrize("shards", [None, 2])
+def test_the_informative_group_gets_the_weight(data, weights, shards):
+    model = predictor().fit(*data, sample_weight=weights, shards=shards)
     assert model.predict(data[0]) == data[1]
     assert model.kernel_weights_["label"] > model.kernel_weights_["noise"]
 
