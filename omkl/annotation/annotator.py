@@ -19,8 +19,7 @@ from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_
 from omkl.estimators.training import FREE, Run
 from omkl.estimators.validation import Number, check_parameters
 from omkl.exceptions import DataWarning, InputError
-from omkl.online.hooks import check_callbacks
-from omkl.online.rounds import below
+from omkl.online.rounds import below, check_callbacks
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import (

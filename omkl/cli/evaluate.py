@@ -17,7 +17,7 @@ from omkl.cli.files import UNREAD, labelled_sequences, load_model, outputs_of, r
 from omkl.cli.options import Options, option
 
 if TYPE_CHECKING:
-    from omkl.reports.model import Model
+    from omkl.reports.markup import Model
 
 #: Rules of words to ignore in trees.
 RULES: dict[str, dict[str, str]] = {

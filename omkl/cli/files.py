@@ -18,7 +18,7 @@ from omkl.cli.options import OF_TABLES, Options, refuse
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 if TYPE_CHECKING:
-    from omkl.reports.model import Model
+    from omkl.reports.markup import Model
 
 #: Options that do not apply to a kind of models.
 UNREAD = {

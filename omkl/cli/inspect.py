@@ -15,7 +15,7 @@ from omkl.cli.options import Options, option
 
 if TYPE_CHECKING:
     from omkl.estimators.base import OnlineEstimator
-    from omkl.reports.model import Model
+    from omkl.reports.markup import Model
 
 #: Maximum length of names of groups in tables; longer ones are shortened in the middle.
 NAME_WIDTH = 44

@@ -19,7 +19,7 @@ from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
 
 if TYPE_CHECKING:
-    from omkl.reports.model import Model
+    from omkl.reports.markup import Model
 
 #: Output formats by the kind of a model, default first. All but text can also be the suffix of the output file.
 FORMS = {

@@ -24,9 +24,8 @@ from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
 from omkl.online.group_contributions import group_report
-from omkl.online.hooks import check_callbacks
 from omkl.online.model import Codec, OnlineModel, OnlineSettings
-from omkl.online.rounds import TrainingProgress, thinned
+from omkl.online.rounds import TrainingProgress, check_callbacks, thinned
 from omkl.online.schedules import DistanceOverGradients, Schedule
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 from omkl.persistence import Manifest, Packer, Unpacker

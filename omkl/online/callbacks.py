@@ -13,8 +13,20 @@ from omkl._components import check_number
 from omkl._files import PathLike, check_output
 from omkl._progress import progress_bar
 from omkl.online.averaging import Predictor
-from omkl.online.hooks import hooks, load_states, states_of
-from omkl.online.rounds import Example, LearnedBlock, Record, State, Step, TrainingProgress, Values, added, thinned
+from omkl.online.rounds import (
+    Example,
+    LearnedBlock,
+    Record,
+    State,
+    Step,
+    TrainingProgress,
+    Values,
+    added,
+    hooks,
+    load_states,
+    states_of,
+    thinned,
+)
 from omkl.online.trainer import OnlineTrainer
 
 #: Number of rounds between updates of the progress bar.

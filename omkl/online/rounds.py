@@ -1,11 +1,13 @@
-"""Data classes of training: examples, steps, blocks, records, and the progress of a loop."""
+"""Data classes of training: examples, steps, blocks, records, and the progress of a loop; hooks of callbacks."""
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from omkl.exceptions import InputError
 from omkl.groups.tokens import Tokens
 from omkl.structures.base import Output, Potentials
 
@@ -215,3 +217,39 @@ def _merged(first: Record, second: Record) -> Record:
     for name in {"loss", "error"} & first.keys() & second.keys():
         merged[name] = (first["examples"] * first[name] + second["examples"] * second[name]) / n
     return merged
+
+
+def check_callbacks(callbacks: object) -> list[Any]:
+    """Return callbacks as a list; raise InputError unless each is callable or has an ``on_*`` method."""
+    if callbacks is None:
+        return []
+    if isinstance(callbacks, (list, tuple)) and all(
+        callable(callback) or any(name.startswith("on_") for name in dir(callback)) for callback in callbacks
+    ):
+        return list(callbacks)
+    raise InputError(f"`callbacks` must be a list of callables, or of objects with `on_*` methods, got {callbacks!r}.")
+
+
+def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
+    """Collect the methods called ``name`` of all callbacks; a plain callable counts as ``on_epoch``."""
+    found = [getattr(callback, name, callback if name == "on_epoch" else None) for callback in callbacks]
+    return [hook for hook in found if callable(hook)]
+
+
+def states_of(callbacks: Sequence[object]) -> tuple[list, dict[str, np.ndarray]]:
+    """Return ``(values, arrays)`` of the callbacks with a method ``state``."""
+    values, arrays = [], {}
+    for index, state in enumerate(hooks(callbacks, "state")):
+        value, own = state()
+        values.append(value)
+        arrays.update({f"callback{index}/{name}": np.asarray(array) for name, array in own.items()})
+    return values, arrays
+
+
+def load_states(callbacks: Sequence[object], values: list, arrays: dict[str, np.ndarray]) -> None:
+    """Load the states of :func:`states_of`."""
+    loaders = hooks(callbacks, "load_state")
+    if len(loaders) != len(values):
+        raise InputError(f"The checkpoint has states of {len(values)} callbacks, but this run has {len(loaders)}.")
+    for index, (load, value) in enumerate(zip(loaders, values)):
+        load(value, below(arrays, f"callback{index}/"))

@@ -9,8 +9,19 @@ import numpy as np
 from omkl.exceptions import DivergenceError, InputError
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.compiled_pass import AT_A_TIME, fastest_pass
-from omkl.online.hooks import check_callbacks, hooks, load_states, states_of
-from omkl.online.rounds import Examples, LearnedBlock, Record, State, Step, TrainingProgress, Values
+from omkl.online.rounds import (
+    Examples,
+    LearnedBlock,
+    Record,
+    State,
+    Step,
+    TrainingProgress,
+    Values,
+    check_callbacks,
+    hooks,
+    load_states,
+    states_of,
+)
 from omkl.online.trainer import OnlineTrainer
 
 #: If groups with more than this total weight are left out after the first epoch, training restarts.

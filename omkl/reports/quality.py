@@ -24,8 +24,7 @@ from omkl.exceptions import InputError
 from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
 from omkl.reports import plots
-from omkl.reports.markup import Cell, details, drawn, html, number, percent, score_table, table
-from omkl.reports.model import Model
+from omkl.reports.markup import Cell, Model, details, drawn, html, number, percent, score_table, table
 from omkl.reports.trees import draw_tree
 from omkl.sequences.evaluation import evaluate_labels, records
 

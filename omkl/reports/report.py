@@ -1,21 +1,40 @@
-"""HTML report on a model."""
+"""HTML report on a model, and its sections about learned parameters and training."""
 
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from inspect import signature
 from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
 
 import omkl
 from omkl._components import check_number
+from omkl._messages import shown
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.structured import StructuredPredictor
+from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError, MissingDependencyError
-from omkl.reports.markup import ENVIRONMENT, html
-from omkl.reports.model import Model, learned_parts, size_of, training_parts
+from omkl.linear.base import SparseLinear
+from omkl.mkl.base import BatchMKL
+from omkl.reports import plots
+from omkl.reports.markup import ENVIRONMENT, Cell, Model, Record, details, drawn, html, number, percent, shares, table
 from omkl.reports.plots.canvas import figure_for
 from omkl.reports.quality import Quality, annotation_quality, row_quality, sequence_quality, tree_quality
 
 #: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum number of sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
+#: Maximum number of features per label, and of labels, and number of strongest features to choose from.
+FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
+#: Maximum number of features of a model without labels.
+MOST = 40
+#: Packages whose versions are listed.
+PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
 def make_report(
@@ -118,3 +137,124 @@ def _measured(model: Model | omkl.Annotator, X: Any, y: Any) -> list[dict[str, A
         return model.group_report(X[:n], y[:n])
     except InputError:
         return None
+
+
+def learned_parts(model: Model | omkl.Annotator, measured: list[Record] | None) -> list[str]:
+    """Show group weights and the strongest features; ``measured`` is the ``group_report`` on data, or None."""
+    if isinstance(model, omkl.Annotator):
+        return [part for name, own in model.models().items() for part in _of_part(name, own)]
+    parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
+    if isinstance(model, SparseLinear):
+        return [*parts, _coefficients(model)]
+    if isinstance(model, BatchMKL):
+        return [*parts, details("All weights", _weight_table(model.kernel_weights_))]
+    if model.left_out_:
+        parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
+    if measured:
+        caption = "Growth of the loss without each group, plus or minus two standard errors."
+        parts += [html.heading("What each group is worth"), drawn(plots.plot_weights, measured, caption=caption)]
+    return [*parts, _group_table(measured or model.group_report_), _features(model)]
+
+
+def _of_part(name: str, model: OnlineEstimator) -> list[str]:
+    """Show the groups of a part of an annotator; models of lemmas are shown only as a table."""
+    weights = details("All groups" if " of " not in name else name, _weight_table(model.kernel_weights_))
+    if " of " in name:
+        return [weights]
+    picture = drawn(plots.plot_weights, model.kernel_weights_)
+    return [html.heading(f"Weights of {name}"), picture, weights, _features(model)]
+
+
+def _weight_table(weights: Mapping[str, float]) -> str:
+    ranked = sorted(weights.items(), key=lambda pair: -pair[1])
+    return table(["group", "weight"], [[group, Cell(percent(weight), weight)] for group, weight in ranked])
+
+
+def _group_table(records: Sequence[Record]) -> str:
+    names = ["group", "weight", "norm", "bytes_share"]
+    if "loss_increase" in records[0]:
+        names += ["loss_without", "loss_increase", "standard_error"]
+    ranked = sorted(records, key=lambda record: -(record["weight"] or 0.0))
+    header = [name.replace("_share", "").replace("_", " ") for name in names]
+    return details("All groups", table(header, shares(ranked, names, ("weight", "bytes_share")), limit=1000))
+
+
+def _features(model: OnlineEstimator) -> str:
+    """Show the strongest features, by label if there are labels."""
+    found = model.top_features(CHOSEN_FROM)
+    if not found:
+        return ""
+    if "label" not in found[0]:
+        rows = [[f["feature"], f["group"], Cell(f"{f['weight']:+.3g}", f["weight"])] for f in found[:MOST]]
+        return html.heading("Strongest features") + table(["feature", "group", "weight"], rows)
+    by_label = defaultdict(list)
+    for f in found:
+        by_label[f["label"]].append(f)
+    rows = []
+    for label, own in sorted(by_label.items(), key=lambda pair: str(pair[0])):
+        sides = ([f for f in own if side * f["weight"] > 0][:FEATURES] for side in (1, -1))
+        rows.append([str(label), *map(html.features, sides)])
+    heading = html.heading("Strongest features by label")
+    return heading + table(["label", "speak for it", "speak against it"], rows, LABELS)
+
+
+def _coefficients(model: SparseLinear) -> str:
+    """Show the largest coefficients of a linear model."""
+    coefficients = np.atleast_2d(model.coef_)
+    names = column_names_of(model) or [f"column {j}" for j in range(coefficients.shape[1])]
+    order = np.argsort(-np.abs(coefficients), axis=None, kind="stable")[:MOST]
+    pairs = zip(*np.unravel_index(order, coefficients.shape))
+    rows = [[names[j], int(k), coefficients[k, j]] for k, j in pairs if coefficients[k, j] != 0]
+    count = f"{number(int(np.count_nonzero(coefficients)))} of {number(coefficients.size)} coefficients are not zero."
+    return html.heading("Coefficients") + html.paragraph(count) + table(["column", "output", "coefficient"], rows)
+
+
+def training_parts(model: Model | omkl.Annotator) -> list[str]:
+    """Show history, settings and versions."""
+    models = model.models() if isinstance(model, omkl.Annotator) else {"": model}
+    parts = []
+    for name, own in models.items():
+        if own.history_ and " of " not in name:
+            parts += [html.heading(f"Training of {name}")] * bool(name) + _history(own.history_)
+    parts = parts or [html.paragraph("The model file holds no history of the training.", soft=True)]
+    versions = table(["program", "version"], [[name, version(name)] for name in PACKAGES])
+    return [*parts, html.heading("Settings"), _settings(model), html.heading("Versions"), versions]
+
+
+def _history(records: Sequence[Record]) -> list[str]:
+    """Plot training curves, and list the records."""
+    if "epoch" in records[0]:
+        parts = [
+            drawn(plots.plot_history, records, caption="The loss along the training."),
+            drawn(plots.plot_group_weights, records, caption="Weights of the groups along the training."),
+        ]
+    else:
+        parts = [drawn(plots.plot_history, records, "gap", caption="The duality gap along the iterations.")]
+    names = list(dict.fromkeys(name for record in records for name in record if ":" not in name))
+    return [*parts, details("All records", table(names, [[record.get(name) for name in names] for record in records]))]
+
+
+def _settings(model: Model | omkl.Annotator) -> str:
+    """List non-default parameters, and all parameters."""
+    header, usual = ["parameter", "value"], signature(type(model)).parameters
+    parameters = {name: shown(value, 300) for name, value in model.get_params(deep=False).items()}
+    own = [(name, value) for name, value in parameters.items() if value != shown(usual[name].default, 300)]
+    changed = table(header, own) if own else html.paragraph("All parameters have their default values.")
+    return changed + details("All parameters", table(header, parameters.items()))
+
+
+def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
+    """Return the sizes of a model."""
+    if isinstance(model, omkl.Annotator):
+        return {"parts": number(len(model.kernel_weights_))}
+    tiles = {}
+    if is_classifier(model) or isinstance(model, omkl.SequenceLabeler):
+        tiles["labels"] = number(len(model.classes_))
+    if not isinstance(model, SparseLinear):
+        weights = model.kernel_weights_.values()
+        tiles["groups in use"] = f"{number(sum(weight > 0 for weight in weights))} of {number(len(weights))}"
+    if isinstance(model, OnlineEstimator):
+        tiles["memory to predict"] = f"{model.memory_usage()['prediction']:.3g} MB"
+    else:
+        tiles["duality gap"] = number(float(np.max(model.dual_gap_)), 2)
+    return tiles
