@@ -111,7 +111,7 @@ class ParameterMixing:
         MixedPass or Step
         """
         if len(examples) < self.n_shards:
-            yield from (fastest_pass(trainer, examples) or serial_pass)(trainer, examples, orders, done)
+            yield from (fastest_pass(trainer, examples, testing=True) or serial_pass)(trainer, examples, orders, done)
             return
         self._hold(examples)
         trainer.forget_input()

@@ -20,7 +20,7 @@ from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
-from omkl.online.rounds import Example, Rows
+from omkl.online.rounds import Example, Sequences
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
 
@@ -53,9 +53,9 @@ class Examples(WeightedExamples):
         y = self.gold[x.low] if self.single else self.gold[x.low : x.high]
         return Example(x, y, 1.0 if self._weights is None else self._weights[i])
 
-    def rows(self) -> Rows | None:
-        """Return examples of one token each; None if outputs are sequences."""
-        return Rows(self.tokens, self.gold, self.chosen, self._weights) if self.single else None
+    def sequences(self) -> Sequences:
+        """Return the arrays of all examples."""
+        return Sequences(self.tokens, self.gold, self.chosen, self._weights)
 
     @property
     def n_inputs(self) -> int:

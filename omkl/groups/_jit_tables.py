@@ -204,6 +204,18 @@ def add_mapped_scores(features, starts, table, scales, unary):
 
 
 @compiled
+def mapped_inner_products(features, starts, table, gradient, products, totals):
+    """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; add the potentials to ``totals[k]``."""
+    for k in range(starts.shape[0] - 1):
+        for j in range(gradient.shape[1]):
+            weights = table[j][starts[k] : starts[k + 1]]
+            for i in range(gradient.shape[0]):
+                potential = np.dot(weights, features[i][starts[k] : starts[k + 1]])
+                products[k] += potential * gradient[i, j]
+                totals[k, j] += potential
+
+
+@compiled
 def step_maps(features, starts, gradient, table, sums, touched, arrays):
     """``v_kj -= rate_k g_kj`` with ``g_kj = sum_i D_ij z_ik``, for labels with a gradient; update norms and averages.
 

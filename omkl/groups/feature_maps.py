@@ -9,8 +9,8 @@ from scipy import sparse
 from omkl.groups import _jit_tables as jit
 from omkl.groups.base import FrozenGroups
 from omkl.groups.tables import Rows, TableBank
-from omkl.groups.tokens import Span, Tokens, products_of
-from omkl.kernels import Kernel
+from omkl.groups.tokens import Span, Tokens
+from omkl.kernels.base import Kernel
 from omkl.kernels.inputs import row_blocks
 from omkl.structures.base import Potentials
 
@@ -78,10 +78,10 @@ class FeatureMapBank(TableBank):
         jit.add_mapped_scores(self._features(x), self._starts, self.table, self.group_state.scales, potentials.unary)
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        features, products = self._features(x), np.empty(len(self.names))
-        for k, (first, last) in enumerate(zip(self._starts, self._starts[1:])):
-            own = features[:, first:last] @ self.table[:, first:last].T
-            products[k : k + 1] = products_of(own[None], gradient.unary, None if totals is None else totals[k : k + 1])
+        products = np.zeros(len(self.names))
+        totals = np.zeros((len(products), len(self.table))) if totals is None else totals
+        arrays = self._starts, self.table, gradient.unary, products, totals
+        jit.mapped_inner_products(self._features(x), *arrays)
         return products
 
     def step(self, x: Span, gradient: Potentials) -> None:

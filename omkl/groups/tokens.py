@@ -119,10 +119,3 @@ class Span:
 
     def __len__(self):
         return self.high - self.low
-
-
-def products_of(own: np.ndarray, gradient: np.ndarray, totals: np.ndarray | None) -> np.ndarray:
-    """Return inner products (p,) of unary potentials, (p, n, K), with their gradient; add to ``totals``."""
-    if totals is not None:
-        totals += own.sum(axis=1)
-    return np.einsum("pnj,nj->p", own, gradient)

@@ -1,4 +1,4 @@
-"""Rounds of Algorithm 1 on single tokens, many in one call.
+"""Rounds of Algorithm 1 on sequences of tokens, many in one call.
 
 The functions of the banks, the group state, Hedge and the proximity operators are those that the trainer calls. Only
 :data:`learn` is cached, with a stamp of their files.
@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import compiled, stamp_of, uncached
-from omkl.groups import _jit_group_state, _jit_tables
+from omkl.groups import _jit_banks, _jit_group_state, _jit_tables
+from omkl.groups._jit_banks import add_potentials, add_reference, apply_events, slopes_of, step_along
 from omkl.groups._jit_group_state import (
     begin_dual_averaging,
     begin_forward_backward,
@@ -19,26 +20,18 @@ from omkl.groups._jit_group_state import (
     measure,
     rescale,
 )
-from omkl.groups._jit_tables import (
-    add_constants,
-    add_mapped_scores,
-    add_scores,
-    scale_group,
-    scale_map,
-    step_dense,
-    step_features,
-    step_maps,
-)
+from omkl.groups.expansions import _jit_kernel
+from omkl.losses import _jit_losses
+from omkl.losses._jit_losses import loss_of_binary, loss_of_labels, loss_of_number
+from omkl.online import _jit_evidence
+from omkl.online._jit_evidence import add_slopes, is_sampled
 from omkl.regularizers import _jit_prox
 from omkl.regularizers._jit_prox import prox_lq, prox_weighted_squared_l1, soft_threshold
 from omkl.structures import _jit_chain
-from omkl.structures._jit_chain import best_label, softmax
+from omkl.structures._jit_chain import total_cost, viterbi
 
-#: Structures.
-BINARY, MULTICLASS, SCALAR = 0, 1, 2
-#: Losses of labels, and of numbers.
-HINGE, CRF, SOFTMAX_MARGIN, PERCEPTRON = 0, 1, 2, 3
-SQUARED, HUBER, EPSILON_INSENSITIVE = 4, 5, 6
+#: Structures: a chain, or a single label, without transitions.
+BINARY, LABELS, SCALAR = 0, 1, 2
 #: Methods.
 FORWARD_BACKWARD, DUAL_AVERAGING, HEDGE = 0, 1, 2
 #: Proximity operators on norms.
@@ -51,36 +44,30 @@ PENDING, TOTAL_WEIGHT, SHRINKAGE, DISTANCE, LOSSES, SQUARES, LARGEST, GAP, RATE,
 LEAST_SHARE = 0.1
 
 
-class Explicit(NamedTuple):
-    """Features of tokens as CSR, and the arrays of a table with a row of label weights a feature."""
-
-    features: tuple
-    table: np.ndarray
-    sums: np.ndarray
-    groups: np.ndarray
-    links: np.ndarray
-    heads: np.ndarray
-
-
-class Mapped(NamedTuple):
-    """Dense features of tokens, all groups side by side, and the arrays of a table with a row a label."""
-
-    features: np.ndarray
-    starts: np.ndarray
-    table: np.ndarray
-    sums: np.ndarray
-    touched: np.ndarray
-
-
 class Rounds(NamedTuple):
-    """Numbers of each round: token, gold code or number, weight, rate or factor of it, ``W lambda``, average."""
+    """Numbers of each round: first token, weight, rate or factor of it, ``W lambda``, average.
 
-    rows: np.ndarray
-    gold: np.ndarray
+    The tokens of round i are ``ends[i] .. ends[i + 1]`` of those of all rounds, which have gold codes or numbers.
+    """
+
+    lows: np.ndarray
+    ends: np.ndarray
+    codes: np.ndarray
+    numbers: np.ndarray
     weights: np.ndarray
     rates: np.ndarray
     shrinkage: np.ndarray
     averages: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Working memory for one round: potentials, their gradient, and labels."""
+
+    unary: np.ndarray
+    pairwise: np.ndarray
+    gradient: np.ndarray
+    pair_gradient: np.ndarray
+    labels: np.ndarray
 
 
 class Rules(NamedTuple):
@@ -97,8 +84,8 @@ class Rules(NamedTuple):
     prox_parameters: tuple
     prox_weights: np.ndarray
     radius: float
-    low: float
-    high: float
+    #: Bounds of the scales of groups.
+    allowed: tuple
 
 
 class Weights(NamedTuple):
@@ -109,59 +96,6 @@ class Weights(NamedTuple):
     sums: np.ndarray
     factors: np.ndarray
     losses: np.ndarray
-
-
-@uncached
-def loss_of_label(scores, gold, rules, gradient):
-    """Write the gradient of a loss of labels; return the value, and whether there is a gradient."""
-    binary, kind, cost_weight = rules.structure == BINARY, rules.loss, rules.loss_parameter
-    z = scores[0, 0]
-    gradient[:] = 0.0
-    if kind in (CRF, SOFTMAX_MARGIN):
-        if binary:
-            if kind == SOFTMAX_MARGIN:
-                z += -cost_weight if gold == 1 else cost_weight
-            half = abs(0.5 * z)
-            log_partition, gold_score = half + np.log1p(np.exp(-2.0 * half)), (gold - 0.5) * z
-            gradient[0, 0] = 0.5 * np.tanh(0.5 * z) - (gold - 0.5)
-        else:
-            augmented = scores.copy()
-            if kind == SOFTMAX_MARGIN:
-                for k in range(scores.shape[1]):
-                    augmented[0, k] += cost_weight * rules.costs[gold, k]
-            log_partition, gold_score = softmax(augmented, gradient), augmented[0, gold]
-            gradient[0, gold] -= 1.0
-        return max(log_partition - gold_score, 0.0), True
-    if kind == PERCEPTRON:
-        cost_weight = 0.0
-    if binary:
-        predicted = 1 if z > 0.0 else 0
-        if kind == HINGE:
-            predicted = gold if (z if gold == 1 else -z) >= cost_weight else 1 - gold
-        gradient[0, 0] = predicted - gold
-        value = (predicted - gold) * z + (cost_weight if predicted != gold else 0.0)
-    else:
-        predicted = best_label(scores[0], rules.costs, gold, cost_weight)
-        value = scores[0, predicted] - scores[0, gold] + cost_weight * rules.costs[gold, predicted]
-        if predicted != gold:
-            gradient[0, predicted], gradient[0, gold] = 1.0, -1.0
-    if kind == PERCEPTRON:
-        return max(value, 0.0), predicted != gold
-    return (value, True) if not value <= 0.0 else (0.0, False)
-
-
-@uncached
-def loss_of_number(z, y, kind, parameter):
-    """Return a loss of numbers, and its slope."""
-    error = z - y
-    size = abs(error)
-    if kind == SQUARED or (kind == HUBER and size <= parameter):
-        return 0.5 * error**2, error
-    if kind == HUBER:
-        return parameter * (size - 0.5 * parameter), parameter if error > 0.0 else -parameter
-    if size > parameter:
-        return size - parameter, 1.0 if error > 0.0 else -1.0
-    return 0.0, 0.0
 
 
 @uncached
@@ -248,43 +182,6 @@ def distance_of(norms, total, hedged, rules):
 
 
 @uncached
-def fold(k, factor, explicit, mapped, intercept, averages):
-    """Multiply the direction of group k, after what it gave to the average is added to its sums."""
-    n_explicit, n_mapped = len(explicit.heads), len(mapped.starts) - 1
-    if k < n_explicit:
-        scale_group(k, factor, explicit.table, explicit.sums, explicit.links, explicit.heads, averages[k])
-    elif k < n_explicit + n_mapped:
-        own = k - n_explicit
-        scale_map(own, factor, mapped.starts, mapped.table, mapped.sums, mapped.touched, averages[k])
-    else:
-        table, sums = intercept
-        if len(sums):
-            for j in range(table.shape[2]):
-                sums[0, 0, j] += averages[k] * table[0, 0, j]
-        for j in range(table.shape[2]):
-            table[0, 0, j] *= factor
-    averages[k] = 0.0
-
-
-class Groups(NamedTuple):
-    """Arrays of the group state for all groups, and for those of each bank."""
-
-    rescaled: tuple
-    rates: np.ndarray
-    averages: np.ndarray
-    bases: np.ndarray
-    square_norms: np.ndarray
-    square_gradients: np.ndarray
-    #: Of the regularized groups, and of all.
-    left_out: np.ndarray
-    all_left_out: np.ndarray
-    #: StepArrays and scales of the groups of each bank.
-    explicit: tuple
-    mapped: tuple
-    intercept: tuple
-
-
-@uncached
 def begin(groups, hedged, rules, state, rate, weight):
     """Open a round: count the last model into the average, and set rates and bases."""
     scales, empty, pending = groups.rescaled.scales, groups.rescaled.empty, state[PENDING]
@@ -314,92 +211,101 @@ def shrink(before, step, groups, hedged, rules):
 
 
 @uncached
-def apply_events(explicit, mapped, intercept, groups, rules):
-    """Empty groups that have reached zero, and fold scales that have left the range of good precision."""
-    arrays = groups.rescaled
-    for k in range(len(arrays.scales)):
-        if arrays.deactivated[k]:
-            fold(k, 0.0, explicit, mapped, intercept, groups.averages)
-        scale = arrays.scales[k]
-        if scale != 0.0 and (scale < rules.low or scale > rules.high):
-            arrays.square_norms[k] *= scale**2
-            arrays.scales[k] = 1.0
-            fold(k, scale, explicit, mapped, intercept, groups.averages)
+def loss_of(rules, rounds, i, unary, pairwise, gradient, pair_gradient, labels):
+    """Write the gradient of the loss of a round; return the value, and whether there is a gradient."""
+    if rules.structure == SCALAR:
+        loss, slope = loss_of_number(unary[0, 0], rounds.numbers[rounds.ends[i]], rules.loss, rules.loss_parameter)
+        gradient[0, 0] = slope
+        return loss, slope != 0.0
+    gold = rounds.codes[rounds.ends[i] : rounds.ends[i + 1]]
+    if rules.structure == BINARY:
+        loss, slope, moves = loss_of_binary(unary[0, 0], gold[0], rules.loss, rules.loss_parameter)
+        gradient[0, 0] = slope
+        return loss, moves
+    weight = rules.loss_parameter
+    return loss_of_labels(unary, pairwise, gold, rules.costs, rules.loss, weight, gradient, pair_gradient, labels)
+
+
+@uncached
+def cost_of(rules, rounds, i, unary, pairwise, labels):
+    """Return the cost of the prediction before a round."""
+    if rules.structure == SCALAR:
+        return (rounds.numbers[rounds.ends[i]] - unary[0, 0]) ** 2
+    gold = rounds.codes[rounds.ends[i] : rounds.ends[i + 1]]
+    if rules.structure == BINARY:
+        return 1.0 if (unary[0, 0] > 0.0) != (gold[0] == 1) else 0.0
+    viterbi(unary, pairwise, rules.costs, gold, 0.0, labels)
+    return total_cost(rules.costs, gold, labels)
+
+
+@uncached
+def look_at(rounds, i, banks, groups, rules, hedged, evidence, unary, scratch, gradient, labels):
+    """Add the evidence of an example for each regularized group; see :meth:`omkl.online.evidence.Evidence.look_at`."""
+    low, first, last = rounds.lows[i], rounds.ends[i], rounds.ends[i + 1]
+    add_reference(banks, groups, unary, scratch.pairwise)
+    moves = loss_of(rules, rounds, i, unary, scratch.pairwise, gradient, scratch.pair_gradient, labels)[1]
+    if not moves:
+        return
+    slopes, totals = np.empty(len(groups.left_out)), np.empty((len(groups.left_out), unary.shape[1]))
+    slopes_of(banks, groups, low, first, last, gradient, scratch.pair_gradient, slopes, totals)
+    for k in range(len(slopes)):
+        scale = groups.rescaled.scales[k]
+        if rules.method == HEDGE:
+            scale = scale / hedged.factors[k] if hedged.factors[k] > 0.0 else 0.0
+        slopes[k] *= scale
+        totals[k] *= scale
+    add_slopes(evidence, slopes, totals, gradient, rounds.weights[i])
 
 
 def _learn(stamp):
-    def learn(rounds, explicit, mapped, intercept, groups, rules, hedged, learning, state, losses, potentials):
-        """Learn from tokens in rounds; return how many, which are fewer only if a loss is not finite.
+    def learn(rounds, banks, groups, rules, tests, hedged, evidence, learning, testing, state, losses, costs, scratch):
+        """Learn from sequences in rounds; return how many, which are fewer only if a loss is not finite.
 
         Parameters
         ----------
         rounds : Rounds
-        explicit, mapped : Explicit, Mapped
-            Without groups where a model has no such bank.
-        intercept : tuple of two arrays
-            The table of the intercept and its running sums; of length 0 where there is none.
+        banks : Banks
         groups : Groups
         rules : Rules
+        tests : Rules
+            With the loss by which groups are tested.
         hedged : Weights
+        evidence : EvidenceArrays
+            Empty if groups are not tested.
         learning : bool
             Whether the examples are new to the model.
+        testing : bool
+            Whether to predict each output before it is learned.
         state : array of shape (N_STATE,)
         losses : array of shape (n,)
             Set to the weighted losses.
-        potentials : array of shape (n, K)
-            Set to the potentials before each round.
+        costs : array of shape (n,)
+            Set to the costs of the predictions.
+        scratch : Scratch
+            For the longest sequence.
         """
         stamp  # noqa: B018 - for the cache, see stamp_of
-        arrays, n_outputs = groups.rescaled, potentials.shape[1]
-        unary, gradient = np.zeros((1, n_outputs)), np.zeros((1, n_outputs))
+        arrays, pairwise, pair_gradient = groups.rescaled, scratch.pairwise, scratch.pair_gradient
         before, square_norms = np.empty(len(arrays.scales)), np.empty(len(arrays.scales))
-        for i in range(len(rounds.rows)):
-            row, weight = rounds.rows[i], rounds.weights[i]
+        for i in range(len(rounds.lows)):
+            low, first, last, weight = rounds.lows[i], rounds.ends[i], rounds.ends[i + 1], rounds.weights[i]
+            unary, gradient = scratch.unary[: last - first], scratch.gradient[: last - first]
+            labels = scratch.labels[: last - first]
+            if len(evidence.sums) and is_sampled(evidence.counts):
+                look_at(rounds, i, banks, groups, tests, hedged, evidence, unary, scratch, gradient, labels)
             rate = rate_of(rules, state, rounds.rates[i], weight)
             square_norms[:] = arrays.square_norms
             begin(groups, hedged, rules, state, rate, weight)
-            unary[:] = 0.0
-            if len(explicit.heads):
-                add_scores(explicit.features, row, row + 1, explicit.table, explicit.groups, groups.explicit[1], unary)
-            if len(mapped.starts) > 1:
-                add_mapped_scores(mapped.features[i : i + 1], mapped.starts, mapped.table, groups.mapped[1], unary)
-            if len(intercept[0]):
-                add_constants(intercept[0], groups.intercept[1][0], unary)
-            potentials[i] = unary[0]
-            if rules.structure == SCALAR:
-                loss, slope = loss_of_number(unary[0, 0], rounds.gold[i], rules.loss, rules.loss_parameter)
-                gradient[0, 0], moves = slope, slope != 0.0
-            else:
-                loss, moves = loss_of_label(unary, int(rounds.gold[i]), rules, gradient)
+            add_potentials(banks, groups, low, first, last, unary, pairwise)
+            if testing:
+                costs[i] = cost_of(rules, rounds, i, unary, pairwise, labels)
+            loss, moves = loss_of(rules, rounds, i, unary, pairwise, gradient, pair_gradient, labels)
+            losses[i] = weight * loss
             if not np.isfinite(loss):
-                losses[i] = loss
                 return i
-            losses[i], square_gradient = weight * loss, 0.0
+            square_gradient = 0.0
             if moves:
-                if len(explicit.heads):
-                    step_features(
-                        explicit.features,
-                        row,
-                        gradient,
-                        explicit.table,
-                        explicit.sums,
-                        explicit.groups,
-                        explicit.links,
-                        explicit.heads,
-                        groups.explicit[0],
-                    )
-                if len(mapped.starts) > 1:
-                    step_maps(
-                        mapped.features[i : i + 1],
-                        mapped.starts,
-                        gradient,
-                        mapped.table,
-                        mapped.sums,
-                        mapped.touched,
-                        groups.mapped[0],
-                    )
-                if len(intercept[0]):
-                    step_dense(gradient.reshape((1, 1, n_outputs)), intercept[0], intercept[1], groups.intercept[0])
+                step_along(banks, groups, low, first, last, gradient, pair_gradient)
                 square_gradient = weight**2 * square_of_gradient(
                     square_norms, groups, hedged, rules, state, groups.all_left_out, weight, learning
                 )
@@ -414,7 +320,7 @@ def _learn(stamp):
             measure(groups.bases, groups.square_norms, before)
             norms = shrink(before, step, groups, hedged, rules)
             events, distance = rescale(
-                arrays, before, norms, rules.radius, rules.method != DUAL_AVERAGING, rules.low, rules.high
+                arrays, before, norms, rules.radius, rules.method != DUAL_AVERAGING, *rules.allowed
             )
             if rules.schedule == DISTANCE_OVER_GRADIENTS:
                 distance = distance_of(norms, distance, hedged, rules)
@@ -422,13 +328,24 @@ def _learn(stamp):
                     reached = state[DISTANCE] + rate * np.sqrt(max(square_gradient, 0.0))
                     state[DISTANCE] = min(distance, reached)
             if events:
-                apply_events(explicit, mapped, intercept, groups, rules)
+                apply_events(banks, groups, rules.allowed, low, gradient, moves)
             state[PENDING] = weight * rounds.averages[i]
             state[TOTAL_WEIGHT] += state[PENDING]
             state[RATE], state[SQUARE_GRADIENT] = rate, square_gradient
-        return len(rounds.rows)
+        return len(rounds.lows)
 
     return compiled(learn)
 
 
-learn = _learn(stamp_of(_jit_group_state, _jit_tables, _jit_prox, _jit_chain))
+learn = _learn(
+    stamp_of(
+        _jit_banks,
+        _jit_chain,
+        _jit_evidence,
+        _jit_group_state,
+        _jit_kernel,
+        _jit_losses,
+        _jit_prox,
+        _jit_tables,
+    )
+)

@@ -82,9 +82,8 @@ class ProgressiveValidation:
     def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
         """Add the loss and the cost of one round."""
         structure = trainer.structure
-        if step.n_examples > 1:
-            predicted = structure.decode_many(step.potentials, np.arange(step.n_examples + 1))
-            self._cost = added(self._cost, structure.costs_of(step.gold, predicted))
+        if step.costs is not None:
+            self._cost = added(self._cost, step.costs)
         else:
             self._cost += structure.cost(step.gold, structure.decode(step.potentials))
         self._size += structure.n_known(step.gold)
@@ -142,6 +141,9 @@ class ProgressBar:
 
     If standard error is not a terminal, a line is printed every half minute.
     """
+
+    #: Whether compiled passes must compute the costs of predictions.
+    reads_costs = False
 
     def __init__(self, progress: TrainingProgress, total: float | None = None) -> None:
         self._progress = progress

@@ -1,39 +1,44 @@
-"""Passes over single tokens in compiled calls of many rounds; :class:`OnlineTrainer` is their definition."""
+"""Passes over examples in compiled calls of many rounds; :class:`OnlineTrainer` is their definition."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from omkl.groups._jit_banks import Banks, Cached, Explicit, Groups, Mapped
+from omkl.groups.expansions.cached import CachedKernelBank
 from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.group_state import SCALE_RANGE, StepArrays
-from omkl.groups.tables import ExplicitBank, InterceptBank
+from omkl.groups.tables import ExplicitBank, InterceptBank, TransitionBank
 from omkl.groups.tokens import Features, Tokens
+from omkl.losses import _jit_losses
 from omkl.losses.pointwise import EpsilonInsensitive, Huber, Squared
 from omkl.losses.structured import CRF, Perceptron, SoftmaxMargin, StructuredHinge
 from omkl.online import _jit_pass as jit
+from omkl.online._jit_evidence import EvidenceArrays
 from omkl.online.methods import DualAveraging, ForwardBackward, OutOfSampleWeights
-from omkl.online.rounds import Rows, Step
+from omkl.online.rounds import OfSequences, Sequences, Step
 from omkl.online.schedules import DistanceOverGradients, GrowingHorizon, MeanPolyak
 from omkl.online.trainer import OnlineTrainer
 from omkl.regularizers.separable import L21, ElasticNet, LinearQuadratic, LqNorm, Ridge
 from omkl.regularizers.squared_norms import SquaredL21, WeightedSquaredL21
-from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
+from omkl.structures.chain import Chain
+from omkl.structures.multiclass import Binary, Multiclass, Scalar
 
 #: Most rounds of one call.
 AT_A_TIME = 1000
-STRUCTURES: dict[type, int] = {Binary: jit.BINARY, Multiclass: jit.MULTICLASS, Scalar: jit.SCALAR}
+STRUCTURES: dict[type, int] = {Binary: jit.BINARY, Multiclass: jit.LABELS, Chain: jit.LABELS, Scalar: jit.SCALAR}
 #: Kinds of losses, and the names of their parameters.
 LABEL_LOSSES: dict[type, tuple[int, str]] = {
-    StructuredHinge: (jit.HINGE, "cost_weight"),
-    CRF: (jit.CRF, ""),
-    SoftmaxMargin: (jit.SOFTMAX_MARGIN, "cost_weight"),
-    Perceptron: (jit.PERCEPTRON, ""),
+    StructuredHinge: (_jit_losses.HINGE, "cost_weight"),
+    CRF: (_jit_losses.CRF, ""),
+    SoftmaxMargin: (_jit_losses.SOFTMAX_MARGIN, "cost_weight"),
+    Perceptron: (_jit_losses.PERCEPTRON, ""),
 }
 NUMBER_LOSSES: dict[type, tuple[int, str]] = {
-    Squared: (jit.SQUARED, ""),
-    Huber: (jit.HUBER, "delta"),
-    EpsilonInsensitive: (jit.EPSILON_INSENSITIVE, "epsilon"),
+    Squared: (_jit_losses.SQUARED, ""),
+    Huber: (_jit_losses.HUBER, "delta"),
+    EpsilonInsensitive: (_jit_losses.EPSILON_INSENSITIVE, "epsilon"),
 }
 METHODS: dict[type, int] = {
     ForwardBackward: jit.FORWARD_BACKWARD,
@@ -46,32 +51,50 @@ SUMS: dict[type, list[int]] = {
     DistanceOverGradients: [jit.DISTANCE, jit.SQUARES, jit.LARGEST],
     MeanPolyak: [jit.LOSSES, jit.SQUARES, jit.LARGEST],
 }
+#: Banks in the order of :class:`Banks`.
+BANKS = (ExplicitBank, FeatureMapBank, CachedKernelBank, TransitionBank, InterceptBank)
 LINEAR_QUADRATIC = (L21, ElasticNet, Ridge, LinearQuadratic)
 # the arrays of banks that a model does not have
 NOTHING, NO_TABLE = np.empty(0), np.empty((0, 0))
 NO_PLACES, NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+NO_MARKS, NO_TENSOR = np.empty(0, dtype=np.bool_), np.empty((0, 0, 0))
+NO_GRAMS = NO_TENSOR.astype(np.float32)
 NO_FEATURES = Features(NO_PLACES, NO_INTEGERS, NOTHING)
-NO_STEP = StepArrays(NOTHING, NOTHING, np.empty(0, dtype=np.bool_), NOTHING, NOTHING)
+NO_STEP = StepArrays(NOTHING, NOTHING, NO_MARKS, NOTHING, NOTHING)
+NO_BANKS = Banks(
+    Explicit(NO_FEATURES, NO_TABLE, NO_TABLE, *[NO_INTEGERS] * 3),
+    Mapped(NO_TABLE, NO_PLACES, NO_TABLE, NO_TABLE, np.empty((0, 0), dtype=np.bool_)),
+    Cached(NO_GRAMS, NO_GRAMS, NO_TENSOR, NO_TENSOR, NO_MARKS),
+    (NO_TENSOR, NO_TENSOR),
+    (NO_TENSOR, NO_TENSOR),
+)
+NO_EVIDENCE = EvidenceArrays(NOTHING, NOTHING, NO_TABLE, NOTHING)
 NO_HEDGE = jit.Weights(*[NOTHING] * 5)
 
 
 def is_compilable(trainer: OnlineTrainer) -> bool:
     """Check whether compiled passes know all parts of a trainer; the data do not matter."""
-    losses = NUMBER_LOSSES if type(trainer.structure) is Scalar else LABEL_LOSSES
-    banks = [type(bank) for bank in trainer.banks]
-    known = [bank for bank in (ExplicitBank, FeatureMapBank, InterceptBank) if bank in banks]
+    structure, banks = trainer.structure, trainer.banks
+    losses = NUMBER_LOSSES if type(structure) is Scalar else LABEL_LOSSES
+    places = [BANKS.index(type(bank)) for bank in banks if type(bank) in BANKS]
     return (
-        banks == known
-        and len(trainer.penalized_banks) == len([bank for bank in banks if bank is not InterceptBank])
-        and type(trainer.structure) in STRUCTURES
+        len(places) == len(banks)
+        and places == sorted(set(places))
+        and all(_is_stored(bank) for bank in banks)
+        and type(structure) in STRUCTURES
+        and (type(structure) is not Chain or structure.is_plain)
         and type(trainer.loss) in losses
         and type(trainer.method) in METHODS
         and (not trainer.schedule.adaptive or type(trainer.schedule) in ADAPTIVE)
         and (not callable(trainer.lambda_) or type(trainer.lambda_) is GrowingHorizon)
         and not trainer.coordinate_terms
         and (trainer.method.has_weights or all(_prox_of(term) is not None for term in trainer.terms))
-        and all(bank.table.dtype == np.float64 for bank in trainer.banks)
     )
+
+
+def _is_stored(bank: Any) -> bool:
+    """Check whether a bank has Gram matrices, or a table in double precision."""
+    return bank.is_dense if isinstance(bank, CachedKernelBank) else bank.table.dtype == np.float64
 
 
 def _prox_of(term: Any) -> tuple[int, tuple[float, float], np.ndarray] | None:
@@ -86,61 +109,47 @@ def _prox_of(term: Any) -> tuple[int, tuple[float, float], np.ndarray] | None:
 
 
 class CompiledPass:
-    """Learns blocks of single tokens, many rounds in one call.
+    """Learns blocks of sequences, many rounds in one call.
 
     Parameters
     ----------
     room : callable
         ``room()`` returns how many rounds may pass until a callback or a checkpoint must know.
+    testing : bool
+        Whether steps have the costs of predictions before each round.
     """
 
     n_shards = 1
 
-    def __init__(self, room: Callable[[], int]) -> None:
+    def __init__(self, room: Callable[[], int], testing: bool) -> None:
         self._room = room
+        self._testing = testing
 
     def check(self, trainer: OnlineTrainer, source: object, callbacks: object) -> None:
         """Accept everything."""
 
-    def __call__(self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int) -> Iterator[Step]:
+    def __call__(self, trainer: OnlineTrainer, examples: OfSequences, orders: Callable, done: int) -> Iterator[Step]:
         """Yield a step for some rounds together; ``orders(sizes)`` gives orders, with ``done`` learned already."""
-        order, rows = orders([len(examples)])[0], examples.rows()
+        order, sequences = orders([len(examples)])[0], examples.sequences()
         while done < len(order):
             n = min(self._room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
-            n = min(n, *(bank.rows_at_once for bank in trainer.banks if isinstance(bank, FeatureMapBank)), n)
-            n = _take_evidence(trainer, examples, order[done : done + n])
-            yield _learn(trainer, rows, order[done : done + n])
+            ends = np.cumsum(sequences.lengths(order[done : done + n]))
+            for bank in trainer.banks:
+                if isinstance(bank, FeatureMapBank):
+                    n = max(1, min(n, int(np.searchsorted(ends, bank.rows_at_once, side="right"))))
+            yield _learn(trainer, sequences, order[done : done + n], self._testing)
             done += n
 
 
-def _take_evidence(trainer: OnlineTrainer, examples: Any, order: np.ndarray) -> int:
-    """Test groups on the first example, if it is one of the sample; return how many come before the next one."""
-    evidence = trainer.evidence
-    if evidence is None or not evidence.takes_part:
-        return len(order)
-    evidence.look_at(trainer, *examples[order[0]])
-    n = 1
-    while n < len(order) and evidence.skip():
-        n += 1
-    return n
-
-
-def _learn(trainer: OnlineTrainer, rows: Rows, order: np.ndarray) -> Step:
+def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, testing: bool) -> Step:
     """Learn some examples in rounds."""
-    group_state, schedule, average, method = trainer.group_state, trainer.schedule, trainer.average, trainer.method
-    chosen, n, t = rows.chosen[order], len(order), trainer.round - trainer.began + 1
-    gold, weights = rows.gold[chosen], np.ones(n) if rows.weights is None else rows.weights[order]
+    group_state, schedule, method = trainer.group_state, trainer.schedule, trainer.method
+    n, weights = len(order), np.ones(len(order)) if sequences.weights is None else sequences.weights[order]
     presented = np.cumsum(np.append(trainer.presented, weights))[1:]
-    lambdas = [trainer.lambda_(total) for total in presented.tolist()] if callable(trainer.lambda_) else trainer.lambda_
-    rounds = jit.Rounds(
-        chosen,
-        gold.astype(np.float64),
-        weights,
-        np.array([_rate_or_factor(schedule, i) for i in range(t, t + n)]),
-        (weights if method.forgets else presented) * lambdas,
-        np.zeros(n) if average is None else np.array([average.weight(i) for i in range(t, t + n)]),
-    )
-    state, losses, unary = np.zeros(jit.N_STATE), np.empty(n), trainer.structure.zeros(n).unary
+    lows, ends, tokens = sequences.tokens_of(order)
+    gold = sequences.gold[tokens]
+    rounds = _rounds_of(trainer, lows, ends, gold, weights, presented)
+    state, losses, costs = np.zeros(jit.N_STATE), np.empty(n), np.empty(n)
     state[jit.PENDING], state[jit.TOTAL_WEIGHT] = group_state.pending_weight, group_state.total_weight
     state[jit.SHRINKAGE] = trainer.shrinkage
     own_sums = SUMS.get(type(schedule), [])
@@ -148,8 +157,13 @@ def _learn(trainer: OnlineTrainer, rows: Rows, order: np.ndarray) -> Step:
     hedged = NO_HEDGE
     if isinstance(method, OutOfSampleWeights):
         hedged, state[jit.GAP] = jit.Weights(*method.arrays()), method.gap
-    arrays = _arrays_of(trainer, rows.tokens, chosen)
-    learned = jit.learn(rounds, *arrays, _rules_of(trainer), hedged, method.learning, state, losses, unary)
+    arrays, rules = _arrays_of(trainer, sequences.tokens, tokens), _rules_of(trainer)
+    tests = rules if type(trainer.structure) is Scalar else rules._replace(loss=_jit_losses.CRF)
+    scratch, evidence = _scratch_of(trainer, int(np.diff(ends).max())), NO_EVIDENCE
+    if trainer.evidence is not None and trainer.evidence.takes_part:
+        evidence = trainer.evidence.arrays(scratch.unary.shape[1])
+    kept = rules, tests, hedged, evidence, method.learning, testing
+    learned = jit.learn(rounds, *arrays, *kept, state, losses, costs, scratch)
     trainer.go_on(trainer.round + min(learned + 1, n), presented[min(learned, n - 1)])
     trainer.shrinkage = float(state[jit.SHRINKAGE])
     group_state.pending_weight, group_state.total_weight = float(state[jit.PENDING]), float(state[jit.TOTAL_WEIGHT])
@@ -161,24 +175,55 @@ def _learn(trainer: OnlineTrainer, rows: Rows, order: np.ndarray) -> Step:
         raise trainer.divergence(float(losses[learned]))
     trainer.upkeep()
     rate, square_gradient = float(state[jit.RATE]), float(state[jit.SQUARE_GRADIENT])
-    gold = gold if n > 1 else gold[0]
-    return Step(losses, trainer.norms, rate, square_gradient, UnaryPotentials(unary), gold, n, weights)
+    return Step(losses, trainer.norms, rate, square_gradient, None, gold, n, weights, costs=costs if testing else None)
 
 
-def fastest_pass(trainer: OnlineTrainer, examples: Any, room: Callable[[], int] = lambda: AT_A_TIME) -> Any:
+def _rounds_of(
+    trainer: OnlineTrainer,
+    lows: np.ndarray,
+    ends: np.ndarray,
+    gold: np.ndarray,
+    weights: np.ndarray,
+    presented: np.ndarray,
+) -> jit.Rounds:
+    """Return the numbers of rounds; ``presented`` are the sums of weights after each."""
+    first, of_numbers = trainer.round - trainer.began + 1, type(trainer.structure) is Scalar
+    rounds, average = range(first, first + len(lows)), trainer.average
+    lambdas = [trainer.lambda_(total) for total in presented.tolist()] if callable(trainer.lambda_) else trainer.lambda_
+    return jit.Rounds(
+        lows,
+        ends,
+        NO_PLACES if of_numbers else gold.astype(np.int64, copy=False),
+        gold.astype(np.float64, copy=False) if of_numbers else NOTHING,
+        weights,
+        np.array([_rate_or_factor(trainer.schedule, t) for t in rounds]),
+        (weights if trainer.method.forgets else presented) * lambdas,
+        np.zeros(len(lows)) if average is None else np.array([average.weight(t) for t in rounds]),
+    )
+
+
+def _scratch_of(trainer: OnlineTrainer, longest: int) -> jit.Scratch:
+    """Return working memory for sequences of up to ``longest`` tokens."""
+    unary, *others = trainer.structure.zeros(longest)
+    pairwise = others[0] if others else np.empty((0, unary.shape[1], unary.shape[1]))
+    return jit.Scratch(unary, pairwise, unary.copy(), pairwise.copy(), np.empty(longest, dtype=np.int64))
+
+
+def fastest_pass(
+    trainer: OnlineTrainer, examples: object, room: Callable[[], int] = lambda: AT_A_TIME, testing: bool = False
+) -> Any:
     """Return a compiled pass over examples, if all parts of the trainer are known to one; else None.
 
     Parameters
     ----------
     trainer : OnlineTrainer
     examples : sequence of Example
-    room : callable
+    room, testing
         See :class:`CompiledPass`.
     """
-    rows = getattr(examples, "rows", None)
-    if rows is None or rows() is None or not is_compilable(trainer):
+    if not isinstance(examples, OfSequences) or not is_compilable(trainer):
         return None
-    return CompiledPass(room)
+    return CompiledPass(room, testing)
 
 
 def _rate_or_factor(schedule: Any, t: int) -> float:
@@ -207,26 +252,24 @@ def _rules_of(trainer: OnlineTrainer) -> jit.Rules:
         prox[1],
         prox[2],
         trainer.radius,
-        *SCALE_RANGE,
+        SCALE_RANGE,
     )
 
 
-def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple:
+def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple[Banks, Groups]:
     """Return the arrays of the banks, empty ones for banks that a model does not have, and of the group state."""
-    state, features = trainer.group_state, tokens.features or NO_FEATURES
-    explicit = jit.Explicit(features, NO_TABLE, NO_TABLE, *[NO_INTEGERS] * 3)
-    mapped = jit.Mapped(NO_TABLE, NO_PLACES, NO_TABLE, NO_TABLE, np.empty((0, 0), dtype=np.bool_))
-    intercept = np.empty((0, 0, 0)), np.empty((0, 0, 0))
-    own = [(NO_STEP, NOTHING)] * 3
+    state, own, features = trainer.group_state, [(NO_STEP, NOTHING)] * len(BANKS), tokens.features or NO_FEATURES
+    arrays: list[Any] = list(NO_BANKS)
+    counts = np.zeros(len(BANKS), dtype=np.int64)
     for bank in trainer.banks:
-        step = bank.group_state.step, bank.group_state.scales
+        place = BANKS.index(type(bank))
+        own[place], counts[place] = (bank.group_state.step, bank.group_state.scales), len(bank.names)
         if isinstance(bank, ExplicitBank):
-            explicit, own[0] = jit.Explicit(features, *bank.arrays()), step
+            arrays[place] = Explicit(features, *bank.arrays())
         elif isinstance(bank, FeatureMapBank):
-            mapped, own[1] = jit.Mapped(bank.features_of(tokens, chosen), *bank.arrays()), step
+            arrays[place] = Mapped(bank.features_of(tokens, chosen), *bank.arrays())
         else:
-            intercept, own[2] = bank.arrays(), step
-    left_out = state.left_out
+            arrays[place] = Cached(*bank.arrays()) if isinstance(bank, CachedKernelBank) else bank.arrays()
     whole = state.rates, state.averages, state.bases, state.square_norms, state.square_gradients
-    groups = jit.Groups(state.rescaled, *whole, left_out[: trainer.n_penalized], left_out, *own)
-    return explicit, mapped, intercept, groups
+    left_out = state.left_out[: trainer.n_penalized], state.left_out
+    return Banks(*arrays), Groups(state.rescaled, *whole, *left_out, np.cumsum(counts), *own)

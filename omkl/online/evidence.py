@@ -1,6 +1,5 @@
 """Test of the usefulness of every group, on examples that the model has not been trained on."""
 
-import math
 from collections.abc import Sequence, Sized
 from typing import Protocol
 
@@ -10,15 +9,12 @@ from scipy.special import ndtri
 from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.losses.structured import CRF, StructuredLoss
+from omkl.online import _jit_evidence as jit
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
-#: The first examples are all tested on. Each time their number doubles from then on, the sampling rate is halved.
-ALL_UP_TO = 1024
 #: Expected number of groups that pass the test if all groups are useless.
 PASSING = 0.5
-#: Time constant, in positions, of the moving averages of potentials.
-MEMORY = 100
 
 
 class Method(Protocol):
@@ -74,66 +70,45 @@ class Evidence:
         #: Whether the next examples are new to the model.
         self.open = True
         self.sums, self.squares = np.zeros(n_groups), np.zeros(n_groups)
-        self.n_examples = 0.0
-        self._totals, self._positions = np.zeros((n_groups + 1, 0)), 0.0
-        self._met = 0
+        self._totals, self._counts = np.zeros((n_groups + 1, 0)), np.zeros(jit.N_COUNTS)
 
     @property
     def takes_part(self) -> bool:
         """True if examples are new, and there are groups to compare."""
         return self.open and len(self.sums) != 1
 
-    def skip(self) -> bool:
-        """Pass over the next example if it is not one of the sample; return whether it is not."""
-        met = self._met + 1
-        if met <= ALL_UP_TO or met % (1 << math.ceil(math.log2(met / ALL_UP_TO))) == 0:
-            return False
-        self._met = met
-        return True
+    @property
+    def n_examples(self) -> int:
+        """Number of examples that were tested on."""
+        return int(self._counts[jit.SAMPLED])
+
+    def arrays(self, n_outputs: int) -> jit.EvidenceArrays:
+        """Return the arrays that compiled functions change, for this number of labels."""
+        new = n_outputs - self._totals.shape[1]
+        if new > 0:
+            self._totals = np.pad(self._totals, ((0, 0), (0, new)))
+        return jit.EvidenceArrays(self.sums, self.squares, self._totals, self._counts)
 
     def look_at(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
         """Add the evidence of an example before the trainer learns from it, if it is new and sampled."""
-        if not self.takes_part or self.skip():
+        if not self.takes_part or not jit.is_sampled(self._counts):
             return
-        self._met += 1
         penalized, reference = trainer.penalized_banks, initial_potentials(trainer.structure, x)
         for bank in trainer.banks[len(penalized) :]:
             bank.add_potentials(x, reference)
         loss = LIKELIHOOD if type(trainer.structure).marginals is not Structure.marginals else trainer.loss
         gradient = loss.value_and_gradient(trainer.structure, reference, y)[1]
-        self.n_examples += 1.0
         if gradient is None:
             return
         scales = trainer.method.part_scales(trainer.group_state)[: len(self.sums)]
         unary = getattr(gradient, "unary", None)  # of labels
-        totals = None if unary is None else np.zeros((len(scales), unary.shape[1]))
-        slopes, first = np.empty(len(scales)), 0
+        own = np.zeros((len(x), 0)) if unary is None else unary
+        totals, slopes, first = np.zeros((len(scales), own.shape[1])), np.empty(len(scales)), 0
         for bank in penalized:
-            own = slice(first, first + len(bank.names))
-            slopes[own] = bank.inner_products(x, gradient, None if totals is None else totals[own])
-            first = own.stop
-        slopes *= weight * scales
-        if totals is not None and unary is not None:
-            totals *= scales[:, None]
-            slopes -= weight * self._by_the_means(totals, unary)
-        self.sums -= slopes
-        with np.errstate(over="ignore"):
-            self.squares += slopes**2
-
-    def _by_the_means(self, potentials: np.ndarray, unary: np.ndarray) -> np.ndarray:
-        """Return the contribution (p,) of the moving averages to the slopes, then update the averages.
-
-        ``potentials`` (p, K) are sums over the n positions, and ``unary`` (n, K) is the gradient.
-        """
-        n, gradient = len(unary), unary.sum(axis=0)
-        sums = np.concatenate([potentials, gradient[None]])
-        if self._totals.shape != sums.shape:  # new labels
-            self._totals = np.pad(self._totals, ((0, 0), (0, sums.shape[1] - self._totals.shape[1])))
-        means = self._totals / max(self._positions, 1.0)
-        kept = (1.0 - 1.0 / MEMORY) ** n
-        self._totals, self._positions = kept * self._totals + sums, kept * self._positions + n
-        owed = means[:-1] @ (gradient - n * means[-1]) + potentials @ means[-1]
-        return np.where(potentials.any(axis=1), owed, 0.0)
+            part = slice(first, first + len(bank.names))
+            slopes[part] = bank.inner_products(x, gradient, None if unary is None else totals[part])
+            first = part.stop
+        jit.add_slopes(self.arrays(own.shape[1]), slopes * scales, totals * scales[:, None], own, weight)
 
     def z_scores(self) -> np.ndarray:
         """Return ``z_k`` of each group, (p,); 0 for groups that were never nonzero, or whose squares overflow."""
@@ -163,28 +138,24 @@ class Evidence:
 
     def mix(self, states: Sequence[dict[str, np.ndarray]]) -> None:
         """Merge the states of copies of this evidence, one from each shard."""
-        n_examples, met = self.n_examples, self._met
         latest = max(states, key=lambda state: state["totals"].shape[1])["totals"].shape
         known = [state for state in states if state["totals"].shape == latest]  # other shards have seen no labels
         self._totals = np.mean([state["totals"] for state in known], axis=0)
-        self._positions = float(np.mean([state["counts"][2] for state in known]))
-        self.sums, self.squares = (
+        positions = np.mean([state["counts"][jit.POSITIONS] for state in known])
+        self.sums, self.squares, self._counts = (
             own + sum(state[name] - own for state in states)
-            for own, name in ((self.sums, "sums"), (self.squares, "squares"))
+            for own, name in ((self.sums, "sums"), (self.squares, "squares"), (self._counts, "counts"))
         )
-        self.n_examples += sum(float(state["counts"][0]) - n_examples for state in states)
-        self._met += sum(int(state["counts"][1]) - met for state in states)
+        self._counts[jit.POSITIONS] = positions
 
     def state(self) -> dict[str, np.ndarray]:
         """Return named arrays for checkpoints and model files."""
-        counts = np.array([self.n_examples, self._met, self._positions])
-        open_ = np.array(self.open, dtype=np.float64)
-        return {"sums": self.sums, "squares": self.squares, "totals": self._totals, "counts": counts, "open": open_}
+        arrays = {"sums": self.sums, "squares": self.squares, "totals": self._totals, "counts": self._counts}
+        return {**arrays, "open": np.array(self.open, dtype=np.float64)}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Load the arrays of :meth:`state`."""
-        self.sums, self.squares, self._totals = (
-            np.array(state[name], dtype=np.float64) for name in ("sums", "squares", "totals")
+        self.sums, self.squares, self._totals, self._counts = (
+            np.array(state[name], dtype=np.float64) for name in ("sums", "squares", "totals", "counts")
         )
-        self.n_examples, met, self._positions = state["counts"].tolist()
-        self._met, self.open = int(met), bool(state["open"])
+        self.open = bool(state["open"])

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class Example(NamedTuple):
     weight: float = 1.0
 
 
-class Rows(NamedTuple):
-    """Examples of one token each.
+class Sequences(NamedTuple):
+    """Examples that are sequences of tokens; rows of a table are sequences of one token.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Rows(NamedTuple):
     gold : array of shape (n_tokens,)
         Code or number of each token.
     chosen : int array of shape (n,)
-        Token of each example.
+        Sequence of each example.
     weights : array of shape (n,) or None
     """
 
@@ -56,6 +56,17 @@ class Rows(NamedTuple):
     gold: np.ndarray
     chosen: np.ndarray
     weights: np.ndarray | None
+
+    def lengths(self, examples: np.ndarray) -> np.ndarray:
+        """Return the numbers of tokens of some examples."""
+        chosen = self.chosen[examples]
+        return self.tokens.offsets[chosen + 1] - self.tokens.offsets[chosen]
+
+    def tokens_of(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the first token of each of some examples, the bounds of each in their tokens, and these tokens."""
+        lows, lengths = self.tokens.offsets[self.chosen[examples]], self.lengths(examples)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        return lows, ends, np.repeat(lows - ends[:-1], lengths) + np.arange(ends[-1])
 
 
 class Examples(Protocol):
@@ -67,6 +78,18 @@ class Examples(Protocol):
 
     def part(self, indices: np.ndarray, /) -> "Examples":
         """Return some of the examples, for a shard."""
+
+
+@runtime_checkable
+class OfSequences(Protocol):
+    """Examples that are sequences of tokens."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: int, /) -> Example: ...
+
+    def sequences(self) -> Sequences:
+        """Return the arrays of all examples."""
 
 
 def added(total: float, values: float | np.ndarray) -> float:
@@ -94,6 +117,8 @@ class Step(NamedTuple):
         Weight of the example.
     in_shards : bool
         Whether the examples were learned in shards.
+    costs : array of shape (n_examples,) or None
+        Costs of the predictions before each of several rounds.
     """
 
     loss: float | np.ndarray
@@ -105,6 +130,7 @@ class Step(NamedTuple):
     n_examples: int = 1
     weight: float | np.ndarray = 1.0
     in_shards: bool = False
+    costs: np.ndarray | None = None
 
 
 class LearnedBlock(NamedTuple):

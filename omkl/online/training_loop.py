@@ -247,7 +247,8 @@ class TrainingLoop:
             return self.make_pass
         waiting = [*told, *([] if self.checkpoints is None else [self.checkpoints])]
         room = lambda: min((part.room() for part in waiting), default=AT_A_TIME)  # noqa: E731
-        return fastest_pass(self.trainer, examples, room) or self.make_pass
+        testing = any(getattr(callback, "reads_costs", True) for callback in told)
+        return fastest_pass(self.trainer, examples, room, testing) or self.make_pass
 
     def _end_epoch(self) -> bool:
         """Make the epoch's record; return whether a callback ends training."""

@@ -158,8 +158,7 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
     Each potential is exponentiated once instead of once per edge. Numbers below 1e-308 of the largest message
-    underflow, which matters only if forward and backward messages hardly overlap. Then return nan; callers switch to
-    log space.
+    underflow, which matters only if forward and backward messages hardly overlap. Then return nan.
     """
     n, n_labels = unary.shape
     shared = pairwise.shape[0] == 1
@@ -272,6 +271,53 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
         for j in range(n_labels):
             pairwise_marginals[0, i, j] = arriving[j] * edges[0, i, j]
     return log_partition
+
+
+@compiled
+def log_sum(values):
+    """Return the logarithm of the sum of exponentials."""
+    highest = largest(values)
+    return highest if highest == -np.inf else highest + np.log(np.exp(values - highest).sum())
+
+
+@compiled
+def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals):
+    """Write marginals, slowly but at any magnitude of the potentials; return log Z, -inf if nothing is allowed."""
+    n, shared = unary.shape[0], pairwise.shape[0] == 1
+    forward, backward = unary.copy(), np.zeros(unary.shape)
+    unary_marginals[:], pairwise_marginals[:] = 0.0, 0.0
+    for t in range(1, n):
+        edge = pairwise[0 if shared else t - 1]
+        for j in range(unary.shape[1]):
+            forward[t, j] += log_sum(forward[t - 1] + edge[:, j])
+    for t in range(n - 2, -1, -1):
+        edge = pairwise[0 if shared else t]
+        for i in range(unary.shape[1]):
+            backward[t, i] = log_sum(edge[i] + unary[t + 1] + backward[t + 1])
+    log_partition = log_sum(forward[n - 1])
+    if log_partition == -np.inf:
+        return log_partition
+    softmax(forward + backward, unary_marginals)
+    pairs = np.empty(pairwise.shape[1:])
+    for t in range(n - 1):
+        edge = 0 if shared else t
+        for i in range(unary.shape[1]):
+            pairs[i] = forward[t, i] + pairwise[edge, i] + unary[t + 1] + backward[t + 1]
+        flat = pairs.reshape((1, -1))
+        softmax(flat, flat)
+        pairwise_marginals[edge] += pairs
+    return log_partition
+
+
+@compiled
+def marginals(unary, pairwise, unary_marginals, pairwise_marginals):
+    """Write marginals; return log Z, -inf if no labelling is allowed."""
+    if pairwise.shape[0] == 0:
+        return softmax(unary, unary_marginals)
+    log_partition = forward_backward(unary, pairwise, unary_marginals, pairwise_marginals)
+    if np.isfinite(log_partition):
+        return log_partition
+    return forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals)
 
 
 @compiled

@@ -106,6 +106,11 @@ class Chain(Structure):
         self.costs = check_costs(costs, self.n_labels)
 
     @property
+    def is_plain(self) -> bool:
+        """True for a first-order chain without constraints whose positions share their transitions."""
+        return self.order == 1 and not self.by_position and self.allowed is None
+
+    @property
     def _programs(self) -> Any:
         """Return the module of dynamic programs of this order; not stored, as modules cannot be copied."""
         return jit if self.order == 1 else _jit_trigrams
@@ -207,12 +212,13 @@ class Chain(Structure):
         given = self._checked(potentials)
         own = self._within_allowed(given)
         expected = type(own)(*(np.empty(array.shape) for array in own))
-        if not len(own.pairwise):
-            return jit.softmax(own.unary, expected.unary), expected
-        log_partition = self._programs.forward_backward(*own, *expected)
-        if not np.isfinite(log_partition):
-            expected = type(own)(*(np.zeros(array.shape) for array in own))
-            log_partition = (log_space.chain if self.order == 1 else log_space.second_order_chain)(*own, *expected)
+        if self.order == 1:
+            log_partition = jit.marginals(*own, *expected)
+        else:
+            log_partition = _jit_trigrams.forward_backward(*own, *expected)
+            if not np.isfinite(log_partition):
+                expected = type(own)(*(np.zeros(array.shape) for array in own))
+                log_partition = log_space.second_order_chain(*own, *expected)
         if log_partition == -np.inf:
             raise InputError("No labelling is allowed: the constraints contradict each other.")
         if len(own.pairwise) != len(given.pairwise):

@@ -6,28 +6,9 @@ the fallback. Each writes marginals into arrays of zeros and returns log Z.
 
 import numpy as np
 
+from omkl.structures._jit_chain import forward_backward_in_logs
+
 log_sum = np.logaddexp.reduce
-
-
-def chain(
-    unary: np.ndarray, pairwise: np.ndarray, unary_marginals: np.ndarray, pairwise_marginals: np.ndarray
-) -> float:
-    """Sum over the labellings of a first-order chain; -inf if none is allowed."""
-    n, shared = len(unary), len(pairwise) == 1
-    edges = [pairwise[0 if shared else t] for t in range(n - 1)]
-    forward, backward = unary.copy(), np.zeros_like(unary)
-    for t in range(1, n):
-        forward[t] += log_sum(forward[t - 1][:, None] + edges[t - 1], axis=0)
-    for t in range(n - 2, -1, -1):
-        backward[t] = log_sum(edges[t] + unary[t + 1] + backward[t + 1], axis=1)
-    log_partition = float(log_sum(forward[-1]))
-    if log_partition > -np.inf:
-        for t in range(n):
-            unary_marginals[t] = _probabilities(forward[t] + backward[t])
-        for t, edge in enumerate(edges):
-            pairs = forward[t][:, None] + edge + unary[t + 1] + backward[t + 1]
-            pairwise_marginals[0 if shared else t] += _probabilities(pairs)
-    return log_partition
 
 
 def second_order_chain(
@@ -41,7 +22,7 @@ def second_order_chain(
     """Sum over the labellings of a second-order chain; -inf if none is allowed."""
     n = len(unary)
     if n == 1:
-        return chain(unary, pairwise, unary_marginals, pairwise_marginals)
+        return forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals)
     forward = pairwise + unary[1:, None]  # for the pairs that end at positions 1 .. n - 1
     local, backward = forward.copy(), np.zeros_like(forward)
     forward[0] += unary[0][:, None]

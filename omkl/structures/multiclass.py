@@ -84,10 +84,6 @@ class Multiclass(Structure):
     def cost(self, gold: int, predicted: int) -> float:
         return float(self.costs[gold, predicted])
 
-    def costs_of(self, gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        """Return the costs of several outputs."""
-        return self.costs[gold, predicted]
-
 
 class Binary(Structure):
     """Two labels, 0 and 1, and one scalar potential z: an output y in {-1, +1} scores ``y z / 2``.
@@ -139,10 +135,6 @@ class Binary(Structure):
     def cost(self, gold: int, predicted: int) -> float:
         return float(gold != predicted)
 
-    def costs_of(self, gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        """Return the costs of several outputs."""
-        return (gold != predicted).astype(np.float64)
-
 
 class Scalar(Structure):
     """A real number, equal to its potential. Potentials: :class:`UnaryPotentials`, (1, 1).
@@ -166,10 +158,6 @@ class Scalar(Structure):
 
     def cost(self, gold: float, predicted: float) -> float:
         return float((gold - predicted) ** 2)
-
-    def costs_of(self, gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        """Return the costs of several outputs."""
-        return (gold - predicted) ** 2
 
 
 def _scores(potentials: AnyPotentials) -> np.ndarray:

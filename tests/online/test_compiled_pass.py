@@ -5,16 +5,21 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from omkl import OnlineMKLClassifier, OnlineMKLRegressor
+from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.data import Stream
 from omkl.exceptions import DivergenceError
-from omkl.online import ProgressiveValidation, compiled_pass
+from omkl.online import MeanPolyak, ProgressiveValidation, compiled_pass
 from omkl.regularizers import SquaredL21
 
 N = 400
 LABEL_LOSSES = ["hinge", "hinge:cost_weight=0.3", "crf", "softmax-margin", "perceptron"]
 NUMBER_LOSSES = ["squared", "huber:delta=0.5", "epsilon-insensitive:epsilon=0.2"]
-KERNELS = [["linear"], ["linear", "gaussian:features=20"], ["gaussian:features=8", "laplacian:features=6", "linear"]]
+KERNELS = [
+    ["linear"],
+    ["linear", "gaussian:features=20"],
+    ["gaussian:features=8", "laplacian:features=6", "linear"],
+    ["gaussian", "polynomial:degree=2", "linear"],
+]
 REGULARIZERS = ["mkl", "block1", "elastic-net:mu=0.3", "uniform", "block-q:q=1.5", "block-q:q=3", "weighted", None]
 AVERAGES = ["quadratic", "uniform", None, "decayed:half_life=1"]
 SCHEDULES = [None, "sqrt", "inverse-time", "linear", "polyak"]
@@ -28,69 +33,97 @@ def rows(rng, kind):
     return sparse.csr_array(X) if kind == "sparse" else X
 
 
-def configuration(seed):
-    """Draw an estimator, its data and the call that trains it."""
-    rng = np.random.default_rng(seed)
+def shared_options(rng):
+    """Draw settings that all online estimators have."""
     one_of = lambda values: values[rng.integers(len(values))]  # noqa: E731
-    kind, task = one_of(["dense", "dense", "sparse", "dicts"]), one_of(["binary", "multiclass", "costs", "number"])
-    X, schedule = rows(rng, kind), one_of(SCHEDULES)
-    kernels = one_of(KERNELS) if kind == "dense" else ["linear"] if kind == "sparse" else None
-    regularizer = one_of(REGULARIZERS)
-    if regularizer == "weighted":
-        regularizer = None if kernels is None else "mkl"
-    options = {
+    schedule, regularizer = one_of(SCHEDULES), one_of(REGULARIZERS)
+    if schedule == "polyak":
+        schedule = MeanPolyak()
+    return {
         "regularizer": regularizer,
         "method": one_of(["fobos", "fobos", "rda"]),
         "weighting": one_of(["norms", "out-of-sample", "auto"]) if regularizer else "norms",
         "average": one_of(AVERAGES),
-        "eta0": "auto" if schedule in (None, "polyak") else 0.3,
+        "eta0": "auto" if schedule is None or isinstance(schedule, MeanPolyak) else 0.3,
         "schedule": schedule,
         "C": float(10.0 ** rng.integers(-1, 4)),
         "epochs": int(rng.integers(1, 4)),
-        "fit_intercept": bool(rng.integers(2)),
         "radius": one_of([None, 0.5]),
         "random_state": 0,
     }
+
+
+def weights_of(rng, n):
+    return rng.choice([0.5, 1.0, 2.5, 0.0], size=n) if rng.integers(2) else None
+
+
+def row_configuration(rng):
+    """Draw an estimator of rows, and its data."""
+    one_of = lambda values: values[rng.integers(len(values))]  # noqa: E731
+    kind, task = one_of(["dense", "dense", "sparse", "dicts"]), one_of(["binary", "multiclass", "costs", "number"])
+    X, options = rows(rng, kind), {**shared_options(rng), "fit_intercept": bool(rng.integers(2))}
+    kernels = one_of(KERNELS) if kind == "dense" else ["linear"] if kind == "sparse" else None
+    if options["regularizer"] == "weighted":
+        options["regularizer"] = None if kernels is None else "mkl"
     if kernels is not None:
         options["kernels"] = kernels
-    if schedule == "polyak":
-        from omkl.online import MeanPolyak
-
-        options["schedule"] = MeanPolyak()
-    weights = rng.choice([0.5, 1.0, 2.5, 0.0], size=N) if rng.integers(2) else None
+    weights = weights_of(rng, N)
     if task == "number":
-        model, y = OnlineMKLRegressor(loss=one_of(NUMBER_LOSSES), **options), rng.normal(size=N)
+        return OnlineMKLRegressor(loss=one_of(NUMBER_LOSSES), **options), X, rng.normal(size=N), weights
+    y = rng.integers(2 if task == "binary" else 4, size=N)
+    costs = np.where(np.eye(4) > 0, 0.0, 1.0 + rng.random((4, 4))) if task == "costs" else None
+    loss = one_of(LABEL_LOSSES[:2] if task == "costs" else LABEL_LOSSES)
+    return OnlineMKLClassifier(loss=loss, cost=costs, **options), X, y, weights
+
+
+def sequence_configuration(rng):
+    """Draw a labeler, and sequences of words or vectors, some labels of which may be unknown."""
+    one_of = lambda values: values[rng.integers(len(values))]  # noqa: E731
+    lengths, options = rng.integers(1, 6, size=N // 4), shared_options(rng)
+    codes = [rng.integers(4, size=n) for n in lengths]
+    if one_of(["words", "vectors"]) == "words":
+        X = [[{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(5)}"} for c in own.tolist()] for own in codes]
     else:
-        y = rng.integers(2 if task == "binary" else 4, size=N)
-        costs = np.where(np.eye(4) > 0, 0.0, 1.0 + rng.random((4, 4))) if task == "costs" else None
-        loss = one_of(LABEL_LOSSES[:2] if task == "costs" else LABEL_LOSSES)
-        model = OnlineMKLClassifier(loss=loss, cost=costs, **options)
-    return model, X, y, weights, one_of(["fit", "stream", "partial_fit"])
+        X = [rng.normal(size=(len(own), 6)) + own[:, None] for own in codes]
+        options["kernels"] = one_of(KERNELS)
+    if options["regularizer"] == "weighted":
+        options["regularizer"] = "mkl"
+    if options.get("kernels") == KERNELS[-1]:
+        options["dtype"] = one_of(["float32", "float64"])
+    known = one_of([0.6, 1.0, 1.0])
+    y = [[f"L{c}" if rng.random() < known else None for c in own.tolist()] for own in codes]
+    y[0] = [f"L{c}" for c in range(4)]  # streams declare all labels in their first block
+    X[0] = X[0][:1] * 4 if isinstance(X[0], list) else X[0][[0] * 4]
+    labeler = SequenceLabeler(loss=one_of(LABEL_LOSSES), transitions=one_of(["free", "regularized", None]), **options)
+    return labeler, X, y, weights_of(rng, len(X))
 
 
 def trained(seed):
-    """Train a configuration; return the state of its trainer, its records and its predictions."""
-    model, X, y, weights, call = configuration(seed)
+    """Train a configuration; return its trainer, its records and its predictions."""
+    rng = np.random.default_rng(seed)
+    model, X, y, weights = row_configuration(rng) if seed % 2 else sequence_configuration(rng)
+    call, n = ["fit", "fit", "stream", "partial_fit"][rng.integers(4)], len(y)
     if weights is not None:
-        weights[150] = 1.0
-    cuts = [slice(0, 150), slice(150, 151), slice(151, N)]
+        weights[[0, n // 3, -1]] = 1.0
+    classes = sorted({label for own in y for label in own if label}) if seed % 2 == 0 else np.unique(y)
+    declared = {} if isinstance(model, OnlineMKLRegressor) else {"classes": classes}
+    cuts = [slice(0, n // 3), slice(n // 3, n // 3 + 1), slice(n // 3 + 1, n)]
     if call == "fit":
         model.fit(X, y, sample_weight=weights)
     elif call == "stream":
         model.fit(Stream(lambda epoch: ((X[cut], y[cut]) for cut in cuts)))
     else:
         for cut in cuts:
-            model.partial_fit(
-                X[cut],
-                y[cut],
-                sample_weight=None if weights is None else weights[cut],
-                **({"classes": np.unique(y)} if isinstance(model, OnlineMKLClassifier) else {}),
-            )
-    predicted = model.decision_function(X) if isinstance(model, OnlineMKLClassifier) else model.predict(X)
+            own = None if weights is None else weights[cut]
+            model.partial_fit(X[cut], y[cut], sample_weight=own, **declared)
+    if isinstance(model, SequenceLabeler):
+        predicted = np.concatenate(model.decision_function(X))
+    else:
+        predicted = model.decision_function(X) if isinstance(model, OnlineMKLClassifier) else model.predict(X)
     return model.model_.trainer, model.history_, predicted
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(240))
 def test_the_model_is_that_of_the_trainer(seed, monkeypatch):
     trainer, history, predicted = trained(seed)
     monkeypatch.setattr(compiled_pass, "is_compilable", lambda trainer: False)

@@ -227,7 +227,7 @@ def test_shards_and_blocks_of_the_first_pass_add_up_what_they_have_seen(block_si
     model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0, epochs=epochs)
     model.fit(*data, shards=n_shards)
     assert model.model_.trainer.evidence.n_examples == 600
-    assert 0 < model.model_.trainer.evidence._positions <= MEMORY
+    assert 0 < model.model_.trainer.evidence._counts[2] <= MEMORY
     assert model.kernel_weights_[USEFUL] > 0.9
     assert list(model.kernel_weights_.values()).count(0.0) >= len(JUNK) - 1
 

@@ -113,7 +113,10 @@ def test_marginals_are_those_of_enumeration_by_weights_and_by_logarithms(seed, n
     expected = enumerated_marginals(potentials, all_labellings(n, n_labels))
     check_marginals(chain.marginals(potentials), expected)
     second = kind == "second order"
-    programs = _jit_trigrams if second else _jit_chain, log_space.second_order_chain if second else log_space.chain
+    programs = (
+        _jit_trigrams if second else _jit_chain,
+        log_space.second_order_chain if second else _jit_chain.forward_backward_in_logs,
+    )
     for program in (programs[0].forward_backward, programs[1]):
         found = chain.zeros(n)
         log_partition = program(*potentials, *found)

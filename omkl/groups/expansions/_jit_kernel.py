@@ -46,6 +46,16 @@ def add_scaled(scales, own, unary):
 
 
 @compiled
+def kernel_inner_products(own, gradient, products, totals):
+    """``products[k] = <own_k, D>`` for potentials (p, n, K); add them, summed over tokens, to ``totals[k]``."""
+    for k in range(own.shape[0]):
+        for t in range(gradient.shape[0]):
+            for j in range(gradient.shape[1]):
+                products[k] += own[k, t, j] * gradient[t, j]
+                totals[k, j] += own[k, t, j]
+
+
+@compiled
 def measure(among, own, moving, gradient, step, alone):
     """Set ``||g_k||^2`` and the norms after the step, only of empty groups if ``alone``; return whether others move.
 

@@ -5,6 +5,7 @@ matrices are stored if they fit into memory; otherwise their rows are computed o
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,8 +16,7 @@ from omkl.groups.expansions import _jit_kernel as jit
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion
 from omkl.groups.expansions.support_buffer import SupportBuffer
 from omkl.groups.tokens import Span, Tokens
-from omkl.kernels import Kernel
-from omkl.kernels.base import cross_matrices
+from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.inputs import in_precision, row_blocks
 from omkl.structures.base import Potentials
 
@@ -73,6 +73,15 @@ class CachedKernelBank(KernelBank):
         """Bytes of all arrays, Gram matrices included."""
         gram = 0 if self._gram is None else self._gram.nbytes
         return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
+
+    @property
+    def is_dense(self) -> bool:
+        """True if all Gram matrices are stored."""
+        return isinstance(self._gram, np.ndarray)
+
+    def arrays(self) -> tuple[Any, ...]:
+        """Return the arrays that compiled passes take."""
+        return self._gram, self.cached, self._coefficients, self._sums, self._moved
 
     @property
     def supports(self) -> dict[str, np.ndarray]:

@@ -9,9 +9,9 @@ from numpy.typing import DTypeLike
 from omkl.groups.base import Bank, FrozenGroups, lengthened
 from omkl.groups.expansions import _jit_kernel as jit
 from omkl.groups.group_state import Mixture
-from omkl.groups.tokens import Span, products_of
-from omkl.kernels import Kernel, Pair
-from omkl.kernels.inputs import Reference, in_precision, row_blocks
+from omkl.groups.tokens import Span
+from omkl.kernels.base import Kernel
+from omkl.kernels.inputs import Pair, Reference, in_precision, row_blocks
 from omkl.structures.base import Potentials
 
 
@@ -89,7 +89,10 @@ class KernelBank(Bank):
         jit.add_scaled(self.group_state.scales, self._own_potentials(x), potentials.unary)
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        return products_of(self._own_potentials(x), gradient.unary, totals)
+        products = np.zeros(len(self.names))
+        totals = np.zeros((len(products), self.n_outputs)) if totals is None else totals
+        jit.kernel_inner_products(self._own_potentials(x), gradient.unary, products, totals)
+        return products
 
     def step(self, x: Span, gradient: Potentials) -> None:
         moving = jit.has_gradient(gradient.unary)

@@ -1,0 +1,226 @@
+"""Banks of all kinds in compiled passes over sequences of tokens; their functions are those that the banks call."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl._compilation import uncached
+from omkl.groups._jit_tables import (
+    add_constants,
+    add_mapped_scores,
+    add_scores,
+    inner_products,
+    mapped_inner_products,
+    scale_group,
+    scale_map,
+    step_dense,
+    step_features,
+    step_maps,
+)
+from omkl.groups.expansions._jit_kernel import add_scores as add_cached_scores
+from omkl.groups.expansions._jit_kernel import has_gradient, kernel_inner_products, measure, move
+
+
+class Explicit(NamedTuple):
+    """Features of tokens as CSR, and the arrays of a table with a row of label weights a feature."""
+
+    features: tuple
+    table: np.ndarray
+    sums: np.ndarray
+    groups: np.ndarray
+    links: np.ndarray
+    heads: np.ndarray
+
+
+class Mapped(NamedTuple):
+    """Dense features of the tokens of these rounds, all groups side by side, and a table with a row a label."""
+
+    features: np.ndarray
+    starts: np.ndarray
+    table: np.ndarray
+    sums: np.ndarray
+    touched: np.ndarray
+
+
+class Cached(NamedTuple):
+    """Gram matrices and potentials of all tokens, and dual coefficients."""
+
+    grams: np.ndarray
+    potentials: np.ndarray
+    coefficients: np.ndarray
+    sums: np.ndarray
+    moved: np.ndarray
+
+
+class Banks(NamedTuple):
+    """Banks in the order of their groups; those that a model does not have are empty.
+
+    Transitions and intercept are pairs of a table and its running sums.
+    """
+
+    explicit: Explicit
+    mapped: Mapped
+    cached: Cached
+    transitions: tuple
+    intercept: tuple
+
+
+class Groups(NamedTuple):
+    """Arrays of the group state for all groups, and for those of each bank."""
+
+    rescaled: tuple
+    rates: np.ndarray
+    averages: np.ndarray
+    bases: np.ndarray
+    square_norms: np.ndarray
+    square_gradients: np.ndarray
+    #: Of the regularized groups, and of all.
+    left_out: np.ndarray
+    all_left_out: np.ndarray
+    #: Number of groups up to the end of each bank.
+    firsts: np.ndarray
+    #: StepArrays and scales of the groups of each bank.
+    explicit: tuple
+    mapped: tuple
+    cached: tuple
+    transitions: tuple
+    intercept: tuple
+
+
+@uncached
+def add_potentials(banks, groups, low, first, last, unary, pairwise):
+    """Compute the potentials of a sequence; its tokens are ``first .. last`` of those of all rounds."""
+    explicit, mapped, cached = banks.explicit, banks.mapped, banks.cached
+    unary[:], pairwise[:] = 0.0, 0.0
+    if len(explicit.heads):
+        high = low + last - first
+        add_scores(explicit.features, low, high, explicit.table, explicit.groups, groups.explicit[1], unary)
+    if len(mapped.starts) > 1:
+        add_mapped_scores(mapped.features[first:last], mapped.starts, mapped.table, groups.mapped[1], unary)
+    if len(cached.moved):
+        add_cached_scores(cached.potentials, groups.cached[1], low, low + last - first, unary)
+    if len(banks.transitions[0]):
+        pairwise += groups.transitions[1][0] * banks.transitions[0]
+    if len(banks.intercept[0]):
+        add_constants(banks.intercept[0], groups.intercept[1][0], unary)
+
+
+@uncached
+def step_cached(cached, step, low, gradient):
+    """Take the gradient step of kernel groups; empty ones wait for :func:`move_cached`."""
+    moving = has_gradient(gradient)
+    among = np.empty((len(cached.moved), len(moving), len(moving)), cached.grams.dtype)
+    for k in range(len(cached.moved)):
+        for i in range(len(moving)):
+            for j in range(len(moving)):
+                among[k, i, j] = cached.grams[k, low + moving[i], low + moving[j]]
+    own = cached.potentials[:, :, low : low + len(gradient)].transpose((0, 2, 1))
+    if measure(among, own, moving, gradient, step, False):
+        move_cached(cached, step, low, gradient, ~step.empty)
+
+
+@uncached
+def move_cached(cached, step, low, gradient, chosen):
+    """Change the coefficients and potentials of the chosen kernel groups along the gradient."""
+    moving = has_gradient(gradient)
+    tokens, arrays = low + moving, (cached.potentials, cached.coefficients, cached.sums)
+    move(cached.grams, tokens, tokens, gradient[moving], chosen, *arrays, step.rates, step.averages)
+    cached.moved[:] |= chosen
+
+
+@uncached
+def step_along(banks, groups, low, first, last, gradient, pair_gradient):
+    """Take the gradient step of all banks."""
+    explicit, mapped = banks.explicit, banks.mapped
+    if len(explicit.heads):
+        arrays = explicit.table, explicit.sums, explicit.groups, explicit.links, explicit.heads
+        step_features(explicit.features, low, gradient, *arrays, groups.explicit[0])
+    if len(mapped.starts) > 1:
+        arrays = mapped.starts, gradient, mapped.table, mapped.sums, mapped.touched
+        step_maps(mapped.features[first:last], *arrays, groups.mapped[0])
+    if len(banks.cached.moved):
+        step_cached(banks.cached, groups.cached[0], low, gradient)
+    if len(banks.transitions[0]):
+        step_dense(pair_gradient, banks.transitions[0], banks.transitions[1], groups.transitions[0])
+    if len(banks.intercept[0]):
+        total = gradient.sum(axis=0).reshape((1, 1, gradient.shape[1]))
+        step_dense(total, banks.intercept[0], banks.intercept[1], groups.intercept[0])
+
+
+@uncached
+def fold_dense(table, sums, factor, average):
+    """Multiply the direction of a group with a dense table, after adding its share of the average to its sums."""
+    if len(sums):
+        sums += average * table
+    table *= factor
+
+
+@uncached
+def fold(k, factor, banks, firsts, averages):
+    """Multiply the direction of group k, after what it gave to the average is added to its sums."""
+    if k < firsts[0]:
+        explicit = banks.explicit
+        scale_group(k, factor, explicit.table, explicit.sums, explicit.links, explicit.heads, averages[k])
+    elif k < firsts[1]:
+        mapped, own = banks.mapped, k - firsts[0]
+        scale_map(own, factor, mapped.starts, mapped.table, mapped.sums, mapped.touched, averages[k])
+    elif k < firsts[2]:
+        cached, own = banks.cached, k - firsts[1]
+        if cached.moved[own]:
+            if cached.sums.shape[1]:
+                cached.sums[own] += averages[k] * cached.coefficients[own]
+            cached.coefficients[own] *= factor
+            cached.potentials[own] *= cached.potentials.dtype.type(factor)
+            cached.moved[own] = factor != 0.0
+    elif k < firsts[3]:
+        fold_dense(banks.transitions[0], banks.transitions[1], factor, averages[k])
+    else:
+        fold_dense(banks.intercept[0], banks.intercept[1], factor, averages[k])
+    averages[k] = 0.0
+
+
+@uncached
+def apply_events(banks, groups, allowed, low, gradient, moves):
+    """Empty groups that have reached zero, activate others, and fold scales out of the range of good precision."""
+    arrays, firsts = groups.rescaled, groups.firsts
+    activated = arrays.activated[firsts[1] : firsts[2]]
+    if moves and activated.any():
+        move_cached(banks.cached, groups.cached[0], low, gradient, activated)
+    for k in range(len(arrays.scales)):
+        if arrays.deactivated[k]:
+            fold(k, 0.0, banks, firsts, groups.averages)
+        scale = arrays.scales[k]
+        if scale != 0.0 and (scale < allowed[0] or scale > allowed[1]):
+            arrays.square_norms[k] *= scale**2
+            arrays.scales[k] = 1.0
+            fold(k, scale, banks, firsts, groups.averages)
+
+
+@uncached
+def add_reference(banks, groups, unary, pairwise):
+    """Compute the potentials of a model without its regularized groups."""
+    unary[:], pairwise[:] = 0.0, 0.0
+    if len(banks.transitions[0]) and groups.firsts[2] >= len(groups.left_out):
+        pairwise += groups.transitions[1][0] * banks.transitions[0]
+    if len(banks.intercept[0]):
+        add_constants(banks.intercept[0], groups.intercept[1][0], unary)
+
+
+@uncached
+def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, totals):
+    """Write inner products of the potentials of regularized groups with a gradient, and sums of these potentials."""
+    explicit, mapped, cached, firsts = banks.explicit, banks.mapped, banks.cached, groups.firsts
+    slopes[:], totals[:] = 0.0, 0.0
+    if len(explicit.heads):
+        arrays = explicit.table, explicit.groups, slopes[: firsts[0]], totals[: firsts[0]]
+        inner_products(explicit.features, low, gradient, *arrays)
+    if len(mapped.starts) > 1:
+        own = slice(firsts[0], firsts[1])
+        arrays = mapped.starts, mapped.table, gradient, slopes[own], totals[own]
+        mapped_inner_products(mapped.features[first:last], *arrays)
+    if len(cached.moved):
+        own = slice(firsts[1], firsts[2])
+        potentials = cached.potentials[:, :, low : low + last - first].transpose((0, 2, 1))
+        kernel_inner_products(potentials, gradient, slopes[own], totals[own])
+    if len(banks.transitions[0]) and firsts[2] < len(slopes):
+        slopes[firsts[2]] = (banks.transitions[0] * pair_gradient).sum()
