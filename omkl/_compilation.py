@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from omkl.exceptions import CompilationWarning
 
 
-def compiled(function: Callable) -> Any:
+def compiled(function: Callable, counting: bool = True) -> Any:
     """Compile a loop over arrays with Numba, release the GIL in it, and cache it on disk.
 
     If neither the package's nor the user's cache directory is writable, the cache is temporary.
@@ -29,6 +29,8 @@ def compiled(function: Callable) -> Any:
     function : callable
         It calls compiled functions of its own file only: the cache does not notice changes of other files, see
         :func:`stamp_of`.
+    counting : bool
+        Whether to count references to arrays; see :func:`borrowing`.
 
     Returns
     -------
@@ -41,10 +43,10 @@ def compiled(function: Callable) -> Any:
         Once, if the cache is temporary.
     """
     try:
-        return numba.njit(cache=True, nogil=True)(function)
+        return numba.njit(cache=True, nogil=True, _nrt=counting)(function)
     except RuntimeError:  # Numba finds no writable directory
         _use_temporary_cache()
-        return numba.njit(cache=True, nogil=True)(function)
+        return numba.njit(cache=True, nogil=True, _nrt=counting)(function)
 
 
 def uncached(function: Callable) -> Any:
@@ -54,7 +56,20 @@ def uncached(function: Callable) -> Any:
     ----------
     function : callable
     """
-    return numba.njit(nogil=True)(function)
+    return numba.njit(nogil=True, _nrt=True)(function)
+
+
+def borrowing(function: Callable) -> Any:
+    """Compile as :func:`uncached` does, but do not count references to arrays.
+
+    This counting costs more than the arithmetic of a round of a small model. The function must not create arrays, nor
+    call functions that return arrays, since nobody would free them. Views are safe.
+
+    Parameters
+    ----------
+    function : callable
+    """
+    return numba.njit(nogil=True, _nrt=False)(function)
 
 
 def stamp_of(*modules: ModuleType) -> str:

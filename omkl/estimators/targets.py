@@ -257,15 +257,18 @@ def finite_targets(y: ArrayLike) -> np.ndarray:
     return numbers
 
 
-def checked_classes(y: np.ndarray) -> np.ndarray:
-    """Return classes; raise an InputError for missing classes, mixed types, or continuous targets."""
+def checked_classes(y: np.ndarray, first: bool = True) -> np.ndarray:
+    """Return classes; raise an InputError for missing classes, mixed types, or continuous targets.
+
+    Only among the ``first`` targets of a model, integers and strings that look continuous get a warning.
+    """
     if y.dtype == object:
         missing = [f"{label!r} in row {i}" for i, label in enumerate(y) if is_missing(label)]
         kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in y}
         if missing or (len(kinds) > 1 and "str" in kinds):
             found = missing[0] if missing else " and ".join(sorted(kinds))
             raise InputError(f"y must have a label in every row, only strings or only numbers, got {found}.")
-    if not are_few_classes(y):
+    if not are_few_classes(y) and (first or y.dtype.kind not in "biuU"):
         check_classification_targets(y)
     return y
 

@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import uncached
+from omkl._compilation import borrowing, uncached
 from omkl.groups._jit_tables import (
     add_constants,
     add_mapped_scores,
     add_scores,
+    add_transitions,
     inner_products,
     mapped_inner_products,
     scale_group,
@@ -87,11 +88,11 @@ class Groups(NamedTuple):
     intercept: tuple
 
 
-@uncached
+@borrowing
 def add_potentials(banks, groups, low, first, last, unary, pairwise):
     """Compute the potentials of a sequence; its tokens are ``first .. last`` of those of all rounds."""
     explicit, mapped, cached = banks.explicit, banks.mapped, banks.cached
-    unary[:], pairwise[:] = 0.0, 0.0
+    unary[:] = 0.0
     if len(explicit.heads):
         high = low + last - first
         add_scores(explicit.features, low, high, explicit.table, explicit.groups, groups.explicit[1], unary)
@@ -99,8 +100,10 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
         add_mapped_scores(mapped.features[first:last], mapped.starts, mapped.table, groups.mapped[1], unary)
     if len(cached.moved):
         add_cached_scores(cached.potentials, groups.cached[1], low, low + last - first, unary)
+    if len(pairwise):
+        pairwise[:] = 0.0
     if len(banks.transitions[0]):
-        pairwise += groups.transitions[1][0] * banks.transitions[0]
+        add_transitions(banks.transitions[0], groups.transitions[1][0], groups.firsts, low, low, pairwise)
     if len(banks.intercept[0]):
         add_constants(banks.intercept[0], groups.intercept[1][0], unary)
 
@@ -128,9 +131,9 @@ def move_cached(cached, step, low, gradient, chosen):
     cached.moved[:] |= chosen
 
 
-@uncached
-def step_along(banks, groups, low, first, last, gradient, pair_gradient):
-    """Take the gradient step of all banks."""
+@borrowing
+def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
+    """Take the gradient step of all banks; ``total`` (1, 1, K) is working memory."""
     explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
         arrays = explicit.table, explicit.sums, explicit.groups, explicit.links, explicit.heads
@@ -143,7 +146,10 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient):
     if len(banks.transitions[0]):
         step_dense(pair_gradient, banks.transitions[0], banks.transitions[1], groups.transitions[0])
     if len(banks.intercept[0]):
-        total = gradient.sum(axis=0).reshape((1, 1, gradient.shape[1]))
+        total[:] = 0.0
+        for i in range(gradient.shape[0]):
+            for j in range(gradient.shape[1]):
+                total[0, 0, j] += gradient[i, j]
         step_dense(total, banks.intercept[0], banks.intercept[1], groups.intercept[0])
 
 

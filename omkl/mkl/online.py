@@ -341,7 +341,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         return self
 
     def _task(self) -> Task:
-        return Task(self._codec(), partial(read_rows, self, finite_targets, None), held_out_r2)
+        return Task(self._codec(), partial(read_rows, self, _numbers, None), held_out_r2)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Predict the target of each row of X, (n,).
@@ -380,7 +380,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         return score_rows(self, r2_score, X, y, sample_weight)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
-        return read_rows(self, finite_targets, None, block, first=False)
+        return read_rows(self, _numbers, None, block, first=False)
 
     def _codec(self) -> TokenCodec:
         resolve_loss(self)
@@ -395,3 +395,8 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 def _declared(classes: ArrayLike | str | None) -> list | str | None:
     """Return classes as a list of Python objects."""
     return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
+
+
+def _numbers(y: np.ndarray, first: bool) -> np.ndarray:
+    """Check targets as :func:`finite_targets` does, whether or not they are the first ones."""
+    return finite_targets(y)

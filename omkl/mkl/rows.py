@@ -45,7 +45,7 @@ AT_A_TIME = 4096
 
 def read_rows(
     estimator: Any,
-    check_targets: Callable[[np.ndarray], np.ndarray],
+    check_targets: Callable[[np.ndarray, bool], np.ndarray],
     class_weight: str | dict | None,
     block: TrainingBlock,
     first: bool,
@@ -58,7 +58,7 @@ def read_rows(
     estimator : OnlineMKLClassifier or OnlineMKLRegressor
         It stores the column names of the first rows, and compares the names of later rows.
     check_targets : callable
-        ``check_targets(y)`` checks the targets, and returns them as an array.
+        ``check_targets(y, first)`` checks the targets, and returns them as an array.
     class_weight : None, "balanced" or dict
     block : TrainingBlock
     first : bool
@@ -72,7 +72,7 @@ def read_rows(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; a stream has pairs (x, y)."
         )
     X, y = checked_rows(estimator, block.X, first, block.y)
-    y, names = check_targets(y), column_names_of(estimator)
+    y, names = check_targets(y, first), column_names_of(estimator)
     weights = check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
     weights = class_weights(class_weight, y.tolist(), offsets, weights, whole)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import compiled, stamp_of, uncached
+from omkl._compilation import borrowing, compiled, stamp_of, uncached
 from omkl.groups import _jit_banks, _jit_group_state, _jit_tables
 from omkl.groups._jit_banks import add_potentials, add_reference, apply_events, slopes_of, step_along
 from omkl.groups._jit_group_state import (
@@ -26,7 +26,7 @@ from omkl.losses._jit_losses import loss_of_binary, loss_of_labels, loss_of_numb
 from omkl.online import _jit_evidence
 from omkl.online._jit_evidence import add_slopes, is_sampled
 from omkl.regularizers import _jit_prox
-from omkl.regularizers._jit_prox import prox_lq, prox_weighted_squared_l1, soft_threshold
+from omkl.regularizers._jit_prox import prox_lq, prox_weighted_squared_l1
 from omkl.structures import _jit_chain
 from omkl.structures._jit_chain import total_cost, viterbi
 
@@ -61,13 +61,17 @@ class Rounds(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory for one round: potentials, their gradient, and labels."""
+    """Working memory for one round: potentials, their gradient, its sum over tokens, labels, and norms."""
 
     unary: np.ndarray
     pairwise: np.ndarray
     gradient: np.ndarray
     pair_gradient: np.ndarray
+    total: np.ndarray
     labels: np.ndarray
+    norms: np.ndarray
+    before: np.ndarray
+    square_norms: np.ndarray
 
 
 class Rules(NamedTuple):
@@ -99,20 +103,15 @@ class Weights(NamedTuple):
 
 
 @uncached
-def prox(norms, step, rules):
-    """Return the norms after the proximal step."""
-    first, second = rules.prox_parameters
-    if rules.prox == LINEAR_QUADRATIC:
-        shrunk = soft_threshold(norms, step * first) if first != 0.0 else norms
-        return shrunk / (1.0 + step * second)
-    if rules.prox == SQUARED_L1:
-        return prox_weighted_squared_l1(norms, rules.prox_weights, step)
-    if rules.prox == LQ:
-        return prox_lq(norms, step, first)
-    return norms.copy()
+def prox_jointly(norms, step, kind, q, weights):
+    """Replace the norms by those after a proximal step that depends on all of them, or on each in turn."""
+    if kind == SQUARED_L1:
+        norms[:] = prox_weighted_squared_l1(norms, weights, step)
+    else:
+        norms[:] = prox_lq(norms, step, q)
 
 
-@uncached
+@borrowing
 def rate_of(rules, state, factor, weight):
     """Return the rate of a round before its gradient is known."""
     if rules.schedule == KNOWN:
@@ -125,7 +124,7 @@ def rate_of(rules, state, factor, weight):
     return rules.eta0 * state[LOSSES] / before * factor
 
 
-@uncached
+@borrowing
 def observe(rules, state, loss, square_gradient, weight, rate):
     """Take the gradient into an adaptive schedule; return the rate, which the first gradient sets."""
     if rules.schedule == DISTANCE_OVER_GRADIENTS:
@@ -143,7 +142,7 @@ def observe(rules, state, loss, square_gradient, weight, rate):
     return rate
 
 
-@uncached
+@borrowing
 def square_of_gradient(before, arrays, hedged, rules, state, left_out, weight, learning):
     """Return the squared norm of the gradient of a step; Hedge plays a round."""
     square = 0.0
@@ -168,7 +167,7 @@ def square_of_gradient(before, arrays, hedged, rules, state, left_out, weight, l
     return square
 
 
-@uncached
+@borrowing
 def distance_of(norms, total, hedged, rules):
     """Return the distance of the model from the origin, as adaptive schedules measure it."""
     if rules.method != HEDGE:
@@ -181,7 +180,7 @@ def distance_of(norms, total, hedged, rules):
     return np.sqrt(max(total**2 - squares, 0.0) + 2.0 * value)
 
 
-@uncached
+@borrowing
 def begin(groups, hedged, rules, state, rate, weight):
     """Open a round: count the last model into the average, and set rates and bases."""
     scales, empty, pending = groups.rescaled.scales, groups.rescaled.empty, state[PENDING]
@@ -195,22 +194,22 @@ def begin(groups, hedged, rules, state, rate, weight):
         begin_dual_averaging(scales, groups.averages, pending, weight, rate, groups.bases, groups.rates)
 
 
-@uncached
-def shrink(before, step, groups, hedged, rules):
-    """Take the proximal step; return the norms of the regularized groups."""
-    norms = before[: len(groups.left_out)].copy()
+@borrowing
+def shrink(before, step, groups, hedged, rules, norms):
+    """Write the norms of the regularized groups after the proximal step."""
+    first, second = rules.prox_parameters
     for k in range(len(norms)):
-        if groups.left_out[k]:
-            norms[k] = 0.0
-    if rules.method != HEDGE:
-        return prox(norms, step, rules)
-    for k in range(len(norms)):
-        hedged.factors[k] = hedged.weights[k]
-        norms[k] = hedged.weights[k] * norms[k] / (1.0 + step)
-    return norms
+        norms[k] = 0.0 if groups.left_out[k] else before[k]
+        if rules.method == HEDGE:
+            hedged.factors[k] = hedged.weights[k]
+            norms[k] = hedged.weights[k] * norms[k] / (1.0 + step)
+        elif rules.prox == LINEAR_QUADRATIC:
+            norms[k] = max(norms[k] - step * first, 0.0) / (1.0 + step * second)
+    if rules.method != HEDGE and (rules.prox == SQUARED_L1 or rules.prox == LQ):
+        prox_jointly(norms, step, rules.prox, first, rules.prox_weights)
 
 
-@uncached
+@borrowing
 def loss_of(rules, rounds, i, unary, pairwise, gradient, pair_gradient, labels):
     """Write the gradient of the loss of a round; return the value, and whether there is a gradient."""
     if rules.structure == SCALAR:
@@ -226,7 +225,7 @@ def loss_of(rules, rounds, i, unary, pairwise, gradient, pair_gradient, labels):
     return loss_of_labels(unary, pairwise, gold, rules.costs, rules.loss, weight, gradient, pair_gradient, labels)
 
 
-@uncached
+@borrowing
 def cost_of(rules, rounds, i, unary, pairwise, labels):
     """Return the cost of the prediction before a round."""
     if rules.structure == SCALAR:
@@ -286,7 +285,7 @@ def _learn(stamp):
         """
         stamp  # noqa: B018 - for the cache, see stamp_of
         arrays, pairwise, pair_gradient = groups.rescaled, scratch.pairwise, scratch.pair_gradient
-        before, square_norms = np.empty(len(arrays.scales)), np.empty(len(arrays.scales))
+        norms, before, square_norms = scratch.norms, scratch.before, scratch.square_norms
         for i in range(len(rounds.lows)):
             low, first, last, weight = rounds.lows[i], rounds.ends[i], rounds.ends[i + 1], rounds.weights[i]
             unary, gradient = scratch.unary[: last - first], scratch.gradient[: last - first]
@@ -294,7 +293,8 @@ def _learn(stamp):
             if len(evidence.sums) and is_sampled(evidence.counts):
                 look_at(rounds, i, banks, groups, tests, hedged, evidence, unary, scratch, gradient, labels)
             rate = rate_of(rules, state, rounds.rates[i], weight)
-            square_norms[:] = arrays.square_norms
+            for k in range(len(square_norms)):
+                square_norms[k] = arrays.square_norms[k]
             begin(groups, hedged, rules, state, rate, weight)
             add_potentials(banks, groups, low, first, last, unary, pairwise)
             if testing:
@@ -305,7 +305,7 @@ def _learn(stamp):
                 return i
             square_gradient = 0.0
             if moves:
-                step_along(banks, groups, low, first, last, gradient, pair_gradient)
+                step_along(banks, groups, low, first, last, gradient, pair_gradient, scratch.total)
                 square_gradient = weight**2 * square_of_gradient(
                     square_norms, groups, hedged, rules, state, groups.all_left_out, weight, learning
                 )
@@ -318,7 +318,7 @@ def _learn(stamp):
             step = rate * rounds.shrinkage[i]
             state[SHRINKAGE] += step
             measure(groups.bases, groups.square_norms, before)
-            norms = shrink(before, step, groups, hedged, rules)
+            shrink(before, step, groups, hedged, rules, norms)
             events, distance = rescale(
                 arrays, before, norms, rules.radius, rules.method != DUAL_AVERAGING, *rules.allowed
             )
@@ -334,7 +334,7 @@ def _learn(stamp):
             state[RATE], state[SQUARE_GRADIENT] = rate, square_gradient
         return len(rounds.lows)
 
-    return compiled(learn)
+    return compiled(learn, counting=False)
 
 
 learn = _learn(

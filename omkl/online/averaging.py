@@ -36,6 +36,15 @@ class Average(Component):
         """
         self.must_define("weight")
 
+    def weights(self, rounds: np.ndarray) -> np.ndarray:
+        """Return the weights of the models after some rounds.
+
+        Parameters
+        ----------
+        rounds : int array
+        """
+        return np.array([self.weight(t) for t in rounds.tolist()])
+
 
 class UniformAverage(Average):
     """Equal weights for all iterates from round ``start`` on.
@@ -71,6 +80,9 @@ class PolynomialAverage(Average):
 
     def weight(self, t: int) -> float:
         return float(t) ** self.power
+
+    def weights(self, rounds: np.ndarray) -> np.ndarray:
+        return rounds.astype(np.float64) ** self.power
 
 
 class DecayedAverage(Average):

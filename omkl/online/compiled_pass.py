@@ -188,17 +188,17 @@ def _rounds_of(
 ) -> jit.Rounds:
     """Return the numbers of rounds; ``presented`` are the sums of weights after each."""
     first, of_numbers = trainer.round - trainer.began + 1, type(trainer.structure) is Scalar
-    rounds, average = range(first, first + len(lows)), trainer.average
-    lambdas = [trainer.lambda_(total) for total in presented.tolist()] if callable(trainer.lambda_) else trainer.lambda_
+    rounds, average = np.arange(first, first + len(lows)), trainer.average
+    lambdas = trainer.lambda_(presented) if isinstance(trainer.lambda_, GrowingHorizon) else trainer.lambda_
     return jit.Rounds(
         lows,
         ends,
         NO_PLACES if of_numbers else gold.astype(np.int64, copy=False),
         gold.astype(np.float64, copy=False) if of_numbers else NOTHING,
         weights,
-        np.array([_rate_or_factor(trainer.schedule, t) for t in rounds]),
+        _rates_or_factors(trainer.schedule, rounds),
         (weights if trainer.method.forgets else presented) * lambdas,
-        np.zeros(len(lows)) if average is None else np.array([average.weight(t) for t in rounds]),
+        np.zeros(len(lows)) if average is None else average.weights(rounds),
     )
 
 
@@ -206,7 +206,9 @@ def _scratch_of(trainer: OnlineTrainer, longest: int) -> jit.Scratch:
     """Return working memory for sequences of up to ``longest`` tokens."""
     unary, *others = trainer.structure.zeros(longest)
     pairwise = others[0] if others else np.empty((0, unary.shape[1], unary.shape[1]))
-    return jit.Scratch(unary, pairwise, unary.copy(), pairwise.copy(), np.empty(longest, dtype=np.int64))
+    total, labels = np.empty((1, 1, unary.shape[1])), np.empty(longest, dtype=np.int64)
+    norms = np.empty(trainer.n_penalized), *np.empty((2, len(trainer.group_state.names)))
+    return jit.Scratch(unary, pairwise, unary.copy(), pairwise.copy(), total, labels, *norms)
 
 
 def fastest_pass(
@@ -221,16 +223,17 @@ def fastest_pass(
     room, testing
         See :class:`CompiledPass`.
     """
-    if not isinstance(examples, OfSequences) or not is_compilable(trainer):
+    if not hasattr(examples, "sequences") or not is_compilable(trainer):
         return None
     return CompiledPass(room, testing)
 
 
-def _rate_or_factor(schedule: Any, t: int) -> float:
-    """Return the rate of round t, or the factor of an adaptive schedule."""
+def _rates_or_factors(schedule: Any, rounds: np.ndarray) -> np.ndarray:
+    """Return the rates of rounds, or the factors of an adaptive schedule."""
     if type(schedule) is DistanceOverGradients:
-        return 1.0
-    return schedule.share_left(t) if schedule.adaptive else schedule(t)
+        return np.ones(len(rounds))
+    rate = schedule.share_left if schedule.adaptive else schedule
+    return np.array([rate(t) for t in rounds.tolist()])
 
 
 def _rules_of(trainer: OnlineTrainer) -> jit.Rules:

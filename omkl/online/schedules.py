@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -320,5 +320,5 @@ class GrowingHorizon:
     def __init__(self, C: float) -> None:
         self.C = C
 
-    def __call__(self, t: float) -> float:
+    def __call__(self, t: Any) -> Any:
         return 1.0 / (self.C * t)
