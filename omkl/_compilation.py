@@ -56,7 +56,7 @@ def uncached(function: Callable) -> Any:
     ----------
     function : callable
     """
-    return numba.njit(nogil=True, _nrt=True)(function)
+    return numba.njit(nogil=True, _nrt=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def borrowing(function: Callable) -> Any:
@@ -69,7 +69,7 @@ def borrowing(function: Callable) -> Any:
     ----------
     function : callable
     """
-    return numba.njit(nogil=True, _nrt=False)(function)
+    return numba.njit(nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def stamp_of(*modules: ModuleType) -> str:

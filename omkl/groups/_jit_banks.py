@@ -109,6 +109,23 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
 
 
 @uncached
+def potentials_of(cached, low, n):
+    """Return the potentials of each kernel group at some tokens, (p, n, K)."""
+    own = np.empty((len(cached.moved), n, cached.potentials.shape[1]))
+    for k in range(own.shape[0]):
+        for i in range(n):
+            for j in range(own.shape[2]):
+                own[k, i, j] = cached.potentials[k, j, low + i]
+    return own
+
+
+@uncached
+def slopes_of_cached(cached, low, gradient, slopes, totals):
+    """Write the inner products of kernel groups with a gradient."""
+    kernel_inner_products(potentials_of(cached, low, len(gradient)), gradient, slopes, totals)
+
+
+@uncached
 def step_cached(cached, step, low, gradient):
     """Take the gradient step of kernel groups; empty ones wait for :func:`move_cached`."""
     moving = has_gradient(gradient)
@@ -117,8 +134,7 @@ def step_cached(cached, step, low, gradient):
         for i in range(len(moving)):
             for j in range(len(moving)):
                 among[k, i, j] = cached.grams[k, low + moving[i], low + moving[j]]
-    own = cached.potentials[:, :, low : low + len(gradient)].transpose((0, 2, 1))
-    if measure(among, own, moving, gradient, step, False):
+    if measure(among, potentials_of(cached, low, len(gradient)), moving, gradient, step, False):
         move_cached(cached, step, low, gradient, ~step.empty)
 
 
@@ -126,9 +142,13 @@ def step_cached(cached, step, low, gradient):
 def move_cached(cached, step, low, gradient, chosen):
     """Change the coefficients and potentials of the chosen kernel groups along the gradient."""
     moving = has_gradient(gradient)
-    tokens, arrays = low + moving, (cached.potentials, cached.coefficients, cached.sums)
-    move(cached.grams, tokens, tokens, gradient[moving], chosen, *arrays, step.rates, step.averages)
-    cached.moved[:] |= chosen
+    tokens, D = low + moving, np.empty((len(moving), gradient.shape[1]))
+    for i in range(len(moving)):
+        D[i] = gradient[moving[i]]
+    arrays = cached.potentials, cached.coefficients, cached.sums
+    move(cached.grams, tokens, tokens, D, chosen, *arrays, step.rates, step.averages)
+    for k in range(len(chosen)):
+        cached.moved[k] |= chosen[k]
 
 
 @borrowing
@@ -153,15 +173,28 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
         step_dense(total, banks.intercept[0], banks.intercept[1], groups.intercept[0])
 
 
-@uncached
+@borrowing
 def fold_dense(table, sums, factor, average):
     """Multiply the direction of a group with a dense table, after adding its share of the average to its sums."""
-    if len(sums):
-        sums += average * table
-    table *= factor
+    for i in range(table.shape[1]):
+        for j in range(table.shape[2]):
+            if len(sums):
+                sums[0, i, j] += average * table[0, i, j]
+            table[0, i, j] *= factor
 
 
 @uncached
+def fold_cached(cached, k, factor, average):
+    """Multiply the direction of a kernel group likewise."""
+    if cached.moved[k]:
+        if cached.sums.shape[1]:
+            cached.sums[k] += average * cached.coefficients[k]
+        cached.coefficients[k] *= factor
+        cached.potentials[k] *= cached.potentials.dtype.type(factor)
+        cached.moved[k] = factor != 0.0
+
+
+@borrowing
 def fold(k, factor, banks, firsts, averages):
     """Multiply the direction of group k, after what it gave to the average is added to its sums."""
     if k < firsts[0]:
@@ -171,13 +204,7 @@ def fold(k, factor, banks, firsts, averages):
         mapped, own = banks.mapped, k - firsts[0]
         scale_map(own, factor, mapped.starts, mapped.table, mapped.sums, mapped.touched, averages[k])
     elif k < firsts[2]:
-        cached, own = banks.cached, k - firsts[1]
-        if cached.moved[own]:
-            if cached.sums.shape[1]:
-                cached.sums[own] += averages[k] * cached.coefficients[own]
-            cached.coefficients[own] *= factor
-            cached.potentials[own] *= cached.potentials.dtype.type(factor)
-            cached.moved[own] = factor != 0.0
+        fold_cached(banks.cached, k - firsts[1], factor, averages[k])
     elif k < firsts[3]:
         fold_dense(banks.transitions[0], banks.transitions[1], factor, averages[k])
     else:
@@ -185,7 +212,7 @@ def fold(k, factor, banks, firsts, averages):
     averages[k] = 0.0
 
 
-@uncached
+@borrowing
 def apply_events(banks, groups, allowed, low, gradient, moves):
     """Empty groups that have reached zero, activate others, and fold scales out of the range of good precision."""
     arrays, firsts = groups.rescaled, groups.firsts
@@ -202,17 +229,19 @@ def apply_events(banks, groups, allowed, low, gradient, moves):
             fold(k, scale, banks, firsts, groups.averages)
 
 
-@uncached
+@borrowing
 def add_reference(banks, groups, unary, pairwise):
     """Compute the potentials of a model without its regularized groups."""
-    unary[:], pairwise[:] = 0.0, 0.0
+    unary[:] = 0.0
+    if len(pairwise):
+        pairwise[:] = 0.0
     if len(banks.transitions[0]) and groups.firsts[2] >= len(groups.left_out):
-        pairwise += groups.transitions[1][0] * banks.transitions[0]
+        add_transitions(banks.transitions[0], groups.transitions[1][0], groups.firsts, 0, 0, pairwise)
     if len(banks.intercept[0]):
         add_constants(banks.intercept[0], groups.intercept[1][0], unary)
 
 
-@uncached
+@borrowing
 def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, totals):
     """Write inner products of the potentials of regularized groups with a gradient, and sums of these potentials."""
     explicit, mapped, cached, firsts = banks.explicit, banks.mapped, banks.cached, groups.firsts
@@ -226,7 +255,9 @@ def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, 
         mapped_inner_products(mapped.features[first:last], *arrays)
     if len(cached.moved):
         own = slice(firsts[1], firsts[2])
-        potentials = cached.potentials[:, :, low : low + last - first].transpose((0, 2, 1))
-        kernel_inner_products(potentials, gradient, slopes[own], totals[own])
+        slopes_of_cached(cached, low, gradient, slopes[own], totals[own])
     if len(banks.transitions[0]) and firsts[2] < len(slopes):
-        slopes[firsts[2]] = (banks.transitions[0] * pair_gradient).sum()
+        table = banks.transitions[0]
+        for i in range(table.shape[1]):
+            for j in range(table.shape[2]):
+                slopes[firsts[2]] += table[0, i, j] * pair_gradient[0, i, j]

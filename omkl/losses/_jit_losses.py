@@ -49,8 +49,10 @@ def likelihood(unary, pairwise, gold, partial, gradient, pair_gradient):
         return max(log_partition - gold_score, 0.0)
     expected, expected_pairs = np.empty(gradient.shape), np.empty(pair_gradient.shape)
     gold_score = marginals(agreeing(unary, gold), pairwise, expected, expected_pairs)
-    gradient -= expected
-    pair_gradient -= expected_pairs
+    for t in range(len(gold)):
+        gradient[t] -= expected[t]
+    for i in range(len(pairwise)):
+        pair_gradient[i] -= expected_pairs[i]
     return max(log_partition - gold_score, 0.0)
 
 

@@ -44,7 +44,9 @@ def add_slopes(arrays, slopes, potentials, gradient, weight):
     """
     sums, squares, totals, counts = arrays
     p, n, n_labels = slopes.shape[0], gradient.shape[0], gradient.shape[1]
-    whole, positions = gradient.sum(axis=0), max(counts[POSITIONS], 1.0)
+    whole, positions = np.zeros(n_labels), max(counts[POSITIONS], 1.0)
+    for i in range(n):
+        whole += gradient[i]
     for k in range(p):
         owed, some = 0.0, False
         for j in range(n_labels):

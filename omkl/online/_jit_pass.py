@@ -61,7 +61,7 @@ class Rounds(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory for one round: potentials, their gradient, its sum over tokens, labels, and norms."""
+    """Working memory for one round: potentials, their gradient, its sum over tokens, labels, norms, and slopes."""
 
     unary: np.ndarray
     pairwise: np.ndarray
@@ -72,6 +72,8 @@ class Scratch(NamedTuple):
     norms: np.ndarray
     before: np.ndarray
     square_norms: np.ndarray
+    slopes: np.ndarray
+    totals: np.ndarray
 
 
 class Rules(NamedTuple):
@@ -237,7 +239,7 @@ def cost_of(rules, rounds, i, unary, pairwise, labels):
     return total_cost(rules.costs, gold, labels)
 
 
-@uncached
+@borrowing
 def look_at(rounds, i, banks, groups, rules, hedged, evidence, unary, scratch, gradient, labels):
     """Add the evidence of an example for each regularized group; see :meth:`omkl.online.evidence.Evidence.look_at`."""
     low, first, last = rounds.lows[i], rounds.ends[i], rounds.ends[i + 1]
@@ -245,14 +247,15 @@ def look_at(rounds, i, banks, groups, rules, hedged, evidence, unary, scratch, g
     moves = loss_of(rules, rounds, i, unary, scratch.pairwise, gradient, scratch.pair_gradient, labels)[1]
     if not moves:
         return
-    slopes, totals = np.empty(len(groups.left_out)), np.empty((len(groups.left_out), unary.shape[1]))
+    slopes, totals = scratch.slopes, scratch.totals
     slopes_of(banks, groups, low, first, last, gradient, scratch.pair_gradient, slopes, totals)
     for k in range(len(slopes)):
         scale = groups.rescaled.scales[k]
         if rules.method == HEDGE:
             scale = scale / hedged.factors[k] if hedged.factors[k] > 0.0 else 0.0
         slopes[k] *= scale
-        totals[k] *= scale
+        for j in range(totals.shape[1]):
+            totals[k, j] *= scale
     add_slopes(evidence, slopes, totals, gradient, rounds.weights[i])
 
 

@@ -207,8 +207,9 @@ def _scratch_of(trainer: OnlineTrainer, longest: int) -> jit.Scratch:
     unary, *others = trainer.structure.zeros(longest)
     pairwise = others[0] if others else np.empty((0, unary.shape[1], unary.shape[1]))
     total, labels = np.empty((1, 1, unary.shape[1])), np.empty(longest, dtype=np.int64)
-    norms = np.empty(trainer.n_penalized), *np.empty((2, len(trainer.group_state.names)))
-    return jit.Scratch(unary, pairwise, unary.copy(), pairwise.copy(), total, labels, *norms)
+    p, norms = trainer.n_penalized, np.empty((2, len(trainer.group_state.names)))
+    kept = np.empty(p), *norms, np.empty(p), np.empty((p, unary.shape[1]))
+    return jit.Scratch(unary, pairwise, unary.copy(), pairwise.copy(), total, labels, *kept)
 
 
 def fastest_pass(
