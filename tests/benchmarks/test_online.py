@@ -1,4 +1,4 @@
-"""Streams of rows: kernels on a budget, random features, explicit groups; against other libraries."""
+"""Streams of rows: kernels on a budget, random features, explicit groups, growth; against other libraries."""
 
 from itertools import cycle
 
@@ -8,6 +8,7 @@ from numba import njit
 from scipy import sparse
 
 from omkl import MKLClassifier, OnlineMKLClassifier, OnlineMKLRegressor
+from omkl.data import Stream, stream_csv, stream_parquet
 from omkl.groups import FeatureMapBank, GroupState, Tokens
 from omkl.kernels import as_kernel
 from omkl.losses import CRF, StructuredHinge
@@ -235,6 +236,78 @@ def test_explicit_groups(measure, kind):
     floor = Floor("gather", lambda: touch_twice(X.indptr, X.indices, X.data, table, sums))
     seconds = measure(lambda: [model.partial_fit(*block) for block in blocks], floor=floor, peers={"SGD": sgd})
     measure.note(rows_a_second=N / seconds)
+
+
+def rows_of(n, d):
+    """Make n rows of d numbers in blocks of 1,000, which repeat after ten."""
+    rng = np.random.default_rng(0)
+    blocks = [(X, (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)) for X in rng.normal(size=(10, BLOCK, d))]
+    return Stream(lambda epoch: (blocks[i % 10] for i in range(n // BLOCK)))
+
+
+def by_sgd_in_blocks(n, d, n_features):
+    from sklearn.kernel_approximation import RBFSampler
+    from sklearn.linear_model import SGDClassifier
+
+    def fit():
+        model, mapping = SGDClassifier(average=True), RBFSampler(n_components=max(n_features, 1), random_state=0)
+        mapping.fit(np.zeros((1, d)))
+        for X, y in rows_of(n, d).blocks():
+            model.partial_fit(mapping.transform(X) if n_features else X, y, classes=[0, 1])
+
+    return fit
+
+
+LARGE = pytest.mark.large
+GROWTH = {
+    "rows": [10**4, 10**5, pytest.param(10**6, marks=LARGE), pytest.param(10**7, marks=LARGE)],
+    "kernels": [1, 4, 16, pytest.param(64, marks=LARGE)],
+    "columns": [10, 100, 1000, pytest.param(10_000, marks=LARGE)],
+}
+
+
+def grow(measure, n, d, kernels, n_features=0):
+    """Learn n rows of d columns from a stream; memory does not grow with n."""
+    model = OnlineMKLClassifier(kernels, epochs=1, random_state=0, verbose=False)
+    model.fit(rows_of(BLOCK, d))
+    peers = {"SGD": lambda: by_sgd_in_blocks(n, d, n_features)}
+    once = n > 10**5
+    seconds = measure(lambda: model.fit(rows_of(n, d)), peers=peers, size=n * d * len(kernels), once=once, limit=600.0)
+    measure.note(thousand_rows_a_second=n / seconds / 1e3)
+
+
+@pytest.mark.parametrize("n", GROWTH["rows"])
+def test_growth_with_rows(measure, n):
+    grow(measure, n, 10, ["linear"])
+
+
+@pytest.mark.parametrize("n_kernels", GROWTH["kernels"])
+def test_growth_with_kernels(measure, n_kernels):
+    """Gaussians of 100 random features each; the peer has as many features together."""
+    kernels = [f"gaussian:sigma2={width},features=100" for width in np.geomspace(1, 100, n_kernels).round(3)]
+    grow(measure, N, 10, kernels, 100 * n_kernels)
+
+
+@pytest.mark.parametrize("d", GROWTH["columns"])
+def test_growth_with_columns(measure, d):
+    grow(measure, N, d, ["linear"])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_learning_from_files(measure, tmp_path, suffix):
+    """Read and learn a file of 100,000 rows; the floor learns the same rows from memory."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    X, y = map(np.concatenate, zip(*rows_of(100_000, 10).blocks()))
+    table, path = pa.table({**{f"c{j}": X[:, j] for j in range(10)}, "y": y}), tmp_path / f"a.{suffix}"
+    (pyarrow.csv.write_csv if suffix == "csv" else pyarrow.parquet.write_table)(table, path)
+    stream = (stream_csv if suffix == "csv" else stream_parquet)(path, "y", block_size=BLOCK)
+    model = OnlineMKLClassifier(["linear", "gaussian:features=300"], epochs=1, random_state=0, verbose=False)
+    model.fit(rows_of(BLOCK, 10))
+    seconds = measure(lambda: model.fit(stream), floor=Floor("learning", lambda: model.fit(rows_of(100_000, 10))))
+    measure.note(thousand_rows_a_second=len(y) / seconds / 1e3)
 
 
 @pytest.mark.study
