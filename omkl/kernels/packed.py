@@ -27,7 +27,7 @@ from omkl.kernels._jit_stack import (
 )
 from omkl.kernels.base import Kernel, known
 from omkl.kernels.functions import Gaussian
-from omkl.kernels.gram import checked_gram
+from omkl.kernels.gram import packed_grams
 from omkl.kernels.inputs import SQUARES, Pair, Vectors, take_columns
 from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, require_bytes
 
@@ -60,27 +60,27 @@ class PackedStack(KernelStack):
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
-    def from_grams(cls, grams: Sequence[np.ndarray] | np.ndarray, dtype: DTypeLike = np.float32) -> Self:
+    def from_grams(
+        cls, grams: Sequence[np.ndarray] | np.ndarray, dtype: DTypeLike = np.float32, n_jobs: int | None = None
+    ) -> Self:
         """Pack Gram matrices.
 
         Parameters
         ----------
         grams : array of shape (M, N, N), or sequence of M arrays of shape (N, N)
-            Checked one by one: see :func:`~omkl.kernels.checked_gram`.
+            Checked as by :func:`~omkl.kernels.checked_gram`.
         dtype : {numpy.float32, numpy.float64}
             Precision of the storage. Single precision has a relative error below 1e-7.
+        n_jobs : int or None
+            Number of threads.
 
         Raises
         ------
         omkl.exceptions.InputError
             If a matrix is not a valid kernel, sizes differ, or there is not enough memory.
         """
-        n = len(grams[0])
-        require_memory(len(grams), n, dtype)
-        rows = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype)
-        for m, (row, gram) in enumerate(zip(rows, grams)):
-            pack(checked_gram(gram, m, n), 0, row)
-        return cls(rows)
+        require_memory(len(grams), len(grams[0]), dtype)
+        return cls(packed_grams(grams, dtype, n_jobs))
 
     @classmethod
     def from_kernels(cls, kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> Self:

@@ -14,7 +14,7 @@ from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.features.views import warn_of_units
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.functions import Gaussian
-from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernels
+from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernels, default_names
 from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, squared_distances, take_columns
 from omkl.kernels.packed import PackedStack
 from omkl.kernels.stack import KernelStack
@@ -161,13 +161,17 @@ class GivenMatrices:
         Number of targets.
     kept : int array of shape (N,), optional
         Indices of the samples to learn from; all by default.
+    n_jobs : int or None
+        Number of threads to check the matrices.
     """
 
     #: No matrix is stored as a factor.
     ranks: ClassVar[dict[int, int]] = {}
 
-    def __init__(self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None) -> None:
-        grams = GramMatrices(grams)
+    def __init__(
+        self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None, n_jobs: int | None = None
+    ) -> None:
+        grams = GramMatrices(_kernels_last(grams, n_given))
         if grams.shape[:2] != (n_given, n_given) or any(matrix is None for matrix in grams.matrices):
             raise InputError(
                 f"Precomputed kernels must be matrices ({n_given}, {n_given}) for {n_given} targets, not "
@@ -176,7 +180,7 @@ class GivenMatrices:
         self.names, self.n_given, self.kept = grams.names, n_given, kept
         self.matrices = (grams if kept is None else grams[np.ix_(kept, kept)]).matrices
         self.n_samples = n_given if kept is None else len(kept)
-        self.representations = dict.fromkeys(self.names, "dense")
+        self.representations, self.n_jobs = dict.fromkeys(self.names, "dense"), n_jobs
 
     def stack(self, dtype: np.dtype, approximate: bool | str, client: Client | None = None) -> KernelStack:
         """Check and pack the matrices; they are never approximated."""
@@ -184,18 +188,18 @@ class GivenMatrices:
             from omkl.distributed.stack import DistributedStack
 
             return DistributedStack.from_grams(self.matrices, client, dtype)
-        return PackedStack.from_grams(self.matrices, dtype)
+        return PackedStack.from_grams(self.matrices, dtype, self.n_jobs)
 
     def of_prediction(self, grams: MatricesLike) -> GramMatrices:
         """Return matrices of test against training samples in the order of the kernels, matched by name if named."""
-        if isinstance(grams, GramMatrices) and grams.names != GramMatrices(grams.matrices).names:
+        if isinstance(grams, GramMatrices) and grams.names != default_names(len(grams.names)):
             grams = dict(zip(grams.names, grams.matrices))
         if isinstance(grams, Mapping):
             unknown = [name for name in grams if name not in self.names]
             if unknown:
                 raise InputError(f"The model has no kernel {unknown[0]!r}; there are {', '.join(self.names[:5])}.")
             grams = {name: grams.get(name) for name in self.names}
-        grams = GramMatrices(grams)
+        grams = GramMatrices(_kernels_last(grams, self.n_given, len(self.names)))
         if grams.shape[1:] != (self.n_given, len(self.names)):
             raise InputError(
                 f"The model was trained on {len(self.names)} matrices of {self.n_given} samples, and predicts from one "
@@ -231,6 +235,16 @@ class GivenMatrices:
         source.names, source.n_samples, source.n_given = list(packed["names"]), packed["n_samples"], packed["n_given"]
         source.kept = None if packed["kept"] is None else unpacker.unpack(packed["kept"])
         return source
+
+
+def _kernels_last(grams: MatricesLike, n_samples: int, n_kernels: int | None = None) -> MatricesLike:
+    """Return an array (M, n, N) as (n, N, M), unless it may have this form already; others are unchanged."""
+    if not isinstance(grams, np.ndarray) or grams.ndim != 3:
+        return grams
+    first, middle, last = grams.shape
+    n_kernels = first if n_kernels is None else n_kernels
+    is_first = (first, last) == (n_kernels, n_samples) and (middle, last) != (n_samples, n_kernels)
+    return np.moveaxis(grams, 0, -1) if is_first else grams
 
 
 #: Source of the Gram matrices of an estimator.

@@ -15,6 +15,7 @@ from omkl.kernels import (
     Pair,
     Polynomial,
     as_kernel,
+    gram,
     stack,
 )
 from omkl.kernels.packed import packed_kernels, require_memory
@@ -175,26 +176,93 @@ def test_a_lazy_stack_keeps_within_its_budget():
     assert stack.nbytes > 0
 
 
-def spoiled(value):
-    gram = GRAMS[0].copy()
-    gram[3, 5] += value
-    return gram
+#: Memory layouts of the same matrices.
+LAYOUTS = {
+    "list": list,
+    "list of Fortran order": lambda grams: [np.asfortranarray(gram) for gram in grams],
+    "array": np.asarray,
+    "array of Fortran order": np.asfortranarray,
+    "kernels last": lambda grams: np.moveaxis(np.stack(grams, axis=-1), -1, 0),
+    "every second": lambda grams: np.repeat(np.repeat(grams, 2, axis=0), 2, axis=2)[::2, :, ::2],
+    "big-endian": lambda grams: np.asarray(grams).astype(">f8"),
+}
 
 
+def spoiled(value, m, n_kernels):
+    grams = np.array([GRAMS[0]] * n_kernels)
+    grams[m, 3, 5] += value
+    return grams
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_kernels", [6, 300])
+def test_matrices_are_packed_from_any_layout(layout, dtype, n_kernels):
+    grams = np.array([GRAMS[m % 6] * (1 + m) for m in range(n_kernels)])
+    packed = PackedStack.from_grams(LAYOUTS[layout](grams), dtype, n_jobs=2)
+    lower = np.tril_indices(N)
+    np.testing.assert_array_equal(packed.rows, [gram[lower].astype(dtype) for gram in grams])
+
+
+def test_integers_and_single_precision_are_packed():
+    for grams in (np.array([np.eye(9, dtype=int)] * 3), np.ones((3, 9, 9), np.float32), [np.eye(9).tolist()] * 3):
+        packed = PackedStack.from_grams(grams)
+        np.testing.assert_array_equal(packed.combine([0, 0, 1]), np.asarray(grams[2], float))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("grams", "message"),
     [
-        ([GRAMS[0], GRAMS[0] - 0.5 * np.eye(N)], "Kernel 1 is not positive semidefinite"),
-        ([spoiled(0.1)], "Kernel 0 is not symmetric"),
-        ([GRAMS[0], GRAMS[0][:-1, :-1]], r"Kernel 1 has shape \(66, 66\)"),
-        ([GRAMS[0][:-1]], "Kernel 0 has shape"),
-        ([spoiled(np.nan)], "Kernel 0 has entries that are not finite"),
-        ([spoiled(-np.inf)], "Kernel 0 has entries that are not finite"),
+        (np.array([GRAMS[0], GRAMS[0] - 0.5 * np.eye(N)]), "Kernel 1 is not positive semidefinite"),
+        (np.array([GRAMS[0], -np.eye(N)]), "Kernel 1 is not positive semidefinite"),
+        (spoiled(0.1, 298, 300), "Kernel 298 is not symmetric"),
+        (spoiled(np.nan, 0, 2), "Kernel 0 has entries that are not finite"),
+        (spoiled(-np.inf, 0, 1), "Kernel 0 has entries that are not finite"),
+        (1e16 * GRAMS, "Kernel 0 has entries that are not finite, or above"),
     ],
 )
-def test_matrices_that_are_no_kernels_are_named(grams, message):
+def test_matrices_that_are_no_kernels_are_named(layout, grams, message):
     with pytest.raises(InputError, match=message):
+        PackedStack.from_grams(LAYOUTS[layout](grams))
+
+
+@pytest.mark.parametrize("grams", [[GRAMS[0], GRAMS[0][:-1, :-1]], [GRAMS[0], GRAMS[0][:-1]]])
+def test_matrices_of_another_shape_are_named(grams):
+    with pytest.raises(InputError, match=r"Kernel 1 has shape \(66, 6[67]\)"):
         PackedStack.from_grams(grams)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 40, 65, 150])
+def test_the_smallest_eigenvalue_decides(n):
+    """Eigenvalues are below, near and above 0, relative to the diagonal; ranks are low and full."""
+    generator, found = np.random.default_rng(n), {True: 0, False: 0}
+    for smallest in (-1.0, -1e-2, -1e-4, -2e-5, -4e-6, 0.0, 1e-6, 1e-3):
+        for rank in {1, (n + 1) // 2, n}:
+            vectors = np.linalg.qr(generator.normal(size=(n, n)))[0]
+            values = np.where(np.arange(n) < rank, generator.exponential(size=n), 0.0)
+            gram = (vectors * values) @ vectors.T
+            gram /= np.diagonal(gram).max()
+            shift = smallest * np.outer(vectors[:, -1], vectors[:, -1])
+            gram = 1e-7 * (0.5 * (gram + gram.T) + 0.5 * (shift + shift.T))
+            wanted = bool(np.linalg.eigvalsh(gram)[0] >= -1e-5 * max(np.diagonal(gram).max(), 0.0))
+            try:
+                PackedStack.from_grams([gram])
+                accepted = True
+            except InputError:
+                accepted = False
+            assert accepted == wanted, (smallest, rank)
+            found[wanted] += 1
+    assert found[True]
+    assert found[False] or n == 1
+
+
+@pytest.mark.parametrize("width", [1e-4, 1e-2, 1.0, 1e3, 1e6])
+def test_gaussians_of_any_width_need_no_second_check(monkeypatch, width):
+    """From nearly the identity, whose products are subnormal, to nearly a constant."""
+    monkeypatch.setattr(gram, "checked_gram", None)
+    points = np.random.default_rng(3).normal(size=(200, 4))
+    PackedStack.from_grams([Gaussian(sigma2=width)(points), points @ points.T])
 
 
 def test_kernels_that_do_not_fit_into_memory_are_refused(monkeypatch):

@@ -279,6 +279,21 @@ def test_matrices_are_the_same_whatever_holds_them(cancer, held):
         assert_allclose(MKLClassifier("precomputed").fit(own, y).decision_function(own), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("form", [list, np.asarray, np.asfortranarray])
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_arrays_of_matrices_are_taken_with_the_kernels_first_or_last(cancer, form, axis, weighted):
+    X, y = cancer
+    train, test = slice(0, 80), slice(80, None)
+    grams, rows = grams_of(X[train], X[train]), grams_of(X[train], X[test])
+    weights = np.arange(80) % 3 if weighted else None
+    expected = MKLClassifier("precomputed").fit(dict(zip("abcdefg", grams)), y[train], weights)
+    given, later = (form(own if form is list else np.stack(own, axis=axis)) for own in (grams, rows))
+    model = MKLClassifier("precomputed", n_jobs=2).fit(given, y[train], weights)
+    assert_array_equal(model.dual_coef_, expected.dual_coef_)
+    assert_allclose(model.decision_function(later), expected.decision_function(dict(zip("abcdefg", rows))), rtol=1e-9)
+
+
 @pytest.mark.parametrize("form", ["stack", "array"])
 def test_cross_validation_cuts_precomputed_kernels(cancer, form):
     X, y = cancer
