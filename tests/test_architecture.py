@@ -262,6 +262,38 @@ def test_the_command_line_explains_itself_without_what_it_computes_with(argument
     assert not HEAVY & set(run(code, *arguments))
 
 
+#: Modules that only training, evaluation and reports need.
+LATER = ("sklearn.metrics", "sklearn.model_selection", "sklearn.svm", "scipy.stats", "scipy.optimize", "networkx")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if subpackage_of(path) != "reports"], ids=lambda path: path.stem
+)
+def test_modules_that_predictions_do_not_need_are_imported_by_functions(path):
+    """Checked in the source as well, because scikit-learn's base imports some of them at present."""
+    top = ast.parse(path.read_text(encoding="utf-8")).body
+    names = [node.module or "" for node in top if isinstance(node, ast.ImportFrom)]
+    names += [f"{node.module}.{alias.name}" for node in top if isinstance(node, ast.ImportFrom) for alias in node.names]
+    names += [alias.name for node in top if isinstance(node, ast.Import) for alias in node.names]
+    assert [name for name in names if name.startswith(LATER)] == []
+
+
+@pytest.mark.parametrize(
+    ("estimator", "X", "y"),
+    [
+        (omkl.SequenceLabeler(epochs=1), [["a", "b"], ["b"]], [["x", "y"], ["y"]]),
+        (omkl.OnlineMKLClassifier(random_state=0), [[0.0], [1.0]], [0, 1]),
+        (omkl.MKLClassifier(["linear"]), [[0.0], [1.0], [2.0]], [0, 1, 1]),
+    ],
+)
+def test_predicting_loads_no_module_that_it_does_not_need(tmp_path, estimator, X, y):
+    estimator.set_params(verbose=False).fit(X, y).save(tmp_path / "model.npz")
+    code = f"import sys, omkl; omkl.load({str(tmp_path / 'model.npz')!r}).predict({X!r}); print(*sys.modules)"
+    new = set(run(code)) - set(run("import sys, sklearn.base; print(*sys.modules)"))
+    assert "omkl.estimators.persistence" in new
+    assert [name for name in new if name.startswith((*LATER, "dask", "distributed", "matplotlib", "pyarrow"))] == []
+
+
 def test_importing_the_package_loads_nothing_but_itself():
     loaded = set(run("import sys, omkl; print(*sys.modules)"))
     assert not (HEAVY | {"numpy"}) & {name.split(".")[0] for name in loaded}

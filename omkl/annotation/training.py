@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import KFold
 from tqdm import tqdm
 
 from omkl.annotation.tagger import Tagger
@@ -127,6 +126,8 @@ class TrainingSequence:
             raise InputError(f"folds={n_folds}, but there are {len(treebank)} sentences: set fewer folds.")
         found = {name: np.empty(treebank.n_words, dtype=object) for name in columns}
         sentences = np.repeat(np.arange(len(treebank)), treebank.lengths)
+        from sklearn.model_selection import KFold
+
         folds = KFold(n_folds, shuffle=True, random_state=self.seed).split(np.arange(len(treebank)))
         for number, (others, own) in enumerate(folds, 1):
             bar.set_description(f"fold {number} of {n_folds}")

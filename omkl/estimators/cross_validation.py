@@ -5,14 +5,12 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import BaseCrossValidator, check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
@@ -21,6 +19,9 @@ from omkl._components import warn_caller
 from omkl.estimators.batch import ClassDecoder, NumberDecoder, is_a_classifier
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
+
+if TYPE_CHECKING:
+    from sklearn.model_selection import BaseCrossValidator
 
 
 class HeldOut(NamedTuple):
@@ -199,6 +200,8 @@ def without_splitters(parameters: Mapping[str, object]) -> dict[str, Any]:
 
 def _scorer(estimator: Searching) -> Callable:
     """Resolve ``scoring`` to a scorer."""
+    from sklearn.metrics import check_scoring
+
     scoring = estimator.scoring
     with suppress(ValueError):
         if scoring is None or isinstance(scoring, str) or callable(scoring):
@@ -210,6 +213,8 @@ def _folds(
     estimator: Searching, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return training and test indices of each fold; they count only samples of weight > 0."""
+    from sklearn.model_selection import check_cv
+
     check_consistent_length(y, groups)
     cv = reprlib.repr(estimator.cv)
     try:

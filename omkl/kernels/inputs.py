@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
-from sklearn.metrics import pairwise
 
 from omkl.exceptions import InputError
 
@@ -143,7 +142,9 @@ class Pair:
         """Squared Euclidean distances, (n, m), never negative."""
         X, Y = self.X, self.Y
         if sparse.issparse(X):
-            return pairwise.euclidean_distances(X, Y, squared=True)
+            from sklearn.metrics.pairwise import euclidean_distances
+
+            return euclidean_distances(X, Y, squared=True)
         center, square, variance = self.right.spread
         if square / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > variance:
             # far from the origin distances are small differences of large numbers: center the data
@@ -161,12 +162,16 @@ class Pair:
     @cached_property
     def manhattan_distances(self) -> np.ndarray:
         """City-block distances, (n, m)."""
-        return pairwise.manhattan_distances(self.X, self.Y)
+        from sklearn.metrics.pairwise import manhattan_distances
+
+        return manhattan_distances(self.X, self.Y)
 
     @cached_property
     def chi_squared_distances(self) -> np.ndarray:
         r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m), of vectors without negative entries."""
-        return -pairwise.additive_chi2_kernel(self.X, self.Y)
+        from sklearn.metrics.pairwise import additive_chi2_kernel
+
+        return -additive_chi2_kernel(self.X, self.Y)
 
     def inverse_roots(self, kernel: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return ``1 / sqrt(k(x, x))`` for the rows of X and of Y, before normalisation.

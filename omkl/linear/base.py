@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.base import RegressorMixin, clone
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, column_or_1d
 
@@ -392,5 +391,7 @@ def score_with_offset(
     X, y, sample_weight, offset
         As for :meth:`fit`; the offset is 0 by default.
     """
+    from sklearn.metrics import accuracy_score, r2_score
+
     metric = accuracy_score if is_a_classifier(model) else r2_score
     return float(metric(y, model.predict(X, offset=offset), sample_weight=sample_weight))

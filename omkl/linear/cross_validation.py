@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.model_selection import BaseCrossValidator
 
 from omkl._components import check_n_jobs
 from omkl.batch.solver import DesignSolver, regularization_path
@@ -31,6 +30,9 @@ from omkl.linear.problems import (
 )
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
+
+if TYPE_CHECKING:
+    from sklearn.model_selection import BaseCrossValidator
 
 Model = TypeVar("Model", bound=SparseLinear)
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
-from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import Tags
 
 from omkl.data.frames import plain_targets
@@ -24,6 +23,8 @@ from omkl.mkl.targets import largest_gap
 from omkl.mkl.training import TrainingSet, prepare
 
 if TYPE_CHECKING:
+    from sklearn.model_selection import BaseCrossValidator
+
     from omkl.distributed.stack import Client
 
 #: Parameters not shared with the estimator of a single C, whose ``n_jobs`` is for predictions.

@@ -7,7 +7,6 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
@@ -215,7 +214,7 @@ callbacks, verbose, random_state
         X, y, sample_weight
             As for :meth:`fit`.
         """
-        return score_rows(self, accuracy_score, X, y, sample_weight)
+        return score_rows(self, X, y, sample_weight)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, checked_classes, None, block, first=False)
@@ -377,7 +376,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         X, y, sample_weight
             As for :meth:`fit`.
         """
-        return score_rows(self, r2_score, X, y, sample_weight)
+        return score_rows(self, X, y, sample_weight)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, _numbers, None, block, first=False)

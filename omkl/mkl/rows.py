@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from omkl._threads import in_threads
@@ -23,6 +22,7 @@ from omkl.data.frames import (
     text_columns,
     times_as_days,
 )
+from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.validation import (
     check_sample_weight,
@@ -112,23 +112,27 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
 
 def score_rows(
     estimator: Any,
-    metric: Callable[..., float],
     X: RowsLike,
     y: ArrayLike | None,
     sample_weight: ArrayLike | None,
 ) -> float:
-    """Score the predictions for rows; of a stream only targets and predictions are kept in memory."""
+    """Return the accuracy or R^2 of predictions for rows; of a stream only these and the targets are kept in memory."""
+    from sklearn.metrics import accuracy_score, r2_score
+
     found = []
     for block in blocks_of(X, y, sample_weight):
         if block.y is None:
             raise InputError("score needs the targets y of the rows.")
         found.append((np.asarray(block.y), estimator.predict(block.X)))
     gold, predicted = (np.concatenate(parts) for parts in zip(*found))
+    metric = accuracy_score if is_a_classifier(estimator) else r2_score
     return float(metric(gold, predicted, sample_weight=sample_weight))
 
 
 def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
     """Return R^2 of a frozen model on held-out examples."""
+    from sklearn.metrics import r2_score
+
     gold = [y for _, y, _ in examples]
     return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 

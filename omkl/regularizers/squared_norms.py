@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from omkl._components import check_number
 from omkl.exceptions import InputError
@@ -213,6 +212,8 @@ class SquaredLq(Regularizer):
         norms = as_vector(norms)
         if not norms.any() or step == 0.0 or self.q == 2.0:
             return norms / (1.0 + step)
+        from scipy.optimize import brentq
+
         power = 2.0 - self.q
 
         def excess(log_tau: float) -> float:

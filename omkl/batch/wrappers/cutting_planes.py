@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.optimize import linprog, minimize
 
 from omkl._components import check_number
 from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
@@ -30,6 +29,8 @@ class CuttingPlanes:
         The multipliers of the planes mix their dual points into a dual point whose value is at least the minimum; pass
         it to the search. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
         """
+        from scipy.optimize import linprog
+
         n_planes, n_kernels = self._slopes.shape
         # scale by the best value: the tolerances of the program are absolute
         unit = max(abs(self.search.primal), np.finfo(float).tiny)
@@ -60,6 +61,8 @@ class CuttingPlanes:
         The dual of this quadratic program is smooth, with one multiplier ``>= 0`` per plane; L-BFGS-B solves it. The
         primal point is the projection of ``weights`` minus the weighted slopes onto the simplex.
         """
+        from scipy.optimize import minimize
+
         # centred slopes are better conditioned, and equivalent on the simplex
         means = self._slopes.mean(axis=1)
         slopes, excess = self._slopes - means[:, None], self._constants + means - level

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.linalg import cho_solve
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import OneClassSVM
 
 from omkl.batch.mkl.problem import Problem
 from omkl.batch.newton import cholesky
@@ -152,6 +151,8 @@ def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -
 
     On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, so the linear term becomes part of the matrix.
     """
+    from sklearn.svm import OneClassSVM
+
     n = len(linear)
     scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)
     matrix = (curvature + linear[:, None] + linear) / scale

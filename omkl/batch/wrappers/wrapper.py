@@ -17,8 +17,8 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 from scipy.linalg import solve
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import SVC, SVR
 
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.problem import certify
@@ -35,6 +35,8 @@ MOST_PIVOTS = 1_000_000
 
 def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
     """Return libsvm or kernel ridge regression for a problem, to a hundredth of the relative duality gap ``tol``."""
+    from sklearn.svm import SVC, SVR
+
     settings = {"kernel": "precomputed", "tol": max(0.01 * tol, 1e-10), "max_iter": MOST_PIVOTS}
     if isinstance(problem.loss, Squared):
         return _kernel_ridge
@@ -43,7 +45,7 @@ def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
     return _support_vectors(SVC(**settings))
 
 
-def _support_vectors(machine: SVC | SVR) -> BaseSVM:
+def _support_vectors(machine: BaseEstimator) -> BaseSVM:
     def base_svm(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
         cost = float(weights.max())
         relative = None if np.all(weights == cost) else weights / cost
