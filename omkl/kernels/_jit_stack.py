@@ -11,6 +11,8 @@ from omkl._compilation import compiled
 #: Entries of one block of a long row: 256 KiB of float64, so that vectors shared by all kernels stay in cache.
 BLOCK = 32768
 LANES = 64
+#: Number of rows of a kernel that are multiplied with several vectors while they are in cache.
+TILE = 48
 
 
 @compiled
@@ -121,17 +123,29 @@ def unpack(packed, out):
 
 
 @compiled
-def unpack_rows(packed, low, out):
-    """Write rows ``low ..`` of the full matrix, up to the diagonal entry of the last row."""
-    start = low * (low + 1) // 2
-    for r in range(out.shape[0]):
-        row, values = out[r], packed[start : start + low + r + 1]
-        for j in range(values.shape[0]):
-            row[j] = values[j]
-        start += low + r + 1
-    for r in range(out.shape[0]):
-        for c in range(r + 1, out.shape[0]):
-            out[r, low + c] = out[c, low + r]
+def packed_times_blocks(rows, which, blocks, out):
+    """``out[k] = blocks[k] K_which[k]`` for vectors (P, N), or the same ones for all kernels, one tile of rows at a time.
+
+    A tile has a square at the diagonal, and entries to its left, which stand for their mirror images as well.
+    """
+    n = blocks.shape[2]
+    for k in range(which.shape[0]):
+        packed, block, product = rows[which[k]], blocks[k if blocks.shape[0] > 1 else 0], out[k]
+        for low in range(0, n, TILE):
+            height, start = min(TILE, n - low), low * (low + 1) // 2
+            left, square = np.empty((height, low)), np.empty((height, height))
+            for r in range(height):
+                before, own = packed[start : start + low], packed[start + low : start + low + r + 1]
+                for j in range(low):
+                    left[r, j] = before[j]
+                for j in range(r + 1):
+                    square[r, j] = square[j, r] = own[j]
+                start += low + r + 1
+            vectors = np.ascontiguousarray(block[:, low : low + height])
+            product[:, low : low + height] = vectors @ square
+            if low:
+                product[:, low : low + height] += np.ascontiguousarray(block[:, :low]) @ left.T
+                product[:, :low] += vectors @ left
 
 
 @compiled

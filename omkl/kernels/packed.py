@@ -20,9 +20,9 @@ from omkl.kernels._jit_stack import (
     pack,
     packed_products,
     packed_square,
+    packed_times_blocks,
     squared_differences,
     unpack,
-    unpack_rows,
     weighted_sum,
 )
 from omkl.kernels.base import Kernel, known
@@ -33,8 +33,6 @@ from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, requ
 
 #: Default budget for cached kernels, in bytes.
 BUDGET = 2**28
-#: Number of rows of a kernel that are multiplied with several vectors while they are in cache.
-TILE = 48
 #: Number of pairs of samples, and of kernels, in one block of exponents: 32 MiB in float32.
 PAIRS, KERNELS = 2**15, 256
 #: Lower bound of exponents: smaller kernel values never change a sum, and subnormal numbers are slow.
@@ -123,9 +121,8 @@ class PackedStack(KernelStack):
         if n_vectors == 1:
             packed_products(self.rows, which, vectors.reshape(-1, self.n_samples), result[:, 0])
             return result
-        buffer = np.empty(TILE * self.n_samples)
-        for k, block, out in zip(which, np.broadcast_to(vectors, result.shape), result):
-            _packed_times_block(self.rows[k], block, buffer, out)
+        blocks = np.ascontiguousarray(vectors, dtype=np.float64).reshape(-1, n_vectors, self.n_samples)
+        packed_times_blocks(self.rows, which, blocks, result)
         return result
 
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
@@ -157,17 +154,6 @@ class PackedStack(KernelStack):
         result = np.empty((len(which), self.n_samples))
         diagonals(self.rows, which, result)
         return result
-
-
-def _packed_times_block(packed: np.ndarray, vectors: np.ndarray, buffer: np.ndarray, out: np.ndarray) -> None:
-    """Write the products of a packed kernel and vectors (P, N) into ``out``, a few full rows at a time."""
-    n = vectors.shape[1]
-    for low in range(0, n, TILE):
-        high = min(low + TILE, n)
-        tile = buffer[: (high - low) * high].reshape(high - low, high)
-        unpack_rows(packed, low, tile)
-        np.matmul(vectors[:, :high], tile.T, out=out[:, low:high])
-        out[:, :low] += vectors[:, low:high] @ tile[:, :low]
 
 
 class KernelCache:
