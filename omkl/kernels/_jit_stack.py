@@ -124,7 +124,7 @@ def unpack(packed, out):
 
 @compiled
 def packed_times_blocks(rows, which, blocks, out):
-    """``out[k] = blocks[k] K_which[k]`` for vectors (P, N), or the same ones for all kernels, one tile of rows at a time.
+    """``out[k] = blocks[k] K_which[k]`` for vectors (P, N), or the same ones for all kernels, by tiles of rows.
 
     A tile has a square at the diagonal, and entries to its left, which stand for their mirror images as well.
     """

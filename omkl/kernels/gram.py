@@ -4,15 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.linalg.lapack import dpotrf
 
-from omkl._threads import in_threads
 from omkl.exceptions import InputError
-from omkl.kernels._jit_gram import pack_interleaved, pack_symmetric, prove_semidefinite
 from omkl.kernels.base import Kernel
-from omkl.kernels.inputs import Vectors
+from omkl.kernels.inputs import Vectors, as_floats
 
 #: Largest asymmetry, and largest negative eigenvalue, of an accepted matrix relative to its largest diagonal entry:
 #: the rounding of single precision.
@@ -21,8 +19,6 @@ ROUNDING = 1e-5
 LARGEST = 1e15
 #: Number of samples on which kernel functions are checked.
 MOST_CHECKED = 1000
-#: Number of matrices that a pass packs together.
-TOGETHER = 256
 
 #: Accepted containers of Gram matrices; None marks a matrix that no model needs.
 MatricesLike: TypeAlias = "ArrayLike | sparse.sparray | Sequence | Mapping[str, Any] | GramMatrices"
@@ -63,19 +59,20 @@ class GramMatrices:
     matrices: Any
 
     def __init__(self, matrices: MatricesLike) -> None:
-        given: Any = matrices if isinstance(matrices, Sequence) else []
-        names: Iterable[str] | None = None
         if isinstance(matrices, GramMatrices):
-            names, given = matrices.names, matrices.matrices
-        elif isinstance(matrices, Mapping):
+            matrices = dict(zip(matrices.names, matrices.matrices))
+        given: Any
+        if isinstance(matrices, Mapping):
             check_kernel_names(matrices)
-            names, given = matrices, matrices.values()
-        elif hasattr(matrices, "__array__") or sparse.issparse(matrices):
-            whole = _dense(matrices)
-            given = np.moveaxis(whole, -1, 0) if whole.ndim == 3 else [whole]
-        is_one = isinstance(given, np.ndarray)
-        self.matrices = given if is_one else [None if matrix is None else _dense(matrix) for matrix in given]
-        self.names = default_names(len(given)) if names is None else list(names)
+            self.names, given = list(matrices), list(matrices.values())
+        else:
+            if hasattr(matrices, "__array__") or sparse.issparse(matrices):
+                whole = _dense(matrices)
+                matrices = np.moveaxis(whole, -1, 0) if whole.ndim == 3 else [whole]
+            given = matrices if isinstance(matrices, Sequence | np.ndarray) else []
+            self.names = [f"kernel {m}" for m in range(len(given))]
+        is_array = isinstance(given, np.ndarray)
+        self.matrices = given if is_array else [None if matrix is None else _dense(matrix) for matrix in given]
         shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
             raise InputError(
@@ -92,11 +89,6 @@ class GramMatrices:
             key = key[0]
         cut = [None if matrix is None else matrix[key] for matrix in self.matrices]
         return GramMatrices(dict(zip(self.names, cut)))
-
-
-def default_names(n_kernels: int) -> list[str]:
-    """Return the names of kernels without names."""
-    return [f"kernel {m}" for m in range(n_kernels)]
 
 
 def _dense(matrix: ArrayLike | sparse.sparray) -> np.ndarray:
@@ -127,7 +119,7 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
         If it has another shape, is not finite, has entries above 1e15, is not symmetric, or not positive
         semidefinite beyond rounding.
     """
-    gram = _as_floats(gram)
+    gram = as_floats(np.asarray(gram))
     if gram.shape != (n_samples, n_samples):
         _refuse(name, f"has shape {gram.shape}, not ({n_samples}, {n_samples})")
     largest = float(np.abs(gram).max(initial=0.0))
@@ -143,53 +135,6 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
 
 def _refuse(name: int | str, why: str) -> NoReturn:
     raise InputError(f"Kernel {name} {why}.")
-
-
-def packed_grams(grams: Sequence[np.ndarray] | np.ndarray, dtype: DTypeLike, n_jobs: int | None = None) -> np.ndarray:
-    """Check Gram matrices in the pass that packs them.
-
-    Parameters
-    ----------
-    grams : array of shape (M, N, N), or sequence of M arrays of shape (N, N)
-        In any memory layout.
-    dtype : {numpy.float32, numpy.float64}
-    n_jobs : int or None
-        Number of threads.
-
-    Returns
-    -------
-    array of shape (M, N (N + 1) / 2)
-        Their lower triangles, row by row.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If :func:`checked_gram` refuses a matrix; it decides on those that the pass does not accept.
-    """
-    n, interleaved = len(grams[0]), np.empty(0)
-    if isinstance(grams, np.ndarray) and grams.dtype in (np.float32, np.float64) and grams.shape[1:] == (n, n):
-        interleaved = np.moveaxis(grams, 0, -1)
-    rows, proved = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype), np.zeros(len(grams), dtype=bool)
-
-    def pack(low: int) -> None:
-        part, own = rows[low : low + TOGETHER], proved[low : low + TOGETHER]
-        if interleaved.size and interleaved.flags.c_contiguous:
-            pack_interleaved(interleaved, low, LARGEST, ROUNDING, part, own)
-        else:
-            for m, row in enumerate(part):
-                gram = _as_floats(grams[low + m])
-                own[m] = gram.shape == (n, n) and pack_symmetric(gram, LARGEST, ROUNDING, row)
-        prove_semidefinite(part, n, ROUNDING, own)
-
-    in_threads(pack, range(0, len(grams), TOGETHER), n_jobs)
-    for m in np.flatnonzero(~proved).tolist():
-        checked_gram(grams[m], m, n)
-    return rows
-
-
-def _as_floats(gram: ArrayLike) -> np.ndarray:
-    gram = np.asarray(gram)
-    return gram if gram.dtype in (np.float32, np.float64) else gram.astype(np.float64)
 
 
 def check_kernels(names: Sequence[str], kernels: Sequence[Kernel], X: Vectors) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from omkl._cache import RecentlyUsed
+from omkl.kernels._jit_gram import deinterleave, pack_symmetric, prove_semidefinite
 from omkl.kernels._jit_stack import (
     diagonals,
     dots,
@@ -27,12 +28,14 @@ from omkl.kernels._jit_stack import (
 )
 from omkl.kernels.base import Kernel, known
 from omkl.kernels.functions import Gaussian
-from omkl.kernels.gram import packed_grams
-from omkl.kernels.inputs import SQUARES, Pair, Vectors, take_columns
+from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram
+from omkl.kernels.inputs import SQUARES, Pair, Vectors, as_floats, take_columns
 from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, require_bytes
 
 #: Default budget for cached kernels, in bytes.
 BUDGET = 2**28
+#: Number of Gram matrices that are checked in turn.
+TOGETHER = 32
 #: Number of pairs of samples, and of kernels, in one block of exponents: 32 MiB in float32.
 PAIRS, KERNELS = 2**15, 256
 #: Lower bound of exponents: smaller kernel values never change a sum, and subnormal numbers are slow.
@@ -58,27 +61,40 @@ class PackedStack(KernelStack):
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
-    def from_grams(
-        cls, grams: Sequence[np.ndarray] | np.ndarray, dtype: DTypeLike = np.float32, n_jobs: int | None = None
-    ) -> Self:
+    def from_grams(cls, grams: Sequence[np.ndarray] | np.ndarray, dtype: DTypeLike = np.float32) -> Self:
         """Pack Gram matrices.
 
         Parameters
         ----------
         grams : array of shape (M, N, N), or sequence of M arrays of shape (N, N)
-            Checked as by :func:`~omkl.kernels.checked_gram`.
+            In any memory layout. Checked as by :func:`~omkl.kernels.checked_gram`.
         dtype : {numpy.float32, numpy.float64}
             Precision of the storage. Single precision has a relative error below 1e-7.
-        n_jobs : int or None
-            Number of threads.
 
         Raises
         ------
         omkl.exceptions.InputError
             If a matrix is not a valid kernel, sizes differ, or there is not enough memory.
         """
-        require_memory(len(grams), len(grams[0]), dtype)
-        return cls(packed_grams(grams, dtype, n_jobs))
+        n, interleaved = len(grams[0]), None
+        require_memory(len(grams), n, dtype)
+        if isinstance(grams, np.ndarray) and grams.dtype in (np.float32, np.float64) and grams.shape[1:] == (n, n):
+            last = np.moveaxis(grams, 0, -1)
+            interleaved = last if last.flags.c_contiguous else None
+        rows, proved = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype), np.zeros(len(grams), dtype=bool)
+        for low in range(0, len(grams), TOGETHER):
+            block, part = grams[low : low + TOGETHER], slice(low, low + TOGETHER)
+            if interleaved is not None:
+                block = np.empty((len(block), n, n), dtype=dtype)
+                deinterleave(interleaved, low, block)
+            for m, gram in enumerate(block, low):
+                gram = as_floats(np.asarray(gram))
+                proved[m] = gram.shape == (n, n) and pack_symmetric(gram, LARGEST, ROUNDING, rows[m])
+            prove_semidefinite(rows[part], n, ROUNDING, proved[part])
+        for m in np.flatnonzero(~proved).tolist():
+            # it accepts the others, or names the reason
+            checked_gram(grams[m], m, n)
+        return cls(rows)
 
     @classmethod
     def from_kernels(cls, kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> Self:

@@ -83,8 +83,7 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         kernels. Samples must be independent: copies of training samples do not show whether a kernel helps. If no
         kernel helps, all are kept, with a warning.
     n_jobs : int or None
-        Number of threads for predictions and to check Gram matrices; None is one, -1 one per core. Results do not
-        depend on it.
+        Number of threads for predictions; None is one, -1 one per core. Results do not depend on it.
     verbose : bool
         Whether to show a progress bar after a second, or a line every half minute if standard error is not a terminal.
 

@@ -14,7 +14,7 @@ from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.features.views import warn_of_units
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.functions import Gaussian
-from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernels, default_names
+from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernels
 from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, squared_distances, take_columns
 from omkl.kernels.packed import PackedStack
 from omkl.kernels.stack import KernelStack
@@ -161,16 +161,12 @@ class GivenMatrices:
         Number of targets.
     kept : int array of shape (N,), optional
         Indices of the samples to learn from; all by default.
-    n_jobs : int or None
-        Number of threads to check the matrices.
     """
 
     #: No matrix is stored as a factor.
     ranks: ClassVar[dict[int, int]] = {}
 
-    def __init__(
-        self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None, n_jobs: int | None = None
-    ) -> None:
+    def __init__(self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None) -> None:
         grams = GramMatrices(_kernels_last(grams, n_given))
         if grams.shape[:2] != (n_given, n_given) or any(matrix is None for matrix in grams.matrices):
             raise InputError(
@@ -180,7 +176,7 @@ class GivenMatrices:
         self.names, self.n_given, self.kept = grams.names, n_given, kept
         self.matrices = (grams if kept is None else grams[np.ix_(kept, kept)]).matrices
         self.n_samples = n_given if kept is None else len(kept)
-        self.representations, self.n_jobs = dict.fromkeys(self.names, "dense"), n_jobs
+        self.representations = dict.fromkeys(self.names, "dense")
 
     def stack(self, dtype: np.dtype, approximate: bool | str, client: Client | None = None) -> KernelStack:
         """Check and pack the matrices; they are never approximated."""
@@ -188,11 +184,11 @@ class GivenMatrices:
             from omkl.distributed.stack import DistributedStack
 
             return DistributedStack.from_grams(self.matrices, client, dtype)
-        return PackedStack.from_grams(self.matrices, dtype, self.n_jobs)
+        return PackedStack.from_grams(self.matrices, dtype)
 
     def of_prediction(self, grams: MatricesLike) -> GramMatrices:
         """Return matrices of test against training samples in the order of the kernels, matched by name if named."""
-        if isinstance(grams, GramMatrices) and grams.names != default_names(len(grams.names)):
+        if isinstance(grams, GramMatrices) and grams.names != GramMatrices(list(grams.matrices)).names:
             grams = dict(zip(grams.names, grams.matrices))
         if isinstance(grams, Mapping):
             unknown = [name for name in grams if name not in self.names]
@@ -241,10 +237,8 @@ def _kernels_last(grams: MatricesLike, n_samples: int, n_kernels: int | None = N
     """Return an array (M, n, N) as (n, N, M), unless it may have this form already; others are unchanged."""
     if not isinstance(grams, np.ndarray) or grams.ndim != 3:
         return grams
-    first, middle, last = grams.shape
-    n_kernels = first if n_kernels is None else n_kernels
-    is_first = (first, last) == (n_kernels, n_samples) and (middle, last) != (n_samples, n_kernels)
-    return np.moveaxis(grams, 0, -1) if is_first else grams
+    form = n_samples, len(grams) if n_kernels is None else n_kernels
+    return np.moveaxis(grams, 0, -1) if grams.shape[::-2] == form != grams.shape[1:] else grams
 
 
 #: Source of the Gram matrices of an estimator.

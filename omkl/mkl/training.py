@@ -232,7 +232,7 @@ def read_settings(estimator: Any) -> Settings:
 
 
 def read_samples(
-    estimator: Any,
+    estimator: BaseEstimator,
     kernels: KernelSpecs | None,
     X: KernelInputs,
     y: ArrayLike,
@@ -253,7 +253,7 @@ def read_samples(
     kept = None if weights.all() else np.flatnonzero(weights)
     source: KernelSource
     if is_precomputed(kernels):
-        source = GivenMatrices(X, len(targets), kept, estimator.n_jobs)
+        source = GivenMatrices(X, len(targets), kept)
     else:
         rows, names = rows if kept is None else rows[kept], column_names_of(estimator)
         source = ArrayKernels(default_kernels(rows, names) if kernels is None else kernels, rows, names)

@@ -15,7 +15,7 @@ from omkl.kernels import (
     Pair,
     Polynomial,
     as_kernel,
-    gram,
+    packed,
     stack,
 )
 from omkl.kernels.packed import packed_kernels, require_memory
@@ -199,15 +199,15 @@ def spoiled(value, m, n_kernels):
 @pytest.mark.parametrize("n_kernels", [6, 300])
 def test_matrices_are_packed_from_any_layout(layout, dtype, n_kernels):
     grams = np.array([GRAMS[m % 6] * (1 + m) for m in range(n_kernels)])
-    packed = PackedStack.from_grams(LAYOUTS[layout](grams), dtype, n_jobs=2)
+    made = PackedStack.from_grams(LAYOUTS[layout](grams), dtype)
     lower = np.tril_indices(N)
-    np.testing.assert_array_equal(packed.rows, [gram[lower].astype(dtype) for gram in grams])
+    np.testing.assert_array_equal(made.rows, [gram[lower].astype(dtype) for gram in grams])
 
 
 def test_integers_and_single_precision_are_packed():
     for grams in (np.array([np.eye(9, dtype=int)] * 3), np.ones((3, 9, 9), np.float32), [np.eye(9).tolist()] * 3):
-        packed = PackedStack.from_grams(grams)
-        np.testing.assert_array_equal(packed.combine([0, 0, 1]), np.asarray(grams[2], float))
+        made = PackedStack.from_grams(grams)
+        np.testing.assert_array_equal(made.combine([0, 0, 1]), np.asarray(grams[2], float))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -260,7 +260,7 @@ def test_the_smallest_eigenvalue_decides(n):
 @pytest.mark.parametrize("width", [1e-4, 1e-2, 1.0, 1e3, 1e6])
 def test_gaussians_of_any_width_need_no_second_check(monkeypatch, width):
     """From nearly the identity, whose products are subnormal, to nearly a constant."""
-    monkeypatch.setattr(gram, "checked_gram", None)
+    monkeypatch.setattr(packed, "checked_gram", None)
     points = np.random.default_rng(3).normal(size=(200, 4))
     PackedStack.from_grams([Gaussian(sigma2=width)(points), points @ points.T])
 

@@ -289,7 +289,7 @@ def test_arrays_of_matrices_are_taken_with_the_kernels_first_or_last(cancer, for
     weights = np.arange(80) % 3 if weighted else None
     expected = MKLClassifier("precomputed").fit(dict(zip("abcdefg", grams)), y[train], weights)
     given, later = (form(own if form is list else np.stack(own, axis=axis)) for own in (grams, rows))
-    model = MKLClassifier("precomputed", n_jobs=2).fit(given, y[train], weights)
+    model = MKLClassifier("precomputed").fit(given, y[train], weights)
     assert_array_equal(model.dual_coef_, expected.dual_coef_)
     assert_allclose(model.decision_function(later), expected.decision_function(dict(zip("abcdefg", rows))), rtol=1e-9)
 
