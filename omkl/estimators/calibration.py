@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import scipy
 from scipy.special import logsumexp
 
 from omkl.online.model import OnlineSettings
@@ -18,10 +19,8 @@ LEAST = 1e-300
 
 def _fit_temperature(log_loss: Callable[[float], float]) -> float:
     """Minimize the log loss over temperatures in [0.001, 1000] (Guo, Pleiss, Sun, Weinberger 2017)."""
-    from scipy.optimize import minimize_scalar
-
     bounds = np.log([COLDEST, 1.0 / COLDEST])
-    found = minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda x: log_loss(float(np.exp(x))), bounds=bounds, method="bounded", options={"xatol": 1e-3}
     )
     return float(np.exp(found.x))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
@@ -212,8 +213,6 @@ class SquaredLq(Regularizer):
         norms = as_vector(norms)
         if not norms.any() or step == 0.0 or self.q == 2.0:
             return norms / (1.0 + step)
-        from scipy.optimize import brentq
-
         power = 2.0 - self.q
 
         def excess(log_tau: float) -> float:
@@ -224,7 +223,7 @@ class SquaredLq(Regularizer):
         spread = math.log1p(step * norms.size ** (2.0 / self.q - 1.0))
         low = math.log(step) + power * (math.log(_lq_norm(norms, 2.0)) - spread)
         high = math.log(step) + power * (math.log(_lq_norm(norms, self.q)) - math.log1p(step))
-        return prox_lq(norms, math.exp(brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)), self.q)
+        return prox_lq(norms, math.exp(scipy.optimize.brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)), self.q)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * _lq_norm(dual_norms, self.q / (self.q - 1.0)) ** 2

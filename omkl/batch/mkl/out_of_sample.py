@@ -27,6 +27,7 @@ have no part in the choice; all kernels are kept if this lowers the loss by more
 """
 
 import numpy as np
+import scipy
 
 from omkl.batch.mkl import _jit_out_of_sample as jit
 from omkl.kernels import KernelStack
@@ -138,11 +139,9 @@ class _Choice:
     """
 
     def __init__(self, kernels: KernelStack, z: np.ndarray, roots: np.ndarray) -> None:
-        from scipy.stats import t as student
-
         n, n_kernels = len(z), kernels.n_kernels
         self.kept, self.n_lucky, total = np.zeros(n_kernels, dtype=bool), 0, np.zeros((n, n))
-        self.threshold, beyond_doubt = student.ppf(1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1)
+        self.threshold, beyond_doubt = scipy.stats.t.ppf(1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1)
         self.model = _RidgeModel(total, z, roots)
         for turn in range(ROUNDS):
             rest, errors = np.zeros((n, n)), np.full(n_kernels, -np.inf)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+import scipy
 
 from omkl._components import check_number
 from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
@@ -29,12 +30,10 @@ class CuttingPlanes:
         The multipliers of the planes mix their dual points into a dual point whose value is at least the minimum; pass
         it to the search. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
         """
-        from scipy.optimize import linprog
-
         n_planes, n_kernels = self._slopes.shape
         # scale by the best value: the tolerances of the program are absolute
         unit = max(abs(self.search.primal), np.finfo(float).tiny)
-        program = linprog(
+        program = scipy.optimize.linprog(
             np.append(np.zeros(n_kernels), 1.0),
             A_ub=np.column_stack([self._slopes / unit, np.full(n_planes, -1.0)]),
             b_ub=-self._constants / unit,
@@ -61,8 +60,6 @@ class CuttingPlanes:
         The dual of this quadratic program is smooth, with one multiplier ``>= 0`` per plane; L-BFGS-B solves it. The
         primal point is the projection of ``weights`` minus the weighted slopes onto the simplex.
         """
-        from scipy.optimize import minimize
-
         # centred slopes are better conditioned, and equivalent on the simplex
         means = self._slopes.mean(axis=1)
         slopes, excess = self._slopes - means[:, None], self._constants + means - level
@@ -78,7 +75,7 @@ class CuttingPlanes:
         start = np.zeros(len(self.points))
         start[: len(self._multipliers)] = self._multipliers
         options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12}
-        found = minimize(
+        found = scipy.optimize.minimize(
             negative_dual, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(start), options=options
         )
         self._multipliers = found.x
