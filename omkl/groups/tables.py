@@ -217,7 +217,9 @@ class ExplicitBank(TableBank):
         starts, ids, values = self.features_of(x)
         starts = starts[x.low : x.high + 1]
         entries = slice(starts[0], starts[-1])
-        rows, places = np.unique(ids[entries], return_inverse=True)
+        rows, places = ids[entries], np.arange(starts[-1] - starts[0])
+        if len(x) > 1:  # rows of one token are rarely repeated
+            rows, places = np.unique(rows, return_inverse=True)
         features = Features(starts - starts[0], places.astype(np.int32), values[entries])
         owners, table = np.zeros(len(rows), dtype=np.int32), self._averaged_rows(rows)
         jit.add_scores(features, 0, len(x), table, owners, np.ones(1), potentials.unary)

@@ -441,3 +441,15 @@ def test_invalid_labels_are_refused(labelled, settings, make, match):
     X, y = labelled
     with pytest.raises(InputError, match=match):
         MKLClassifier(THREE, **settings).fit(X, make(y))
+
+
+@pytest.mark.parametrize("n_rows", [1, 2])
+def test_predictions_between_rounds_are_those_of_the_averaged_model(n_rows):
+    """The first prediction after a round averages the features of its rows; the second one copies the model."""
+    generator = np.random.default_rng(4)
+    rows = [{"word": str(generator.integers(5)), "size": generator.normal()} for _ in range(40)]
+    model = omkl.OnlineMKLClassifier(loss="crf", random_state=0)
+    for low in range(0, 36, 4):
+        model.partial_fit(rows[low : low + 4], list("abca"), classes=list("abc") if low == 0 else None)
+        found = [model.decision_function(rows[-n_rows:]) for _ in range(2)]
+        assert_array_equal(*found)
