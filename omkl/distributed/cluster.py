@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from omkl._components import check_number
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
@@ -48,12 +48,52 @@ def workers_of(client: Client) -> list[str]:
         time.sleep(0.05)
 
 
-def submitted(client: Client, function: Callable, *arguments: object, worker: str) -> Future:
-    """Submit a task to a worker, with fallback to others if it is lost; arguments can be futures."""
+def current_client(client: Client | None) -> Client:
+    """Return a client, by default the one that was created last, after checks by :func:`workers_of`."""
+    if client is None:
+        _require_dask()
+        from distributed import default_client
+
+        try:
+            client = default_client()
+        except ValueError:
+            raise InputError("Dask collections need a cluster: pass client=, or create a distributed.Client.") from None
+    workers_of(client)
+    return client
+
+
+def submitted(client: Client, function: Callable, *arguments: object, worker: str | None = None) -> Future:
+    """Submit a task to a worker, with fallback to others if it is lost; arguments can be futures.
+
+    Without a worker, Dask chooses one that holds the arguments.
+    """
+    where: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+    with large_graphs():
+        return client.submit(function, *arguments, pure=False, **where)
+
+
+def large_graphs() -> Any:
+    """Return a context in which Dask does not warn about data inside of tasks: only these can be repeated."""
     import dask
 
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
-        return client.submit(function, *arguments, workers=[worker], allow_other_workers=True, pure=False)
+    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"})
+
+
+def placed(client: Client, futures: Sequence[Future]) -> list[str]:
+    """Choose a worker for each future: one that holds it, as long as no worker gets more than its share.
+
+    So results stay where they are, unless workers were lost or have joined.
+    """
+    workers, holders = workers_of(client), client.who_has(futures)
+    share, load = -(-len(futures) // len(workers)), dict.fromkeys(workers, 0)
+    chosen: list[str] = [""] * len(futures)
+    for may_move in (False, True):  # first all that can stay
+        for j in (j for j, own in enumerate(chosen) if not own):
+            held = [own for own in sorted(holders.get(futures[j].key, ())) if load.get(own, share) < share]
+            if held or may_move:
+                chosen[j] = min(held or workers, key=load.__getitem__)
+                load[chosen[j]] += 1
+    return chosen
 
 
 def gathered(client: Client, futures: Sequence[Future]) -> list:

@@ -28,11 +28,11 @@ import numpy as np
 
 from omkl._components import check_number
 from omkl._threads import in_threads
-from omkl.distributed.cluster import gathered, identity, submitted, workers_of
+from omkl.distributed.cluster import gathered, identity, placed, submitted, workers_of
 from omkl.exceptions import InputError
 from omkl.groups.base import check_ability
 from omkl.online.compiled_pass import fastest_pass
-from omkl.online.rounds import Examples, Record, Step, added, below
+from omkl.online.rounds import Example, Examples, Record, Step, added, below
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.online.training_loop import Source, serial_pass
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: State of a trainer: named arrays.
 State = dict[str, np.ndarray]
+#: Order of the examples of a shard: their indices, or a seed.
+Order = np.ndarray | int
 
 
 class MixedPass(NamedTuple):
@@ -51,6 +53,28 @@ class MixedPass(NamedTuple):
     weight: float
     record: Record
     in_shards: bool = True
+
+
+class Sharded:
+    """Examples that are in shards already, such as the partitions of a Dask collection.
+
+    Parameters
+    ----------
+    shards : list of Examples, or of their futures
+    sizes : list of int
+        Number of examples of each shard.
+    """
+
+    def __init__(self, shards: list, sizes: list[int]) -> None:
+        self.shards, self.sizes = shards, sizes
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def __getitem__(self, i: object) -> Example:
+        raise InputError("The examples of a Dask collection stay on the workers: a callback cannot read them.")
+
+    part = __getitem__
 
 
 class ParameterMixing:
@@ -77,8 +101,8 @@ class ParameterMixing:
     """
 
     def __init__(self, n_shards: int | None, client: Client | None = None, n_jobs: int | None = None) -> None:
-        self._workers = [] if client is None else workers_of(client)
-        n_shards = len(self._workers) if n_shards is None else n_shards
+        workers = [] if client is None else workers_of(client)
+        n_shards = len(workers) if n_shards is None else n_shards
         check_number("shards", n_shards, above=0, integer=True)
         self.n_shards = int(n_shards)
         self.client = client
@@ -110,7 +134,7 @@ class ParameterMixing:
         ------
         MixedPass or Step
         """
-        if len(examples) < self.n_shards:
+        if len(examples) < self.n_shards and not isinstance(examples, Sharded):
             yield from (fastest_pass(trainer, examples, testing=True) or serial_pass)(trainer, examples, orders, done)
             return
         self._hold(examples)
@@ -132,24 +156,32 @@ class ParameterMixing:
         """Split examples into shards, and send these to the workers unless they are already there."""
         if self._examples is examples:
             return
+        self._examples = examples
+        if isinstance(examples, Sharded):
+            self._shards, self._sizes = examples.shards, examples.sizes
+            return
         shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
-        self._examples, self._sizes = examples, list(map(len, shards))
+        self._sizes = list(map(len, shards))
         if self.client is not None:
-            self._workers = [self._workers[j % len(self._workers)] for j in range(len(shards))]
-            held = zip(self._workers, shards)
-            shards = [submitted(self.client, identity, shard, worker=own) for own, shard in held]
+            workers = workers_of(self.client)
+            shards = [
+                submitted(self.client, identity, shard, worker=workers[j % len(workers)])
+                for j, shard in enumerate(shards)
+            ]
         self._shards = shards
 
-    def _run(self, trainer: OnlineTrainer, orders: Sequence[np.ndarray]) -> list[State]:
+    def _run(self, trainer: OnlineTrainer, orders: Sequence[Order]) -> list[State]:
         """Make a pass over every shard."""
         client, alone = self.client, self.n_shards == 1
         if client is None:
             passes = zip(self._shards, orders)
             return in_threads(lambda part: pass_over_shard(trainer, alone, *part), passes, self.n_jobs)
-        sent = {own: submitted(client, identity, trainer, worker=own) for own in dict.fromkeys(self._workers)}
-        parts = zip(self._workers, self._shards, orders)
-        asked = [submitted(client, pass_over_shard, sent[own], alone, *part, worker=own) for own, *part in parts]
-        return gathered(client, asked)
+        workers = placed(client, self._shards)
+        sent = submitted(client, identity, trainer, worker=workers[0])  # the other workers fetch it from there
+        parts = zip(workers, self._shards, orders)
+        return gathered(
+            client, [submitted(client, pass_over_shard, sent, alone, *part, worker=w) for w, *part in parts]
+        )
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
         """Raise an InputError if this model cannot be trained in shards, or a callback needs single rounds.
@@ -173,13 +205,15 @@ class ParameterMixing:
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
 
 
-def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order: np.ndarray) -> State:
+def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order: Order) -> State:
     """Make one online pass over a shard with a copy of the trainer; ``alone`` means that there is one shard.
 
-    Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of
+    A seed stands for the random order that it makes, which need not be sent. Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of
     norms by proximal steps, and the sum of the step sizes).
     """
     started = time.perf_counter()
+    if isinstance(order, int):
+        order = np.random.default_rng(order).permutation(len(shard))
     trainer = deepcopy(trainer)
     trainer.recompute_every = len(order) if alone else RECOMPUTE_EVERY
     trainer.shrinkage, trainer.group_state.total_shrinkage[:] = 0.0, 0.0
