@@ -71,10 +71,12 @@ class Sharded:
     def __len__(self) -> int:
         return sum(self.sizes)
 
-    def __getitem__(self, i: object) -> Example:
+    def __getitem__(self, i: int) -> Example:
         raise InputError("The examples of a Dask collection stay on the workers: a callback cannot read them.")
 
-    part = __getitem__
+    def part(self, indices: np.ndarray) -> Sharded:
+        """Raise an InputError, as there are no examples here."""
+        return self[0].x
 
 
 class ParameterMixing:
@@ -178,10 +180,9 @@ class ParameterMixing:
             return in_threads(lambda part: pass_over_shard(trainer, alone, *part), passes, self.n_jobs)
         workers = placed(client, self._shards)
         sent = submitted(client, identity, trainer, worker=workers[0])  # the other workers fetch it from there
-        parts = zip(workers, self._shards, orders)
-        return gathered(
-            client, [submitted(client, pass_over_shard, sent, alone, *part, worker=w) for w, *part in parts]
-        )
+        passes = zip(workers, self._shards, orders)
+        asked = [submitted(client, pass_over_shard, sent, alone, *own, worker=worker) for worker, *own in passes]
+        return gathered(client, asked)
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
         """Raise an InputError if this model cannot be trained in shards, or a callback needs single rounds.
@@ -208,7 +209,9 @@ class ParameterMixing:
 def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order: Order) -> State:
     """Make one online pass over a shard with a copy of the trainer; ``alone`` means that there is one shard.
 
-    A seed stands for the random order that it makes, which need not be sent. Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of
+    A seed stands for the random order that it makes, which need not be sent.
+
+    Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of
     norms by proximal steps, and the sum of the step sizes).
     """
     started = time.perf_counter()

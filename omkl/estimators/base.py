@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from omkl._components import check_n_jobs
 from omkl.data import Stream
+from omkl.estimators.collections import Collection, plan_partitions
 from omkl.estimators.persistence import SavedEstimator, users_own
-from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of
-from omkl.estimators.training import RandomState, Run, RunOptions, Task, held_out_part
+from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of, is_collection
+from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups.expansions.kernel import KernelBank
@@ -32,16 +33,6 @@ from omkl.persistence import Manifest, Packer, Unpacker
 
 #: A record of ``history_``.
 Record: TypeAlias = dict[str, Any]
-
-
-class _Plan(NamedTuple):
-    """A prepared training run; ``conclude(history)`` finishes it, and returns the records of ``history_``."""
-
-    source: ArraySource | StreamSource
-    stopping: EarlyStopping | None
-    conclude: Callable[[list[Record]], list[Record]]
-    companions: Sequence = ()
-    meters: Sequence = ()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -99,6 +90,10 @@ class OnlineEstimator(SavedEstimator, ABC):
     def _codec(self) -> Codec:
         """Return an untrained codec."""
 
+    def _task(self) -> Task:
+        """Return the task of training; raise an InputError if it needs all examples in memory."""
+        raise InputError(f"{type(self).__name__} takes no Dask collections: pass data in memory, or a stream.")
+
     @abstractmethod
     def _read_known(self, block: TrainingBlock) -> Any:
         """Validate data for evaluation, and convert them for the codec."""
@@ -127,18 +122,29 @@ class OnlineEstimator(SavedEstimator, ABC):
         ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data is held out.
         Returns the examples for early stopping, or None without early stopping.
         """
-        started, stream, epochs = time.perf_counter(), as_stream(*data), self.epochs
+        started, epochs = time.perf_counter(), self.epochs
+        collected = is_collection(data.X, data.y, data.sample_weight)
+        stream = None if collected else as_stream(*data)
         model = self._new_model(task.codec)
         given = None
-        if isinstance(validation, (tuple, list)) and len(validation) == 2 and self.early_stopping:
+        is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
+        if isinstance(validation, (tuple, list)) and is_pair and self.early_stopping and not is_collection(*validation):
             given = TrainingBlock(*validation)
         elif validation is not None:
-            raise InputError("validation must be a pair (X, y), with early_stopping=True.")
+            raise InputError("validation must be a pair (X, y) in memory, with early_stopping=True.")
         parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
-        shards = self._shards(options.get("client"), options.get("shards"))
+        client, n_shards = options.get("client"), options.get("shards")
+        partitions = Collection.of(data, client, n_shards) if collected and self._task() else None
+        if partitions is not None:
+            client, n_shards = partitions.client, len(partitions)
+        if self.early_stopping and given is None and (collected or stream is not None):
+            raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream or a collection.")
+        shards = self._shards(client, n_shards)
         checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
         run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **shards, **checkpoints)
-        if stream is None:
+        if partitions is not None:
+            plan = plan_partitions(self, task, model, partitions, run, self._stopping(task, model, given))
+        elif stream is None:
             plan = self._plan_arrays(task, model, data, run, given)
         else:
             plan = self._plan_stream(task, model, stream, run, given)
@@ -169,7 +175,7 @@ class OnlineEstimator(SavedEstimator, ABC):
 
     def _plan_arrays(
         self, task: Task, model: OnlineModel, block: TrainingBlock, run: Run, given: TrainingBlock | None
-    ) -> _Plan:
+    ) -> Plan:
         """Start the model on examples in memory."""
         examples = model.codec.start(task.read(block, True, True))
         if run.checkpoints is not None:
@@ -189,18 +195,14 @@ class OnlineEstimator(SavedEstimator, ABC):
                 task.finish(model, examples, chosen, run, len(history))
             return history
 
-        return _Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude)
+        return Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude)
 
     def _plan_stream(
         self, task: Task, model: OnlineModel, stream: Stream, run: Run, given: TrainingBlock | None
-    ) -> _Plan:
+    ) -> Plan:
         """Start the model with the first block of a stream, or from a checkpoint."""
-        lacks_validation = self.early_stopping and given is None
-        if lacks_validation or (stream.once and self.epochs > 1):
-            needed = "early_stopping needs validation=(X, y) (--dev FILE) with a stream."
-            raise InputError(
-                needed if lacks_validation else f"epochs must be 1 to read {stream.once}, got {self.epochs}."
-            )
+        if stream.once and self.epochs > 1:
+            raise InputError(f"epochs must be 1 to read {stream.once}, got {self.epochs}.")
         source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpoints is not None)
         if run.checkpoints is not None:
             # the source compares the blocks themselves when they are read
@@ -218,7 +220,7 @@ class OnlineEstimator(SavedEstimator, ABC):
             return meter.records
 
         companions = [] if task.companions is None else task.companions(model, run.make_pass)
-        return _Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
+        return Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
     def _train_more(self, task: Task, data: TrainingBlock, classes: Sequence | str | None = None) -> None:
         """Continue training with one pass over a stream, or over examples in the given order.

@@ -39,8 +39,15 @@ class TrainingBlock(NamedTuple):
         return cls(block if named else block[0], *block[1:])
 
 
+def is_collection(*values: object) -> bool:
+    """Tell whether one of these values is a Dask collection."""
+    return any(hasattr(value, "__dask_graph__") for value in values)
+
+
 def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stream | None:
     """Return ``X`` as a stream if it is a Stream or an iterable of ``(x, y)`` without a length, else None."""
+    if is_collection(X, y, sample_weight):
+        raise InputError("Only fit takes Dask collections: call other methods on partitions, as by X.map_partitions.")
     if isinstance(X, Iterable) and not isinstance(X, (Stream, Sized)):
         X = Stream.from_iterable(X)
     if y is not None or not isinstance(X, Stream):

@@ -1,18 +1,20 @@
 """TokenCodec, the codec of models on tokens: encodes inputs and outputs, and makes banks."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from copy import deepcopy
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from omkl._messages import shown
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
-from omkl.estimators.targets import GROWING, Outputs
+from omkl.estimators.targets import GROWING, Outputs, Targets
 from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder, KernelSpecs
 from omkl.features.views import TokenData
+from omkl.features.vocabulary import Vocabulary
 from omkl.groups.expansions.budget import BudgetedExpansion
 from omkl.groups.expansions.cached import CachedKernelBank
 from omkl.groups.expansions.kernel import KernelExpansion
@@ -68,6 +70,14 @@ class Examples(WeightedExamples):
         return Examples(tokens, self.gold[shifts + np.arange(tokens.n_tokens)], chosen, None, self.single)
 
 
+class Survey(NamedTuple):
+    """What a part of the first data adds to a model: distinct labels, features, and the length of its sequences."""
+
+    labels: list
+    vocabulary: Vocabulary | None
+    longest: int
+
+
 class KernelSettings(Protocol):
     """Parameters of estimators with kernels."""
 
@@ -108,14 +118,41 @@ class TokenCodec:
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from the first data, and encode these data."""
         self.known = self._outputs.learn(data.labels, data.weights)
-        inputs = data.inputs if data.distinct is None else data.inputs[data.distinct]
-        self.encoder.fit(inputs, data.names)
+        self.learn_kernels(data)
         tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
         gold = self.known.encode(data.labels)
         self._outputs.check(self.structure, self.known, gold, data.offsets)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
+
+    def learn_kernels(self, data: TokenData) -> None:
+        """Learn the views and widths of kernels."""
+        self.encoder.fit(data.inputs if data.distinct is None else data.inputs[data.distinct], data.names)
+
+    def survey(self, data: TokenData) -> Survey:
+        """Return what a part of the first data adds to the model, after :meth:`learn_kernels`."""
+        encoder, is_numbers = deepcopy(self.encoder), self._outputs.codes is Targets
+        if encoder.vocabulary is not None:
+            encoder.encode(data.inputs, data.offsets, grow=True)
+        labels = [] if is_numbers else list(dict.fromkeys(data.labels))
+        return Survey(labels, encoder.vocabulary, int(np.diff(data.offsets).max()))
+
+    def learn(self, sample: TokenData, surveys: Sequence[Survey]) -> None:
+        """Learn keys and outputs from surveys of all parts, in their order; the level of numbers from a sample."""
+        labels = [*sample.labels, *(label for own in surveys for label in own.labels)]
+        self.known = self._outputs.learn(labels, sample.weights)
+        for own in surveys:
+            if self.encoder.vocabulary is not None and own.vocabulary is not None:
+                self.encoder.vocabulary.merge(own.vocabulary)
+        self.structure = self._outputs.structure(self.known)
+        self.longest = max(own.longest for own in surveys)
+
+    def encode_part(self, data: TokenData) -> Examples:
+        """Encode a part of the first data, after :meth:`learn`."""
+        examples = self.encode_known(data)
+        self._outputs.check(self.structure, self.known, examples.gold, data.offsets)
+        return examples
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
         """Encode later data, and add new labels, features and keys to the trainer."""
@@ -136,7 +173,7 @@ class TokenCodec:
         """Encode data for evaluation, without unknown features."""
         gold = self.known.encode(data.labels)
         tokens = self.encoder.encode(data.inputs, data.offsets)
-        return Examples(tokens, gold, np.arange(len(tokens)), None, self._outputs.single)
+        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def check_declared(self, classes: Sequence | str) -> None:
         """Raise InputError if declared labels differ from those of the model, which has started."""

@@ -87,6 +87,22 @@ class Vocabulary:
         #: Ids of features by ``key=value``, for lists of attributes.
         self._of_attributes: dict[str, int] = {}
 
+    def __reduce__(self) -> tuple:
+        return Vocabulary.from_state, (self.keys, self.first_id, self.state())
+
+    def merge(self, other: "Vocabulary") -> None:
+        """Add the keys, values and units of another vocabulary, in its order, as if its tokens were encoded next."""
+        for key in other.keys:
+            if key not in self.ids:
+                self._add_key(key)
+        places = {key: k for k, key in enumerate(self.keys)}
+        for key, value in other.names():
+            known = self.ids[key]
+            if value not in known:
+                known[value]  # assigns the next id
+                self.groups.append(places[key])
+        self.units = other.units | self.units
+
     def is_text(self, key: str) -> bool:
         """Check whether all known values of a key are strings."""
         own = self.ids.get(key)

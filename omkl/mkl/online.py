@@ -222,7 +222,7 @@ callbacks, verbose, random_state
     def _codec(self, classes: ArrayLike | str | None = None) -> TokenCodec:
         return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self)
 
-    def _task(self, classes: ArrayLike | str | None) -> Task:
+    def _task(self, classes: ArrayLike | str | None = None) -> Task:
         return Task(self._codec(classes), partial(read_rows, self, checked_classes, self.class_weight))
 
     def __sklearn_tags__(self) -> Tags:

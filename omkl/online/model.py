@@ -167,11 +167,14 @@ class OnlineModel:
         if m is not None:
             trainer.schedule.plan(settings.epochs * m / n_shards - trainer.began)
 
-    def set_objective(self, training: Examples, total_weight: float) -> None:
-        """Set lambda and the radius for the training examples and their total weight, before the first round."""
+    def set_objective(self, training: Examples | None, total_weight: float) -> None:
+        """Set lambda and the radius for the training examples and their total weight, before the first round.
+
+        Without the examples, the radius cannot depend on them.
+        """
         trainer, settings = self.trainer, self.settings
         trainer.lambda_ = 1.0 / (settings.C * (total_weight if settings.n_examples is None else settings.n_examples))
-        if settings.radius != "auto":
+        if settings.radius != "auto" or training is None:
             trainer.radius = self._radius_without_data()
             return
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
@@ -184,7 +187,7 @@ class OnlineModel:
 
     def _radius_without_data(self) -> float:
         if self.settings.radius == "auto":
-            raise InputError('`radius` must be a number or None for a stream or partial_fit, got "auto".')
+            raise InputError('`radius` must be a number or None for streams, collections and partial_fit, got "auto".')
         return math.inf if self.settings.radius is None else float(self.settings.radius)
 
     def take(self, other: "OnlineModel") -> None:

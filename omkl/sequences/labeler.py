@@ -282,7 +282,7 @@ class SequenceLabeler(OnlineEstimator):
         self.temperature_ = None
         return self
 
-    def _task(self, classes: Sequence | str | None) -> Task:
+    def _task(self, classes: Sequence | str | None = None) -> Task:
         return Task(self._codec(classes), self._read)
 
     def _codec(self, classes: Sequence | str | None = None) -> TokenCodec:

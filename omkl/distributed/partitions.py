@@ -1,0 +1,112 @@
+"""Partitions of Dask collections, which are the shards of training and stay on their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omkl.distributed.cluster import current_client, gathered, identity, large_graphs, placed, submitted
+from omkl.distributed.mixing import Sharded
+from omkl.exceptions import InputError
+from omkl.online.trainer import OnlineTrainer
+from omkl.online.training_loop import ArraySource
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+    from distributed import Client, Future
+
+
+class Partitions:
+    """One result on a worker for each partition of a collection.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    futures : list of Future
+    numbers : sequence of int
+        Number of each partition in the collection, from 0, for error messages.
+    workers : list of str, optional
+        Worker of each partition; by default Dask chooses.
+    """
+
+    def __init__(
+        self, client: Client, futures: list[Future], numbers: Sequence[int], workers: Sequence[str | None] | None = None
+    ) -> None:
+        self.client, self.futures, self.numbers = client, futures, numbers
+        self.workers: Sequence[str | None] = workers or [None] * len(futures)
+
+    def __len__(self) -> int:
+        return len(self.futures)
+
+    @classmethod
+    def of(cls, client: Client | None, make: Callable, collections: Mapping[str, Any]) -> Partitions:
+        """Load a partition of each collection, or None, and call ``make(...)`` with these, on a worker."""
+        import dask
+
+        client, named = current_client(client), {name: own for name, own in collections.items() if own is not None}
+        parts = {name: _delayed(name, own) for name, own in named.items()}
+        sizes = {name: len(own) for name, own in parts.items()}
+        if len(set(sizes.values())) > 1:
+            found = ", ".join(f"{size} of {name}" for name, size in sizes.items())
+            raise InputError(f"Collections must have the same partitions, got {found}.")
+        numbers = range(max(sizes.values()))
+        each: Any = [[parts[name][j] if name in parts else None for name in collections] for j in numbers]
+        call = dask.delayed(_on_partition)
+        with large_graphs():
+            return cls(client, client.compute([call(j, make, *own) for j, own in zip(numbers, each)]), numbers)
+
+    def map(self, function: Callable, *shared: object, each: Sequence | None = None) -> Partitions:
+        """Call ``function(*shared, result)``, or ``function(result, own)`` with its own of ``each``, on the workers."""
+        client = self.client
+        held = [submitted(client, identity, own, worker=self.workers[0]) for own in shared]  # sent once
+        own = [[future] for future in self.futures] if each is None else zip(self.futures, each)
+        calls = zip(self.numbers, own, self.workers)
+        futures = [submitted(client, _on_partition, j, function, *held, *a, worker=worker) for j, a, worker in calls]
+        return Partitions(client, futures, self.numbers, self.workers)
+
+    def gathered(self) -> list:
+        """Fetch all results; raises the error of the first partition that has one."""
+        return gathered(self.client, self.futures)
+
+    def only(self, kept: Sequence[int]) -> Partitions:
+        """Select partitions, whose results are ready, and keep them where they are."""
+        futures = [self.futures[j] for j in kept]
+        return Partitions(self.client, futures, [self.numbers[j] for j in kept], placed(self.client, futures))
+
+
+class PartitionSource(ArraySource):
+    """Source of examples in shards of different sizes, whose random orders are made on the workers."""
+
+    examples: Sharded
+
+    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
+        """Plan the trainer's rounds: an epoch has one for each example of the largest shard."""
+        super().begin_epoch(trainer, rounds_before, epochs, n_shards)
+        trainer.schedule.plan(rounds_before + epochs * max(self.examples.sizes) - trainer.began)
+
+    def orders(self, sizes: Sequence[int]) -> list[Any]:
+        """Return the seed of the order of each shard."""
+        return super().orders(sizes) if self._rng is None else self._rng.integers(2**63, size=len(sizes)).tolist()
+
+
+def _delayed(name: str, collection: Any) -> list[Delayed]:
+    """Return the partitions of a dask.dataframe, dask.array or dask.bag; columns of an array become one chunk."""
+    if not hasattr(collection, "npartitions"):
+        kind = type(collection).__name__
+        raise InputError(f"{name} must be a dask.dataframe, dask.array or dask.bag, got a {kind} of Dask.")
+    if not hasattr(collection, "chunks"):
+        return collection.to_delayed()
+    if np.isnan([size for sizes in collection.chunks[1:] for size in sizes]).any():
+        raise InputError(f"{name} must have a known number of columns, got chunks {collection.chunks[1:]}.")
+    whole = collection.rechunk({axis: -1 for axis in range(1, collection.ndim)}) if collection.ndim > 1 else collection
+    return whole.to_delayed().ravel().tolist()
+
+
+def _on_partition(number: int, function: Callable, *arguments: object) -> Any:
+    """Call a function; name the partition in errors about its content."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        raise InputError(f"Partition {number}: {error}") from None

@@ -1,0 +1,177 @@
+"""Training data in Dask collections: their partitions are read, surveyed and encoded on the workers that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omkl.data.blocks import Block, is_frame, join, n_rows
+from omkl.estimators.persistence import fingerprint
+from omkl.estimators.sources import TrainingBlock, is_collection
+from omkl.estimators.token_codec import Examples, TokenCodec
+from omkl.estimators.training import Plan, Run, Task
+from omkl.estimators.validation import COLUMNS
+from omkl.exceptions import InputError
+from omkl.features.views import TokenData
+from omkl.online.callbacks import EarlyStopping
+from omkl.online.model import OnlineModel
+from omkl.online.rounds import Record
+
+if TYPE_CHECKING:
+    from omkl.distributed.mixing import Sharded
+    from omkl.distributed.partitions import Partitions
+
+#: Maximum number of examples that are fetched to fit kernels and the level of targets.
+SAMPLE = 2000
+
+
+class Collection:
+    """Partitions of training data on workers: as :class:`TrainingBlock`, until :meth:`encode` makes examples of them.
+
+    Parameters
+    ----------
+    partitions : Partitions
+        Partitions with at least one example.
+    sizes : list of int
+
+    Attributes
+    ----------
+    weight : float
+        Sum of the weights of all examples, after :meth:`encode`.
+    """
+
+    weight = 0.0
+
+    def __init__(self, partitions: Partitions, sizes: list[int]) -> None:
+        self._partitions, self._sizes = partitions, sizes
+        self.client = partitions.client
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    @classmethod
+    def of(cls, data: TrainingBlock, client: Any, shards: int | None) -> Collection:
+        """Load the partitions of Dask collections; those without examples are left out."""
+        from omkl.distributed.partitions import Partitions
+
+        if shards is not None:
+            raise InputError(f"shards must be None for Dask collections: partitions are the shards, got {shards}.")
+        for name, own in data._asdict().items():
+            if own is not None and not is_collection(own):
+                kind = type(own).__name__
+                raise InputError(f"{name} must be a Dask collection with the partitions of the others, got {kind}.")
+        loaded = Partitions.of(client, _block, data._asdict())
+        sizes, columns = zip(*loaded.map(_size_and_columns).gathered())
+        kept = [j for j, size in enumerate(sizes) if size]
+        if not kept:
+            raise InputError("A collection must have an example of a weight above 0: all its partitions are empty.")
+        for j in kept:
+            if columns[j] != columns[kept[0]]:
+                raise InputError(f"Partition {j} of X has {columns[j]}, but partition {kept[0]} {columns[kept[0]]}.")
+        return cls(loaded.only(kept), [sizes[j] for j in kept])
+
+    def sample(self) -> TrainingBlock:
+        """Fetch at most :data:`SAMPLE` examples, always the same ones."""
+        bounds = np.cumsum([0, *self._sizes])
+        chosen = np.sort(np.random.default_rng(0).choice(bounds[-1], min(bounds[-1], SAMPLE), replace=False))
+        rows = [part - low for part, low in zip(np.split(chosen, np.searchsorted(chosen, bounds[1:-1])), bounds)]
+        return TrainingBlock(*map(_joined, zip(*self._partitions.map(_some, each=rows).gathered())))
+
+    def encode(self, codec: TokenCodec, read: Callable, sample: TokenData) -> Sharded:
+        """Learn labels and features from all partitions, and encode these where they are.
+
+        ``read(block, first)`` validates a block, and ``sample`` has examples to which kernels are fitted. Only surveys
+        of the partitions are fetched.
+        """
+        from omkl.distributed.mixing import Sharded
+
+        codec.learn_kernels(sample)
+        data = self._partitions.map(partial(read, first=False))
+        codec.learn(sample, data.map(TokenCodec.survey, codec).gathered())
+        self._partitions = data.map(TokenCodec.encode_part, codec)
+        sizes, weights = zip(*self._partitions.map(_size_and_weight).gathered())
+        self.weight = float(sum(weights))
+        if not self.weight:
+            raise InputError("class_weight must leave an example a weight above 0.")
+        return Sharded(self._partitions.futures, list(sizes))
+
+    def facts(self, codec: TokenCodec) -> dict[str, Any]:
+        """Return facts about the encoded data for a resumed run to compare."""
+        found = self._partitions.map(TokenCodec.facts, codec).gathered()
+        return {"number of partitions": len(found), "content of the data": fingerprint(found)}
+
+
+def plan_partitions(
+    estimator: Any, task: Task, model: OnlineModel, collection: Collection, run: Run, stopping: EarlyStopping | None
+) -> Plan:
+    """Start the model of an online estimator on a collection, and return its training run."""
+    from omkl.distributed.partitions import PartitionSource
+
+    sample = task.read(collection.sample(), True)
+    reader = copy(estimator)  # for the workers: without the model and callbacks
+    columns = {name: own for name, own in estimator.__dict__.items() if name in COLUMNS}
+    reader.__dict__ = {**estimator._saved_parameters(), **columns}
+    training = collection.encode(model.codec, reader._task().read, sample)
+    if run.checkpoints is not None:
+        run.checkpoints.check_data(collection.facts(model.codec))
+    model.start()
+    model.set_objective(None, collection.weight)
+
+    def conclude(history: list[Record]) -> list[Record]:
+        model.trainer.release()
+        return history
+
+    return Plan(PartitionSource(training, run.rng if estimator.shuffle else None), stopping, conclude)
+
+
+# ---- on the workers ---------------------------------------------------------------------------------------------
+
+
+def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:
+    """Make a block of the examples with a weight above 0; a partition of a bag without ``y`` has pairs (x, y)."""
+    X, y, weights = (own if own is None or hasattr(own, "shape") else list(own) for own in (X, y, weights))
+    if y is None:
+        if not isinstance(X, list) or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in X):
+            raise InputError("y must be given, unless X is a bag of pairs (x, y).")
+        X, y = [x for x, _ in X], [own for _, own in X]
+    if len({n_rows(own) for own in (X, y, weights) if own is not None}) > 1:
+        found = ", ".join(f"{n_rows(own)} of {name}" for name, own in zip(("X", "y"), (X, y)))
+        raise InputError(f"X, y and sample_weight must have equally many examples, got {found}.")
+    if weights is None or np.all(weights):
+        return TrainingBlock(X, y, weights)
+    return _some(TrainingBlock(X, y, np.asarray(weights)), np.flatnonzero(weights))
+
+
+def _size_and_columns(block: TrainingBlock) -> tuple[int, str]:
+    """Return the number of examples, and the columns of X in words."""
+    X = block.X
+    columns = f"the columns {list(X.columns)}" if is_frame(X) else f"rows of shape {getattr(X, 'shape', ())[1:]}"
+    return n_rows(X), columns
+
+
+def _some(block: TrainingBlock, rows: np.ndarray) -> TrainingBlock:
+    """Select some examples."""
+    return TrainingBlock(*(None if own is None else _taken(own, rows) for own in block))
+
+
+def _taken(values: Any, rows: np.ndarray) -> Any:
+    if isinstance(values, list):
+        return [values[i] for i in rows.tolist()]
+    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Join the inputs, outputs or weights of several blocks."""
+    if hasattr(parts[0], "iloc"):
+        import pandas
+
+        return pandas.concat(parts, ignore_index=True)
+    return None if parts[0] is None else join([Block(part) for part in parts]).X
+
+
+def _size_and_weight(examples: Examples) -> tuple[int, float]:
+    return len(examples), examples.total_weight
