@@ -63,10 +63,7 @@ def current_client(client: Client | None) -> Client:
 
 
 def submitted(client: Client, function: Callable, *arguments: object, worker: str | None = None) -> Future:
-    """Submit a task to a worker, with fallback to others if it is lost; arguments can be futures.
-
-    Without a worker, Dask chooses one that holds the arguments.
-    """
+    """Submit a task, to a worker or where Dask chooses: one that holds the arguments, which can be futures."""
     where: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
     with large_graphs():
         return client.submit(function, *arguments, pure=False, **where)
@@ -77,6 +74,19 @@ def large_graphs() -> Any:
     import dask
 
     return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"})
+
+
+def unpinned(client: Client, futures: Sequence[Future]) -> None:
+    """Wait until workers were chosen for tasks, and let Dask repeat these on any worker.
+
+    Otherwise, Dask never repeats a task if its worker is lost while no other one is running.
+    """
+    keys = [future.key for future in futures]
+    while not futures[0].cancelled():
+        if not {None, "waiting"} & set(client.sync(client.scheduler.get_task_status, keys=keys).values()):
+            client.sync(client.scheduler.set_restrictions, worker=dict.fromkeys(keys))
+            return
+        time.sleep(0.01)
 
 
 def placed(client: Client, futures: Sequence[Future]) -> list[str]:

@@ -28,11 +28,11 @@ import numpy as np
 
 from omkl._components import check_number
 from omkl._threads import in_threads
-from omkl.distributed.cluster import gathered, identity, placed, submitted, workers_of
+from omkl.distributed.cluster import gathered, identity, placed, submitted, unpinned, workers_of
 from omkl.exceptions import InputError
 from omkl.groups.base import check_ability
 from omkl.online.compiled_pass import fastest_pass
-from omkl.online.rounds import Example, Examples, Record, Step, added, below
+from omkl.online.rounds import Examples, Record, Sharded, Step, added, below
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.online.training_loop import Source, serial_pass
 
@@ -53,30 +53,6 @@ class MixedPass(NamedTuple):
     weight: float
     record: Record
     in_shards: bool = True
-
-
-class Sharded:
-    """Examples that are in shards already, such as the partitions of a Dask collection.
-
-    Parameters
-    ----------
-    shards : list of Examples, or of their futures
-    sizes : list of int
-        Number of examples of each shard.
-    """
-
-    def __init__(self, shards: list, sizes: list[int]) -> None:
-        self.shards, self.sizes = shards, sizes
-
-    def __len__(self) -> int:
-        return sum(self.sizes)
-
-    def __getitem__(self, i: int) -> Example:
-        raise InputError("The examples of a Dask collection stay on the workers: a callback cannot read them.")
-
-    def part(self, indices: np.ndarray) -> Sharded:
-        """Raise an InputError, as there are no examples here."""
-        return self[0].x
 
 
 class ParameterMixing:
@@ -164,13 +140,7 @@ class ParameterMixing:
             return
         shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
         self._sizes = list(map(len, shards))
-        if self.client is not None:
-            workers = workers_of(self.client)
-            shards = [
-                submitted(self.client, identity, shard, worker=workers[j % len(workers)])
-                for j, shard in enumerate(shards)
-            ]
-        self._shards = shards
+        self._shards = shards if self.client is None else [submitted(self.client, identity, own) for own in shards]
 
     def _run(self, trainer: OnlineTrainer, orders: Sequence[Order]) -> list[State]:
         """Make a pass over every shard."""
@@ -178,10 +148,10 @@ class ParameterMixing:
         if client is None:
             passes = zip(self._shards, orders)
             return in_threads(lambda part: pass_over_shard(trainer, alone, *part), passes, self.n_jobs)
-        workers = placed(client, self._shards)
-        sent = submitted(client, identity, trainer, worker=workers[0])  # the other workers fetch it from there
-        passes = zip(workers, self._shards, orders)
+        sent = submitted(client, identity, trainer)  # to one worker, from which the others fetch it
+        passes = zip(placed(client, self._shards), self._shards, orders)
         asked = [submitted(client, pass_over_shard, sent, alone, *own, worker=worker) for worker, *own in passes]
+        unpinned(client, asked)
         return gathered(client, asked)
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omkl.distributed.cluster import current_client, gathered, identity, large_graphs, placed, submitted
-from omkl.distributed.mixing import Sharded
+from omkl.distributed.cluster import current_client, gathered, identity, large_graphs, submitted
 from omkl.exceptions import InputError
-from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -27,15 +24,10 @@ class Partitions:
     futures : list of Future
     numbers : sequence of int
         Number of each partition in the collection, from 0, for error messages.
-    workers : list of str, optional
-        Worker of each partition; by default Dask chooses.
     """
 
-    def __init__(
-        self, client: Client, futures: list[Future], numbers: Sequence[int], workers: Sequence[str | None] | None = None
-    ) -> None:
+    def __init__(self, client: Client, futures: list[Future], numbers: Sequence[int]) -> None:
         self.client, self.futures, self.numbers = client, futures, numbers
-        self.workers: Sequence[str | None] = workers or [None] * len(futures)
 
     def __len__(self) -> int:
         return len(self.futures)
@@ -59,36 +51,18 @@ class Partitions:
 
     def map(self, function: Callable, *shared: object, each: Sequence | None = None) -> Partitions:
         """Call ``function(*shared, result)``, or ``function(result, own)`` with its own of ``each``, on the workers."""
-        client = self.client
-        held = [submitted(client, identity, own, worker=self.workers[0]) for own in shared]  # sent once
+        held = [submitted(self.client, identity, own) for own in shared]  # sent once
         own = [[future] for future in self.futures] if each is None else zip(self.futures, each)
-        calls = zip(self.numbers, own, self.workers)
-        futures = [submitted(client, _on_partition, j, function, *held, *a, worker=worker) for j, a, worker in calls]
-        return Partitions(client, futures, self.numbers, self.workers)
+        futures = [submitted(self.client, _on_partition, j, function, *held, *a) for j, a in zip(self.numbers, own)]
+        return Partitions(self.client, futures, self.numbers)
 
     def gathered(self) -> list:
         """Fetch all results; raises the error of the first partition that has one."""
         return gathered(self.client, self.futures)
 
     def only(self, kept: Sequence[int]) -> Partitions:
-        """Select partitions, whose results are ready, and keep them where they are."""
-        futures = [self.futures[j] for j in kept]
-        return Partitions(self.client, futures, [self.numbers[j] for j in kept], placed(self.client, futures))
-
-
-class PartitionSource(ArraySource):
-    """Source of examples in shards of different sizes, whose random orders are made on the workers."""
-
-    examples: Sharded
-
-    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
-        """Plan the trainer's rounds: an epoch has one for each example of the largest shard."""
-        super().begin_epoch(trainer, rounds_before, epochs, n_shards)
-        trainer.schedule.plan(rounds_before + epochs * max(self.examples.sizes) - trainer.began)
-
-    def orders(self, sizes: Sequence[int]) -> list[Any]:
-        """Return the seed of the order of each shard."""
-        return super().orders(sizes) if self._rng is None else self._rng.integers(2**63, size=len(sizes)).tolist()
+        """Select partitions."""
+        return Partitions(self.client, [self.futures[j] for j in kept], [self.numbers[j] for j in kept])
 
 
 def _delayed(name: str, collection: Any) -> list[Delayed]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
-from omkl.distributed.cluster import gathered, submitted, workers_of
+from omkl.distributed.cluster import gathered, submitted, unpinned, workers_of
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel
 from omkl.kernels._jit_stack import pack
@@ -76,6 +76,7 @@ class DistributedStack(KernelStack):
         self.partitions = [make(part, worker) for part, worker in zip(parts, self.workers)]
         self._length = n_samples * (n_samples + 1) // 2
         self._cache = KernelCache(n_kernels, n_samples, self.dtype, budget, self._fetch)
+        unpinned(client, self.partitions)
         self.traces()  # raises errors in the computation of partitions
 
     @classmethod
@@ -180,8 +181,8 @@ class DistributedStack(KernelStack):
             yield s, at, which[at] - self._bounds[s]
 
     def _ask(self, s: int, function: Callable, *arguments: np.ndarray | None) -> Future:
-        """Submit a call of a method of the stack of partition ``s`` to its worker."""
-        return submitted(self.client, _call, function, self.partitions[s], *arguments, worker=self.workers[s])
+        """Submit a call of a method of the stack of partition ``s``; Dask runs it where the partition is."""
+        return submitted(self.client, _call, function, self.partitions[s], *arguments)
 
     def _gather(
         self, function: Callable, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None

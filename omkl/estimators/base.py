@@ -14,10 +14,10 @@ import numpy as np
 
 from omkl._components import check_n_jobs
 from omkl.data import Stream
-from omkl.estimators.collections import Collection, plan_partitions
+from omkl.estimators.collections import Collection, Plan, plan_partitions
 from omkl.estimators.persistence import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of, is_collection
-from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part
+from omkl.estimators.training import RandomState, Run, RunOptions, Task, held_out_part
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups.expansions.kernel import KernelBank
@@ -143,7 +143,9 @@ class OnlineEstimator(SavedEstimator, ABC):
         checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
         run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **shards, **checkpoints)
         if partitions is not None:
-            plan = plan_partitions(self, task, model, partitions, run, self._stopping(task, model, given))
+            plan = plan_partitions(
+                self, model, partitions, run.rng, run.checkpoints, self._stopping(task, model, given)
+            )
         elif stream is None:
             plan = self._plan_arrays(task, model, data, run, given)
         else:

@@ -5,28 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from omkl.data.blocks import Block, is_frame, join, n_rows
 from omkl.estimators.persistence import fingerprint
-from omkl.estimators.sources import TrainingBlock, is_collection
-from omkl.estimators.token_codec import Examples, TokenCodec
-from omkl.estimators.training import Plan, Run, Task
-from omkl.estimators.validation import COLUMNS
+from omkl.estimators.sources import TrainingBlock, WeightedExamples, is_collection
 from omkl.exceptions import InputError
-from omkl.features.views import TokenData
 from omkl.online.callbacks import EarlyStopping
+from omkl.online.checkpointing import Checkpoints
 from omkl.online.model import OnlineModel
-from omkl.online.rounds import Record
+from omkl.online.rounds import Record, Sharded
+from omkl.online.training_loop import ShardedSource, Source
 
 if TYPE_CHECKING:
-    from omkl.distributed.mixing import Sharded
     from omkl.distributed.partitions import Partitions
 
 #: Maximum number of examples that are fetched to fit kernels and the level of targets.
 SAMPLE = 2000
+
+
+class Plan(NamedTuple):
+    """A prepared training run; ``conclude(history)`` finishes it, and returns the records of ``history_``."""
+
+    source: Source
+    stopping: EarlyStopping | None
+    conclude: Callable[[list[Record]], list[Record]]
+    companions: Sequence = ()
+    meters: Sequence = ()
 
 
 class Collection:
@@ -81,43 +88,45 @@ class Collection:
         rows = [part - low for part, low in zip(np.split(chosen, np.searchsorted(chosen, bounds[1:-1])), bounds)]
         return TrainingBlock(*map(_joined, zip(*self._partitions.map(_some, each=rows).gathered())))
 
-    def encode(self, codec: TokenCodec, read: Callable, sample: TokenData) -> Sharded:
+    def encode(self, codec: Any, read: Callable, sample: Any) -> Sharded:
         """Learn labels and features from all partitions, and encode these where they are.
 
         ``read(block, first)`` validates a block, and ``sample`` has examples to which kernels are fitted. Only surveys
         of the partitions are fetched.
         """
-        from omkl.distributed.mixing import Sharded
 
         codec.learn_kernels(sample)
         data = self._partitions.map(partial(read, first=False))
-        codec.learn(sample, data.map(TokenCodec.survey, codec).gathered())
-        self._partitions = data.map(TokenCodec.encode_part, codec)
+        codec.learn(sample, data.map(type(codec).survey, codec).gathered())
+        self._partitions = data.map(type(codec).encode_part, codec)
         sizes, weights = zip(*self._partitions.map(_size_and_weight).gathered())
         self.weight = float(sum(weights))
         if not self.weight:
             raise InputError("class_weight must leave an example a weight above 0.")
         return Sharded(self._partitions.futures, list(sizes))
 
-    def facts(self, codec: TokenCodec) -> dict[str, Any]:
+    def facts(self, codec: Any) -> dict[str, Any]:
         """Return facts about the encoded data for a resumed run to compare."""
-        found = self._partitions.map(TokenCodec.facts, codec).gathered()
+        found = self._partitions.map(type(codec).facts, codec).gathered()
         return {"number of partitions": len(found), "content of the data": fingerprint(found)}
 
 
 def plan_partitions(
-    estimator: Any, task: Task, model: OnlineModel, collection: Collection, run: Run, stopping: EarlyStopping | None
+    estimator: Any,
+    model: OnlineModel,
+    collection: Collection,
+    rng: np.random.Generator,
+    checkpoints: Checkpoints | None,
+    stopping: EarlyStopping | None,
 ) -> Plan:
     """Start the model of an online estimator on a collection, and return its training run."""
-    from omkl.distributed.partitions import PartitionSource
-
-    sample = task.read(collection.sample(), True)
+    sample = estimator._task().read(collection.sample(), True)
     reader = copy(estimator)  # for the workers: without the model and callbacks
-    columns = {name: own for name, own in estimator.__dict__.items() if name in COLUMNS}
+    columns = {name: own for name, own in estimator.__dict__.items() if name in ("n_features_in_", "feature_names_in_")}
     reader.__dict__ = {**estimator._saved_parameters(), **columns}
     training = collection.encode(model.codec, reader._task().read, sample)
-    if run.checkpoints is not None:
-        run.checkpoints.check_data(collection.facts(model.codec))
+    if checkpoints is not None:
+        checkpoints.check_data(collection.facts(model.codec))
     model.start()
     model.set_objective(None, collection.weight)
 
@@ -125,10 +134,7 @@ def plan_partitions(
         model.trainer.release()
         return history
 
-    return Plan(PartitionSource(training, run.rng if estimator.shuffle else None), stopping, conclude)
-
-
-# ---- on the workers ---------------------------------------------------------------------------------------------
+    return Plan(ShardedSource(training, rng if estimator.shuffle else None), stopping, conclude)
 
 
 def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:
@@ -173,5 +179,5 @@ def _joined(parts: Sequence[Any]) -> Any:
     return None if parts[0] is None else join([Block(part) for part in parts]).X
 
 
-def _size_and_weight(examples: Examples) -> tuple[int, float]:
+def _size_and_weight(examples: WeightedExamples) -> tuple[int, float]:
     return len(examples), examples.total_weight

@@ -92,6 +92,30 @@ class OfSequences(Protocol):
         """Return the arrays of all examples."""
 
 
+class Sharded:
+    """Examples that are in shards already, such as the partitions of a Dask collection.
+
+    Parameters
+    ----------
+    shards : list of Examples, or of their futures
+    sizes : list of int
+        Number of examples of each shard.
+    """
+
+    def __init__(self, shards: list, sizes: list[int]) -> None:
+        self.shards, self.sizes = shards, sizes
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def __getitem__(self, i: int) -> Example:
+        raise InputError("The examples of a Dask collection stay on the workers: a callback cannot read them.")
+
+    def part(self, indices: np.ndarray) -> "Sharded":
+        """Shards are not split again."""
+        raise NotImplementedError
+
+
 def added(total: float, values: float | np.ndarray) -> float:
     """Add numbers to a total one after the other: the sum does not depend on how many are added at once."""
     return float(np.cumsum(np.append(total, values))[-1]) if isinstance(values, np.ndarray) else total + values

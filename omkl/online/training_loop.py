@@ -13,6 +13,7 @@ from omkl.online.rounds import (
     Examples,
     LearnedBlock,
     Record,
+    Sharded,
     State,
     Step,
     TrainingProgress,
@@ -117,6 +118,21 @@ class ArraySource:
         """Load the values of :meth:`state`."""
         if self._rng is not None:
             self._rng.bit_generator.state = self._generator = values["generator"]
+
+
+class ShardedSource(ArraySource):
+    """Source of examples in shards of different sizes, whose random orders are made on the workers."""
+
+    examples: Sharded
+
+    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
+        """Plan the trainer's rounds: an epoch has one for each example of the largest shard."""
+        super().begin_epoch(trainer, rounds_before, epochs, n_shards)
+        trainer.schedule.plan(rounds_before + epochs * max(self.examples.sizes) - trainer.began)
+
+    def orders(self, sizes: Sequence[int]) -> list[Any]:
+        """Return the seed of the order of each shard."""
+        return super().orders(sizes) if self._rng is None else self._rng.integers(2**63, size=len(sizes)).tolist()
 
 
 class TrainingLoop:

@@ -1,26 +1,22 @@
 """Dask collections are learned as parameter mixing learns their partitions in this process, to the same bits."""
 
-import os
-import signal
 import sys
+from itertools import pairwise
 
 import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from scipy import sparse
 
-import omkl
-from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, StructuredPredictor
-from omkl.distributed.mixing import ParameterMixing, Sharded
-from omkl.distributed.partitions import PartitionSource
+from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl.distributed.mixing import ParameterMixing
 from omkl.estimators import collections
 from omkl.estimators.sources import TrainingBlock
-from omkl.exceptions import InputError
-from omkl.groups import InterceptBank
 from omkl.online import TrainingLoop
-from omkl.structures import Multiclass
+from omkl.online.rounds import Sharded
+from omkl.online.training_loop import ShardedSource
 
 from ..passes import assert_same_state
 
@@ -63,7 +59,7 @@ def parts_of(values, n_parts=PARTS):
     """Cut values into parts of different sizes."""
     bounds = (np.linspace(0, 1, n_parts + 1) ** 1.3 * N).astype(int)
     cut = (values.iloc if hasattr(values, "iloc") else values) if values is not None else ()
-    return [None if values is None else cut[low:high] for low, high in zip(bounds, bounds[1:])]
+    return [None if values is None else cut[low:high] for low, high in pairwise(bounds)]
 
 
 def collected(values, n_parts=PARTS):
@@ -100,9 +96,7 @@ def trained_here(model, X, y, weights):
     shards = [codec.encode_known(part) for part in parts]
     model_.start(given=(None, True))
     model_.set_objective(None, sum(part.total_weight for part in shards))
-    source = PartitionSource(
-        Sharded(shards, list(map(len, shards))), np.random.default_rng(0) if model.shuffle else None
-    )
+    source = ShardedSource(Sharded(shards, list(map(len, shards))), np.random.default_rng(0) if model.shuffle else None)
     TrainingLoop(model_.trainer, source, make_pass=ParameterMixing(len(shards))).run(model.epochs)
     model._adopt(model_)
     return model
