@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
-from omkl.distributed.cluster import gathered, submitted, unpinned, workers_of
+from omkl.distributed.cluster import current_client, gathered, large_graphs, submitted, unpinned, workers_of
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel
 from omkl.kernels._jit_stack import pack
@@ -137,6 +137,40 @@ class DistributedStack(KernelStack):
 
         return cls(client, len(grams), n, dtype, make, budget)
 
+    @classmethod
+    def from_delayed(
+        cls,
+        grams: Sequence[Any],
+        n_given: int,
+        kept: np.ndarray | None,
+        client: Client | None,
+        dtype: DTypeLike = np.float32,
+        budget: int = 2**26,
+    ) -> DistributedStack:
+        """Make a stack of Gram matrices that workers compute; they are checked and packed there, one at a time.
+
+        Parameters
+        ----------
+        grams : sequence of M dask.delayed objects, dask.array or arrays, of shape (n_given, n_given)
+        n_given : int
+        kept : int array of shape (N,) or None
+            Samples to keep.
+        client : dask.distributed.Client, optional
+            By default the one that was created last.
+        dtype, budget
+            As for the class.
+        """
+        import dask
+
+        chosen, packed = current_client(client), dask.delayed(_packed)
+
+        def make(part: range, worker: str) -> Future:
+            rows = [packed(grams[m], m, n_given, kept, np.dtype(dtype)) for m in part]
+            with large_graphs():
+                return chosen.compute(dask.delayed(_joined)(rows), workers=[worker], allow_other_workers=True)
+
+        return cls(chosen, len(grams), n_given if kept is None else len(kept), dtype, make, budget)
+
     @property
     def nbytes(self) -> int:
         """Total bytes of the kernels on all workers."""
@@ -209,6 +243,18 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
 
     kernels, X = loads(sent)
     return _held(packed_kernels(kernels[part.start : part.stop], X, dtype))
+
+
+def _packed(gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
+    """Check and pack the Gram matrix of kernel m."""
+    gram = checked_gram(gram, m, n_given)
+    gram = gram if kept is None else gram[np.ix_(kept, kept)]
+    pack(gram, 0, row := np.empty(len(gram) * (len(gram) + 1) // 2, dtype))
+    return row
+
+
+def _joined(rows: list[np.ndarray]) -> PackedStack:
+    return _held(np.array(rows))
 
 
 def _held(rows: np.ndarray) -> PackedStack:

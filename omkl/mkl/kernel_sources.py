@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from omkl.estimators.sources import is_collection
 from omkl.exceptions import InputError
 from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.features.views import warn_of_units
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.functions import Gaussian
-from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernels
+from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernel_names, check_kernels
 from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, squared_distances, take_columns
 from omkl.kernels.packed import PackedStack
 from omkl.kernels.stack import KernelStack
@@ -167,24 +168,33 @@ class GivenMatrices:
     ranks: ClassVar[dict[int, int]] = {}
 
     def __init__(self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None) -> None:
+        self.n_given, self.kept = n_given, kept
+        self.n_samples = n_given if kept is None else len(kept)
+        self.are_delayed = (delayed := _delayed(grams)) is not None
+        if delayed is not None:  # checked by the workers that compute them
+            check_kernel_names(delayed)
+            self.names, self.matrices = list(delayed), list(delayed.values())
+            self.representations = dict.fromkeys(self.names, "dense, on workers")
+            return
         grams = GramMatrices(_kernels_last(grams, n_given))
         if grams.shape[:2] != (n_given, n_given) or any(matrix is None for matrix in grams.matrices):
             raise InputError(
                 f"Precomputed kernels must be matrices ({n_given}, {n_given}) for {n_given} targets, not "
                 f"{grams.shape[:2]}."
             )
-        self.names, self.n_given, self.kept = grams.names, n_given, kept
+        self.names = grams.names
         self.matrices = (grams if kept is None else grams[np.ix_(kept, kept)]).matrices
-        self.n_samples = n_given if kept is None else len(kept)
         self.representations = dict.fromkeys(self.names, "dense")
 
     def stack(self, dtype: np.dtype, approximate: bool | str, client: Client | None = None) -> KernelStack:
         """Check and pack the matrices; they are never approximated."""
-        if client is not None:
-            from omkl.distributed.stack import DistributedStack
+        if client is None and not self.are_delayed:
+            return PackedStack.from_grams(self.matrices, dtype)
+        from omkl.distributed.stack import DistributedStack
 
-            return DistributedStack.from_grams(self.matrices, client, dtype)
-        return PackedStack.from_grams(self.matrices, dtype)
+        if self.are_delayed:
+            return DistributedStack.from_delayed(self.matrices, self.n_given, self.kept, client, dtype)
+        return DistributedStack.from_grams(self.matrices, cast("Client", client), dtype)
 
     def of_prediction(self, grams: MatricesLike) -> GramMatrices:
         """Return matrices of test against training samples in the order of the kernels, matched by name if named."""
@@ -239,6 +249,15 @@ def _kernels_last(grams: MatricesLike, n_samples: int, n_kernels: int | None = N
         return grams
     form = n_samples, len(grams) if n_kernels is None else n_kernels
     return np.moveaxis(grams, 0, -1) if grams.shape[::-2] == form != grams.shape[1:] else grams
+
+
+def _delayed(grams: Any) -> dict[str, Any] | None:
+    """Return Gram matrices that are Dask objects by name: a dict, a list, or an array (M, N, N); None for others."""
+    if is_collection(grams):
+        grams = list(grams) if getattr(grams, "ndim", 2) == 3 else [grams]
+    if not isinstance(grams, Mapping):
+        grams = {f"kernel {m}": gram for m, gram in enumerate(grams)} if isinstance(grams, Sequence) else {}
+    return dict(grams) if is_collection(*grams.values()) else None
 
 
 #: Source of the Gram matrices of an estimator.

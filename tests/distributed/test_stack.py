@@ -296,3 +296,61 @@ def test_a_regressor_on_given_matrices_and_a_path(client):
     assert_array_equal(there, here)
     here, there = (model.path(grams, X[:, 0], C=3, **on) for on in ({}, {"client": client}))
     assert [record["objective"] for record in there] == [record["objective"] for record in here]
+
+
+# ---- kernels that are already on the cluster --------------------------------------------------------------------
+
+WIDTHS = (0.5, 5.0, 50.0, 7.0)
+GRAMS = [Gaussian(sigma2=sigma2)(X) for sigma2 in WIDTHS]
+
+
+def gram_of(sigma2):
+    return Gaussian(sigma2=sigma2)(X)
+
+
+def delayed_grams(form):
+    import dask
+    import dask.array as da
+
+    lazy = [dask.delayed(gram_of)(sigma2) for sigma2 in WIDTHS]
+    blocks = [da.from_delayed(own, (N, N), dtype=float) for own in lazy]
+    return {
+        "delayed": lazy,
+        "named": dict(zip("abcd", lazy)),
+        "arrays": [block.rechunk(33) for block in blocks],
+        "one array": da.stack(blocks).rechunk((3, 40, 80)),
+        "beside an array here": [GRAMS[0], *lazy[1:]],
+    }[form]
+
+
+@pytest.mark.parametrize("form", ["delayed", "named", "arrays", "one array", "beside an array here"])
+@pytest.mark.parametrize("some", [False, True], ids=["all", "weights of 0"])
+def test_delayed_kernels_are_learned_as_those_given(client, form, some):
+    weights = np.tile([1.0, 0.0, 2.0, 0.5], N // 4) if some else None
+    here = MKLClassifier("precomputed", C=10.0).fit(GRAMS, Y, weights, client=client)
+    there = MKLClassifier("precomputed", C=10.0).fit(delayed_grams(form), Y, weights)  # with the client made last
+    assert_array_equal(there.dual_coef_, here.dual_coef_)
+    assert list(there.kernel_weights_.values()) == list(here.kernel_weights_.values())
+    assert list(there.kernel_weights_) == (list("abcd") if form == "named" else [f"kernel {m}" for m in range(4)])
+    assert_array_equal(there.decision_function(GRAMS), here.decision_function(GRAMS))
+
+
+def test_delayed_kernels_of_a_lost_worker_are_computed_again(client, packed):
+    grams = delayed_grams("delayed")
+    stack = DistributedStack.from_delayed(grams, N, None, client, np.float64, budget=0)
+    expected = stack.block_quadratics(Y[None])
+    kill(client, stack.workers[0])
+    assert_array_equal(stack.block_quadratics(Y[None]), expected)
+    assert_allclose(expected, PackedStack.from_grams(GRAMS, np.float64).block_quadratics(Y[None]), rtol=1e-12)
+
+
+def test_delayed_kernels_that_are_none(client):
+    import dask
+
+    regressor = MKLRegressor("precomputed")
+    with pytest.raises(InputError, match=r"Kernel 1 has shape \(79, 79\), not \(80, 80\)"):
+        regressor.fit([*delayed_grams("delayed")[:1], dask.delayed(gram_of)(1.0)[1:, 1:]], Y, client=client)
+    with pytest.raises(InputError, match="Kernel 0 is not symmetric"):
+        regressor.fit([dask.delayed(np.triu)(GRAMS[0])], Y, client=client)
+    with pytest.raises(InputError, match="Names of kernels must be strings"):
+        regressor.fit({1: dask.delayed(gram_of)(1.0)}, Y, client=client)
