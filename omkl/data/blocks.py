@@ -97,6 +97,11 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "to_numpy") and hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
+def is_collection(*values: object) -> bool:
+    """Tell whether one of these values is a Dask collection."""
+    return any(hasattr(value, "__dask_graph__") for value in values)
+
+
 def align_columns(X: Any, names: Sequence[str] | None, known: Sequence[str] | None, where: str = "The input") -> Any:
     """Select and order the columns ``known`` of X, whose columns are ``names``; None for either keeps X.
 

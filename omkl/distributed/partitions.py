@@ -67,9 +67,10 @@ class Partitions:
 
 def _delayed(name: str, collection: Any) -> list[Delayed]:
     """Return the partitions of a dask.dataframe, dask.array or dask.bag; columns of an array become one chunk."""
-    if not hasattr(collection, "npartitions"):
-        kind = type(collection).__name__
-        raise InputError(f"{name} must be a dask.dataframe, dask.array or dask.bag, got a {kind} of Dask.")
+    from dask.delayed import Delayed
+
+    if isinstance(collection, Delayed):
+        raise InputError(f"{name} must be a dask.dataframe, dask.array or dask.bag, got a dask.delayed object.")
     if not hasattr(collection, "chunks"):
         return collection.to_delayed()
     if np.isnan([size for sizes in collection.chunks[1:] for size in sizes]).any():

@@ -14,9 +14,10 @@ import numpy as np
 
 from omkl._components import check_n_jobs
 from omkl.data import Stream
+from omkl.data.blocks import is_collection
 from omkl.estimators.collections import Collection, Plan, plan_partitions
 from omkl.estimators.persistence import SavedEstimator, users_own
-from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of, is_collection
+from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of
 from omkl.estimators.training import RandomState, Run, RunOptions, Task, held_out_part
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from omkl.data.blocks import Block, is_frame, join, n_rows
+from omkl.data.blocks import Block, is_collection, is_frame, join, n_rows
 from omkl.estimators.persistence import fingerprint
-from omkl.estimators.sources import TrainingBlock, WeightedExamples, is_collection
+from omkl.estimators.sources import TrainingBlock, WeightedExamples
 from omkl.exceptions import InputError
 from omkl.online.callbacks import EarlyStopping
 from omkl.online.checkpointing import Checkpoints

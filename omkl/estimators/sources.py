@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.data.blocks import Block
+from omkl.data.blocks import Block, is_collection
 from omkl.data.streams import Stream, regrouped
 from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import InputError
@@ -37,11 +37,6 @@ class TrainingBlock(NamedTuple):
         """Convert a block of a stream."""
         named = isinstance(block, Block) and block.feature_names is not None
         return cls(block if named else block[0], *block[1:])
-
-
-def is_collection(*values: object) -> bool:
-    """Tell whether one of these values is a Dask collection."""
-    return any(hasattr(value, "__dask_graph__") for value in values)
 
 
 def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stream | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from omkl.estimators.sources import is_collection
+from omkl.data.blocks import is_collection
 from omkl.exceptions import InputError
 from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.features.views import warn_of_units
