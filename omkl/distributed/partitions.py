@@ -57,7 +57,7 @@ class Partitions:
         return Partitions(self.client, futures, self.numbers)
 
     def gathered(self) -> list:
-        """Fetch all results; raises the error of the first partition that has one."""
+        """Fetch all results."""
         return gathered(self.client, self.futures)
 
     def only(self, kept: Sequence[int]) -> Partitions:

@@ -115,61 +115,38 @@ class DistributedStack(KernelStack):
 
     @classmethod
     def from_grams(
-        cls, grams: Sequence[np.ndarray], client: Client, dtype: DTypeLike = np.float32, budget: int = 2**26
+        cls,
+        grams: Sequence[Any],
+        client: Client | None,
+        dtype: DTypeLike = np.float32,
+        budget: int = 2**26,
+        n_given: int | None = None,
+        kept: np.ndarray | None = None,
     ) -> DistributedStack:
-        """Make a stack of given Gram matrices, which are checked and packed one partition at a time.
-
-        These cannot be recomputed if a worker is lost.
+        """Make a stack of given Gram matrices, which are checked and packed one at a time, each where it is.
 
         Parameters
         ----------
         grams : sequence of M arrays of shape (N, N), or array of shape (M, N, N)
+            Workers compute ``dask.delayed`` objects and ``dask.array`` among them.
         client, dtype, budget
-            As for the class.
-        """
-        n = len(grams[0]) if len(grams) else 0
-
-        def make(part: range, worker: str) -> Future:
-            rows = np.empty((len(part), n * (n + 1) // 2), dtype=dtype)
-            for row, m in zip(rows, part):
-                pack(checked_gram(grams[m], m, n), 0, row)
-            return submitted(client, _held, client.scatter(rows, workers=[worker], hash=False), worker=worker)
-
-        return cls(client, len(grams), n, dtype, make, budget)
-
-    @classmethod
-    def from_delayed(
-        cls,
-        grams: Sequence[Any],
-        n_given: int,
-        kept: np.ndarray | None,
-        client: Client | None,
-        dtype: DTypeLike = np.float32,
-        budget: int = 2**26,
-    ) -> DistributedStack:
-        """Make a stack of Gram matrices that workers compute; they are checked and packed there, one at a time.
-
-        Parameters
-        ----------
-        grams : sequence of M dask.delayed objects, dask.array or arrays, of shape (n_given, n_given)
-        n_given : int
-        kept : int array of shape (N,) or None
-            Samples to keep.
-        client : dask.distributed.Client, optional
-            By default the one that was created last.
-        dtype, budget
-            As for the class.
+            As for the class; the client that was created last by default.
+        n_given : int, optional
+            Size N, which is not known of ``dask.delayed`` objects.
+        kept : int array, optional
+            Samples of each matrix to keep.
         """
         import dask
 
-        chosen, packed = current_client(client), dask.delayed(_packed)
+        chosen, n = current_client(client), n_given or (len(grams[0]) if len(grams) else 0)
 
         def make(part: range, worker: str) -> Future:
-            rows = [packed(grams[m], m, n_given, kept, np.dtype(dtype)) for m in part]
+            calls = [_packed if isinstance(grams[m], np.ndarray) else dask.delayed(_packed) for m in part]
+            rows = [call(grams[m], m, n, kept, np.dtype(dtype)) for call, m in zip(calls, part)]
             with large_graphs():
                 return chosen.compute(dask.delayed(_joined)(rows), workers=[worker], allow_other_workers=True)
 
-        return cls(chosen, len(grams), n_given if kept is None else len(kept), dtype, make, budget)
+        return cls(chosen, len(grams), n if kept is None else len(kept), dtype, make, budget)
 
     @property
     def nbytes(self) -> int:

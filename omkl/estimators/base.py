@@ -15,10 +15,10 @@ import numpy as np
 from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
-from omkl.estimators.collections import Collection, Plan, plan_partitions
+from omkl.estimators.collections import Collection, start_on
 from omkl.estimators.persistence import SavedEstimator, users_own
-from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of
-from omkl.estimators.training import RandomState, Run, RunOptions, Task, held_out_part
+from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of, validation_block
+from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups.expansions.kernel import KernelBank
@@ -123,16 +123,10 @@ class OnlineEstimator(SavedEstimator, ABC):
         ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data is held out.
         Returns the examples for early stopping, or None without early stopping.
         """
-        started, epochs = time.perf_counter(), self.epochs
-        collected = is_collection(data.X, data.y, data.sample_weight)
+        started, epochs, collected = time.perf_counter(), self.epochs, is_collection(*data)
         stream = None if collected else as_stream(*data)
         model = self._new_model(task.codec)
-        given = None
-        is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
-        if isinstance(validation, (tuple, list)) and is_pair and self.early_stopping and not is_collection(*validation):
-            given = TrainingBlock(*validation)
-        elif validation is not None:
-            raise InputError("validation must be a pair (X, y) in memory, with early_stopping=True.")
+        given = validation_block(validation, self.early_stopping)
         parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
         client, n_shards = options.get("client"), options.get("shards")
         partitions = Collection.of(data, client, n_shards) if collected and self._task() else None
@@ -144,9 +138,8 @@ class OnlineEstimator(SavedEstimator, ABC):
         checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
         run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **shards, **checkpoints)
         if partitions is not None:
-            plan = plan_partitions(
-                self, model, partitions, run.rng, run.checkpoints, self._stopping(task, model, given)
-            )
+            source = ArraySource(start_on(partitions, self, model, run.checkpoints), run.rng if self.shuffle else None)
+            plan = Plan(source, self._stopping(task, model, given))
         elif stream is None:
             plan = self._plan_arrays(task, model, data, run, given)
         else:

@@ -5,35 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from omkl.data.blocks import Block, is_collection, is_frame, join, n_rows
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import TrainingBlock, WeightedExamples
+from omkl.estimators.validation import COLUMNS
 from omkl.exceptions import InputError
-from omkl.online.callbacks import EarlyStopping
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.model import OnlineModel
-from omkl.online.rounds import Record, Sharded
-from omkl.online.training_loop import ShardedSource, Source
+from omkl.online.rounds import Sharded
 
 if TYPE_CHECKING:
     from omkl.distributed.partitions import Partitions
 
 #: Maximum number of examples that are fetched to fit kernels and the level of targets.
 SAMPLE = 2000
-
-
-class Plan(NamedTuple):
-    """A prepared training run; ``conclude(history)`` finishes it, and returns the records of ``history_``."""
-
-    source: Source
-    stopping: EarlyStopping | None
-    conclude: Callable[[list[Record]], list[Record]]
-    companions: Sequence = ()
-    meters: Sequence = ()
 
 
 class Collection:
@@ -44,21 +33,13 @@ class Collection:
     partitions : Partitions
         Partitions with at least one example.
     sizes : list of int
-
-    Attributes
-    ----------
-    weight : float
-        Sum of the weights of all examples, after :meth:`encode`.
     """
 
-    weight = 0.0
-
     def __init__(self, partitions: Partitions, sizes: list[int]) -> None:
-        self._partitions, self._sizes = partitions, sizes
-        self.client = partitions.client
+        self._partitions, self._sizes, self.client = partitions, sizes, partitions.client
 
     def __len__(self) -> int:
-        return len(self._partitions)
+        return len(self._sizes)
 
     @classmethod
     def of(cls, data: TrainingBlock, client: Any, shards: int | None) -> Collection:
@@ -88,22 +69,19 @@ class Collection:
         rows = [part - low for part, low in zip(np.split(chosen, np.searchsorted(chosen, bounds[1:-1])), bounds)]
         return TrainingBlock(*map(_joined, zip(*self._partitions.map(_some, each=rows).gathered())))
 
-    def encode(self, codec: Any, read: Callable, sample: Any) -> Sharded:
-        """Learn labels and features from all partitions, and encode these where they are.
+    def encode(self, codec: Any, read: Callable, sample: Any) -> tuple[Sharded, float]:
+        """Learn labels and features from all partitions, encode these where they are, and return the sum of weights.
 
-        ``read(block, first)`` validates a block, and ``sample`` has examples to which kernels are fitted. Only surveys
-        of the partitions are fetched.
+        ``read(block, first)`` validates a block, and kernels are fitted to ``sample``. Only surveys are fetched.
         """
-
         codec.learn_kernels(sample)
         data = self._partitions.map(partial(read, first=False))
         codec.learn(sample, data.map(type(codec).survey, codec).gathered())
         self._partitions = data.map(type(codec).encode_part, codec)
         sizes, weights = zip(*self._partitions.map(_size_and_weight).gathered())
-        self.weight = float(sum(weights))
-        if not self.weight:
+        if not any(weights):
             raise InputError("class_weight must leave an example a weight above 0.")
-        return Sharded(self._partitions.futures, list(sizes))
+        return Sharded(self._partitions.futures, list(sizes)), float(sum(weights))
 
     def facts(self, codec: Any) -> dict[str, Any]:
         """Return facts about the encoded data for a resumed run to compare."""
@@ -111,30 +89,18 @@ class Collection:
         return {"number of partitions": len(found), "content of the data": fingerprint(found)}
 
 
-def plan_partitions(
-    estimator: Any,
-    model: OnlineModel,
-    collection: Collection,
-    rng: np.random.Generator,
-    checkpoints: Checkpoints | None,
-    stopping: EarlyStopping | None,
-) -> Plan:
-    """Start the model of an online estimator on a collection, and return its training run."""
-    sample = estimator._task().read(collection.sample(), True)
+def start_on(data: Collection, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None) -> Sharded:
+    """Start the model of an online estimator on a collection, and return the examples."""
+    sample = estimator._task().read(data.sample(), True)
     reader = copy(estimator)  # for the workers: without the model and callbacks
-    columns = {name: own for name, own in estimator.__dict__.items() if name in ("n_features_in_", "feature_names_in_")}
+    columns = {name: own for name, own in estimator.__dict__.items() if name in COLUMNS}
     reader.__dict__ = {**estimator._saved_parameters(), **columns}
-    training = collection.encode(model.codec, reader._task().read, sample)
+    training, weight = data.encode(model.codec, reader._task().read, sample)
     if checkpoints is not None:
-        checkpoints.check_data(collection.facts(model.codec))
+        checkpoints.check_data(data.facts(model.codec))
     model.start()
-    model.set_objective(None, collection.weight)
-
-    def conclude(history: list[Record]) -> list[Record]:
-        model.trainer.release()
-        return history
-
-    return Plan(ShardedSource(training, rng if estimator.shuffle else None), stopping, conclude)
+    model.set_objective(None, weight)
+    return training
 
 
 def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:

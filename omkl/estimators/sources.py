@@ -61,6 +61,16 @@ def blocks_of(X: object, y: object = None, sample_weight: ArrayLike | None = Non
         yield from map(TrainingBlock.of, stream.blocks())
 
 
+def validation_block(validation: object, early_stopping: bool) -> TrainingBlock | None:
+    """Return the pair (X, y) for early stopping, if there is one."""
+    if validation is None:
+        return None
+    if isinstance(validation, (tuple, list)) and len(validation) == 2:
+        if early_stopping and not is_collection(*validation):
+            return TrainingBlock(*validation)
+    raise InputError("validation must be a pair (X, y) in memory, with early_stopping=True.")
+
+
 class WeightedExamples(ABC):
     """Sequence of :class:`~omkl.online.Example` in which weights are repetitions.
 

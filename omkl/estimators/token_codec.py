@@ -117,14 +117,9 @@ class TokenCodec:
 
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from the first data, and encode these data."""
-        self.known = self._outputs.learn(data.labels, data.weights)
         self.learn_kernels(data)
-        tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
-        self.structure = self._outputs.structure(self.known)
-        self.longest = int(np.diff(data.offsets).max())
-        gold = self.known.encode(data.labels)
-        self._outputs.check(self.structure, self.known, gold, data.offsets)
-        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
+        self.learn(data, [Survey([], None, int(np.diff(data.offsets).max()))])
+        return self.encode_part(data, grow=True)
 
     def learn_kernels(self, data: TokenData) -> None:
         """Learn the views and widths of kernels."""
@@ -148,9 +143,9 @@ class TokenCodec:
         self.structure = self._outputs.structure(self.known)
         self.longest = max(own.longest for own in surveys)
 
-    def encode_part(self, data: TokenData) -> Examples:
-        """Encode a part of the first data, after :meth:`learn`."""
-        examples = self.encode_known(data)
+    def encode_part(self, data: TokenData, grow: bool = False) -> Examples:
+        """Encode a part of the first data, after :meth:`learn`; ``grow`` adds its features."""
+        examples = self.encode_known(data, grow)
         self._outputs.check(self.structure, self.known, examples.gold, data.offsets)
         return examples
 
@@ -169,10 +164,10 @@ class TokenCodec:
             self._grow(trainer)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
-    def encode_known(self, data: TokenData) -> Examples:
-        """Encode data for evaluation, without unknown features."""
+    def encode_known(self, data: TokenData, grow: bool = False) -> Examples:
+        """Encode data for evaluation, without unknown features, unless ``grow`` adds these."""
         gold = self.known.encode(data.labels)
-        tokens = self.encoder.encode(data.inputs, data.offsets)
+        tokens = self.encoder.encode(data.inputs, data.offsets, grow)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def check_declared(self, classes: Sequence | str) -> None:

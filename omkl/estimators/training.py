@@ -13,10 +13,10 @@ import numpy as np
 from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import InputError
 from omkl.online.averaging import Predictor
-from omkl.online.callbacks import ProgressBar
+from omkl.online.callbacks import EarlyStopping, ProgressBar
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.model import Codec
-from omkl.online.rounds import TrainingProgress
+from omkl.online.rounds import Record, TrainingProgress
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import Pass, Source, TrainingLoop, serial_pass
 from omkl.persistence import Packer
@@ -71,6 +71,16 @@ class Task(NamedTuple):
     held_out_score: Callable = label_accuracy
     companions: Callable[..., list] | None = None
     finish: Callable | None = None
+
+
+class Plan(NamedTuple):
+    """A prepared training run; ``conclude(history)`` finishes it, and returns the records of ``history_``."""
+
+    source: Source
+    stopping: EarlyStopping | None
+    conclude: Callable[[list[Record]], list[Record]] = list
+    companions: Sequence = ()
+    meters: Sequence = ()
 
 
 class Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -170,8 +170,7 @@ class GivenMatrices:
     def __init__(self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None) -> None:
         self.n_given, self.kept = n_given, kept
         self.n_samples = n_given if kept is None else len(kept)
-        self.are_delayed = (delayed := _delayed(grams)) is not None
-        if delayed is not None:  # checked by the workers that compute them
+        if (delayed := _delayed(grams)) is not None:  # checked by the workers that compute them
             check_kernel_names(delayed)
             self.names, self.matrices = list(delayed), list(delayed.values())
             self.representations = dict.fromkeys(self.names, "dense, on workers")
@@ -188,13 +187,14 @@ class GivenMatrices:
 
     def stack(self, dtype: np.dtype, approximate: bool | str, client: Client | None = None) -> KernelStack:
         """Check and pack the matrices; they are never approximated."""
-        if client is None and not self.are_delayed:
+        are_delayed = is_collection(*self.matrices)
+        if client is None and not are_delayed:
             return PackedStack.from_grams(self.matrices, dtype)
         from omkl.distributed.stack import DistributedStack
 
-        if self.are_delayed:
-            return DistributedStack.from_delayed(self.matrices, self.n_given, self.kept, client, dtype)
-        return DistributedStack.from_grams(self.matrices, cast("Client", client), dtype)
+        kept = self.kept if are_delayed else None  # others were cut here
+        n_given = self.n_given if are_delayed else None
+        return DistributedStack.from_grams(self.matrices, client, dtype, n_given=n_given, kept=kept)
 
     def of_prediction(self, grams: MatricesLike) -> GramMatrices:
         """Return matrices of test against training samples in the order of the kernels, matched by name if named."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -80,7 +80,6 @@ class Examples(Protocol):
         """Return some of the examples, for a shard."""
 
 
-@runtime_checkable
 class OfSequences(Protocol):
     """Examples that are sequences of tokens."""
 
@@ -92,6 +91,7 @@ class OfSequences(Protocol):
         """Return the arrays of all examples."""
 
 
+@dataclass
 class Sharded:
     """Examples that are in shards already, such as the partitions of a Dask collection.
 
@@ -102,8 +102,8 @@ class Sharded:
         Number of examples of each shard.
     """
 
-    def __init__(self, shards: list, sizes: list[int]) -> None:
-        self.shards, self.sizes = shards, sizes
+    shards: list
+    sizes: list[int]
 
     def __len__(self) -> int:
         return sum(self.sizes)

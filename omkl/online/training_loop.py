@@ -93,8 +93,9 @@ class ArraySource:
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Plan the trainer's rounds: ``epochs`` epochs after ``rounds_before`` rounds."""
-        n_examples = len(self.examples)
-        trainer.schedule.plan(rounds_before + epochs * -(-n_examples // n_shards) - trainer.began)
+        examples, n_examples = self.examples, len(self.examples)
+        n_rounds = max(examples.sizes) if isinstance(examples, Sharded) else -(-n_examples // n_shards)
+        trainer.schedule.plan(rounds_before + epochs * n_rounds - trainer.began)
         trainer.recompute_every = max(1, n_examples)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
@@ -102,8 +103,10 @@ class ArraySource:
         if start == 0 and len(self.examples):
             yield self.examples
 
-    def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
-        """Return an order for each part of a block; parts have these sizes."""
+    def orders(self, sizes: Sequence[int]) -> list[Any]:
+        """Return an order for each part of a block, which have these sizes, or its seed if they are elsewhere."""
+        if self._rng is not None and isinstance(self.examples, Sharded):
+            return self._rng.integers(2**63, size=len(sizes)).tolist()
         return [np.arange(n) if self._rng is None else self._rng.permutation(n) for n in sizes]
 
     def end_epoch(self, n_examples: int = 0, weight: float = 0.0) -> None:
@@ -118,21 +121,6 @@ class ArraySource:
         """Load the values of :meth:`state`."""
         if self._rng is not None:
             self._rng.bit_generator.state = self._generator = values["generator"]
-
-
-class ShardedSource(ArraySource):
-    """Source of examples in shards of different sizes, whose random orders are made on the workers."""
-
-    examples: Sharded
-
-    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
-        """Plan the trainer's rounds: an epoch has one for each example of the largest shard."""
-        super().begin_epoch(trainer, rounds_before, epochs, n_shards)
-        trainer.schedule.plan(rounds_before + epochs * max(self.examples.sizes) - trainer.began)
-
-    def orders(self, sizes: Sequence[int]) -> list[Any]:
-        """Return the seed of the order of each shard."""
-        return super().orders(sizes) if self._rng is None else self._rng.integers(2**63, size=len(sizes)).tolist()
 
 
 class TrainingLoop:
