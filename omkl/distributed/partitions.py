@@ -24,13 +24,14 @@ class Partitions:
     futures : list of Future
     numbers : sequence of int
         Number of each partition in the collection, from 0, for error messages.
+    sizes : list of int
+        Number of examples of each, if known.
     """
 
-    def __init__(self, client: Client, futures: list[Future], numbers: Sequence[int]) -> None:
-        self.client, self.futures, self.numbers = client, futures, numbers
-
-    def __len__(self) -> int:
-        return len(self.futures)
+    def __init__(
+        self, client: Client, futures: list[Future], numbers: Sequence[int], sizes: Sequence[int] = ()
+    ) -> None:
+        self.client, self.futures, self.numbers, self.sizes = client, futures, numbers, sizes
 
     @classmethod
     def of(cls, client: Client | None, make: Callable, collections: Mapping[str, Any]) -> Partitions:
@@ -60,9 +61,10 @@ class Partitions:
         """Fetch all results."""
         return gathered(self.client, self.futures)
 
-    def only(self, kept: Sequence[int]) -> Partitions:
-        """Select partitions."""
-        return Partitions(self.client, [self.futures[j] for j in kept], [self.numbers[j] for j in kept])
+    def only(self, sizes: Sequence[int]) -> Partitions:
+        """Select the partitions whose sizes are not 0."""
+        kept = [(future, j, size) for future, j, size in zip(self.futures, self.numbers, sizes) if size]
+        return Partitions(self.client, *map(list, zip(*kept)))
 
 
 def _delayed(name: str, collection: Any) -> list[Delayed]:

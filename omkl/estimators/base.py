@@ -15,7 +15,7 @@ import numpy as np
 from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
-from omkl.estimators.collections import Collection, start_on
+from omkl.estimators.collections import load, start_on
 from omkl.estimators.persistence import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of, validation_block
 from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part
@@ -129,9 +129,9 @@ class OnlineEstimator(SavedEstimator, ABC):
         given = validation_block(validation, self.early_stopping)
         parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
         client, n_shards = options.get("client"), options.get("shards")
-        partitions = Collection.of(data, client, n_shards) if collected and self._task() else None
+        partitions = load(data, client, n_shards) if collected and self._task() else None
         if partitions is not None:
-            client, n_shards = partitions.client, len(partitions)
+            client, n_shards = partitions.client, len(partitions.sizes)
         if self.early_stopping and given is None and (collected or stream is not None):
             raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream or a collection.")
         shards = self._shards(client, n_shards)

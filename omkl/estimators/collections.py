@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,82 +25,56 @@ if TYPE_CHECKING:
 SAMPLE = 2000
 
 
-class Collection:
-    """Partitions of training data on workers: as :class:`TrainingBlock`, until :meth:`encode` makes examples of them.
+def load(data: TrainingBlock, client: Any, shards: int | None) -> Partitions:
+    """Load the partitions of Dask collections as blocks on workers; those without examples are left out."""
+    from omkl.distributed.partitions import Partitions
 
-    Parameters
-    ----------
-    partitions : Partitions
-        Partitions with at least one example.
-    sizes : list of int
-    """
-
-    def __init__(self, partitions: Partitions, sizes: list[int]) -> None:
-        self._partitions, self._sizes, self.client = partitions, sizes, partitions.client
-
-    def __len__(self) -> int:
-        return len(self._sizes)
-
-    @classmethod
-    def of(cls, data: TrainingBlock, client: Any, shards: int | None) -> Collection:
-        """Load the partitions of Dask collections; those without examples are left out."""
-        from omkl.distributed.partitions import Partitions
-
-        if shards is not None:
-            raise InputError(f"shards must be None for Dask collections: partitions are the shards, got {shards}.")
-        for name, own in data._asdict().items():
-            if own is not None and not is_collection(own):
-                kind = type(own).__name__
-                raise InputError(f"{name} must be a Dask collection with the partitions of the others, got {kind}.")
-        loaded = Partitions.of(client, _block, data._asdict())
-        sizes, columns = zip(*loaded.map(_size_and_columns).gathered())
-        kept = [j for j, size in enumerate(sizes) if size]
-        if not kept:
-            raise InputError("A collection must have an example of a weight above 0: all its partitions are empty.")
-        for j in kept:
-            if columns[j] != columns[kept[0]]:
-                raise InputError(f"Partition {j} of X has {columns[j]}, but partition {kept[0]} {columns[kept[0]]}.")
-        return cls(loaded.only(kept), [sizes[j] for j in kept])
-
-    def sample(self) -> TrainingBlock:
-        """Fetch at most :data:`SAMPLE` examples, always the same ones."""
-        bounds = np.cumsum([0, *self._sizes])
-        chosen = np.sort(np.random.default_rng(0).choice(bounds[-1], min(bounds[-1], SAMPLE), replace=False))
-        rows = [part - low for part, low in zip(np.split(chosen, np.searchsorted(chosen, bounds[1:-1])), bounds)]
-        return TrainingBlock(*map(_joined, zip(*self._partitions.map(_some, each=rows).gathered())))
-
-    def encode(self, codec: Any, read: Callable, sample: Any) -> tuple[Sharded, float]:
-        """Learn labels and features from all partitions, encode these where they are, and return the sum of weights.
-
-        ``read(block, first)`` validates a block, and kernels are fitted to ``sample``. Only surveys are fetched.
-        """
-        codec.learn_kernels(sample)
-        data = self._partitions.map(partial(read, first=False))
-        codec.learn(sample, data.map(type(codec).survey, codec).gathered())
-        self._partitions = data.map(type(codec).encode_part, codec)
-        sizes, weights = zip(*self._partitions.map(_size_and_weight).gathered())
-        if not any(weights):
-            raise InputError("class_weight must leave an example a weight above 0.")
-        return Sharded(self._partitions.futures, list(sizes)), float(sum(weights))
-
-    def facts(self, codec: Any) -> dict[str, Any]:
-        """Return facts about the encoded data for a resumed run to compare."""
-        found = self._partitions.map(type(codec).facts, codec).gathered()
-        return {"number of partitions": len(found), "content of the data": fingerprint(found)}
+    if shards is not None:
+        raise InputError(f"shards must be None for Dask collections: partitions are the shards, got {shards}.")
+    for name, own in data._asdict().items():
+        if own is not None and not is_collection(own):
+            kind = type(own).__name__
+            raise InputError(f"{name} must be a Dask collection with the partitions of the others, got {kind}.")
+    loaded = Partitions.of(client, _block, data._asdict())
+    sizes, columns = zip(*loaded.map(_size_and_columns).gathered())
+    if not any(sizes):
+        raise InputError("A collection must have an example of a weight above 0: all its partitions are empty.")
+    first, *others = (j for j, size in enumerate(sizes) if size)
+    for j in others:
+        if columns[j] != columns[first]:
+            raise InputError(f"Partition {j} of X has {columns[j]}, but partition {first} {columns[first]}.")
+    return loaded.only(sizes)
 
 
-def start_on(data: Collection, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None) -> Sharded:
-    """Start the model of an online estimator on a collection, and return the examples."""
-    sample = estimator._task().read(data.sample(), True)
+def start_on(partitions: Partitions, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None) -> Sharded:
+    """Start the model of an online estimator on blocks, and encode these where they are; only surveys are fetched."""
+    codec, kind = model.codec, type(model.codec)
+    sample = estimator._task().read(_sample(partitions), True)
     reader = copy(estimator)  # for the workers: without the model and callbacks
     columns = {name: own for name, own in estimator.__dict__.items() if name in COLUMNS}
     reader.__dict__ = {**estimator._saved_parameters(), **columns}
-    training, weight = data.encode(model.codec, reader._task().read, sample)
+    codec.learn_kernels(sample)
+    data = partitions.map(partial(reader._task().read, first=False))
+    codec.learn(sample, data.map(kind.survey, codec).gathered())
+    partitions.futures.clear()  # frees the memory of the workers
+    encoded = data.map(kind.encode_part, codec)
+    sizes, weights = zip(*encoded.map(_size_and_weight).gathered())
+    if not any(weights):
+        raise InputError("class_weight must leave an example a weight above 0.")
     if checkpoints is not None:
-        checkpoints.check_data(data.facts(model.codec))
+        facts = encoded.map(kind.facts, codec).gathered()
+        checkpoints.check_data({"number of partitions": len(facts), "content of the data": fingerprint(facts)})
     model.start()
-    model.set_objective(None, weight)
-    return training
+    model.set_objective(None, float(sum(weights)))
+    return Sharded(encoded.futures, list(sizes))
+
+
+def _sample(partitions: Partitions) -> TrainingBlock:
+    """Fetch at most :data:`SAMPLE` examples, always the same ones."""
+    bounds = np.cumsum([0, *partitions.sizes])
+    chosen = np.sort(np.random.default_rng(0).choice(bounds[-1], min(bounds[-1], SAMPLE), replace=False))
+    rows = [part - low for part, low in zip(np.split(chosen, np.searchsorted(chosen, bounds[1:-1])), bounds)]
+    return TrainingBlock(*map(_joined, zip(*partitions.map(_some, each=rows).gathered())))
 
 
 def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:

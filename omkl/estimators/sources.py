@@ -65,9 +65,9 @@ def validation_block(validation: object, early_stopping: bool) -> TrainingBlock 
     """Return the pair (X, y) for early stopping, if there is one."""
     if validation is None:
         return None
-    if isinstance(validation, (tuple, list)) and len(validation) == 2:
-        if early_stopping and not is_collection(*validation):
-            return TrainingBlock(*validation)
+    is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
+    if isinstance(validation, (tuple, list)) and is_pair and early_stopping and not is_collection(*validation):
+        return TrainingBlock(*validation)
     raise InputError("validation must be a pair (X, y) in memory, with early_stopping=True.")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from omkl import DependencyParser
+from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
 from omkl.data import read_treebank
 from omkl.distributed.mixing import mix, pass_over_shard
 from omkl.online import values_of
@@ -92,3 +92,61 @@ def test_mixing_beside_copying(benchmark, treebank):
         "seconds to mix": round(mixing, 3),
         "times copying the bytes": round(mixing / copying, 1),
     }
+
+
+def rows_on_workers():
+    """Rows of 50 numbers in 8 partitions, which the workers draw."""
+    import dask.array as da
+
+    X = da.random.default_rng(0).normal(size=(400_000, 50), chunks=(50_000, 50))
+    return X, (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
+
+
+def sentences_on_workers():
+    """Sentences of ten words in 8 partitions, with 27 features a word."""
+    import dask
+    import dask.bag as db
+
+    def sentences(seed):
+        words = np.random.default_rng(seed).zipf(1.3, size=(2500, 10)) % 20_000
+        return [([f"w{word}" for word in own], [str(word % 7) for word in own]) for own in words.tolist()]
+
+    return (db.from_delayed([dask.delayed(sentences)(seed) for seed in range(8)]),)
+
+
+COLLECTIONS = {
+    "rows": (rows_on_workers, lambda: OnlineMKLClassifier(["linear", "gaussian:features=100"], epochs=4)),
+    "sentences": (sentences_on_workers, lambda: SequenceLabeler(epochs=4)),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_collections_on_one_two_and_four_workers(benchmark, name):
+    """Seconds before the first epoch and of an epoch, by step; megabytes that each shard sends and receives."""
+    make_data, make = COLLECTIONS[name]
+    notes = {}
+
+    def run():
+        for n_workers in (1, 2, 4):
+            with (
+                LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+                Client(cluster, direct_to_workers=True) as client,
+            ):
+                make().set_params(epochs=1).fit(*make_data(), client=client)  # workers compile
+                model = make().set_params(random_state=0).fit(*make_data(), client=client)
+            history, state = model.history_, model.model_.trainer.state()
+            record = min(history[1:], key=lambda record: record["seconds"])
+            passes = list(values_of(record, "seconds").values())
+            start = model.fit_seconds_ - sum(own["seconds"] for own in history)
+            megabytes = sum(np.asarray(array).nbytes for array in state.values()) / 1e6
+            busiest = sum(passes) / n_workers
+            other = record["seconds"] - busiest - record["mixing_seconds"]
+            notes[f"{n_workers} workers"] = (
+                f"start {start:.1f} s, epoch {record['seconds']:.2f} s: passes {busiest:.2f} s, mixing "
+                f"{record['mixing_seconds']:.2f} s, other {other:.2f} s; "
+                f"{megabytes:.1f} MB of parameters, 8 shards"
+            )
+            print(f"\n{name}, {n_workers} workers: {notes[f'{n_workers} workers']}")
+
+    benchmark.pedantic(run, rounds=1)
+    benchmark.extra_info["notes"] = notes
