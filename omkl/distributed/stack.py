@@ -219,7 +219,7 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
     from distributed.protocol.pickle import loads
 
     kernels, X = loads(sent)
-    return _held(packed_kernels(kernels[part.start : part.stop], X, dtype))
+    return PackedStack(packed_kernels(kernels[part.start : part.stop], X, dtype))
 
 
 def _packed(gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
@@ -231,12 +231,7 @@ def _packed(gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.
 
 
 def _joined(rows: list[np.ndarray]) -> PackedStack:
-    return _held(np.array(rows))
-
-
-def _held(rows: np.ndarray) -> PackedStack:
-    """Make a stack of packed kernels."""
-    return PackedStack(np.require(rows, requirements="W"))
+    return PackedStack(np.array(rows))
 
 
 def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray | None) -> np.ndarray:

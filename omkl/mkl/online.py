@@ -100,7 +100,8 @@ callbacks, verbose, random_state
 
         Parameters
         ----------
-        X : array of shape (n, d), sparse matrix, list of dicts, or stream
+        X : array of shape (n, d), sparse matrix, list of dicts, stream, or Dask collection
+            With a collection of Dask (dataframe, array or bag), y and ``sample_weight`` are collections as well.
             A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, see
             :meth:`omkl.SequenceLabeler.fit`; it has its own classes.
         y : array of shape (n,), optional

@@ -216,8 +216,9 @@ class SequenceLabeler(OnlineEstimator):
 
         Parameters
         ----------
-        X : list of sequences, or stream
-            A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``. The model is trained on its
+        X : list of sequences, stream, or dask.bag
+            A bag of pairs ``(x, y)``, or bags of X, y and ``sample_weight`` with equal partitions, are shards on the
+            cluster. A stream is a :class:`omkl.data.Stream` or any iterator of pairs. The model is trained on its
             blocks as by :meth:`partial_fit`, ``epochs`` times, without loading all data into memory. ``history_`` then
             has the records of :class:`~omkl.online.ProgressiveValidation`. Iterators require ``epochs=1``.
         y : list of sequences of labels, optional
@@ -238,6 +239,7 @@ class SequenceLabeler(OnlineEstimator):
             Continue from the latest checkpoint in that directory, if there is one.
         client : dask.distributed.Client, optional
             Train in shards on the client's workers, by iterative parameter mixing; see :mod:`omkl.distributed.mixing`.
+            For Dask collections, by default the client that was created last.
         shards : int, optional
             Number of shards; by default the number of the client's workers. Without a client, shards are trained on
             ``n_jobs`` threads, with bitwise the same result. Values of kernels stored as dual expansions are computed
