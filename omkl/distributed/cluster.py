@@ -35,17 +35,23 @@ def workers_of(client: Client) -> list[str]:
         raise InputError(f"`client` must be a dask.distributed.Client that is not asynchronous, got {client!r}.")
     if client.status != "running":
         raise DistributionError(f"The Dask client {client!r} is {client.status}: connect a new one to its scheduler.")
-    address, deadline = client.scheduler.address, time.monotonic() + WORKER_TIMEOUT
+    deadline = time.monotonic() + WORKER_TIMEOUT
     while True:
-        try:
-            running = client.sync(client.scheduler.ncores_running, callback_timeout=PATIENCE)
-        except OSError as error:  # includes timeouts
-            raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None
-        if running:
+        if running := _answer(client, client.scheduler.ncores_running):
             return sorted(running)
         if time.monotonic() > deadline:
+            address = client.scheduler.address
             raise DistributionError(f"The scheduler {address} has had no running worker for {WORKER_TIMEOUT:g} s.")
         time.sleep(0.05)
+
+
+def _answer(client: Client, method: Callable, **arguments: object) -> Any:
+    """Call a method of the scheduler."""
+    try:
+        return client.sync(method, callback_timeout=PATIENCE, **arguments)
+    except OSError as error:  # includes timeouts
+        address = client.scheduler.address
+        raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None
 
 
 def current_client(client: Client | None) -> Client:
@@ -83,8 +89,8 @@ def unpinned(client: Client, futures: Sequence[Future]) -> None:
     """
     keys = [future.key for future in futures]
     while not futures[0].cancelled():
-        if not {None, "waiting"} & set(client.sync(client.scheduler.get_task_status, keys=keys).values()):
-            client.sync(client.scheduler.set_restrictions, worker=dict.fromkeys(keys))
+        if not {None, "waiting"} & set(_answer(client, client.scheduler.get_task_status, keys=keys).values()):
+            _answer(client, client.scheduler.set_restrictions, worker=dict.fromkeys(keys))
             return
         time.sleep(0.01)
 
@@ -94,7 +100,8 @@ def placed(client: Client, futures: Sequence[Future]) -> list[str]:
 
     So results stay where they are, unless workers were lost or have joined.
     """
-    workers, holders = workers_of(client), client.who_has(futures)
+    workers = workers_of(client)
+    holders = _answer(client, client.scheduler.who_has, keys=[future.key for future in futures])
     share, load = -(-len(futures) // len(workers)), dict.fromkeys(workers, 0)
     chosen: list[str] = [""] * len(futures)
     for may_move in (False, True):  # first all that can stay
