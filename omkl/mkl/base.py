@@ -102,8 +102,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N)
             Gram matrices may be a dict of names and matrices, a list, an array (N, N, M) or (M, N, N), a single
-            matrix, or :class:`~omkl.kernels.GramMatrices`. Matrices that are ``dask.delayed`` or ``dask.array`` (several
-            as a dict, a list, or an array (M, N, N)) are computed, checked and kept by workers.
+            matrix, or :class:`~omkl.kernels.GramMatrices`. Matrices that are ``dask.delayed`` or ``dask.array`` (as a
+            dict, a list, or an array (M, N, N)) are computed, checked and kept by workers.
         y : array of shape (N,), or (N, K)
             Classes, or 0/1 indicators of K labels, any number of which may be 1. Numbers for a regressor, whose K
             outputs share their kernel weights.
