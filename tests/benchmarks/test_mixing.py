@@ -7,7 +7,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
-from omkl.data import read_treebank
+from omkl.data import read_sequences, read_treebank
 from omkl.distributed.mixing import mix, pass_over_shard
 from omkl.online import values_of
 from omkl.parsing.sentences import ArcExamples
@@ -68,6 +68,27 @@ def test_epoch_of_two_workers(benchmark, treebank):
         "quotient": round(fastest[2] / fastest[1], 2),
         "mixing": round(found[2][-1]["mixing_seconds"], 2),
     }
+
+
+@pytest.mark.parametrize("make", [SequenceLabeler, DependencyParser], ids=["labeler", "parser"])
+def test_one_thread_and_two(benchmark, real_data, make):
+    """English: seconds by the clock and of CPU, and the score, without shards and with two of them on two threads."""
+    files = [real_data(FOLDER.format(part)) for part in ("train", "test")]
+    (*data,), (*held_out,) = map(read_sequences, files) if make is SequenceLabeler else [[file] for file in files]
+
+    def run():
+        for shards in (None, 2):
+            model = make(epochs=10, n_jobs=shards, random_state=0, verbose=False)
+            clock, cpu = time.perf_counter(), time.process_time()
+            model.fit(*data, shards=shards)
+            clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
+            score = model.score(*held_out)
+            benchmark.extra_info.setdefault("notes", {})[f"shards {shards}"] = (
+                f"{clock:.1f} s, {cpu:.1f} CPU, {score:.4f}"
+            )
+            print(f"shards={shards}: {clock:.1f} s, {cpu:.1f} s of CPU, score {score:.4f}")
+
+    benchmark.pedantic(run, rounds=1)
 
 
 def test_mixing_beside_copying(benchmark, treebank):
