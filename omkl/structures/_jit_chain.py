@@ -139,10 +139,12 @@ def largest(scores):
 
 @compiled
 def softmax(unary, marginals):
-    """Write the marginals of independent positions; return log Z."""
+    """Write the marginals of independent positions; return log Z, -inf if a position allows no label."""
     log_partition = 0.0
     for t in range(unary.shape[0]):
         highest = largest(unary[t])
+        if highest == -np.inf:
+            return highest
         total = 0.0
         for j in range(unary.shape[1]):
             marginals[t, j] = np.exp(unary[t, j] - highest)

@@ -41,6 +41,7 @@ class TrigramPotentials(NamedTuple):
 AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike, ...]
 #: Maximum number of labels of a second-order chain, whose table of trigrams grows with the cube of their number.
 MOST_LABELS = 400
+NOTHING_ALLOWED = "No labelling is allowed: the constraints contradict each other."
 
 
 class Chain(Structure):
@@ -130,7 +131,8 @@ class Chain(Structure):
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
         own = self._within_allowed(self._checked(potentials))
         labels = np.empty(len(own.unary), np.int64)
-        self._programs.viterbi(*own, self.costs, labels, 0.0, labels)
+        if self._programs.viterbi(*own, self.costs, labels, 0.0, labels) == -np.inf:
+            raise InputError(NOTHING_ALLOWED)
         return labels
 
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
@@ -220,7 +222,7 @@ class Chain(Structure):
                 expected = type(own)(*(np.zeros(array.shape) for array in own))
                 log_partition = log_space.second_order_chain(*own, *expected)
         if log_partition == -np.inf:
-            raise InputError("No labelling is allowed: the constraints contradict each other.")
+            raise InputError(NOTHING_ALLOWED)
         if len(own.pairwise) != len(given.pairwise):
             expected = expected._replace(pairwise=given.pairwise)
         return log_partition, expected

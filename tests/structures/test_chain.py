@@ -143,6 +143,15 @@ def test_messages_that_hardly_overlap_fall_back_to_logs():
     assert_allclose(marginals.unary, [[0.0, 1.0], [0.5, 0.5]], atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_no_labelling_is_allowed_an_error_says_so(kind):
+    chain, potentials = chain_of(kind, 3), potentials_of(0, 4, 3, kind)
+    potentials.unary[2] = -np.inf
+    for method in (chain.decode, chain.marginals):
+        with pytest.raises(InputError, match="No labelling is allowed"):
+            method(potentials)
+
+
 @given(seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KINDS)))
 def test_many_sequences_decode_as_one_by_one(seed, kind):
     lengths = np.random.default_rng(seed).integers(0, 5, size=6)
