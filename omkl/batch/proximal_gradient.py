@@ -130,9 +130,11 @@ class _ColumnSpace:
         move = after.coefficients - before.coefficients
         return float(move @ move)
 
-    def model(self, iterate: Iterate, intercept: float) -> LinearModel:
-        active = np.flatnonzero(iterate.coefficients)
-        return LinearModel(active, (iterate.coefficients * self.scales)[active], float(intercept))
+    def model(self, iterate: Iterate, intercept: float | np.ndarray) -> LinearModel:
+        active, n_outputs = np.flatnonzero(iterate.coefficients), self.problem.n_outputs
+        if n_outputs > 1:  # the same for all samples of an output
+            intercept = np.broadcast_to(intercept, len(self.problem.y)).reshape(n_outputs, -1)[:, 0]
+        return LinearModel(active, (iterate.coefficients * self.scales)[active], intercept)
 
 
 class _Search:
@@ -239,10 +241,10 @@ def _check(problem: Problem | DesignProblem) -> None:
             f"exact prox; got {problem.loss!r} and {regularizer!r}."
         )
     if isinstance(problem, DesignProblem) and (
-        problem.n_outputs > 1 or problem.unpenalized is not None or not problem.groups.gauge.is_euclidean
+        problem.unpenalized is not None or not problem.groups.gauge.is_euclidean
     ):
         raise InputError(
-            'Several outputs, sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".'
+            'Sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".'
         )
 
 

@@ -57,6 +57,26 @@ def test_single_columns_of_several_outputs_are_the_multi_task_lasso(outputs):
     assert_allclose(elastic.coef_, theirs.coef_, atol=1e-4)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_lq_norms_of_several_outputs_are_solved_by_sparsa(outputs, fit_intercept):
+    """A generic convex solver finds the same objective; the default solver refuses what it cannot solve."""
+    (X, Y), groups, q = outputs, np.arange(30) // 3, 1.5
+    settings = {"regularizer": f"block-q:q={q}", "groups": groups, "fit_intercept": fit_intercept}
+    model = GroupLasso(0.3, solver="sparsa", tol=1e-7, max_iter=20_000, **settings).fit(X, Y)
+
+    def objective(W, b, norms_to_q):
+        return 0.5 / 100 * cp.sum_squares(Y - X @ W - b) + 0.3 / q * norms_to_q
+
+    W, b = cp.Variable((30, 4)), cp.Variable((1, 4)) if fit_intercept else np.zeros((1, 4))
+    norms = [cp.power(cp.norm(W[groups == k], "fro"), q) for k in range(10)]
+    best = cp.Problem(cp.Minimize(objective(W, b, sum(norms)))).solve()
+    found = sum(np.linalg.norm(model.coef_.T[groups == k]) ** q for k in range(10))
+    assert_allclose(objective(model.coef_.T, model.intercept_, found).value, best, rtol=1e-5)
+    assert model.dual_gap_ <= 1e-7
+    with pytest.raises(InputError, match="'sparsa' accepts others"):
+        GroupLasso(0.3, **settings).fit(X, Y)
+
+
 def test_weights_offsets_and_warm_starts_of_several_outputs(outputs, reloaded):
     X, Y = outputs
     weights = np.where(np.arange(100) < 20, 0.0, np.arange(100) % 3 + 1.0)

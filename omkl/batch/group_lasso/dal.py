@@ -169,10 +169,16 @@ class DAL(DesignSolver):
         self.growth = growth
 
     def check(self, problem: DesignProblem) -> None:
-        if not problem.regularizer.separable or not problem.regularizer.differentiable_prox:
+        regularizer = problem.regularizer
+        if not regularizer.separable or not regularizer.differentiable_prox:
             raise InputError(
-                "The solver 'dal' needs a regularizer that is a sum over groups, got "
-                f"{problem.regularizer!r}; 'sparsa' accepts others."
+                f"The solver 'dal' needs a regularizer that is a sum over groups, got {regularizer!r}; 'sparsa' accepts "
+                "others."
+            )
+        if problem.n_outputs > 1 and regularizer.elastic is None:
+            raise InputError(
+                "With several outputs, the solver 'dal' needs a regularizer that is linear or quadratic in each norm, got "
+                f"{regularizer!r}; 'sparsa' accepts others."
             )
 
     def _search(self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None) -> Solution:
