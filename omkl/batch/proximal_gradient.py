@@ -243,9 +243,7 @@ def _check(problem: Problem | DesignProblem) -> None:
     if isinstance(problem, DesignProblem) and (
         problem.unpenalized is not None or not problem.groups.gauge.is_euclidean
     ):
-        raise InputError(
-            'Sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".'
-        )
+        raise InputError('Sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".')
 
 
 class IterativeSoftThresholding(Solver):

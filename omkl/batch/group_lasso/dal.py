@@ -172,13 +172,13 @@ class DAL(DesignSolver):
         regularizer = problem.regularizer
         if not regularizer.separable or not regularizer.differentiable_prox:
             raise InputError(
-                f"The solver 'dal' needs a regularizer that is a sum over groups, got {regularizer!r}; 'sparsa' accepts "
-                "others."
+                "The solver 'dal' needs a regularizer that is a sum over groups, got "
+                f"{regularizer!r}; 'sparsa' accepts others."
             )
         if problem.n_outputs > 1 and regularizer.elastic is None:
             raise InputError(
-                "With several outputs, the solver 'dal' needs a regularizer that is linear or quadratic in each norm, got "
-                f"{regularizer!r}; 'sparsa' accepts others."
+                "With several outputs, the solver 'dal' needs a regularizer that is linear or quadratic in each norm, "
+                f"got {regularizer!r}; 'sparsa' accepts others."
             )
 
     def _search(self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None) -> Solution:
