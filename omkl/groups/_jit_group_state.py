@@ -141,3 +141,22 @@ def hedge(weights, cumulative, losses, gap):
         for k in range(p):
             weights[k] /= total
     return gap
+
+
+@compiled
+def half_weighted_squares(norms, weights):
+    """Return ``sum_k norms_k^2 / (2 weights_k)`` over the groups of nonzero weight."""
+    value = 0.0
+    for k in range(norms.shape[0]):
+        if weights[k] > 0.0:
+            value += 0.5 * norms[k] ** 2 / weights[k]
+    return value
+
+
+@compiled
+def hedge_distance(norms, total, weights):
+    """Return the norm of a model, in which :func:`half_weighted_squares` replaces the norms of regularized groups."""
+    squares = 0.0
+    for k in range(norms.shape[0]):
+        squares += norms[k] ** 2
+    return np.sqrt(max(total**2 - squares, 0.0) + 2.0 * half_weighted_squares(norms, weights))

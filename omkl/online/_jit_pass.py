@@ -16,6 +16,7 @@ from omkl.groups._jit_group_state import (
     begin_forward_backward,
     begin_hedge,
     hedge,
+    hedge_distance,
     losses_of_parts,
     measure,
     rescale,
@@ -172,14 +173,7 @@ def square_of_gradient(before, arrays, hedged, rules, state, left_out, weight, l
 @borrowing
 def distance_of(norms, total, hedged, rules):
     """Return the distance of the model from the origin, as adaptive schedules measure it."""
-    if rules.method != HEDGE:
-        return total
-    squares, value = 0.0, 0.0
-    for k in range(len(norms)):
-        squares += norms[k] ** 2
-        if hedged.weights[k] > 0.0:
-            value += 0.5 * norms[k] ** 2 / hedged.weights[k]
-    return np.sqrt(max(total**2 - squares, 0.0) + 2.0 * value)
+    return hedge_distance(norms, total, hedged.weights) if rules.method == HEDGE else total
 
 
 @borrowing

@@ -193,12 +193,11 @@ class OutOfSampleWeights(ForwardBackward):
 
     def distance(self, norms: np.ndarray, total: float) -> float:
         # of regularized groups, the square root of twice the regularizer counts instead of the norm
-        return float(np.sqrt(max(total**2 - norms @ norms, 0.0) + 2.0 * self.value(norms)))
+        return jit.hedge_distance(norms, total, self.weights)
 
     def value(self, norms: np.ndarray) -> float:
         """Return the regularizer at the current weights; ``norms`` are the group norms ``||theta_k||``."""
-        alive = self.weights > 0.0
-        return 0.5 * float((norms[alive] ** 2 / self.weights[alive]).sum())
+        return jit.half_weighted_squares(norms, self.weights)
 
     def grow(self, n_groups: int) -> None:
         # new groups start with the mean weight, and with the weighted mean of cumulative losses

@@ -244,10 +244,13 @@ class TrainingLoop:
         return False
 
     def _pass_for(self, examples: Examples) -> Pass:
-        """Return the pass over a block: a compiled one where all parts are known to it."""
+        """Return the pass over a block: a compiled one where all parts are known to it.
+
+        For a block of one example, :meth:`OnlineTrainer.update` takes less time than a compiled pass takes to start.
+        """
         told = [hook.__self__ for hook in self._on_round if hasattr(hook, "__self__")]
         can_wait = len(told) == len(self._on_round) and all(hasattr(callback, "room") for callback in told)
-        if self.make_pass is not serial_pass or not can_wait:
+        if self.make_pass is not serial_pass or not can_wait or len(examples) == 1:
             return self.make_pass
         waiting = [*told, *([] if self.checkpoints is None else [self.checkpoints])]
         room = lambda: min((part.room() for part in waiting), default=AT_A_TIME)  # noqa: E731
