@@ -33,6 +33,21 @@ def add_scores(features, low, high, table, groups, scales, unary):
 
 
 @compiled
+def add_averaged_scores(features, low, high, table, sums, groups, factors, total, left_out, unary):
+    """Add the scores of the average ``(a_group(f) v[f, :] + u[f, :]) / total``, or without ``u`` if the total is 0."""
+    starts, ids, values = features
+    for i in range(low, high):
+        for q in range(starts[i], starts[i + 1]):
+            feature = ids[q]
+            group = groups[feature]
+            for j in range(0 if left_out[group] else unary.shape[1]):
+                weight = factors[group] * table[feature, j]
+                if total > 0.0:
+                    weight = (weight + sums[feature, j]) / total
+                unary[i - low, j] += values[q] * weight
+
+
+@compiled
 def inner_products(features, low, gradient, table, groups, products, totals):
     """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; add the potentials to ``totals[k]``."""
     starts, ids, values = features

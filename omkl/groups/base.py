@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups.group_state import GroupStateView, Mixture
+from omkl.groups.group_state import GroupState, GroupStateView, Mixture
 from omkl.structures.base import Potentials, Structure
 
 #: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.
@@ -164,6 +164,18 @@ class Bank(ABC):
     @abstractmethod
     def averaged(self) -> Any:
         """Return a copy with the averaged parameters, which can add potentials and recompute its norms."""
+
+    def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
+        """Add the potentials of :meth:`averaged`, bit for bit.
+
+        Parameters
+        ----------
+        x : Span, ArcSentence or similar
+        potentials : Potentials
+        """
+        frozen = self.averaged()
+        GroupState([frozen]).scales.fill(1.0)
+        frozen.add_potentials(x, potentials)
 
     @abstractmethod
     def state(self) -> dict[str, np.ndarray]:

@@ -268,16 +268,19 @@ class GroupStateView:
         averages, total = self._whole.average_weights()
         return averages[self.groups], total
 
+    def factors(self, averaging: bool) -> tuple[np.ndarray, float]:
+        """Return :meth:`average_weights`, or ``(s_k, 0)`` for the current model if there is no average."""
+        averages, total = self.average_weights() if averaging else (self.scales, 0.0)
+        return (averages, total) if total else (self.scales, 0.0)
+
     def average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:
         """Return the averaged parameters from directions and running sums, or the current ones without an average.
 
         ``spread`` broadcasts one number per group to the shape of the arrays.
         """
-        averages, weight = self.average_weights()
-        if sums.shape != values.shape or weight == 0:
-            average = spread(self.scales) * values
-        else:
-            average = (spread(averages) * values + sums) / weight
+        factors, total = self.factors(sums.shape == values.shape)
+        average = spread(factors) * values
+        average = (average + sums) / total if total else average
         return np.where(spread(self.left_out), 0.0, average) if self.left_out.any() else average
 
     def outside_range(self) -> np.ndarray:

@@ -189,7 +189,7 @@ class ExplicitBank(TableBank):
         self._groups[first : self.n_features] = groups
 
     def features_of(self, x: Span) -> Features:
-        """Return the features of all tokens of ``x.tokens``; raise an InputError if they have none.
+        """Return the features of all tokens of ``x.tokens``; raise an InputError if they have none, or unknown ones.
 
         Parameters
         ----------
@@ -197,32 +197,18 @@ class ExplicitBank(TableBank):
         """
         if x.tokens.features is None:
             raise InputError(f"The tokens have no features, but the group {self.names[0]!r} needs them.")
+        if x.tokens.n_features > self.n_features:
+            raise InputError(f"Feature {x.tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
         return x.tokens.features
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        if x.tokens.n_features > self.n_features:
-            raise InputError(f"Feature {x.tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
         scales = self.group_state.scales
         jit.add_scores(self.features_of(x), x.low, x.high, self.table, self.groups, scales, potentials.unary)
 
     def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        """Add the potentials of :meth:`averaged`, bit for bit, averaging only the rows that ``x`` needs.
-
-        Parameters
-        ----------
-        x : Span
-        potentials : Potentials
-            Changed in place.
-        """
-        starts, ids, values = self.features_of(x)
-        starts = starts[x.low : x.high + 1]
-        entries = slice(starts[0], starts[-1])
-        rows, places = ids[entries], np.arange(starts[-1] - starts[0])
-        if len(x) > 1:  # rows of one token are rarely repeated
-            rows, places = np.unique(rows, return_inverse=True)
-        features = Features(starts - starts[0], places.astype(np.int32), values[entries])
-        owners, table = np.zeros(len(rows), dtype=np.int32), self._averaged_rows(rows)
-        jit.add_scores(features, 0, len(x), table, owners, np.ones(1), potentials.unary)
+        factors, total = self.group_state.factors(len(self._sums) > 0)
+        average = self.table, self._sums, self.groups, factors, total, self.group_state.left_out
+        jit.add_averaged_scores(self.features_of(x), x.low, x.high, *average, potentials.unary)
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         products = np.zeros(len(self.names))
@@ -398,6 +384,9 @@ class InterceptBank(DenseBank):
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_constants(self.table, self.group_state.scales[0], potentials.unary)
+
+    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
+        jit.add_constants(self.averaged_table(), 1.0, potentials.unary)
 
     def _own(self, gradient: Potentials) -> np.ndarray:
         # a single row needs no sum

@@ -1,7 +1,7 @@
 """OnlineModel: the codec and the trainer of an online estimator."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -9,9 +9,8 @@ import numpy as np
 
 from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
-from omkl.groups.base import Bank, check_ability
-from omkl.groups.tables import ExplicitBank
-from omkl.groups.tokens import Span, Tokens
+from omkl.groups.base import check_ability
+from omkl.groups.tokens import Tokens
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.methods import as_method
@@ -234,7 +233,10 @@ class OnlineModel:
         if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
             return None
         self._scored_at = trainer.round
-        return _averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
+        x, potentials = tokens.everything(), trainer.structure.zeros(tokens.n_tokens)
+        for bank in trainer.banks:
+            bank.add_averaged_potentials(x, potentials)
+        return potentials
 
     def memory_usage(self) -> dict[str, float]:
         """Return the megabytes of parameters for ``"training"`` and ``"prediction"``."""
@@ -309,19 +311,3 @@ def _weighting(weighting: str, regularizer: Regularizer | None) -> str:
         return weighting
     selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
     return "out-of-sample" if selects else "norms"
-
-
-def _averaged_potentials(banks: Sequence[Bank], structure: Structure, x: Span) -> Potentials:
-    """Compute potentials in the averaged model, bitwise equal to those of a :class:`Predictor`.
-
-    Explicit banks average only the features of the input.
-    """
-    potentials = structure.zeros(len(x))
-    others = Predictor([bank for bank in banks if not isinstance(bank, ExplicitBank)], structure)
-    frozen = iter(others.banks)
-    for bank in banks:
-        if isinstance(bank, ExplicitBank):
-            bank.add_averaged_potentials(x, potentials)
-        else:
-            next(frozen).add_potentials(x, potentials)
-    return potentials
