@@ -13,6 +13,8 @@ Vectors are stored as columns of an array (d, C) and selected by a range. Loops 
 only on its two vectors, not on their positions.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from omkl._compilation import compiled
@@ -20,6 +22,19 @@ from omkl._compilation import compiled
 #: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared with a tile at a time.
 TILE, ROWS = 512, 4
 PRODUCTS, SQUARED, MANHATTAN = range(3)
+
+
+class Held(NamedTuple):
+    """Arrays of the support vectors by their indices; ``order`` has the indices in the order of the factors."""
+
+    coefficients: np.ndarray
+    sums: np.ndarray
+    diagonals: np.ndarray
+    squares: np.ndarray
+    jitters: np.ndarray
+    factors: np.ndarray
+    order: np.ndarray
+    ages: np.ndarray
 
 
 @compiled
@@ -115,6 +130,17 @@ def score(rows, n, coefficients, own):
             row = rows[k, t, m : m + n]
             for j in range(own.shape[2]):
                 own[k, t, j] = inner_product(row, coefficients[k, j, :n])
+
+
+@compiled
+def among(rows, moving):
+    """Return the kernel values among some tokens, (p, m, m)."""
+    values = np.empty((rows.shape[0], len(moving), len(moving)))
+    for k in range(rows.shape[0]):
+        for a in range(len(moving)):
+            for b in range(len(moving)):
+                values[k, a, b] = rows[k, moving[a], moving[b]]
+    return values
 
 
 @compiled
@@ -306,3 +332,59 @@ def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals)
     for i in others:
         squares[i] *= diagonals[i]
     return change
+
+
+@compiled
+def drop(index, n, used, square_norms, rows, own, held):
+    """Project one of n support vectors onto the others; update norms and potentials."""
+    position = 0
+    while held.order[position] != index:
+        position += 1
+    held.order[position : n - 1] = held.order[position + 1 : n]
+    others = held.order[: n - 1]
+    y, c = np.empty(n - 1), np.empty(n - 1)
+    for k in used:
+        coefficients, factor = held.coefficients[k], held.factors[k]
+        remove(factor, n, position, y)
+        combination(factor, n - 1, y, c)
+        replace(rows[k], index, others, c, coefficients, own[k])
+        arrays = held.sums[k], held.squares[k], held.diagonals[k]
+        square_norms[k] += spread(index, others, c, y, held.jitters[k], coefficients, *arrays)
+
+
+@compiled
+def admit(t, n, budget, age, relative, used, scales, square_norms, rows, own, indices, held):
+    """Make token ``t`` a support vector, replacing one of n if the support is full; return its index."""
+    index, n_others, m = n, min(n, budget - 1), len(indices)
+    if n == budget:
+        index = weakest(scales, held.squares, held.ages, n)
+        drop(index, n, used, square_norms, rows, own, held)
+    place(rows, t, index, indices, held.diagonals, held.coefficients, held.sums, held.squares)
+    values = np.empty(n_others)
+    for k in used:
+        for r in range(n_others):
+            values[r] = rows[k, t, m + held.order[r]]
+        square = held.diagonals[k, index]
+        jitter = relative * square if square > 0.0 else 1.0
+        held.jitters[k, index] = append(held.factors[k], n_others, values, square, jitter)
+    held.order[n_others], held.ages[index] = index, age
+    return index
+
+
+@compiled
+def step(moving, D, groups, n, budget, age, relative, used, scales, arrays, rows, own, indices, held):
+    """Step along ``D`` token by token; return the index of each token that becomes a support vector, else -1.
+
+    ``used`` are the kernels in use, ``groups`` a mask of those that step, and ``age`` the number of tokens admitted.
+    """
+    admitted = np.full(len(moving), -1)
+    for a in range(len(moving)):
+        t = moving[a]
+        if indices[t] < 0:
+            indices[t] = find(rows, t, n, held.diagonals)
+        if indices[t] < 0:
+            index = admit(t, n, budget, age, relative, used, scales, arrays.square_norms, rows, own, indices, held)
+            admitted[a], n, age = index, max(n, index + 1), age + 1
+        parts = held.diagonals, held.coefficients, held.sums, held.squares
+        move(rows, t, indices[t], D[a], groups, arrays, *parts, own)
+    return admitted

@@ -69,7 +69,7 @@ class BudgetedExpansion(KernelBank):
         self._coefficients, self._sums = np.zeros((2, p, self.n_outputs, 0))
         self._diagonals, self._squares, self._jitters = np.zeros((3, p, 0))
         # upper Cholesky factors of the kernel matrices, and the support vector at each of their positions
-        self._factors, self._order, self._n_factored = np.zeros((p, 0, 0)), np.zeros(0, dtype=np.int64), 0
+        self._factors, self._order = np.zeros((p, 0, 0)), np.zeros(0, dtype=np.int64)
         self._ages = np.zeros(0, dtype=np.int64)
         self._n_admitted = self._n_replaced = 0
         self._forget_tokens()
@@ -136,18 +136,25 @@ class BudgetedExpansion(KernelBank):
         if not self._buffers:
             self._buffers = {view: self._buffer_of(view, x.tokens.views[view].shape[1]) for view in self.views}
         pairs = {view: buffer.stage(x.tokens.views[view][x.low : x.high], n) for view, buffer in self._buffers.items()}
-        # kernels that are left out must not distinguish vectors
-        self._diagonals[self.group_state.left_out] = 0.0
+        used = self._used()
+        if len(used) < p:  # kernels that are left out must not distinguish vectors
+            self._diagonals[self.group_state.left_out] = 0.0
         self._rows, self._own = np.zeros((p, m, m + self._capacity)), np.zeros((p, m, self.n_outputs))
-        for k in self._used():
+        for k in used.tolist():
             self._rows[k, :, : m + n] = self.kernels[k].between(pairs[self.views[k]])
         jit.score(self._rows, n, self._coefficients, self._own)
         self._indices = np.full(m, -1)
         self._at_hand = x
 
-    def _used(self) -> list[int]:
+    def _used(self) -> np.ndarray:
         """Return the indices of the kernels in use."""
-        return np.flatnonzero(~self.group_state.left_out).tolist()
+        return (~self.group_state.left_out).nonzero()[0]
+
+    @property
+    def _held(self) -> jit.Held:
+        """Arrays of the support vectors, for compiled functions."""
+        own = self._coefficients, self._sums, self._diagonals, self._squares, self._jitters
+        return jit.Held(*own, self._factors, self._order, self._ages)
 
     def _buffer_of(self, view: str, n_columns: int) -> SupportBuffer:
         kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
@@ -156,7 +163,7 @@ class BudgetedExpansion(KernelBank):
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
         if self._at_hand is not x:
             self._take_up(x)
-        return self._rows[:, moving[:, None], moving]
+        return jit.among(self._rows, moving)
 
     def step(self, x: Span, gradient: Potentials) -> None:
         if self._n_replaced >= REFRESH_AFTER * self.budget:
@@ -172,62 +179,18 @@ class BudgetedExpansion(KernelBank):
         """Step token by token, since projections may intervene; tokens become support vectors; norms stay exact."""
         if self._at_hand is not x:
             self._take_up(x)
-        for t, slope in zip(moving.tolist(), D):
-            index = self._indices.item(t)
-            if index < 0:
-                index = self._indices[t] = jit.find(self._rows, t, self.n_support, self._diagonals)
-            if index < 0:
-                index = self._admit(t)
-            arrays = self._diagonals, self._coefficients, self._sums, self._squares, self._own
-            jit.move(self._rows, t, index, slope, groups, self.group_state.step, *arrays)
-
-    def _admit(self, t: int) -> int:
-        """Make token ``t`` a support vector, replacing another if the support is full; return its index."""
-        m, index = len(self._indices), self.n_support
-        if index == self.budget:
-            index = jit.weakest(self.group_state.scales, self._squares, self._ages, self.n_support)
-            self._drop(index)
-            self._n_replaced += 1
-        elif index == self._capacity:
-            self._reserve(min(2 * index, self.budget))
-        for buffer in self._buffers.values():
-            buffer.keep(m - t, index)
-        arrays = self._diagonals, self._coefficients, self._sums, self._squares
-        jit.place(self._rows, t, index, self._indices, *arrays)
-        others = m + self._order[: self._n_factored]
-        self._append(index, np.take(self._rows[:, t], others, axis=1))
-        self.n_support = max(self.n_support, index + 1)
-        self._ages[index] = self._n_admitted
-        self._n_admitted += 1
-        return index
-
-    def _drop(self, index: int) -> None:
-        """Project a support vector onto the others; update norms and potentials."""
-        n = self._n_factored
-        position = int(np.flatnonzero(self._order[:n] == index)[0])
-        self._order[position : n - 1] = self._order[position + 1 : n]
-        others = self._order[: n - 1]
-        y, c = np.empty(n - 1), np.empty(n - 1)
-        for k in self._used():
-            factor = self._factors[k]
-            jit.remove(factor, n, position, y)
-            jit.combination(factor, n - 1, y, c)
-            jit.replace(self._rows[k], index, others, c, self._coefficients[k], self._own[k])
-            arrays = self._coefficients[k], self._sums[k], self._squares[k], self._diagonals[k]
-            change = jit.spread(index, others, c, y, self._jitters[k], *arrays)
-            self.group_state.square_norms[k] += change
-        self._n_factored = n - 1
-
-    def _append(self, index: int, values: np.ndarray) -> None:
-        """Add a support vector to the factors, given its kernel values with the factored vectors, (p, n)."""
-        n = self._n_factored
-        relative = np.sqrt(np.finfo(self.dtype).eps)
-        for k in self._used():
-            square = self._diagonals[k, index]
-            jitter = relative * square if square > 0.0 else 1.0
-            self._jitters[k, index] = jit.append(self._factors[k], n, values[k], square, jitter)
-        self._order[n] = index
-        self._n_factored = n + 1
+        m, n = len(x), self.n_support
+        if (needed := min(n + len(moving), self.budget)) > self._capacity:
+            self._reserve(min(max(2 * self._capacity, needed), self.budget))
+        support = n, self.budget, self._n_admitted, np.sqrt(np.finfo(self.dtype).eps), self._used()
+        arrays = self.group_state.scales, self.group_state.step, self._rows, self._own, self._indices, self._held
+        for t, index in zip(moving.tolist(), jit.step(moving, D, groups, *support, *arrays).tolist()):
+            if index >= 0:
+                for buffer in self._buffers.values():
+                    buffer.keep(m - t, index)
+                self._n_admitted += 1
+                self._n_replaced += index < self.n_support
+                self.n_support = max(self.n_support, index + 1)
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
@@ -274,7 +237,7 @@ class BudgetedExpansion(KernelBank):
             self._buffers[view].load(np.ascontiguousarray(vectors))
         if training:
             self._diagonals[:, :n], self._jitters[:, :n] = state["diagonals"], state["jitters"]
-            self._ages[:n], self._order[:n], self._n_factored = state["ages"], state["order"], n
+            self._ages[:n], self._order[:n] = state["ages"], state["order"]
             self._factors[:, :n, :n] = state["factors"]
             self._n_admitted, self._n_replaced = state["counts"].tolist()
         for k in range(len(self.names)):
