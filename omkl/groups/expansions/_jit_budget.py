@@ -9,6 +9,8 @@ Cholesky factors of the kernel matrices project one support vector onto the othe
 with ``U'U = K + diag(e)``, in the leading n x n block of a larger array; ``e`` is a small jitter. Loops over half of
 the matrix run along its contiguous rows.
 
+Loops run over slices from 0, because Numba does not vectorise loops over ``t`` with an index ``t - 1`` or ``r + t``.
+
 Vectors are stored as columns of an array (d, C) and selected by a range. Loops over them vectorise, and a value depends
 only on its two vectors, not on their positions.
 """
@@ -248,9 +250,9 @@ def append(U, n, values, square, jitter):
     for r in range(n):
         y = values[r] / U[r, r]
         values[r] = y
-        row = U[r]
-        for t in range(r + 1, n):
-            values[t] -= y * row[t]
+        row, rest = U[r, r + 1 : n], values[r + 1 : n]
+        for t in range(n - 1 - r):
+            rest[t] -= y * row[t]
     explained = 0.0
     for r in range(n):
         U[r, n] = values[r]
@@ -272,10 +274,10 @@ def remove(U, n, a, y):
     pivot = U[a, a]
     rest = U[a, :n].copy()
     for r in range(a):
-        row = U[r]
-        y[r] = row[a]
-        for t in range(a + 1, n):
-            row[t - 1] = row[t]
+        y[r] = U[r, a]
+        old, new = U[r, a + 1 : n], U[r, a : n - 1]
+        for t in range(n - 1 - a):
+            new[t] = old[t]
     for t in range(a + 1, n):
         y[t - 1] = pivot * rest[t]
     for r in range(a + 1, n):
@@ -285,11 +287,12 @@ def remove(U, n, a, y):
         new[r - 1] = length
         value = y[r - 1] / length
         y[r - 1] = value
-        for t in range(r + 1, n):
-            rotated = c * old[t] + s * rest[t]
-            rest[t] = c * rest[t] - s * old[t]
-            new[t - 1] = rotated
-            y[t - 1] -= value * rotated
+        left, right, target, others = old[r + 1 : n], rest[r + 1 : n], new[r : n - 1], y[r : n - 1]
+        for t in range(n - 1 - r):
+            rotated = c * left[t] + s * right[t]
+            right[t] = c * right[t] - s * left[t]
+            target[t] = rotated
+            others[t] -= value * rotated
 
 
 @compiled

@@ -136,14 +136,16 @@ class BudgetedExpansion(KernelBank):
         if not self._buffers:
             self._buffers = {view: self._buffer_of(view, x.tokens.views[view].shape[1]) for view in self.views}
         pairs = {view: buffer.stage(x.tokens.views[view][x.low : x.high], n) for view, buffer in self._buffers.items()}
+        if self._rows.shape != (p, m, m + self._capacity):
+            self._rows, self._own = np.zeros((p, m, m + self._capacity)), np.zeros((p, m, self.n_outputs))
+            self._indices = np.empty(m, dtype=np.int64)
+        self._indices.fill(-1)
         used = self._used()
         if len(used) < p:  # kernels that are left out must not distinguish vectors
-            self._diagonals[self.group_state.left_out] = 0.0
-        self._rows, self._own = np.zeros((p, m, m + self._capacity)), np.zeros((p, m, self.n_outputs))
+            self._diagonals[self.group_state.left_out] = self._rows[self.group_state.left_out] = 0.0
         for k in used.tolist():
             self._rows[k, :, : m + n] = self.kernels[k].between(pairs[self.views[k]])
         jit.score(self._rows, n, self._coefficients, self._own)
-        self._indices = np.full(m, -1)
         self._at_hand = x
 
     def _used(self) -> np.ndarray:
