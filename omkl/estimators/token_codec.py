@@ -186,7 +186,8 @@ class TokenCodec:
             if new_names:
                 bank.add_groups(new_names)
                 trainer.regroup([*trainer.order, *self.order])
-            bank.grow(self.encoder.explicit_groups(bank.n_features))
+            if bank.n_features < self.encoder.vocabulary.first_id + len(self.encoder.vocabulary.groups):
+                bank.grow(self.encoder.explicit_groups(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""

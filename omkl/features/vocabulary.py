@@ -151,33 +151,28 @@ class Vocabulary:
         keys, nothing = tuple(tokens[0]), dict[str | None, int]()
         known = [self.ids.get(key, nothing) for key in keys]
         ids: list[int] = []
-        lengths, scaled = [], []
+        lengths, amounts = [], []
         for token in tokens:
             if tuple(token) != keys:
                 return None
             before = len(ids)
             for own, value, key in zip(known, token.values(), keys):
                 if type(value) is str:
-                    if (i := own.get(value)) is not None:
-                        ids.append(i)
-                    elif grow or NUMBER in own:
+                    i, amount = own.get(value), 1.0
+                    if i is None and (grow or NUMBER in own):
                         return None
                 elif type(value) not in PLAIN_NUMBERS or not -LARGE < value < LARGE:
                     return None
-                elif (i := own.get(NUMBER)) is None or key not in self.units:
-                    if grow or (own and i is None):
+                else:
+                    i, unit = own.get(NUMBER), self.units.get(key)
+                    if (i is None or unit is None) and (grow or (own and i is None)):
                         return None
-                    if i is not None and value:  # all numbers in training were 0
-                        scaled.append((len(ids), float(value)))
-                        ids.append(i)
-                elif amount := value / self.units[key]:
-                    scaled.append((len(ids), amount))
+                    amount = value / (unit or 1.0)  # without a unit, all numbers in training were 0
+                if i is not None and amount:
                     ids.append(i)
+                    amounts.append(amount)
             lengths.append(len(ids) - before)
-        values = np.ones(len(ids))
-        for place, amount in scaled:
-            values[place] = amount
-        return np.array(lengths), np.array(ids, np.int32), values
+        return np.array(lengths), np.array(ids, np.int32), np.array(amounts, np.float64)
 
     def look_up(self, key: str, column: list, grow: bool) -> Part:
         """Encode the values of one key, one per token; ``grow`` adds a new key and new values."""

@@ -146,8 +146,8 @@ class OutOfSampleWeights(ForwardBackward):
     def meet(self, new: bool, group_state: GroupState) -> None:
         self.learning = new
         # distribute the weight of left-out groups among the others
-        weights = np.where(group_state.left_out[: len(self.weights)], 0.0, self.weights)
-        if weights.any():
+        left_out = group_state.left_out[: len(self.weights)]
+        if left_out.any() and (weights := np.where(left_out, 0.0, self.weights)).any():
             self.weights = weights / weights.sum()
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:

@@ -313,7 +313,7 @@ class OnlineTrainer:
             penalty), ``rate``, and ``norm:NAME`` and ``weight:NAME`` of each group. Norms and weights are those of the
             current iterate, not of the averaged model.
         """
-        penalty = self.penalty()
+        penalty, norms = self.penalty(), self.group_state.norms
         return {
             "epoch": epoch,
             "round": self.round,
@@ -322,8 +322,8 @@ class OnlineTrainer:
             "penalty": penalty,
             "objective": loss + self.current_lambda * penalty,
             "rate": self.schedule(self.round - self.began),
-            **{f"norm:{name}": norm for name, norm in zip(self.group_state.names, self.group_state.norms.tolist())},
-            **{f"weight:{name}": weight for name, weight in self.kernel_weights(self.norms).items()},
+            **{f"norm:{name}": norm for name, norm in zip(self.group_state.names, norms.tolist())},
+            **{f"weight:{name}": weight for name, weight in self.kernel_weights(norms[: self.n_penalized]).items()},
             "seconds": seconds,
         }
 
