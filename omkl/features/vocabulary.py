@@ -357,5 +357,5 @@ def _joined(chunks: list[Rows]) -> Features:
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0)
     lengths, ids, values = chunks[0] if len(chunks) == 1 else map(np.concatenate, zip(nothing, *chunks))
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=starts[1:])
+    lengths.cumsum(out=starts[1:])
     return Features(starts, ids, values)

@@ -69,7 +69,7 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
     """
     n, n_labels = gradient.shape
     starts, ids, values = features
-    rates, averages, averaging = step.rates, step.averages, sums.shape[0] > 0
+    (rates, averages, _, square_norms, square_gradients), averaging = step, sums.shape[0] > 0
     inner = np.zeros(rates.shape[0])
     moved = np.zeros(rates.shape[0])
     moving = np.empty((n, n_labels), np.int64)
@@ -105,8 +105,8 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
                 if averaging:
                     sums[feature, j] -= averages[group] * change
     for k in range(rates.shape[0]):
-        step.square_norms[k] += moved[k]
-        step.square_gradients[k] = max(moved[k] + 2.0 * rates[k] * inner[k], 0.0) / rates[k] ** 2
+        square_norms[k] += moved[k]
+        square_gradients[k] = max(moved[k] + 2.0 * rates[k] * inner[k], 0.0) / rates[k] ** 2
 
 
 @compiled
@@ -182,7 +182,8 @@ def add_constants(table, scale, unary):
 @compiled
 def step_dense(gradient, table, sums, step):
     """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last matrix of the table."""
-    rate, average, averaging = step.rates[0], step.averages[0], sums.shape[0] > 0
+    rates, averages, _, square_norms, square_gradients = step
+    rate, average, averaging = rates[0], averages[0], sums.shape[0] > 0
     inner = 0.0
     moved = 0.0
     for t in range(gradient.shape[0]):
@@ -200,8 +201,8 @@ def step_dense(gradient, table, sums, step):
                     table[position, i, j] += change
                     if averaging:
                         sums[position, i, j] -= average * change
-    step.square_norms[0] += moved
-    step.square_gradients[0] = max(moved + 2.0 * rate * inner, 0.0) / rate**2
+    square_norms[0] += moved
+    square_gradients[0] = max(moved + 2.0 * rate * inner, 0.0) / rate**2
 
 
 @compiled
@@ -231,14 +232,13 @@ def mapped_inner_products(features, starts, table, gradient, products, totals):
 
 
 @compiled
-def step_maps(features, starts, gradient, table, sums, touched, arrays):
+def step_maps(features, starts, gradient, table, sums, touched, step):
     """``v_kj -= rate_k g_kj`` with ``g_kj = sum_i D_ij z_ik``, for labels with a gradient; update norms and averages.
 
     Norms follow ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
     n, n_labels = gradient.shape
-    rates, averages, averaging = arrays.rates, arrays.averages, sums.shape[0] > 0
-    square_norms, square_gradients = arrays.square_norms, arrays.square_gradients
+    (rates, averages, _, square_norms, square_gradients), averaging = step, sums.shape[0] > 0
     square_gradients[:] = 0.0
     whole = np.empty(table.shape[1])
     for j in range(n_labels):

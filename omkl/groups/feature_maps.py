@@ -85,10 +85,8 @@ class FeatureMapBank(TableBank):
         return products
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        features = self._features(x)
-        jit.step_maps(
-            features, self._starts, gradient.unary, self.table, self._sums, self._touched, self.group_state.step
-        )
+        arrays = gradient.unary, self.table, self._sums, self._touched, self.group_state.step_arrays
+        jit.step_maps(self._features(x), self._starts, *arrays)
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]

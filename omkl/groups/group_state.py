@@ -185,7 +185,7 @@ class GroupState:
         norm : float
             Norm of all parameters together.
         """
-        return jit.rescale(self.rescaled, self._before, after, radius, forgets, *SCALE_RANGE)
+        return jit.rescale(tuple(self.rescaled), self._before, after, radius, forgets, *SCALE_RANGE)
 
     def restart(self) -> None:
         """Set every group and the average to zero; keep ``left_out``."""
@@ -253,6 +253,7 @@ class GroupStateView:
         self.averages, self.left_out, self.empty = whole.averages[own], whole.left_out[own], whole.empty[own]
         self.activated, self.deactivated = whole.activated[own], whole.deactivated[own]
         self.step = StepArrays(self.rates, self.averages, self.empty, self.square_norms, self.square_gradients)
+        self.step_arrays = tuple(self.step)  # compiled functions convert a plain tuple in half the time
 
     def __reduce__(self) -> tuple:
         # copies must hold views of the copied group state

@@ -13,7 +13,7 @@ from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
 from omkl.groups.base import Bank, lengthened
 from omkl.groups.group_state import Mixture
-from omkl.groups.tokens import Features, Span
+from omkl.groups.tokens import Span
 from omkl.structures.base import Potentials
 
 #: Number of rows averaged or mixed at a time, which limits temporary memory.
@@ -188,7 +188,7 @@ class ExplicitBank(TableBank):
                 self._sums = lengthened(self._sums, capacity)
         self._groups[first : self.n_features] = groups
 
-    def features_of(self, x: Span) -> Features:
+    def features_of(self, x: Span) -> tuple[np.ndarray, ...]:
         """Return the features of all tokens of ``x.tokens``; raise an InputError if they have none, or unknown ones.
 
         Parameters
@@ -199,7 +199,7 @@ class ExplicitBank(TableBank):
             raise InputError(f"The tokens have no features, but the group {self.names[0]!r} needs them.")
         if x.tokens.n_features > self.n_features:
             raise InputError(f"Feature {x.tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
-        return x.tokens.features
+        return tuple(x.tokens.features)
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         scales = self.group_state.scales
@@ -220,7 +220,7 @@ class ExplicitBank(TableBank):
         return self.table, self._sums, self.groups, self._links, self._heads
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        jit.step_features(self.features_of(x), x.low, gradient.unary, *self.arrays(), self.group_state.step)
+        jit.step_features(self.features_of(x), x.low, gradient.unary, *self.arrays(), self.group_state.step_arrays)
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]
@@ -297,7 +297,7 @@ class DenseBank(TableBank):
         """Return the gradient in the shape of the table."""
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        jit.step_dense(self._own(gradient), self.table, self._sums, self.group_state.step)
+        jit.step_dense(self._own(gradient), self.table, self._sums, self.group_state.step_arrays)
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self.table, self._sums)

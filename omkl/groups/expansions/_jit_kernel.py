@@ -61,19 +61,20 @@ def measure(among, own, moving, gradient, step, alone):
 
     ``among`` (p, m, m) are kernel values among tokens with a gradient, ``own`` (p, n, K) potentials of all tokens.
     """
+    rates, _, empty, square_norms, square_gradients = step
     m, alive = moving.shape[0], False
-    step.square_gradients[:] = 0.0
+    square_gradients[:] = 0.0
     for a in range(m):
         for b in range(m):
             agreement = 0.0
             for j in range(gradient.shape[1]):
                 agreement += gradient[moving[a], j] * gradient[moving[b], j]
             for k in range(among.shape[0]):
-                step.square_gradients[k] += agreement * among[k, a, b]
+                square_gradients[k] += agreement * among[k, a, b]
     for k in range(among.shape[0]):
-        square = step.rates[k] * step.rates[k] * step.square_gradients[k]
-        if step.empty[k]:
-            step.square_norms[k] = square
+        square = rates[k] * rates[k] * square_gradients[k]
+        if empty[k]:
+            square_norms[k] = square
         else:
             alive = m > 0
             if alone:
@@ -82,7 +83,7 @@ def measure(among, own, moving, gradient, step, alone):
             for i in moving:
                 for j in range(gradient.shape[1]):
                     product += gradient[i, j] * own[k, i, j]
-            step.square_norms[k] += square - 2.0 * step.rates[k] * product
+            square_norms[k] += square - 2.0 * rates[k] * product
     return alive
 
 

@@ -97,7 +97,7 @@ class KernelBank(Bank):
     def step(self, x: Span, gradient: Potentials) -> None:
         moving = jit.has_gradient(gradient.unary)
         among, own = self._values_among(x, moving), self._own_potentials(x)
-        if jit.measure(among, own, moving, gradient.unary, self.group_state.step, self._moves_norms):
+        if jit.measure(among, own, moving, gradient.unary, self.group_state.step_arrays, self._moves_norms):
             self._move(x, moving, gradient.unary[moving], ~self.group_state.empty)
 
     def _activate(self, x: Span, gradient: Potentials) -> None:
