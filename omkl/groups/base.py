@@ -166,13 +166,7 @@ class Bank(ABC):
         """Return a copy with the averaged parameters, which can add potentials and recompute its norms."""
 
     def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
-        """Add the potentials of :meth:`averaged`, bit for bit.
-
-        Parameters
-        ----------
-        x : Span, ArcSentence or similar
-        potentials : Potentials
-        """
+        """Add the potentials of :meth:`averaged`, bit for bit; see :meth:`add_potentials`."""
         frozen = self.averaged()
         GroupState([frozen]).scales.fill(1.0)
         frozen.add_potentials(x, potentials)

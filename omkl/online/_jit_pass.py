@@ -171,12 +171,6 @@ def square_of_gradient(before, arrays, hedged, rules, state, left_out, weight, l
 
 
 @borrowing
-def distance_of(norms, total, hedged, rules):
-    """Return the distance of the model from the origin, as adaptive schedules measure it."""
-    return hedge_distance(norms, total, hedged.weights) if rules.method == HEDGE else total
-
-
-@borrowing
 def begin(groups, hedged, rules, state, rate, weight):
     """Open a round: count the last model into the average, and set rates and bases."""
     scales, empty, pending = groups.rescaled.scales, groups.rescaled.empty, state[PENDING]
@@ -320,7 +314,8 @@ def _learn(stamp):
                 arrays, before, norms, rules.radius, rules.method != DUAL_AVERAGING, *rules.allowed
             )
             if rules.schedule == DISTANCE_OVER_GRADIENTS:
-                distance = distance_of(norms, distance, hedged, rules)
+                if rules.method == HEDGE:
+                    distance = hedge_distance(norms, distance, hedged.weights)
                 if distance > state[DISTANCE]:
                     reached = state[DISTANCE] + rate * np.sqrt(max(square_gradient, 0.0))
                     state[DISTANCE] = min(distance, reached)
