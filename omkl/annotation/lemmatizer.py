@@ -1,16 +1,20 @@
 """Lemmatizer, with a dictionary of known words, and predicted edits of other words."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
-from omkl.features.words import token_features
+from omkl.features.vocabulary import NUMBER
+from omkl.features.words import TEMPLATES
+from omkl.sequences.decoding import predict_tokens
 from omkl.sequences.labeler import SequenceLabeler
 
 #: A labeler, or the label if there is only one.
 Model: TypeAlias = SequenceLabeler | str
+#: Values of features, in the order of their keys: a string, NUMBER for True, or False.
+Values: TypeAlias = tuple[str | bool | None, ...]
 #: Case changes that edits start with. The first one with the shortest edit is used.
 CASES: dict[str, Callable[[str], str]] = {
     "keep": str,
@@ -20,6 +24,12 @@ CASES: dict[str, Callable[[str], str]] = {
 }
 #: Separator in edits and keys, which columns of a treebank cannot contain.
 TAB = "\t"
+#: Features of a word without context.
+OWN = [template for template in TEMPLATES if template.offsets == (0,)]
+OWN_KEYS = tuple(template.name for template in OWN)
+#: Lengths of suffixes that are combined with morphological features.
+SUFFIXES = (1, 2, 3, 4)
+LEMMA_KEYS = (*OWN_KEYS, "suffix6", "feats", *(f"suffix{k}|feats" for k in SUFFIXES))
 #: Minimum number of distinct words for an edit to be learned.
 LEAST_WORDS = 2
 
@@ -39,11 +49,11 @@ def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False) 
     return labels.pop() if labels else default
 
 
-def labels_by(model: Model, X: list) -> list[list[str]]:
-    """Predict the labels of sequences."""
+def labels_by(model: Model, keys: Sequence[str], words: Collection, values_of: Callable[[Any], Values]) -> list[str]:
+    """Predict the labels of single words, given the values of the keys of their features."""
     if isinstance(model, str):
-        return [[model] * len(x) for x in X]
-    return [labels.tolist() for labels in model.predict(X)]
+        return [model] * len(words)
+    return model.classes_[predict_tokens(model.model_, keys, map(values_of, words))].tolist()
 
 
 def edit_of(form: str, lemma: str) -> str:
@@ -118,7 +128,7 @@ class Lemmatizer:
         for ((form, tag, feats), _), edit in edits.items():
             X, y = taught.setdefault(tag, ([], []))
             if usual[tag, edit] >= LEAST_WORDS:
-                X.append([lemma_features(form, feats)])
+                X.append([features_of(LEMMA_KEYS, lemma_values((form, tag, feats)))])
                 y.append([edit])
         self.edits = {tag: learned(X, y, learn, self.default) for tag, (X, y) in taught.items()}
         return self
@@ -134,23 +144,27 @@ class Lemmatizer:
             else:
                 found[word] = lemma
         for tag, own in unknown.items():
-            features = [[lemma_features(form, feats)] for form, _, feats in own]
-            guessed = labels_by(self.edits.get(tag, self.default), features)
-            found.update({word: apply_edit(edit, word[0]) for word, (edit,) in zip(own, guessed)})
+            guessed = labels_by(self.edits.get(tag, self.default), LEMMA_KEYS, own, lemma_values)
+            found.update({word: apply_edit(edit, word[0]) for word, edit in zip(own, guessed)})
         return [found[word] for word in words]
 
 
 @lru_cache(maxsize=1 << 14)  # about two kilobytes per word
-def own_features(form: str) -> dict[str, Any]:
-    """Return the features of a word without context; cached, so do not modify them."""
-    return {name: value for name, value in token_features([form])[0].items() if "[" not in name}
+def own_values(form: str) -> Values:
+    """Return the values of :data:`OWN_KEYS` of a word."""
+    return tuple(NUMBER if value is True else value for value in (of(form) for _, of, _ in OWN))
 
 
-def lemma_features(form: str, feats: str) -> dict[str, Any]:
-    """Return features for the lemma of a word: its shape, both ends, and its morphology."""
-    own = own_features(form)
-    suffixes = {f"suffix{k}|feats": f"{own[f'suffix{k}']}|{feats}" for k in (1, 2, 3, 4)}
-    return {**own, "suffix6": form.lower()[-6:], "feats": feats, **suffixes}
+def lemma_values(word: tuple[str, str, str]) -> Values:
+    """Return the values of :data:`LEMMA_KEYS` of a word ``(form, tag, features)``: shape, both ends, and morphology."""
+    form, _, feats = word
+    lower = form.lower()
+    return (*own_values(form), lower[-6:], feats, *(f"{lower[-k:]}|{feats}" for k in SUFFIXES))
+
+
+def features_of(keys: Sequence[str], values: Values) -> dict[str, str | bool]:
+    """Return the features of a word as a dict, to train a labeler."""
+    return {key: True if value is NUMBER else value for key, value in zip(keys, values)}
 
 
 def _most_frequent(counts: Counter) -> dict[str, str]:

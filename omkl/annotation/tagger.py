@@ -1,12 +1,23 @@
 """Tagger, which predicts tags, morphology and lemmas of words."""
 
 from collections.abc import Callable
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from omkl.annotation.lemmatizer import TAB, Learn, Lemmatizer, Model, labels_by, learned, own_features
+from omkl.annotation.lemmatizer import (
+    OWN_KEYS,
+    TAB,
+    Learn,
+    Lemmatizer,
+    Model,
+    Values,
+    features_of,
+    labels_by,
+    learned,
+    own_values,
+)
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.features.words import BEGIN, END
@@ -16,6 +27,12 @@ from omkl.sequences.labeler import SequenceLabeler
 
 #: Columns that a tagger can predict, in order.
 COLUMNS = ("upos", "xpos", "feats", "lemmas")
+#: Keys of the features for morphology.
+KEYS = (
+    *OWN_KEYS,
+    *("lower[-1]", "lower[+1]", "suffix3[-1]", "suffix3[+1]"),
+    *("tag[-1]", "tag[+1]", "tag[-2,-1]", "tag[+1,+2]", "tag[-1,+1]"),
+)
 
 
 class Tagger:
@@ -73,10 +90,11 @@ class Tagger:
             self.chain = learned(X, y, learn, MISSING, linked=True)
         if self.given_tag:
             labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
-            features = features_in_context(forms, tags if around is None else around, treebank.offsets)
+            values = values_in_context(forms, tags if around is None else around, treebank.offsets)
             for tag, runs in runs_of(tags, treebank.offsets).items():
                 if tag != MISSING:
-                    X, y = ([list(map(of_word, run)) for run in runs] for of_word in (features, labels.__getitem__))
+                    X = [[features_of(KEYS, values(i)) for i in run] for run in runs]
+                    y = [[labels[i] for i in run] for run in runs]
                     self.morphology[tag] = learned(X, y, learn, self._no_morphology)
         if self.lemmatizer is not None:
             words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
@@ -92,14 +110,16 @@ class Tagger:
         """Replace the columns of the tagger by predictions from the forms."""
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
         if self.chain is not None:
-            tags = list(chain.from_iterable(labels_by(self.chain, by_sentence(forms, treebank.offsets))))
+            tags = self._predicted_tags(by_sentence(forms, treebank.offsets))
             treebank = treebank.with_strings(str(self.tag), tags)
         if self.given_tag:
-            features, labels = features_in_context(forms, tags, treebank.offsets), [""] * len(forms)
-            for tag, runs in runs_of(tags, treebank.offsets).items():
-                X = [list(map(features, run)) for run in runs]
-                predicted = labels_by(self.morphology.get(tag, self._no_morphology), X)
-                for i, label in zip(chain.from_iterable(runs), chain.from_iterable(predicted)):
+            values, labels = values_in_context(forms, tags, treebank.offsets), [""] * len(forms)
+            words: dict[str, list[int]] = {}
+            for i, tag in enumerate(tags):
+                words.setdefault(tag, []).append(i)
+            for tag, own in words.items():
+                predicted = labels_by(self.morphology.get(tag, self._no_morphology), KEYS, own, values)
+                for i, label in zip(own, predicted):
                     labels[i] = label
             for name, column in zip(self.given_tag, zip(*(label.split(TAB) for label in labels))):
                 treebank = treebank.with_strings(name, column)
@@ -132,6 +152,11 @@ class Tagger:
     def _no_morphology(self) -> str:
         """Label of words whose tag did not occur in training."""
         return TAB.join([MISSING] * len(self.given_tag))
+
+    def _predicted_tags(self, sentences: list[list[str]]) -> list[str]:
+        if isinstance(self.chain, SequenceLabeler):
+            return [tag for tags in self.chain.predict(sentences) for tag in tags.tolist()]
+        return [str(self.chain)] * sum(map(len, sentences))
 
     def _tags_of(self, treebank: Treebank) -> list[str]:
         return [""] * treebank.n_words if self.tag is None else strings_of(treebank, self.tag)
@@ -200,10 +225,10 @@ def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
     return runs
 
 
-def features_in_context(forms: list[str], tags: list[str], offsets: np.ndarray) -> Callable[[int], dict[str, Any]]:
-    """Make a function from the index of a word to its features for morphology: forms and neighbouring tags.
+def values_in_context(forms: list[str], tags: list[str], offsets: np.ndarray) -> Callable[[int], Values]:
+    """Make a function from the index of a word to its values of :data:`KEYS`: forms and neighbouring tags.
 
-    Features are computed on demand, because they take kilobytes per word.
+    Values are computed on demand, because they take a kilobyte per word.
     """
     lower: list[str] = []
     padded: list[str] = []
@@ -212,21 +237,11 @@ def features_in_context(forms: list[str], tags: list[str], offsets: np.ndarray) 
         padded += [BEGIN, BEGIN, *own, END, END]
     places = (np.arange(len(forms)) + 4 * np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + 2).tolist()
 
-    def of_word(i: int) -> dict[str, Any]:
+    def of_word(i: int) -> Values:
         at = places[i]
         b2, b1, _, a1, a2 = padded[at - 2 : at + 3]
         before, after = lower[at - 1], lower[at + 1]
-        return {
-            **own_features(forms[i]),
-            "lower[-1]": before,
-            "lower[+1]": after,
-            "suffix3[-1]": before[-3:],
-            "suffix3[+1]": after[-3:],
-            "tag[-1]": b1,
-            "tag[+1]": a1,
-            "tag[-2,-1]": f"{b2}|{b1}",
-            "tag[+1,+2]": f"{a1}|{a2}",
-            "tag[-1,+1]": f"{b1}|{a1}",
-        }
+        context = before, after, before[-3:], after[-3:], b1, a1, f"{b2}|{b1}", f"{a1}|{a2}", f"{b1}|{a1}"
+        return own_values(forms[i]) + context
 
     return of_word

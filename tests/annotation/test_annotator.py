@@ -13,6 +13,7 @@ import omkl
 from omkl.annotation.lemmatizer import Lemmatizer, apply_edit, edit_of
 from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError
+from omkl.features import token_features
 from omkl.parsing.sentences import strings_of
 
 from ..passes import Kill, Killed
@@ -82,6 +83,31 @@ def test_all_parts_are_learned(annotator, test):
     assert annotator.score(test) == scores["las"]
     for bare in ([Sentence(forms=sentence.forms) for sentence in test], [sentence.forms for sentence in test]):
         assert columns_of(annotator.annotate(bare)) == columns_of(annotator.annotate(test))
+
+
+def test_each_labeler_alone_gives_the_same_labels(annotator, test):
+    predicted = {"morphology": 0, "lemmas": 0}
+    models, lemmatizer = annotator.models(), annotator.tagger_.lemmatizer
+    for sentence in annotator.annotate(test):
+        tags = ["<s>", "<s>", *sentence.upos, "</s>", "</s>"]
+        for i, features in enumerate(token_features(sentence.forms)):
+            form, tag, feats = sentence.forms[i], sentence.upos[i], sentence.feats[i]
+            own = {name: value for name, value in features.items() if "[" not in name}
+            kept = {name: features[name] for name in ("lower[-1]", "lower[+1]", "suffix3[-1]", "suffix3[+1]")}
+            pairs = {"-2,-1": (0, 1), "+1,+2": (3, 4), "-1,+1": (1, 3)}
+            around = {"tag[-1]": tags[i + 1], "tag[+1]": tags[i + 3]}
+            around |= {f"tag[{name}]": f"{tags[i + a]}|{tags[i + b]}" for name, (a, b) in pairs.items()}
+            if labeler := models.get(f"xpos+feats of {tag}"):
+                ((label,),) = labeler.predict([[own | kept | around]])
+                assert label.split("\t") == [sentence.xpos[i], feats]
+                predicted["morphology"] += 1
+            labeler = models.get(f"lemmas of {tag}")
+            if labeler and "\t".join((form, tag)) not in lemmatizer.known:
+                suffixes = {f"suffix{k}|feats": f"{own[f'suffix{k}']}|{feats}" for k in range(1, 5)}
+                ((edit,),) = labeler.predict([[own | {"suffix6": form.lower()[-6:], "feats": feats} | suffixes]])
+                assert apply_edit(edit, form) == sentence.lemmas[i]
+                predicted["lemmas"] += 1
+    assert min(predicted.values()) > 10
 
 
 def test_a_loaded_annotator_writes_the_same(annotator, train, test, tmp_path, reloaded):
