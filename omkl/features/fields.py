@@ -25,6 +25,8 @@ ROOT, OUTSIDE = "\troot", "\toutside"
 TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS", "misc": "MISC"}
 #: A column is missing if the probability of its being empty by chance is below this level.
 CHANCE = 1e-6
+#: Maximum number of words for which searching distinct strings does not pay.
+FEW = 1000
 #: Maximum of counts of children on either side.
 MOST_CHILDREN = 3
 
@@ -87,9 +89,32 @@ def code_of(string: str) -> int:
     return int.from_bytes(digest, "little")
 
 
+@cache  # there are few different sets of templates
+def coder_of(fields: tuple[str, ...]) -> Callable[[str], bytes]:
+    """Make a cached function from the string in a column to the codes of some of its fields, as uint64."""
+    readers = list(map(reader_of, fields))
+
+    @lru_cache(2**14)
+    def codes_of(string: str) -> bytes:
+        return np.array([code_of(read(string)) for read in readers], np.uint64).tobytes()
+
+    return codes_of
+
+
+@cache
+def by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Group fields by column, without their relatives; fields of trees are left out."""
+    grouped: dict[str, tuple[str, ...]] = {}
+    for field in dict.fromkeys(map(own_field, fields)):
+        if field not in (*TREE_FIELDS, KINSHIP):
+            column = column_of(field)
+            grouped[column] = (*grouped.get(column, ()), field)
+    return grouped
+
+
 def present_codes(codes: np.ndarray) -> list[int]:
     """Return the sorted distinct codes of a column."""
-    if len(codes) < 1000:  # few codes, possibly large
+    if len(codes) < FEW:  # few codes, possibly large
         return np.unique(codes).tolist()
     return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
 

@@ -1,8 +1,8 @@
 """Conversion of user input to treebanks, checks of trees, and training examples."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +14,17 @@ from omkl.data.treebank.treebank import check_heads
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, column_of, present_codes, values_of
+from omkl.features.fields import (
+    FEW,
+    OUTSIDE,
+    ROOT,
+    TreeFields,
+    by_column,
+    code_of,
+    coder_of,
+    present_codes,
+    values_of,
+)
 from omkl.groups.templates.language import TemplateSet, sees_trees
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
@@ -167,7 +177,7 @@ def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = Non
         (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
     )
     columns[:, roots] = code_of(ROOT)
-    own = codes = _field_reader(treebank, templates.lexicons)
+    own = codes = _own_codes(treebank, templates).__getitem__
     if guide is not None and any(map(sees_trees, fields)):
         codes = partial(TreeFields(guide.trees).codes, own=own)
     for row, field in zip(columns, fields):
@@ -175,21 +185,24 @@ def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = Non
     return ArcTokens(fields, columns, roots, lengths, None if guide is None else guide.arcs)
 
 
-def _field_reader(treebank: Treebank, lexicons: Mapping) -> Callable[[str], np.ndarray]:
-    """Make a function that encodes a field of all words; each distinct string is processed once."""
-
-    @cache
-    def strings_in(column: str) -> tuple[np.ndarray, list[str]]:
-        """Return the index of each word's string in the list of distinct strings of a column, and the list."""
-        codes, strings = treebank.codes(column), treebank.strings[column].tolist()
-        present = present_codes(codes)
-        return np.searchsorted(present, codes), [strings[code] for code in present]
-
-    def codes_of(field: str) -> np.ndarray:
-        places, strings = strings_in(column_of(field))
-        return np.array([code_of(value) for value in values_of(field, strings, lexicons)], np.uint64)[places]
-
-    return codes_of
+def _own_codes(treebank: Treebank, templates: TemplateSet) -> dict[str, np.ndarray]:
+    """Encode the fields of all words from columns and lexicons, without fields of trees."""
+    found: dict[str, np.ndarray] = {}
+    for column, fields in by_column(tuple(templates.fields)).items():
+        codes, strings, places = treebank.codes(column), treebank.strings[column].tolist(), slice(None)
+        present = codes.tolist()
+        if len(codes) >= FEW:  # process each distinct string once
+            present = present_codes(codes)
+            places = np.searchsorted(present, codes)
+        own = [strings[code] for code in present]
+        looked_up = [field for field in fields if field.partition(":")[0] in templates.lexicons]
+        plain = tuple(field for field in fields if field not in looked_up)
+        table = np.frombuffer(b"".join(map(coder_of(plain), own)), np.uint64).reshape(len(own), len(plain))
+        found |= zip(plain, table[places].T)
+        for field in looked_up:
+            values = values_of(field, own, templates.lexicons)
+            found[field] = np.array(list(map(code_of, values)), np.uint64)[places]
+    return found
 
 
 class ArcExamples(WeightedExamples):
