@@ -235,10 +235,12 @@ class Annotator(SavedEstimator):
             If ``confidence`` is set, and the annotator is not calibrated; see :meth:`calibrate`.
         """
         check_is_fitted(self)
-        self._share_threads()
-        for model in (self.parser_, None if self.tagger_ is None else self.tagger_.labeler) if confidence else ():
+        check_n_jobs(self.n_jobs)
+        for model in (self.parser_, None if self.tagger_ is None else self.tagger_.labeler):
             if model is not None:
-                has_marginals(model, InputError)
+                model.n_jobs = self.n_jobs
+                if confidence:
+                    has_marginals(model, InputError)
         annotated = []
         for block in treebanks_of(X, trees=False):
             if self.tagger_ is not None:
@@ -334,12 +336,6 @@ class Annotator(SavedEstimator):
         check_is_fitted(self)
         models: dict[str, Any] = {} if self.tagger_ is None else self.tagger_.models()
         return models | ({} if self.parser_ is None else {"trees": self.parser_})
-
-    def _share_threads(self) -> None:
-        """Set ``n_jobs`` of all models."""
-        check_n_jobs(self.n_jobs)
-        for model in self.models().values():
-            model.n_jobs = self.n_jobs
 
     # ---- model files --------------------------------------------------------------------------------------------
 

@@ -6,15 +6,15 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
+from omkl.annotation import _jit_labels as jit
 from omkl.features.vocabulary import NUMBER
 from omkl.features.words import TEMPLATES
-from omkl.sequences.decoding import predict_tokens
 from omkl.sequences.labeler import SequenceLabeler
 
 #: A labeler, or the label if there is only one.
 Model: TypeAlias = SequenceLabeler | str
-#: Values of features, in the order of their keys: a string, NUMBER for True, or False.
-Values: TypeAlias = tuple[str | bool | None, ...]
 #: Case changes that edits start with. The first one with the shortest edit is used.
 CASES: dict[str, Callable[[str], str]] = {
     "keep": str,
@@ -49,11 +49,16 @@ def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False) 
     return labels.pop() if labels else default
 
 
-def labels_by(model: Model, keys: Sequence[str], words: Collection, values_of: Callable[[Any], Values]) -> list[str]:
+def labels_by(model: Model, keys: Sequence[str], words: Collection, values_of: Callable[[Any], tuple]) -> list[str]:
     """Predict the labels of single words, given the values of the keys of their features."""
     if isinstance(model, str):
         return [model] * len(words)
-    return model.classes_[predict_tokens(model.model_, keys, map(values_of, words))].tolist()
+    vocabulary, (bank, *_) = model.model_.codec.encoder.vocabulary, model.model_.predictor().banks
+    known = [vocabulary.ids.get(key, {}).get for key in keys]
+    ids = (get(value, -1) for word in words for get, value in zip(known, values_of(word)))
+    codes = np.empty(len(words), np.int64)
+    jit.best_labels(np.fromiter(ids, np.int32).reshape(len(words), -1), bank.table, codes)
+    return model.classes_[codes].tolist()
 
 
 def edit_of(form: str, lemma: str) -> str:
@@ -128,7 +133,7 @@ class Lemmatizer:
         for ((form, tag, feats), _), edit in edits.items():
             X, y = taught.setdefault(tag, ([], []))
             if usual[tag, edit] >= LEAST_WORDS:
-                X.append([features_of(LEMMA_KEYS, lemma_values((form, tag, feats)))])
+                X.append([as_dict(LEMMA_KEYS, lemma_values((form, tag, feats)))])
                 y.append([edit])
         self.edits = {tag: learned(X, y, learn, self.default) for tag, (X, y) in taught.items()}
         return self
@@ -150,19 +155,19 @@ class Lemmatizer:
 
 
 @lru_cache(maxsize=1 << 14)  # about two kilobytes per word
-def own_values(form: str) -> Values:
-    """Return the values of :data:`OWN_KEYS` of a word."""
+def own_values(form: str) -> tuple:
+    """Return the values of :data:`OWN_KEYS` of a word: strings, NUMBER for True, and False."""
     return tuple(NUMBER if value is True else value for value in (of(form) for _, of, _ in OWN))
 
 
-def lemma_values(word: tuple[str, str, str]) -> Values:
+def lemma_values(word: tuple[str, str, str]) -> tuple:
     """Return the values of :data:`LEMMA_KEYS` of a word ``(form, tag, features)``: shape, both ends, and morphology."""
     form, _, feats = word
     lower = form.lower()
     return (*own_values(form), lower[-6:], feats, *(f"{lower[-k:]}|{feats}" for k in SUFFIXES))
 
 
-def features_of(keys: Sequence[str], values: Values) -> dict[str, str | bool]:
+def as_dict(keys: Sequence[str], values: tuple) -> dict[str, str | bool]:
     """Return the features of a word as a dict, to train a labeler."""
     return {key: True if value is NUMBER else value for key, value in zip(keys, values)}
 

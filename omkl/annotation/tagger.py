@@ -6,18 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.annotation.lemmatizer import (
-    OWN_KEYS,
-    TAB,
-    Learn,
-    Lemmatizer,
-    Model,
-    Values,
-    features_of,
-    labels_by,
-    learned,
-    own_values,
-)
+from omkl.annotation.lemmatizer import OWN_KEYS, TAB, Learn, Lemmatizer, Model, as_dict, labels_by, learned, own_values
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.features.words import BEGIN, END
@@ -93,7 +82,7 @@ class Tagger:
             values = values_in_context(forms, tags if around is None else around, treebank.offsets)
             for tag, runs in runs_of(tags, treebank.offsets).items():
                 if tag != MISSING:
-                    X = [[features_of(KEYS, values(i)) for i in run] for run in runs]
+                    X = [[as_dict(KEYS, values(i)) for i in run] for run in runs]
                     y = [[labels[i] for i in run] for run in runs]
                     self.morphology[tag] = learned(X, y, learn, self._no_morphology)
         if self.lemmatizer is not None:
@@ -110,7 +99,10 @@ class Tagger:
         """Replace the columns of the tagger by predictions from the forms."""
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
         if self.chain is not None:
-            tags = self._predicted_tags(by_sentence(forms, treebank.offsets))
+            tags = [str(self.chain)] * len(forms)
+            if self.labeler is not None:
+                found = self.labeler.predict(by_sentence(forms, treebank.offsets))
+                tags = [tag for labels in found for tag in labels.tolist()]
             treebank = treebank.with_strings(str(self.tag), tags)
         if self.given_tag:
             values, labels = values_in_context(forms, tags, treebank.offsets), [""] * len(forms)
@@ -152,11 +144,6 @@ class Tagger:
     def _no_morphology(self) -> str:
         """Label of words whose tag did not occur in training."""
         return TAB.join([MISSING] * len(self.given_tag))
-
-    def _predicted_tags(self, sentences: list[list[str]]) -> list[str]:
-        if isinstance(self.chain, SequenceLabeler):
-            return [tag for tags in self.chain.predict(sentences) for tag in tags.tolist()]
-        return [str(self.chain)] * sum(map(len, sentences))
 
     def _tags_of(self, treebank: Treebank) -> list[str]:
         return [""] * treebank.n_words if self.tag is None else strings_of(treebank, self.tag)
@@ -225,7 +212,7 @@ def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
     return runs
 
 
-def values_in_context(forms: list[str], tags: list[str], offsets: np.ndarray) -> Callable[[int], Values]:
+def values_in_context(forms: list[str], tags: list[str], offsets: np.ndarray) -> Callable[[int], tuple]:
     """Make a function from the index of a word to its values of :data:`KEYS`: forms and neighbouring tags.
 
     Values are computed on demand, because they take a kilobyte per word.
@@ -237,7 +224,7 @@ def values_in_context(forms: list[str], tags: list[str], offsets: np.ndarray) ->
         padded += [BEGIN, BEGIN, *own, END, END]
     places = (np.arange(len(forms)) + 4 * np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + 2).tolist()
 
-    def of_word(i: int) -> Values:
+    def of_word(i: int) -> tuple:
         at = places[i]
         b2, b1, _, a1, a2 = padded[at - 2 : at + 3]
         before, after = lower[at - 1], lower[at + 1]

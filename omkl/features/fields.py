@@ -112,11 +112,24 @@ def by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return grouped
 
 
-def present_codes(codes: np.ndarray) -> list[int]:
-    """Return the sorted distinct codes of a column."""
-    if len(codes) < FEW:  # few codes, possibly large
-        return np.unique(codes).tolist()
-    return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
+def own_codes(treebank: Treebank, templates: TemplateSet) -> dict[str, np.ndarray]:
+    """Encode the fields of all words from columns and lexicons, without fields of trees."""
+    found: dict[str, np.ndarray] = {}
+    for column, fields in by_column(tuple(templates.fields)).items():
+        codes, strings = treebank.codes(column), treebank.strings[column].tolist()
+        present, places = codes, np.arange(len(codes))
+        if len(codes) >= FEW:  # process each distinct string once
+            present = np.flatnonzero(np.bincount(codes))
+            places = np.searchsorted(present, codes)
+        own = [strings[code] for code in present.tolist()]
+        looked_up = [field for field in fields if field.partition(":")[0] in templates.lexicons]
+        plain = tuple(field for field in fields if field not in looked_up)
+        table = np.frombuffer(b"".join(map(coder_of(plain), own)), np.uint64).reshape(len(own), len(plain))
+        found |= zip(plain, table[places].T)
+        for field in looked_up:
+            values = values_of(field, own, templates.lexicons)
+            found[field] = np.array(list(map(code_of, values)), np.uint64)[places]
+    return found
 
 
 def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = False) -> dict[str, str]:
@@ -129,7 +142,7 @@ def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = 
             columns[field] = TITLES[column]
         elif not by_column and (is_attribute(field) or field.partition(":")[0] in templates.lexicons):
             strings = treebank.strings[column].tolist()
-            own = [strings[code] for code in present_codes(codes)]
+            own = [strings[code] for code in np.flatnonzero(np.bincount(codes)).tolist()]
             if all(value == MISSING for value in values_of(field, own, templates.lexicons)):
                 attributes[field] = field
     return {**columns, **attributes}

@@ -174,12 +174,6 @@ class Vocabulary:
             lengths.append(len(ids) - before)
         return np.array(lengths), np.array(ids, np.int32), np.array(amounts, np.float64)
 
-    def ids_of(self, keys: Sequence[str], tokens: Iterable[Sequence[Any]]) -> np.ndarray:
-        """Return the ids of the values of tokens, (number of tokens, number of keys); -1 for unknown values."""
-        known = [self.ids.get(key, {}).get for key in keys]
-        ids = (get(value, -1) for token in tokens for get, value in zip(known, token))
-        return np.fromiter(ids, np.int32).reshape(-1, len(keys))
-
     def look_up(self, key: str, column: list, grow: bool) -> Part:
         """Encode the values of one key, one per token; ``grow`` adds a new key and new values."""
         known = self.ids[key] if key in self.ids else self._add_key(key)

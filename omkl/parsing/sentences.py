@@ -14,17 +14,7 @@ from omkl.data.treebank.treebank import check_heads
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.fields import (
-    FEW,
-    OUTSIDE,
-    ROOT,
-    TreeFields,
-    by_column,
-    code_of,
-    coder_of,
-    present_codes,
-    values_of,
-)
+from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, own_codes
 from omkl.groups.templates.language import TemplateSet, sees_trees
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
@@ -177,32 +167,12 @@ def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = Non
         (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
     )
     columns[:, roots] = code_of(ROOT)
-    own = codes = _own_codes(treebank, templates).__getitem__
+    own = codes = own_codes(treebank, templates).__getitem__
     if guide is not None and any(map(sees_trees, fields)):
         codes = partial(TreeFields(guide.trees).codes, own=own)
     for row, field in zip(columns, fields):
         row[indices] = codes(field)
     return ArcTokens(fields, columns, roots, lengths, None if guide is None else guide.arcs)
-
-
-def _own_codes(treebank: Treebank, templates: TemplateSet) -> dict[str, np.ndarray]:
-    """Encode the fields of all words from columns and lexicons, without fields of trees."""
-    found: dict[str, np.ndarray] = {}
-    for column, fields in by_column(tuple(templates.fields)).items():
-        codes, strings, places = treebank.codes(column), treebank.strings[column].tolist(), slice(None)
-        present = codes.tolist()
-        if len(codes) >= FEW:  # process each distinct string once
-            present = present_codes(codes)
-            places = np.searchsorted(present, codes)
-        own = [strings[code] for code in present]
-        looked_up = [field for field in fields if field.partition(":")[0] in templates.lexicons]
-        plain = tuple(field for field in fields if field not in looked_up)
-        table = np.frombuffer(b"".join(map(coder_of(plain), own)), np.uint64).reshape(len(own), len(plain))
-        found |= zip(plain, table[places].T)
-        for field in looked_up:
-            values = values_of(field, own, templates.lexicons)
-            found[field] = np.array(list(map(code_of, values)), np.uint64)[places]
-    return found
 
 
 class ArcExamples(WeightedExamples):

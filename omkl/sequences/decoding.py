@@ -1,9 +1,9 @@
 """Predictions of a trained sequence labeler: labels, n best labellings, marginals, explanations."""
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
 from omkl.groups.tokens import Tokens
 from omkl.online.model import OnlineModel
-from omkl.sequences import _jit_tokens as jit
 from omkl.sequences.reading import (
     LabelSequences,
     Sequences,
@@ -65,17 +64,6 @@ def predict_labels(
         codes = model.decode(tokens, n_jobs)
         check_feasible(structure, codes, tokens.offsets)
         yield from (codes[low:high] for low, high in pairwise(tokens.offsets.tolist()))
-
-
-def predict_tokens(model: OnlineModel, keys: Sequence[str], tokens: Iterable[Sequence[Any]]) -> np.ndarray:
-    """Predict the codes of the labels of tokens without transitions, as :func:`predict_labels` with less overhead.
-
-    Tokens are the values of the same ``keys``: strings, :data:`~omkl.features.vocabulary.NUMBER` for True, or False.
-    """
-    ids = model.codec.encoder.vocabulary.ids_of(keys, tokens)
-    codes = np.empty(len(ids), np.int64)
-    jit.best_labels(ids, model.predictor().banks[0].table, codes)
-    return codes
 
 
 def sequence_potentials(model: OnlineModel, X: Sequences, labels: LabelSequences = None) -> Iterator[ChainPotentials]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from copy import copy
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -32,12 +33,10 @@ class Strings:
     """
 
     def __init__(self, strings: Iterable[str] = ()) -> None:
-        self._buckets = np.full((64, 2), -1, np.int32)
-        self._pool = np.empty(256, np.uint8)
-        self._offsets = np.zeros(33, np.int64)
-        self._size = 0
-        self._decoded: list[str] = []
-        self.codes([MISSING, *strings], grow=True)
+        self._buckets, self._pool, self._offsets = (array.copy() for array in _first_arrays())
+        self._size, self._decoded = 1, [MISSING]
+        if own := list(strings):
+            self.codes(own, grow=True)
 
     def __len__(self) -> int:
         return self._size
@@ -92,6 +91,8 @@ class Strings:
             If an item is not a string, or UTF-8 cannot encode it.
         """
         strings, text = list(strings), None
+        if strings.count(MISSING) == len(strings):  # many columns are empty
+            return np.zeros(len(strings), np.int32)
         with suppress(TypeError, UnicodeEncodeError):
             text = "".join(strings).encode()
         if text is None or len(text) >= 1 << 31:  # offsets are int32
@@ -144,3 +145,12 @@ class Strings:
         other = object.__new__(Strings)
         other.__dict__ = {name: copy(value) for name, value in self.__dict__.items()}
         return other
+
+
+@cache  # every annotation of a sentence makes a dozen tables
+def _first_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the arrays of a table with ``_`` only."""
+    arrays = np.full((64, 2), -1, np.int32), np.empty(256, np.uint8), np.zeros(33, np.int64)
+    start, text = np.zeros(1, np.int32), np.frombuffer(MISSING.encode(), np.uint8)
+    intern(text, start, start + 1, 0, True, 0, *arrays, start.copy())
+    return arrays
