@@ -11,9 +11,8 @@ from omkl.estimators.training import Run
 from omkl.features.fields import Lexicon
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.templates.language import TemplateSet
-from omkl.groups.templates.layout import ArcFeatureHasher, ArcTokens
+from omkl.groups.templates.layout import ArcFeatureHasher, ArcSentence
 from omkl.groups.templates.named_sets import of_lexicon
-from omkl.groups.tokens import Features, Tokens
 from omkl.losses import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
 from omkl.online.model import OnlineModel, condensed_state
@@ -127,23 +126,13 @@ class RelationLabeler:
         predictor, potentials = self.trainer.predictor(), self._bars()
 
         def of_part(sentences: range) -> np.ndarray:
-            arcs = self._arcs(tokens, heads, offsets, sentences)
-            own = heads[offsets[sentences.start] : offsets[sentences.stop]]
+            own, roots = heads[offsets[sentences.start] : offsets[sentences.stop]], tokens.roots[sentences]
+            first, length = int(roots[0]), int(roots[-1] - roots[0] + tokens.lengths[sentences[-1]])
+            arcs = self._hasher.tokens(ArcSentence(tokens, first, length), own, roots - first)
             return function(predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)])
 
         n = len(treebank)
         return in_threads(of_part, [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)], n_jobs)
-
-    def _arcs(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, sentences: range) -> Tokens:
-        """Compute the features of the arcs of some sentences, as one sequence."""
-        found = [
-            self._hasher.tokens(tokens.sentence(s), heads[offsets[s] : offsets[s + 1]]).features for s in sentences
-        ]
-        features = [own for own in found if own is not None]
-        starts = np.concatenate([[0], *(np.diff(own.starts) for own in features)]).cumsum()
-        ids = np.concatenate([own.ids for own in features])
-        joined = Features(starts, ids, np.ones(len(ids)))
-        return Tokens(np.array([0, len(starts) - 1]), joined, n_features=len(self._hasher.groups))
 
     def _note(self, heads: np.ndarray, relations: np.ndarray) -> None:
         """Remember the relations of arcs in the training data."""

@@ -1,6 +1,6 @@
 """Templates and sentences for compiled loops, and hashed features of the arcs of given trees."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -312,18 +312,22 @@ class ArcFeatureHasher:
         self._pairs = PairTables(views[p], between[p], np.arange(len(p) + 1) * rows)
         self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
 
-    def tokens(self, x: ArcSentence, heads: np.ndarray) -> Tokens:
-        """Return a sentence as a sequence of tokens with the features of the arc into each token.
+    def tokens(self, x: ArcSentence, heads: np.ndarray, roots: Sequence[int] | np.ndarray = (0,)) -> Tokens:
+        """Return one or more sentences as a sequence of tokens with the features of the arc into each token.
 
         Parameters
         ----------
         x : ArcSentence
         heads : int array of shape (n,)
+        roots : sequence of int
+            Columns of the roots of the sentences that ``x`` consists of, relative to its first root.
         """
-        n, layout, pairs = len(x), self._layout, self._pairs
-        places = layout.places(np.zeros(n, np.int64), heads, np.arange(1, n + 1))
-        most = n * (len(pairs.between) + n * int(np.count_nonzero(pairs.between >= 0)))
-        starts, ids = np.zeros(n + 1, np.int64), np.empty(most, np.int32)
-        count = jit.list_features(layout.keys(x), np.array([0, n + 1]), places, pairs, self._variants, starts, ids)
+        n, layout, pairs, reach = len(heads), self._layout, self._pairs, x.tokens.reach
+        lengths = np.diff(roots, append=len(x) + 1 + reach) - 1 - reach
+        modifiers = np.arange(1, n + 1) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        places = layout.places(np.repeat(roots, lengths), heads, modifiers)
+        most = n * len(pairs.between) + int(lengths @ lengths) * np.count_nonzero(pairs.between >= 0)
+        starts, ids, nodes = np.zeros(n + 1, np.int64), np.empty(most, np.int32), np.append(roots, len(x) + 1)
+        count = jit.list_features(layout.keys(x), nodes, places, pairs, self._variants, starts, ids)
         features = Features(starts, ids[:count], np.ones(count))
         return Tokens(np.array([0, n]), features, n_features=len(self.groups))
