@@ -163,11 +163,12 @@ class TreebankCodec:
 
         ``all_arcs`` keeps all arcs. ``right`` includes the arcs of the treebank in the likely arcs.
         """
-        if self.first is None:
+        only_trees = all_arcs and self.margin is not None
+        if self.first is None or (only_trees and not any(map(sees_trees, self.templates.fields))):
             return None
         guide = advice_of(replace(self.first._decoder, n_jobs=n_jobs), treebank, all_arcs)
         if all_arcs:
-            return guide if self.margin is None else Guide(guide.trees, None)
+            return Guide(guide.trees, None) if only_trees else guide
         return only_likely(guide, treebank if right else guide.trees, self.margin)
 
     def tokens(self, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> ArcTokens:

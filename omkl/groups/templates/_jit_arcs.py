@@ -76,7 +76,7 @@ def list_arcs(wanted, nodes, cells, bins, places, kept):
 @compiled
 def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
     """Add the weights of all pairs of views, times the scales of their groups, to the scores of the arcs."""
-    seen = np.zeros(_longest(nodes), np.uint64)
+    seen, hashes = np.zeros(_longest(nodes), np.uint64), np.empty(places.shape[1], np.uint64)
     for p in range(pairs.views.shape[0]):
         bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
         directed = scales[groups[p, 1]] if groups[p, 1] >= 0 else 0.0
@@ -85,11 +85,13 @@ def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
             continue
         lines, between = table[pairs.bases[p] : pairs.bases[p + 1]], pairs.between[p]
         heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
-        if between == -1 and places.shape[1] < FEW:
-            _fetch_arcs(heads, modifiers, lines, lines[:0], places)
         size, n_seen, seen[0] = np.uint64(lines.shape[0]), 1, np.uint64(0)
         for a in range(places.shape[1]):
-            key, code = heads[places[1, a]] + modifiers[places[2, a]], np.uint64(places[3, a])
+            hashes[a] = heads[np.uint32(places[1, a])] + modifiers[np.uint32(places[2, a])]
+            if between == -1 and places.shape[1] < FEW:
+                _fetch_line(lines, (((hashes[a] * _MIX) >> _HALF) * size) >> _HALF)
+        for a in range(places.shape[1]):
+            key, code = hashes[a], np.uint64(places[3, a])
             if between != -1:
                 n_seen = _values_between(keys.codes, between, places[:, a], nodes, seen)
             for q in range(n_seen):
