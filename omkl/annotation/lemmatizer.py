@@ -27,9 +27,7 @@ TAB = "\t"
 #: Features of a word without context.
 OWN = [template for template in TEMPLATES if template.offsets == (0,)]
 OWN_KEYS = tuple(template.name for template in OWN)
-#: Lengths of suffixes that are combined with morphological features.
-SUFFIXES = (1, 2, 3, 4)
-LEMMA_KEYS = (*OWN_KEYS, "suffix6", "feats", *(f"suffix{k}|feats" for k in SUFFIXES))
+LEMMA_KEYS = (*OWN_KEYS, "suffix6", "feats", *(f"suffix{k}|feats" for k in (1, 2, 3, 4)))
 #: Minimum number of distinct words for an edit to be learned.
 LEAST_WORDS = 2
 
@@ -164,7 +162,7 @@ def lemma_values(word: tuple[str, str, str]) -> tuple:
     """Return the values of :data:`LEMMA_KEYS` of a word ``(form, tag, features)``: shape, both ends, and morphology."""
     form, _, feats = word
     lower = form.lower()
-    return (*own_values(form), lower[-6:], feats, *(f"{lower[-k:]}|{feats}" for k in SUFFIXES))
+    return (*own_values(form), lower[-6:], feats, *(f"{lower[-k:]}|{feats}" for k in (1, 2, 3, 4)))
 
 
 def as_dict(keys: Sequence[str], values: tuple) -> dict[str, str | bool]:

@@ -107,8 +107,7 @@ def by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     grouped: dict[str, tuple[str, ...]] = {}
     for field in dict.fromkeys(map(own_field, fields)):
         if field not in (*TREE_FIELDS, KINSHIP):
-            column = column_of(field)
-            grouped[column] = (*grouped.get(column, ()), field)
+            grouped[column_of(field)] = (*grouped.get(column_of(field), ()), field)
     return grouped
 
 
