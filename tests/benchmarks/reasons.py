@@ -64,15 +64,17 @@ _REASONS = {
         "all bytes are checked."
     ),
     ("test_online.py::test_explicit_groups",): (
-        "A round is many calls from Python, whatever a row holds; scikit-learn's SGD is one compiled loop over all "
-        "rows, of one loss and without groups."
+        "The columns of each block are cut into ten groups and joined again, and every group is tested on new rows. A "
+        "round also measures and shrinks the groups; scikit-learn's SGD has none."
     ),
     ("test_online.py::test_budget",): (
         "A round scores a row, and where the budget is full finds the support vector that matters least. To "
         "project, it takes that one out of a factor of 1000 x 1000 numbers for each kernel and the new one in, 8 MB"
         " each, and solves with it. The floor has the kernel values of one row alone."
     ),
-    ("test_online.py::test_random_features",): ("A round is many calls from Python, whatever the kernel."),
+    ("test_online.py::test_random_features",): (
+        "On a budget, a round is many calls from Python, which evaluate the kernel and choose support vectors."
+    ),
     ("test_online.py::test_potentials_and_step",): (
         "Potentials, a step and the average each go over the weights, and two calls from Python."
     ),
