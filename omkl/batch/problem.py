@@ -133,7 +133,7 @@ class BaseProblem(ABC):
 
     @property
     def balances(self) -> bool:
-        """Whether the dual problem has an equality constraint, as with an intercept."""
+        """True if the dual problem has an equality constraint, as with an intercept."""
         return self.intercept
 
     def inside(self, rho: np.ndarray) -> np.ndarray:

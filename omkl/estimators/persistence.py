@@ -126,7 +126,7 @@ class SavedEstimator(BaseEstimator):
 
     @property
     def _predicts_only(self) -> bool:
-        """Whether the training state is missing."""
+        """True if the training state is missing."""
         return False
 
     def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:

@@ -71,7 +71,7 @@ class Examples(WeightedExamples):
 
 
 class Survey(NamedTuple):
-    """What a part of the first data adds to a model: distinct labels, features, and the length of its sequences."""
+    """Distinct labels, features, and length of the sequences in a part of the first data."""
 
     labels: list
     vocabulary: Vocabulary | None

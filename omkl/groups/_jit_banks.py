@@ -100,10 +100,17 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
         add_mapped_scores(mapped.features[first:last], mapped.starts, mapped.table, groups.mapped[1], unary)
     if len(cached.moved):
         add_cached_scores(cached.potentials, groups.cached[1], low, low + last - first, unary)
+    add_dense(banks, groups, len(banks.transitions[0]) > 0, unary, pairwise)
+
+
+@borrowing
+def add_dense(banks, groups, has_transitions, unary, pairwise):
+    """Add the intercept, and set the potentials of transitions."""
     if len(pairwise):
         pairwise[:] = 0.0
-    if len(banks.transitions[0]):
-        add_transitions(banks.transitions[0], groups.transitions[1][0], groups.firsts, low, low, pairwise)
+    if has_transitions:
+        # sequences do not matter where all positions share their transitions
+        add_transitions(banks.transitions[0], groups.transitions[1][0], groups.firsts, 0, 0, pairwise)
     if len(banks.intercept[0]):
         add_constants(banks.intercept[0], groups.intercept[1][0], unary)
 
@@ -233,12 +240,8 @@ def apply_events(banks, groups, allowed, low, gradient, moves):
 def add_reference(banks, groups, unary, pairwise):
     """Compute the potentials of a model without its regularized groups."""
     unary[:] = 0.0
-    if len(pairwise):
-        pairwise[:] = 0.0
-    if len(banks.transitions[0]) and groups.firsts[2] >= len(groups.left_out):
-        add_transitions(banks.transitions[0], groups.transitions[1][0], groups.firsts, 0, 0, pairwise)
-    if len(banks.intercept[0]):
-        add_constants(banks.intercept[0], groups.intercept[1][0], unary)
+    has_transitions = len(banks.transitions[0]) > 0 and groups.firsts[2] >= len(groups.left_out)
+    add_dense(banks, groups, has_transitions, unary, pairwise)
 
 
 @borrowing

@@ -369,7 +369,7 @@ class SparseLinear(SavedEstimator):
 
     @property
     def _takes_labels(self) -> bool:
-        """Whether a classifier with these parameters supports labels in columns."""
+        """True if a classifier with these parameters supports labels in columns."""
         return self.class_weight is None and self.multiclass != "multinomial"
 
     def _saved_parameters(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from omkl.losses.structured import CRF, Perceptron, SoftmaxMargin, StructuredHin
 from omkl.online import _jit_pass as jit
 from omkl.online._jit_evidence import EvidenceArrays
 from omkl.online.methods import DualAveraging, ForwardBackward, OutOfSampleWeights
-from omkl.online.rounds import OfSequences, Sequences, Step
+from omkl.online.rounds import Sequences, Step
 from omkl.online.schedules import DistanceOverGradients, GrowingHorizon, MeanPolyak
 from omkl.online.trainer import OnlineTrainer
 from omkl.regularizers.separable import L21, ElasticNet, LinearQuadratic, LqNorm, Ridge
@@ -128,8 +128,11 @@ class CompiledPass:
     def check(self, trainer: OnlineTrainer, source: object, callbacks: object) -> None:
         """Accept everything."""
 
-    def __call__(self, trainer: OnlineTrainer, examples: OfSequences, orders: Callable, done: int) -> Iterator[Step]:
-        """Yield a step for some rounds together; ``orders(sizes)`` gives orders, with ``done`` learned already."""
+    def __call__(self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int) -> Iterator[Step]:
+        """Yield a step for some rounds together; ``orders(sizes)`` gives orders, with ``done`` learned already.
+
+        ``examples.sequences()`` returns their arrays.
+        """
         order, sequences = orders([len(examples)])[0], examples.sequences()
         while done < len(order):
             n = min(self._room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())

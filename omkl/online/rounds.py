@@ -80,17 +80,6 @@ class Examples(Protocol):
         """Return some of the examples, for a shard."""
 
 
-class OfSequences(Protocol):
-    """Examples that are sequences of tokens."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, i: int, /) -> Example: ...
-
-    def sequences(self) -> Sequences:
-        """Return the arrays of all examples."""
-
-
 @dataclass
 class Sharded:
     """Examples that are in shards already, such as the partitions of a Dask collection.

@@ -146,7 +146,7 @@ class DesignProblem(BaseProblem):
 
     @property
     def takes_newton_steps(self) -> bool:
-        """Whether Newton's method in the dual may replace sweeps."""
+        """True if Newton's method in the dual may replace sweeps."""
         return not len(self.groups.free)
 
     @property
