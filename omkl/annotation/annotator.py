@@ -42,7 +42,7 @@ SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser"
 TAGGING: dict[str, Any] = {"epochs": 10, "C": 10.0}
 #: Default parameters of the parser. Compared to scoring all arcs, training and parsing are a quarter faster. UAS is 0.2
 #: and 0.5 points higher on English (2000 sentences) and Danish, and 0.1 points lower on Vietnamese.
-PARSING: dict[str, Any] = {"first": "small", "likely": 0.99}
+PARSING: dict[str, Any] = {"likely": 0.99}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,7 +63,7 @@ class Annotator(SavedEstimator):
         An untrained labeler without ``kernels``, with the parameters of all labelers; ``class_weight``, ``cost`` and
         transitions are for the chain of tags only. By default ``SequenceLabeler(epochs=10, C=10)``.
     parser : DependencyParser, optional
-        An untrained parser; by default ``DependencyParser(first="small", likely=0.99)``.
+        An untrained parser; by default ``DependencyParser(likely=0.99)``.
     folds : int > 1
         Number of folds of the training data for cross-fitting.
     n_jobs : int or None
@@ -204,12 +204,9 @@ class Annotator(SavedEstimator):
         return tuple(part for part in PARTS if part in asked and part in there)
 
     def _seed_parser(self, parser: DependencyParser, seed: int) -> None:
-        """Set callbacks and seed of a parser, and the seeds of its first parsers."""
-        parser.set_params(callbacks=[*(parser.callbacks or ()), *check_callbacks(self.callbacks)])
-        seeded: Any = parser
-        while isinstance(seeded, DependencyParser):
-            seeded.set_params(random_state=seed, verbose=self.verbose)
-            seeded = seeded.first
+        """Set callbacks and seed of a parser."""
+        callbacks = [*(parser.callbacks or ()), *check_callbacks(self.callbacks)]
+        parser.set_params(callbacks=callbacks, random_state=seed, verbose=self.verbose)
 
     # ---- annotating ---------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ def _lexicons(context: click.Context, parameter: click.Parameter, values: tuple[
 TREES = opt.declare(
     option("--templates", type=opt.READ, default="auto", metavar="SET", help="rich, martins507, small ... or a file."),
     option("--lexicon", multiple=True, callback=_lexicons, metavar="NAME=FILE", help="Values of words, for h.NAME."),
-    option("--stacked", is_flag=True, help="A second parser corrects the first: better trees, three times as slow."),
+    option("--order", type=click.Choice(["1", "2"]), default="2", help="1: score single arcs only, which is faster."),
     option(
         "--likely",
         type=float,
@@ -43,19 +43,21 @@ TREES = opt.declare(
     option("--projective", is_flag=True, help="Only projective trees."),
     option("--multi-root", is_flag=True, help="The root may have several children."),
     option("--unlabeled", is_flag=True, help="Learn no relations."),
-    option("--memory", type=float, default=140.0, metavar="MB", help="Megabytes for parameters."),
+    option("--memory", type=float, default=160.0, metavar="MB", help="Megabytes for parameters."),
 )
 OF_TREES = (
-    *("templates", "lexicon", "stacked", "likely", "keep"),
+    *("templates", "lexicon", "order", "likely", "keep"),
     *("projective", "multi_root", "unlabeled", "memory"),
 )
 
 
 def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
     """Make an untrained parser from the options and further parameters."""
-    parser = omkl.DependencyParser(
+    return omkl.DependencyParser(
         options.templates,
         lexicons=options.lexicon or None,
+        order=int(options.order),
+        likely=options.likely or None,
         keep=options.keep,
         projective=options.projective,
         single_root=not options.multi_root,
@@ -63,19 +65,13 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
         memory=options.memory,
         **settings,
     )
-    if options.likely:
-        parser.set_params(first="small", likely=options.likely)
-    if options.stacked:
-        first = omkl.DependencyParser(**{**parser.get_params(deep=False), "callbacks": None})
-        parser.set_params(templates="stacked", lexicons=None, C=parser.C / 10, first=first, likely=None)
-    return parser
 
 
 @opt.command(
     "parser",
     """
     omkl train parser train.conllu -o parser.npz --dev dev.conllu
-    omkl train parser train.conllu -o fast.npz --likely 0.99 --keep auto
+    omkl train parser train.conllu -o fast.npz --order 1 --likely 0.99 --keep auto
     omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates templates.txt
     omkl train parser train.conllu -o parser.npz --checkpoint state --resume
     """,

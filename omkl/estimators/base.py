@@ -123,7 +123,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data is held out.
         Returns the examples for early stopping, or None without early stopping.
         """
-        started, epochs, collected = time.perf_counter(), self.epochs, is_collection(*data)
+        started, collected = time.perf_counter(), is_collection(*data)
         stream = None if collected else as_stream(*data)
         model = self._new_model(task.codec)
         given = validation_block(validation, self.early_stopping)
@@ -146,6 +146,7 @@ class OnlineEstimator(SavedEstimator, ABC):
             plan = self._plan_stream(task, model, stream, run, given)
         stopping = [] if plan.stopping is None else [plan.stopping]
         callbacks = [*stopping, *plan.companions, *(self.callbacks or ()), *plan.meters]
+        epochs = task.passes(self.epochs)
         history = run.loop("model", model.trainer, plan.source, epochs, callbacks).run(epochs)
         records = plan.conclude(history)
         self._adopt(model)

@@ -8,7 +8,7 @@ import scipy
 from scipy.special import logsumexp
 
 from omkl.online.model import OnlineSettings
-from omkl.structures.base import Potentials, Structure
+from omkl.structures.base import Potentials, Structure, map_arrays
 
 P = TypeVar("P", bound=Potentials)
 #: Minimum temperature; the maximum is its inverse.
@@ -28,7 +28,7 @@ def _fit_temperature(log_loss: Callable[[float], float]) -> float:
 
 def at_temperature(potentials: P, temperature: float) -> P:
     """Return potentials, a named tuple of arrays, divided by a temperature."""
-    return type(potentials)(*(array / temperature for array in potentials))
+    return map_arrays(lambda array: array / temperature, potentials)
 
 
 def structure_temperature(structure: Structure, examples: Iterable[tuple[P, np.ndarray]]) -> float | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
@@ -37,6 +38,12 @@ class RunOptions(TypedDict, total=False):
     shards: int | None
 
 
+def in_folder(running: RunOptions, name: str) -> RunOptions:
+    """Return the same options with a folder for the checkpoints of one of several trainings."""
+    folder = running.get("checkpoint")
+    return running if folder is None else {**running, "checkpoint": Path(folder) / name}
+
+
 def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
     """Return the accuracy of a frozen model on the known labels of examples."""
     right = total = 0
@@ -64,6 +71,8 @@ class Task(NamedTuple):
         ``companions(model, make_pass)`` returns callbacks that train other models on the blocks of a stream.
     finish : callable, optional
         ``finish(model, examples, chosen, run, epochs)`` trains other models after the last epoch on arrays.
+    passes : callable
+        ``passes(epochs)`` returns the number of epochs of the model, when the first data are known.
     """
 
     codec: Codec
@@ -71,6 +80,7 @@ class Task(NamedTuple):
     held_out_score: Callable = label_accuracy
     companions: Callable[..., list] | None = None
     finish: Callable | None = None
+    passes: Callable[[int], int] = int
 
 
 class Plan(NamedTuple):

@@ -1,4 +1,4 @@
-"""Fields of words for templates, from columns of treebanks, lexicons, and trees of a first parser."""
+"""Fields of words for templates, from columns of treebanks, lexicons and trees."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ from omkl.data import Strings, Treebank
 from omkl.data.files import PathLike, text_lines
 from omkl.data.treebank.strings import MISSING
 from omkl.exceptions import DataFileError, InputError
-from omkl.groups.templates.language import KINSHIP, RELATIVES, TREE_FIELDS, TemplateSet, is_field, own_field
+from omkl.groups.templates.language import RELATIVES, VALENCY, TemplateSet, is_field, own_field
 
 #: Pattern of names of lexicons.
 NAME = re.compile(r"[a-z]\w*")
@@ -35,7 +35,7 @@ MOST_CHILDREN = 3
 def column_of(field: str) -> str:
     """Return the column of a treebank from which a field of the template language is computed."""
     field = own_field(field)
-    if field in (*TREE_FIELDS, KINSHIP):
+    if field == VALENCY:
         return "forms"  # trees exist for all words
     column = field.partition(":")[0]
     if column in ("upos", "xpos", "feats", "misc"):
@@ -106,7 +106,7 @@ def by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Group fields by column, without their relatives; fields of trees are left out."""
     grouped: dict[str, tuple[str, ...]] = {}
     for field in dict.fromkeys(map(own_field, fields)):
-        if field not in (*TREE_FIELDS, KINSHIP):
+        if field != VALENCY:
             grouped[column_of(field)] = (*grouped.get(column_of(field), ()), field)
     return grouped
 
@@ -169,19 +169,22 @@ def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
 
 
 class TreeFields:
-    """Fields of words in the trees of a first parser, which have all heads.
+    """Fields of the relatives of words in trees.
 
-    ``relation`` is the relation of the arc to a word, and ``valency`` its number of children on either side (up to
-    three). ``parent_FIELD``, ``leftmost_FIELD``, ``rightmost_FIELD``, ``before_FIELD`` and ``after_FIELD`` are fields
-    of its head, of its outermost children, and of its adjacent siblings.
+    ``valency`` is the number of children of a word on either side (up to three). ``parent_FIELD``, ``leftmost_FIELD``,
+    ``rightmost_FIELD``, ``before_FIELD`` and ``after_FIELD`` are fields of its head, of its outermost children, and of
+    its adjacent siblings. Words without a head count as children of the root.
+
+    Parameters
+    ----------
+    offsets : int array of shape (number of sentences + 1,)
+    heads : int array of shape (number of words,)
     """
 
-    def __init__(self, treebank: Treebank) -> None:
-        self._relations = treebank.deprels, treebank.strings["deprels"].tolist()
-        self._heads = treebank.heads.astype(np.uint64)
-        n, words = treebank.n_words, np.arange(treebank.n_words)
-        starts = np.repeat(treebank.offsets[:-1], treebank.lengths)
-        parents = np.where(treebank.heads > 0, starts + treebank.heads - 1, -1)
+    def __init__(self, offsets: np.ndarray, heads: np.ndarray) -> None:
+        n, words = len(heads), np.arange(len(heads))
+        starts = np.repeat(offsets[:-1], np.diff(offsets))
+        parents = np.where(heads > 0, starts + heads - 1, -1)
         left, right = words[words < parents], words[(words > parents) & (parents >= 0)]
         self._children = [np.bincount(parents[side], minlength=n).clip(max=MOST_CHILDREN) for side in (left, right)]
         # index of each relative, -1 for the root, -2 for none
@@ -201,45 +204,11 @@ class TreeFields:
             words, codes = self._relatives[relative], self.codes(rest, own)
             nobody = np.where(words == -1, np.uint64(code_of(ROOT)), np.uint64(code_of(OUTSIDE)))
             return np.where(words >= 0, codes[words], nobody)
-        if field == KINSHIP:  # computed from heads for each arc
-            return self._heads
-        if field == "valency":
+        if field == VALENCY:
             names = [code_of(f"\t{n} children") for n in range((MOST_CHILDREN + 1) ** 2)]
             left, right = self._children
             return np.array(names, np.uint64)[left * (MOST_CHILDREN + 1) + right]
-        if field == "relation":
-            codes, strings = self._relations
-            return np.array([code_of(string) for string in strings], np.uint64)[codes]
         return own(field)
-
-    def value(self, field: str, word: int, own: Callable[[str, int], str]) -> str:
-        """Return the value of a field of one word."""
-        relative, _, rest = field.partition("_")
-        if relative in RELATIVES and rest:
-            found = int(self._relatives[relative][word])
-            return self.value(rest, found, own) if found >= 0 else ("OUTSIDE", "ROOT")[found]
-        if field == "valency":
-            return "+".join(str(side[word]) for side in self._children)
-        if field == "relation":
-            codes, strings = self._relations
-            return strings[codes[word]]
-        return own(field, word)
-
-    def kinship(self, first_word: int, head: int, modifier: int) -> str:
-        """Return the kinship of two words: "head", "child", "grandparent", "grandchild", "sibling" or "none"."""
-
-        def above(node: int) -> int:
-            return int(self._heads[first_word + node - 1]) if node > 0 else -1
-
-        if above(modifier) == head:
-            return "head"
-        if above(head) == modifier:
-            return "child"
-        if above(above(modifier)) == head:
-            return "grandparent"
-        if above(above(head)) == modifier:
-            return "grandchild"
-        return "sibling" if above(modifier) == above(head) else "none"
 
 
 # ---- lexicons ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups.group_state import GroupState, GroupStateView, Mixture
-from omkl.structures.base import Potentials, Structure
+from omkl.structures.base import Potentials, Structure, arrays_of, map_arrays
 
 #: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.
 Input: TypeAlias = Any
@@ -20,8 +20,8 @@ class GuidedInput(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def apply_guide(self, potentials: Potentials) -> None:
-        """Add the potentials of the other model to ``potentials``, in place."""
+    def initial_potentials(self, structure: Structure) -> Potentials:
+        """Return the potentials of the other model."""
 
 
 def initial_potentials(structure: Structure, x: Input) -> Potentials:
@@ -32,10 +32,7 @@ def initial_potentials(structure: Structure, x: Input) -> Potentials:
     structure : Structure
     x : Span, ArcSentence or similar
     """
-    potentials = structure.zeros(len(x))
-    if isinstance(x, GuidedInput):
-        x.apply_guide(potentials)
-    return potentials
+    return x.initial_potentials(structure) if isinstance(x, GuidedInput) else structure.zeros(len(x))
 
 
 class FrozenGroups(ABC):
@@ -239,9 +236,9 @@ class Bank(ABC):
         for k in range(len(products)):
             self.group_state.scales[:] = 0.0
             self.group_state.scales[k] = 1.0
-            own = type(gradient)(*map(np.zeros_like, gradient))
+            own = map_arrays(np.zeros_like, gradient)
             self.add_potentials(x, own)
-            products[k] = sum(float(np.vdot(a, b)) for a, b in zip(own, gradient))
+            products[k] = sum(float(np.vdot(a, b)) for a, b in zip(arrays_of(own), arrays_of(gradient)))
             if totals is not None:
                 totals[k] += own.unary.sum(axis=0)
         self.group_state.scales[:] = scales

@@ -17,7 +17,7 @@ from omkl.groups.tokens import Span
 from omkl.online.averaging import Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
-from omkl.structures.base import Output, Potentials, Structure
+from omkl.structures.base import Output, Potentials, Structure, arrays_of, map_arrays
 
 #: Name of the contribution of the first model of a stack, whose potentials come with the input.
 GIVEN = "first model"
@@ -66,8 +66,8 @@ def _measured(
         n, total_loss = n + 1, total_loss + whole
         for bank in banks:
             for k, part in _parts(bank, structure, x, alive[first : first + len(bank.names)]):
-                if any(array.any() for array in part):
-                    increase = loss(type(potentials)(*(a - b for a, b in zip(potentials, part))), y) - whole
+                if any(array.any() for array in arrays_of(part)):
+                    increase = loss(map_arrays(np.subtract, potentials, part), y) - whole
                     sums[first + k] += increase
                     squares[first + k] += increase**2
             first += len(bank.names)
@@ -89,7 +89,7 @@ def _parts(bank: Bank, structure: Structure, x: Input, alive: np.ndarray) -> Ite
     """Yield index and potentials of each group of a bank of :func:`_separable` that is ``alive``."""
     for k in np.flatnonzero(alive).tolist():
         bank.group_state.scales[k] = 1.0
-        own = structure.zeros(len(x))
+        own = map_arrays(np.zeros_like, initial_potentials(structure, x))
         bank.add_potentials(x, own)
         bank.group_state.scales[k] = 0.0
         yield k, own
@@ -98,7 +98,7 @@ def _parts(bank: Bank, structure: Structure, x: Input, alive: np.ndarray) -> Ite
 class Piece(NamedTuple):
     """Contribution of one feature, support vector, transition or arc to a margin."""
 
-    #: "feature", "part", "support", "labels" or "arc".
+    #: "feature", "part", "support", "labels", "arc", "grandparent" or "sibling".
     kind: str
     group: str
     #: Identifies the piece: id of a feature, number of a part of a kernel with explicit features, index of a support
@@ -124,7 +124,7 @@ def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Cont
     If the direction is the difference of the indicators of two outputs, these are the groups' shares of the margin.
     """
     given = initial_potentials(predictor.structure, x)
-    groups = {GIVEN: _product(given, direction)} if any(array.any() for array in given) else {}
+    groups = {GIVEN: _product(given, direction)} if any(array.any() for array in arrays_of(given)) else {}
     pieces: list[Piece] = []
     for bank in _separable(predictor):
         if isinstance(bank, ExplicitBank):
@@ -170,7 +170,8 @@ def _of_potentials(bank: Bank, structure: Structure, x: Input, direction: Potent
 def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) -> list[Piece]:
     """Compute the contributions of pairs and triples of labels, and of arcs."""
     if isinstance(bank, ArcTemplateBank):
-        return [Piece("arc", name, (h, m), m, value) for (h, m), value in _nonzero(own.arcs * direction.arcs)]
+        added = map_arrays(np.multiply, own, direction)
+        return [Piece(bank.part, name, key, max(key[1], 0), value) for key, value in bank.nonzero(added)]
     if isinstance(bank, TrigramBank):
         added = own.triples * direction.triples
         return [Piece("labels", name, key, None, value) for key, value in _nonzero(added)]
@@ -189,4 +190,5 @@ def _nonzero(array: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
 
 def _product(potentials: Potentials, direction: Potentials) -> float:
     """Return the inner product, ignoring entries where the direction is 0, which may be infinite."""
-    return float(sum(np.vdot(np.where(d != 0, a, 0.0), d) for a, d in zip(potentials, direction)))
+    pairs = zip(arrays_of(potentials), arrays_of(direction))
+    return float(sum(np.vdot(np.where(d != 0, a, 0.0), d) for a, d in pairs))

@@ -1,7 +1,7 @@
 """TreebankCodec, the codec of a parser: encodes treebanks, and makes the bank of templates."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -9,35 +9,44 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from omkl._components import warn_caller
+from omkl._components import resolve, warn_caller
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.training import Run
+from omkl.estimators.training import Run, RunOptions
 from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import Lexicon, as_lexicons, empty_shares, lacking_columns
 from omkl.groups.templates.bank import ArcTemplateBank
-from omkl.groups.templates.language import TemplateSet, sees_trees
+from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcTokens
+from omkl.losses import StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.online.trainer import OnlineTrainer
+from omkl.parsing.candidates import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
+from omkl.parsing.decoding import FREE, ArcConstraints
 from omkl.parsing.explain import strongest_features
 from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import ArcExamples, Guide, as_treebank, check_trees, encode, facts_of, only_projective
-from omkl.parsing.stacking import advice_of, cross_fit, likely_margin, only_likely
 from omkl.parsing.template_selection import suited
 from omkl.persistence import Packer, Unpacker
-from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
+from omkl.structures.parts import SecondOrderTree
+from omkl.structures.trees import ArcFactored, NonProjectiveTree, ProjectiveTree
 
 #: Number of strongest features of each template that a parser stores by name.
 TOP = 10
-#: Parameters of a first parser that is given as a string.
-QUICK: dict[str, Any] = {"C": 1.0, "epochs": 3, "labeled": False}
-#: Parameters that such a first parser copies from the second one.
-SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state")
+#: Parameters of the small parser that selects likely arcs.
+QUICK: dict[str, Any] = {"templates": "small", "order": 1, "likely": None, "C": 1.0, "epochs": 3}
+#: Parameters of first parsers of either kind.
+PLAIN: dict[str, Any] = {"keep": None, "labeled": False, "callbacks": None, "early_stopping": False}
+#: Share of gold arcs among the candidate arcs of second-order trees, and maximum number of candidates of a word.
+CANDIDATES, MOST_CANDIDATES = 0.99, 8
+#: Maximum number of epochs for parts, which overfit later.
+PART_EPOCHS = 3
+#: Share of the memory for parts of second-order trees.
+FOR_PARTS = 0.25
 
 
 class TreeData(NamedTuple):
@@ -74,34 +83,53 @@ class TreebankCodec:
     parser : DependencyParser
     templates : TemplateSet, optional
         Templates to use instead of those of the parameters.
+    running : RunOptions, optional
+        Further arguments of ``fit``, for first parsers.
 
     Attributes
     ----------
     templates : TemplateSet
-        Templates in use, adapted to the training data.
+        Templates of the trainer, adapted to the training data: of arcs, or of the parts of second-order trees.
+    structure : ArcFactored
     relations : RelationLabeler or None
     features : dict of str to list
         Names and weights of the strongest features of each template.
     first : DependencyParser or None
-        Trained first parser.
-    margin : float or None
-        Margin of likely arcs below the word's best potential in the first parser; None to correct its potentials.
+        Trained first parser: of order 1 for second-order trees, else a small parser that selects likely arcs.
+    selection : Selection or None
+        Rule that selects candidate arcs by the potentials of the first parser.
     empty : dict of str to float
         Fraction of training words, in [0, 1], for which a column in use was empty, by column.
     """
 
-    def __init__(self, parser: OnlineEstimator, templates: TemplateSet | None = None) -> None:
+    def __init__(
+        self, parser: OnlineEstimator, templates: TemplateSet | None = None, running: RunOptions | None = None
+    ) -> None:
         self._kind: Any = type(parser)
         self._given = SimpleNamespace(**parser.get_params(deep=False))
-        self._chosen = templates
-        self._sizes: list[int] | None = None
-        self.structure = (ProjectiveTree if self._given.projective else NonProjectiveTree)(self._given.single_root)
+        self._chosen, self._running = templates, running or {}
+        self._sizes: list[list[int]] | None = None
+        self.structure: ArcFactored
         self.templates: TemplateSet
         self.relations: RelationLabeler | None = None
         self.features: dict[str, list] = {}
         self.empty: dict[str, float] = {}
         self.first: Any = None
-        self.margin: float | None = None
+        self.selection: Selection | None = None
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether trees are of second order, and the first parser is of order 1."""
+        return "arc" not in self.templates.by_part()
+
+    def _take(self, templates: TemplateSet) -> None:
+        """Set the templates of the trainer, and the structure for these."""
+        self.templates = templates
+        projective, single_root = self._given.projective, self._given.single_root
+        if self.has_parts:
+            self.structure = SecondOrderTree(single_root, projective)
+        else:
+            self.structure = (ProjectiveTree if projective else NonProjectiveTree)(single_root)
 
     def suited(self, data: TreeData) -> TemplateSet:
         """Adapt templates to the data, and report changes."""
@@ -117,63 +145,72 @@ class TreebankCodec:
 
     def start(self, data: TreeData) -> ArcExamples:
         """Determine templates and relations from the first data, and encode these data."""
-        self.templates = self.suited(data)
+        templates = self.suited(data)
+        kinds = templates.by_part()
+        if "arc" not in kinds:
+            raise InputError("Every template has an atom of g or s: give a template of arcs.")
         if self._given.labeled:
-            self.relations = RelationLabeler.for_treebank(data.treebank, data.whole, self.templates.lexicons)
-        fields = self.templates.fields + ([] if self.relations is None else self.relations.templates.fields)
+            self.relations = RelationLabeler.for_treebank(data.treebank, data.whole, templates.lexicons)
+        fields = templates.fields + ([] if self.relations is None else self.relations.templates.fields)
         self.empty = empty_shares(data.treebank, fields)
-        self.features = {name: [] for name in self.templates.names}
-        return ArcExamples.of(data.treebank, self.templates, data.weights, self._train_first(data))
+        of_arcs = kinds.pop("arc")
+        guide = None
+        if kinds and self._given.order == 2:
+            if resolve(StructuredLoss, self._given.loss, "loss").is_likelihood:
+                raise InputError(f"loss={self._given.loss!r} sums over all trees, which order=2 cannot: set order=1.")
+            self._take(TemplateSet([own for kind in kinds.values() for own in kind], templates.lexicons))
+            share = {"order": 1, "templates": of_arcs, "memory": self._given.memory * (1.0 - FOR_PARTS)}
+            guide = self._train_first(data, share, CANDIDATES, MOST_CANDIDATES)
+        else:
+            self._take(of_arcs)
+            if self._given.likely is not None:
+                guide = self._train_first(data, QUICK, self._given.likely, None)
+        self.features = dict(self.first.model_.codec.features) if self.has_parts else {}
+        self.features |= {name: [] for name in self.templates.names}
+        return ArcExamples.of(data.treebank, self.templates, data.weights, guide)
 
-    def _train_first(self, data: TreeData) -> Guide | None:
-        """Train the first parser, if there is one; return advice from parsers not trained on the same sentences."""
-        first, likely = self._given.first, self._given.likely
-        if first is None:
-            fields = sorted(filter(sees_trees, self.templates.fields))
-            if fields or likely is not None:
-                what = f"The template field {fields[0]!r}" if fields else f"likely={likely!r}"
-                raise InputError(f"{what} needs a first parser: set first=.")
-            return None
-        is_quick = isinstance(first, str)
-        if is_quick:
-            first = self._kind(first, **QUICK, **{name: vars(self._given)[name] for name in SHARED})
-        kind = self._given.projective, self._given.single_root
-        if not isinstance(first, self._kind) or (first.projective, first.single_root) != kind:
-            raise InputError(
-                f"`first` must be a set of templates, or a {self._kind.__name__} with the same projective= and "
-                f"single_root=, got {first!r:.80}."
-            )
+    def _train_first(self, data: TreeData, settings: dict[str, Any], share: float, most: int | None) -> Guide:
+        """Train the first parser; return candidate arcs from parsers not trained on the same sentences."""
         self._check_whole(data)
+        first = self._kind(**{**vars(self._given), **PLAIN, **settings})
         with warnings.catch_warnings():
-            if is_quick:  # the user did not choose its templates
-                warnings.simplefilter("ignore", DataWarning)
-            self.first, guide = cross_fit(first, data.treebank, data.weights, self._given.folds)
-        if likely is not None:
-            self.margin = likely_margin(guide, data.treebank, likely)
-        return only_likely(guide, data.treebank, self.margin)
+            warnings.simplefilter("ignore", DataWarning)  # there was a warning about the templates
+            self.first, guide = cross_fit(first, data.treebank, data.weights, self._given.folds, self._running)
+        self.selection = Selection(likely_margin(guide, data.treebank, share), most)
+        right = completed(self.first.model_.codec.structure, guide, data.treebank)
+        return candidate_arcs(guide, data.treebank, self.selection, [right], self.has_parts)
 
     def _check_whole(self, data: TreeData) -> None:
         if not data.whole:
-            raise InputError("A parser with first= learns from all sentences at once: call fit with no stream.")
+            what = "order=2" if self.has_parts else "likely="
+            remedy = "order=1" if self.has_parts else "likely=None"
+            raise InputError(f"A parser with {what} learns from all sentences at once: call fit, or set {remedy}.")
 
     def guide(
-        self, treebank: Treebank, all_arcs: bool = False, right: bool = False, n_jobs: int | None = None
+        self,
+        treebank: Treebank,
+        constraints: ArcConstraints = FREE,
+        right: Sequence[np.ndarray] = (),
+        n_jobs: int | None = None,
     ) -> Guide | None:
         """Return the advice of the first parser, if there is one, on sentences for prediction or evaluation.
 
-        ``all_arcs`` keeps all arcs. ``right`` includes the arcs of the treebank in the likely arcs.
+        ``right`` are heads of all words; their arcs are candidates as well.
         """
-        only_trees = all_arcs and self.margin is not None
-        if self.first is None or (only_trees and not any(map(sees_trees, self.templates.fields))):
+        if self.first is None or self.selection is None:
             return None
-        guide = advice_of(replace(self.first._decoder, n_jobs=n_jobs), treebank, all_arcs)
-        if all_arcs:
-            return Guide(guide.trees, None) if only_trees else guide
-        return only_likely(guide, treebank if right else guide.trees, self.margin)
+        guide = advice_of(replace(self.first._decoder, n_jobs=n_jobs), treebank, constraints)
+        return candidate_arcs(guide, treebank, self.selection, right, self.has_parts)
 
-    def tokens(self, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> ArcTokens:
-        """Encode sentences to parse; see :meth:`guide` for the parameters."""
-        return encode(treebank, self.templates, self.guide(treebank, all_arcs, n_jobs=n_jobs))
+    def tokens(
+        self,
+        treebank: Treebank,
+        constraints: ArcConstraints = FREE,
+        right: Sequence[np.ndarray] = (),
+        n_jobs: int | None = None,
+    ) -> ArcTokens:
+        """Encode sentences to parse; see :meth:`guide`."""
+        return encode(treebank, self.templates, self.guide(treebank, constraints, right, n_jobs))
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Encode later sentences of a stream."""
@@ -184,11 +221,11 @@ class TreebankCodec:
     def encode_known(self, data: TreeData) -> ArcExamples:
         """Encode sentences for evaluation."""
         (treebank,) = self.complete([data.treebank])
-        return ArcExamples.of(treebank, self.templates, None, self.guide(treebank, right=True))
+        return ArcExamples.of(treebank, self.templates, None, self.guide(treebank, right=[treebank.heads]))
 
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
-        advice = [] if examples.guide is None else [part for own in examples.guide.arcs or () for part in own]
+        advice = [] if examples.guide is None else [part for own in examples.guide.arcs for part in own]
         arrays = [examples.tokens.columns, examples.heads, examples.given, *advice]
         facts = facts_of(examples.treebank, ["deprels"], arrays)
         return {"number of templates": len(self.templates), **facts}
@@ -204,17 +241,28 @@ class TreebankCodec:
         """Make the untrained bank; memory is allocated by the templates' numbers of features in ``training``."""
         # prediction needs a copy of the weights
         memory = self._given.memory * (1 / 2 if self._given.average in (None, "last") else 2 / 3)
-        dtype = np.dtype(self._given.dtype)
-        if training is not None:
-            bank = ArcTemplateBank.plan(self.templates, training, memory, averaging, dtype)
-        else:
-            bank = ArcTemplateBank(self.templates, averaging, dtype, self._sizes, memory)
-        self._sizes = bank.sizes.tolist()
-        return [bank], []
+        dtype, kinds = np.dtype(self._given.dtype), self.templates.by_part()
+        if self.has_parts:
+            memory *= FOR_PARTS / len(kinds)
+        banks = []
+        for number, templates in enumerate(kinds.values()):
+            if training is not None:
+                banks.append(ArcTemplateBank.plan(templates, training, memory, averaging, dtype))
+            else:
+                sizes = None if self._sizes is None else self._sizes[number]
+                banks.append(ArcTemplateBank(templates, averaging, dtype, sizes, memory))
+        self._sizes = [bank.sizes.tolist() for bank in banks]
+        return banks, []
+
+    @property
+    def all_templates(self) -> TemplateSet:
+        """Templates of arcs and parts."""
+        of_arcs = self.first.templates_ if self.has_parts else []
+        return TemplateSet([*of_arcs, *self.templates], self.templates.lexicons)
 
     def learned(self) -> dict[str, Any]:
         """Return learned attributes of the parser."""
-        return {"templates_": self.templates, **({} if self.first is None else {"first_": self.first})}
+        return {"templates_": self.all_templates, **({} if self.first is None else {"first_": self.first})}
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
         """List the strongest features; see :meth:`omkl.DependencyParser.top_features`."""
@@ -232,15 +280,22 @@ class TreebankCodec:
         if self.relations is not None:
             weights = None if weights is None else weights[chosen]
             sentences = treebank if len(chosen) == len(treebank) else treebank[chosen]
+            epochs = self._given.epochs if self.has_parts else epochs
             self.relations.fit(sentences, weights, model.settings.C, epochs, run)
-        self.features = strongest_features(model.trainer.banks[0], treebank, examples, TOP)
+        for bank in model.trainer.banks:
+            self.features |= strongest_features(bank, treebank, examples, TOP)
 
-    def pruned(self, parser: OnlineEstimator, templates: TemplateSet, bank: ArcTemplateBank) -> "TreebankCodec":
-        """Make the codec of a pruned parser, with the templates of its bank and the same relations."""
+    def passes(self, epochs: int) -> int:
+        """Return the number of epochs, which is small for parts."""
+        return min(epochs, PART_EPOCHS) if self.has_parts else epochs
+
+    def pruned(self, parser: OnlineEstimator, banks: list[ArcTemplateBank], first: Any) -> "TreebankCodec":
+        """Make the codec of a pruned parser, with the templates of its banks and the same relations."""
         codec = TreebankCodec(parser)
-        codec.templates, codec.relations, codec._sizes = templates, self.relations, bank.sizes.tolist()
-        codec.features = {name: self.features[name] for name in templates.names}
-        codec.empty, codec.first, codec.margin = self.empty, self.first, self.margin
+        codec._take(TemplateSet([own for bank in banks for own in bank.templates], self.templates.lexicons))
+        codec.relations, codec._sizes = self.relations, [bank.sizes.tolist() for bank in banks]
+        codec.empty, codec.first, codec.selection = self.empty, first, self.selection
+        codec.features = {name: self.features[name] for name in codec.all_templates.names}
         return codec
 
     def complete(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
@@ -274,17 +329,18 @@ class TreebankCodec:
         }
         if self.first is not None:
             own = Packer()
-            values["first"], values["margin"] = self.first._manifest(own, condensed is None), self.margin
+            values["first"], values["selection"] = self.first._manifest(own, condensed is None), self.selection
             arrays |= {f"first/{name}": array for name, array in own.arrays.items()}
         return values, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
         lexicons = {name: Lexicon.restored(below(arrays, f"lexicons/{name}/")) for name in values["lexicons"]}
-        self.templates, self._sizes = TemplateSet(values["templates"], lexicons), values["sizes"]
+        self._take(TemplateSet(values["templates"], lexicons))
+        self._sizes = values["sizes"]
         self.features, self.empty = values["top_features"], values["empty"]
         if values["relations"] is not None:
             self.relations = RelationLabeler.restored(values["relations"], below(arrays, "relations/"), lexicons)
         if "first" in values:
             self.first = self._kind._from_model(values["first"], Unpacker(below(arrays, "first/"), unpacker.parts))
-            self.margin = values["margin"]
+            self.selection = Selection(*values["selection"])

@@ -12,6 +12,8 @@ from omkl._threads import in_threads
 from omkl.data import Stream, Strings, Treebank
 from omkl.estimators.calibration import at_temperature, relation_temperature, structure_temperature
 from omkl.exceptions import InputError
+from omkl.groups.templates.layout import ArcSentence
+from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
 from omkl.parsing.sentences import Sentences, check_trees, joined, treebanks_of, with_notes, with_trees
 from omkl.structures.base import Potentials
@@ -107,6 +109,14 @@ class ArcConstraints:
 FREE = ArcConstraints()
 
 
+def potentials_of(predictor: Predictor, sentences: list[ArcSentence]) -> list[Potentials]:
+    """Return the potentials of several sentences."""
+    bank = predictor.banks[0]
+    if bank.part == "arc":
+        return bank.potentials_of(sentences)
+    return [predictor.potentials(x) for x in sentences]
+
+
 @dataclass(frozen=True)
 class TreeDecoder:
     """Predictions of a fitted parser.
@@ -153,22 +163,19 @@ class TreeDecoder:
         treebank: Treebank,
         function: Callable[[Potentials], Result],
         constraints: ArcConstraints = FREE,
-        *,
-        all_arcs: bool = False,
     ) -> list[Result]:
         """Apply a function to the potentials of each sentence under constraints, in threads.
 
-        Arcs that are unlikely in a first parser have potential -inf, unless ``all_arcs`` is set or there are
-        constraints.
+        Arcs that are no candidates in a first parser have potential -inf.
         """
-        bank, structure = self.model.predictor().banks[0], self.structure
+        predictor, structure = self.model.predictor(), self.structure
 
         def of_block(numbered: tuple[int, list]) -> list[Result]:
             first, sentences = numbered
-            potentials = enumerate(bank.potentials_of(sentences), first)
+            potentials = enumerate(potentials_of(predictor, sentences), first)
             return [function(constraints.applied(own, i, structure)) for i, own in potentials]
 
-        blocks = list(self.model.codec.tokens(treebank, all_arcs or bool(constraints), self.n_jobs).blocks())
+        blocks = list(self.model.codec.tokens(treebank, constraints, n_jobs=self.n_jobs).blocks())
         firsts = np.cumsum([0, *map(len, blocks)]).tolist()
         return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), self.n_jobs)))
 
@@ -194,7 +201,7 @@ class TreeDecoder:
     def nbest(self, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:
         """Yield the n best parses of each sentence of a block."""
         structure = self.structure
-        trees = self.from_potentials(block, lambda own: structure.decode_best(own, n), constraints, all_arcs=True)
+        trees = self.from_potentials(block, lambda own: structure.decode_best(own, n), constraints)
         owners = np.repeat(np.arange(len(block)), [len(scores) for _, scores in trees])
         parsed = iter(self.with_relations(block[owners], [heads for own, _ in trees for heads in own]))
         for own, scores in trees:
@@ -233,7 +240,7 @@ class TreeDecoder:
         for gold in treebanks_of(X, trees="partial", single_root=self.structure.single_root):
             check_trees(gold, partial=True)
             trees = gold.trees()
-            arcs += zip(self.from_potentials(gold, lambda own: own), trees)
+            arcs += zip(self.from_potentials(gold, self.structure.settled), trees)
             if labeler is not None:
                 scores.append(labeler.scores(gold, np.maximum(joined(trees), 0), self.n_jobs))
                 relations = labeler.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]

@@ -7,13 +7,13 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl.data import Sentence, Treebank
-from omkl.estimators.explanations import Explanation, explain_difference
+from omkl.estimators.explanations import Explanation, explanation, listed
 from omkl.exceptions import InputError
-from omkl.features.fields import TreeFields, column_of, values_of
+from omkl.features.fields import column_of, values_of
 from omkl.groups.templates.bank import ArcTemplateBank
-from omkl.groups.templates.language import KINSHIP, Template, TemplateSet, distance_name
+from omkl.groups.templates.language import Template, TemplateSet, distance_name
 from omkl.groups.templates.layout import TemplateLayout
-from omkl.online.group_contributions import Piece
+from omkl.online.group_contributions import GIVEN, Contributions, Piece, contributions
 from omkl.parsing.decoding import TreeDecoder
 from omkl.parsing.sentences import ArcExamples
 from omkl.structures.base import Potentials
@@ -35,19 +35,16 @@ def explain_tree(
     codec, predictor, n_words = decoder.model.codec, decoder.model.predictor(), block.n_words
     if word is not None:
         check_number("word", word, above=0, below=n_words + 1, integer=True)
-    sentence = codec.tokens(block, all_arcs=True).sentence(0)
+    given = [as_heads(own, n_words) for own in (heads, against) if own is not None]
+    sentence = codec.tokens(block, right=given).sentence(0)
     potentials = predictor.potentials(sentence)
-    chosen = decoder.trees(block)[0] if heads is None else as_heads(heads, n_words)
-    if against is None:
-        other = _other_tree(predictor.structure, potentials, chosen, word)
-    else:
-        other = as_heads(against, n_words)
-    guide = codec.guide(block, all_arcs=True)
-    name = feature_namer(codec.templates, block, None if guide is None else guide.trees)
-    templates = {template.name: template for template in codec.templates}
+    chosen = decoder.trees(block)[0] if heads is None else given[0]
+    other = _other_tree(predictor.structure, potentials, chosen, word) if against is None else given[-1]
+    name = feature_namer(codec.all_templates, block)
+    templates = {template.name: template for template in codec.all_templates}
 
     def named(pieces: list[Piece]) -> list[str]:
-        """Return the names of features of single arcs."""
+        """Return the names of features of single arcs and parts."""
         return [name(templates[piece.group], 0, *piece.key) for piece in pieces]
 
     forms = ["ROOT", *(form or "_" for form in block[0].forms)]
@@ -55,7 +52,14 @@ def explain_tree(
         f"{forms[i + 1]} ({i + 1}) from {forms[chosen[i]]} ({chosen[i]}) rather than {forms[other[i]]} ({other[i]})"
         for i in np.flatnonzero(chosen != other).tolist()
     ]
-    return explain_difference(predictor, sentence, potentials, (chosen, other), told, n, named)
+    margin, direction = predictor.structure.difference(potentials, chosen, other)
+    found = contributions(predictor, sentence, direction)
+    if codec.has_parts:  # the potentials of arcs are those of the first parser
+        first = codec.first.model_
+        of_arcs = contributions(first.predictor(), first.codec.tokens(block, right=given).sentence(0), direction)
+        rest = {name: value for name, value in found.groups.items() if name != GIVEN}
+        found = Contributions({**of_arcs.groups, **rest}, [*of_arcs.pieces, *found.pieces])
+    return explanation(chosen, other, listed(told), margin, found, n, named)
 
 
 def _other_tree(structure: ArcFactored, potentials: Potentials, chosen: np.ndarray, word: int | None) -> np.ndarray:
@@ -74,56 +78,48 @@ def strongest_features(
     bank: ArcTemplateBank, treebank: Treebank, examples: ArcExamples, n: int
 ) -> dict[str, list[tuple[str, float]]]:
     """Return the ``n`` strongest features of each template with their weights, by template."""
-    places = TemplateLayout(bank.templates).places(*examples.tokens.known_arcs(examples.heads))
-    arrays = examples.tokens, places
-    name = feature_namer(bank.templates, treebank, None if examples.guide is None else examples.guide.trees)
-
-    def named(template: Template, sentence: int, modifier: int, between: int) -> str:
-        head = int(treebank.heads[treebank.offsets[sentence] + modifier - 1])
-        return name(template, sentence, head, modifier, between)
-
+    arrays = examples.tokens, TemplateLayout(bank.templates).places_in(examples.tokens, examples.heads)
+    name = feature_namer(bank.templates, treebank)
     return {
-        template.name: [(named(template, *place), weight) for weight, *place in bank.strongest(k, n, *arrays)]
+        template.name: [(name(template, *place), weight) for weight, place in bank.strongest(k, n, *arrays)]
         for k, template in enumerate(bank.templates)
     }
 
 
-def feature_namer(templates: TemplateSet, treebank: Treebank, trees: Treebank | None) -> Callable[..., str]:
-    """Make a function that names the feature of an arc, such as ``h.form=dog m-1.upos=DET right 2``.
+def feature_namer(templates: TemplateSet, treebank: Treebank) -> Callable[..., str]:
+    """Make a function that names the feature of an arc or part, such as ``h.form=dog m-1.upos=DET right 2``.
 
-    Its arguments are a template, the index of a sentence, head, modifier, and a token between them or None. Templates
-    can have fields of the ``trees`` of a first parser.
+    Its arguments are a template, the index of a sentence, head, modifier, and the third node of a part or a token
+    between them. Modifier and third node are -1 if there is none; 0 is an unknown token between them.
     """
-    relatives = None if trees is None else TreeFields(trees)
-
-    def own(field: str, word: int) -> str:
-        column = column_of(field)
-        string = treebank.strings[column][treebank.codes(column)[word]]
-        return values_of(field, [string], templates.lexicons)[0]
 
     def value(sentence: int, field: str, place: int) -> str:
         """Return the value of a field of the word at a position of a sentence."""
         first, last = treebank.offsets[sentence : sentence + 2].tolist()
         if not 0 < place <= last - first:
             return "OUTSIDE" if place else "ROOT"
-        word = first + place - 1
-        return own(field, word) if relatives is None else relatives.value(field, word, own)
+        column = column_of(field)
+        string = treebank.strings[column][treebank.codes(column)[first + place - 1]]
+        return values_of(field, [string], templates.lexicons)[0]
 
-    def name(template: Template, sentence: int, head: int, modifier: int, between: int | None = None) -> str:
+    def name(template: Template, sentence: int, head: int, modifier: int, other: int = 0) -> str:
+        sides = (
+            (template.part[0], other, template.third),
+            ("h", head, template.head),
+            ("m", modifier, template.modifier),
+        )
         parts = [
-            f"{side}{f'{o:+}' if o else ''}.{field}={value(sentence, field, place + o)}"
-            for side, place, atoms in (("h", head, template.head), ("m", modifier, template.modifier))
+            f"{side}{f'{o:+}' if o else ''}.{field}={'NONE' if place < 0 else value(sentence, field, place + o)}"
+            for side, place, atoms in sides
             for o, field in atoms
         ]
-        if template.between == KINSHIP:
-            kinship = "" if relatives is None else relatives.kinship(treebank.offsets[sentence], head, modifier)
-            parts.append(f"{KINSHIP}={kinship}")
-        elif template.between:
-            seen = "" if between is None else f"={value(sentence, template.between, between)}"
-            parts.append(f"between.{template.between}{seen}")
+        if template.between:
+            parts.append(
+                f"between.{template.between}" + (f"={value(sentence, template.between, other)}" if other else "")
+            )
         if template.variant != "arc":
-            parts.append("left" if modifier < head else "right")
-        if template.variant == "distance":
+            parts.append("left" if (other if modifier < 0 else modifier) < head else "right")
+        if template.variant == "distance" and modifier >= 0:
             parts.append(distance_name(abs(head - modifier)))
         return " ".join(parts) or "arc"
 

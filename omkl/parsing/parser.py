@@ -1,7 +1,7 @@
-"""DependencyParser, an arc-factored parser with online multiple kernel learning."""
+"""DependencyParser, a parser of first or second order with online multiple kernel learning."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -20,6 +20,7 @@ from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
+from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.named_sets import NAMED_SETS
 from omkl.losses import CRF, StructuredLoss
@@ -34,6 +35,7 @@ from omkl.parsing.relations import RelationsBeside
 from omkl.parsing.sentences import Sentences, check_sentences, check_trees, treebanks_of
 from omkl.parsing.template_selection import ranked, select_templates
 from omkl.persistence import Unpacker
+from omkl.regularizers import L21, Regularizer
 
 
 def tree_rates(estimator: OnlineEstimator) -> Schedule:
@@ -48,11 +50,11 @@ def tree_rates(estimator: OnlineEstimator) -> Schedule:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DependencyParser(OnlineEstimator):
-    """Arc-factored dependency parser that learns which feature templates it needs.
+    """Dependency parser that learns which feature templates it needs.
 
-    Each template is a group of hashed features. Training by online proximal steps (Algorithm 1 of Martins et al. 2011)
-    or dual averaging sets whole templates to zero. A linear classifier predicts the relations of the arcs in the best
-    tree.
+    The score of a tree is a sum over its arcs, and by default over pairs of arcs. Each template is a group of hashed
+    features of these parts. Training by online proximal steps (Algorithm 1 of Martins et al. 2011) or dual averaging
+    sets whole templates to zero. A linear classifier predicts the relations of the arcs in the best tree.
 
     Parameters
     ----------
@@ -60,7 +62,8 @@ class DependencyParser(OnlineEstimator):
         A named set, a text file with one template per line, or templates as described in
         :class:`~omkl.groups.TemplateSet`. Named sets are "martins507" (13 views of the head times 13 of the modifier,
         each alone, with direction, and with distance), "rich" (these, and morphology, affixes and tags in between),
-        "mcdonald2005" and "small". "auto" is "rich" without templates of columns that the training data lacks. In all
+        "mcdonald2005", "small", and "parts" (of grandparents and siblings). "auto" is "rich" and "parts", without
+        templates of columns that the training data lacks. In all
         cases, UPOS and XPOS replace each other if one of them is empty, templates of missing columns are dropped, and
         duplicates are merged. A warning reports these changes; with "auto", a line of text if ``verbose``.
     lexicons : dict of str to path or dict, optional
@@ -80,22 +83,22 @@ class DependencyParser(OnlineEstimator):
         Learn and predict relations.
     memory : float
         Megabytes for parameters: a third each for weights, their averages, and the frozen weights for prediction. It is
-        allocated to templates by their number of features. Features that do not fit share weights; see
-        :meth:`collision_rate`.
+        allocated to templates by their number of features; with ``order=2``, a quarter is for parts. Features that do
+        not fit share weights; see :meth:`collision_rate`.
     dtype : {"float32", "float64"}
-    first : DependencyParser or str, optional
-        Stacking (Martins, Das, Smith, Xing 2008): an untrained first parser. Its potentials are added to those of this
-        parser, and templates can have fields of its trees, as in the set "stacked" (see :mod:`omkl.groups.templates`).
-        For training sentences, potentials and trees come from parsers trained on other sentences, so ``first`` is
-        trained ``folds + 1`` times. A string is a set of templates for a parser of three epochs. Not for streams.
+    order : {1, 2}
+        Largest parts of trees with scores. 1: arcs. 2: also grandparent parts (an arc and the arc to its head) and
+        sibling parts (two adjacent modifiers on one side of a head), if there are templates for these. A parser of
+        order 1 is trained first, and a second training learns the templates of parts, given the potentials of parsers
+        trained on other sentences. The best tree is searched by hill climbing. Order 2 takes two to three times as
+        long to train, and is not for streams or ``loss="crf"``.
     folds : int
-        Number of folds of the training data for ``first``, at least 2.
+        Number of folds of the training data for first parsers, at least 2.
     likely : float, optional
-        Coarse-to-fine parsing (Charniak and Johnson 2005; Rush and Petrov 2012): instead of adding its potentials, the
-        ``first`` parser selects the arcs to score. These are the arcs of its tree, and arcs within a margin of the best
-        arc of each word. The margin is the smallest one for which this fraction, in (0, 1), of the gold arcs is
-        selected. Other arcs have probability 0. All arcs are scored for required or forbidden arcs, and for n best
-        trees. None always scores all arcs.
+        Coarse-to-fine parsing (Charniak and Johnson 2005; Rush and Petrov 2012): a small parser selects the arcs to
+        score. These are the arcs of its tree, and arcs within a margin of the best arc of each word. The margin is the
+        smallest one for which this fraction, in (0, 1), of the gold arcs is selected. Other arcs have probability 0.
+        Not for streams. None scores all arcs.
     decode : {"map", "marginal"}
         Predict the highest-scoring tree, or the tree with the largest expected number of correct heads (minimum risk).
         The latter requires probabilities like :meth:`predict_marginals`, and takes O(n^3) time for n words.
@@ -121,6 +124,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     References
     ----------
     McDonald, Pereira, Ribarov, Hajic (2005), Non-projective dependency parsing using spanning tree algorithms.
+    McDonald, Pereira (2006), Online learning of approximate dependency parsing algorithms.
+    Zhang, Lei, Barzilay, Jaakkola (2014), Greed is good if randomized: new inference for dependency parsing.
     Martins, Smith, Xing, Aguiar, Figueiredo (2011), Online multiple kernel learning for structured prediction.
 
     Examples
@@ -138,6 +143,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         "keep": Number(above=0, integer=True, also=("auto", None)),
         "memory": Number(above=0),
         "dtype": OneOf(("float32", "float64", np.float32, np.float64)),
+        "order": OneOf((1, 2)),
         "folds": Number(above=1, integer=True),
         "likely": Number(above=0, below=1, also=(None,)),
         "decode": OneOf(("map", "marginal")),
@@ -152,10 +158,10 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     projective: bool = False
     single_root: bool = True
     labeled: bool = True
-    memory: float = 140.0
+    memory: float = 160.0
     dtype: Any = "float32"
-    first: Any = None
-    folds: int = 3
+    order: int = 2
+    folds: int = 2
     likely: float | None = None
     decode: str = "map"
 
@@ -203,20 +209,21 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """
         X = check_sentences(X, y)
         check_parameters(self, self._constraints)
-        codec = TreebankCodec(self, None if self.keep is None else self._select_templates(X, sample_weight, run))
+        chosen = None if self.keep is None else self._select_templates(X, sample_weight, run)
+        codec = TreebankCodec(self, chosen, run)
         given = None if validation is None else check_sentences(validation)
-        task = Task(codec, self._read, companions=_beside, finish=codec.finish)
+        task = Task(codec, self._read, companions=_beside, finish=codec.finish, passes=codec.passes)
         data = TrainingBlock(X, None, sample_weight)
         held_out: Any = self._train(task, data, None if given is None else (given, None), run)
         self.temperature_ = self.relation_temperature_ = None
-        if given is None and held_out is not None and self.model_.codec.first is None:
+        if given is None and held_out is not None and self.model_.codec.first is None:  # it has seen these sentences
             given = held_out.treebank[held_out.chosen]
         return self if given is None else self.calibrate(given)
 
     def _select_templates(self, X: Sentences, sample_weight: ArrayLike | None, run: RunOptions) -> TemplateSet:
         """Select templates for ``keep`` by training."""
-        if isinstance(X, Stream) or self.first is not None:
-            raise InputError("keep= requires several trainings: pass sentences, not a stream, and set first=None.")
+        if isinstance(X, Stream):
+            raise InputError("keep= requires several trainings: pass sentences, not a stream.")
         data = self._read(TrainingBlock(X, None, sample_weight), whole=True)
         candidates = TreebankCodec(self).suited(data)
         return select_templates(self, self.keep, candidates, data.treebank, data.weights, run)
@@ -329,7 +336,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     ) -> list[list[Parse]]:
         """Predict the n best trees of each sentence, best first (Lawler 1972).
 
-        ``decode`` is ignored. Each tree takes as long as parsing the sentence n_words times.
+        ``decode`` is ignored. Each tree takes as long as parsing the sentence n_words times. With ``order=2``, these
+        are good trees that the search finds, and may not be the best ones.
 
         Parameters
         ----------
@@ -358,7 +366,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """Predict probabilities of arcs, and of the relations of the predicted arcs.
 
         With ``loss="crf"``, probabilities of arcs do not require calibration. With other losses, and for relations,
-        probabilities are available after :meth:`calibrate`.
+        probabilities are available after :meth:`calibrate`. With ``order=2``, probabilities of arcs are approximate: a
+        mixture of the marginals of the first-order parser and the best tree.
 
         Parameters
         ----------
@@ -459,13 +468,31 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return self.evaluate(check_sentences(X, y), ignore)["uas"]
 
     @property
+    def kernel_weights_(self) -> dict[str, float]:
+        """Weight of each template by name, in [0, 1], summing to one."""
+        if not self.model_.codec.has_parts:
+            return super().kernel_weights_
+        names, norms = list(self._norms), np.array(list(self._norms.values()))
+        regularizer = L21() if self.regularizer is None else resolve(Regularizer, self.regularizer, "regularizer")
+        return dict(zip(names, regularizer.bind(names, names).normalized_kernel_weights(norms).tolist()))
+
+    @property
     def template_weights_(self) -> dict[str, float]:
         """Weight of each template by name, in [0, 1], summing to one."""
         return self.kernel_weights_
 
+    @property
+    def _norms(self) -> dict[str, float]:
+        """Norms of all templates, by name."""
+        codec, predictor = self.model_.codec, self.predictor_
+        return {
+            **(codec.first._norms if codec.has_parts else {}),
+            **dict(zip(predictor.group_names, predictor.norms.tolist())),
+        }
+
     def ranking(self) -> list[str]:
         """Return the names of the templates, best first: by weight, then by norm, as weights of an SVM are equal."""
-        return ranked(self.template_weights_, dict(zip(self.templates_.names, self.predictor_.norms.tolist())))
+        return ranked(self.template_weights_, self._norms)
 
     def prune(self, keep: int) -> "DependencyParser":
         """Return a smaller parser with the best templates, without retraining.
@@ -481,23 +508,37 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """
         check_is_fitted(self)
         check_number("keep", keep, above=0, below=len(self.templates_) + 1, integer=True)
-        templates = self.templates_.keep(self.ranking()[:keep])
+        return self._restricted(self.ranking()[:keep])
+
+    def _restricted(self, names: Collection[str]) -> "DependencyParser":
+        """Return a parser with some of the templates, and their present weights."""
+        templates, first = self.templates_.keep(names), self.model_.codec.first
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
-        bank = self.model_.trainer.banks[0].restricted(templates)
-        model = pruned._new_model(self.model_.codec.pruned(pruned, templates, bank))
-        model.start([bank])
+        if self.model_.codec.has_parts:
+            first = first._restricted([name for name in names if name in first.templates_.names])
+        kept = [bank.templates.only(names) for bank in self.model_.trainer.banks]
+        banks = [bank.restricted(own) for bank, own in zip(self.model_.trainer.banks, kept) if own is not None]
+        model = pruned._new_model(self.model_.codec.pruned(pruned, banks, first))
+        model.start(banks)
         model.take(self.model_)
         pruned._adopt(model)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
         return pruned
 
+    @property
+    def _banks(self) -> list[ArcTemplateBank]:
+        """Banks of all templates."""
+        codec = self.model_.codec
+        return [*(codec.first._banks if codec.has_parts else ()), *self.model_.trainer.banks]
+
     def n_features(self) -> int:
         """Return the number of hashed features with nonzero weight."""
-        return self.model_.trainer.banks[0].n_features()
+        return sum(bank.n_features() for bank in self._banks)
 
     def collision_rate(self) -> float:
         """Estimate the fraction of features that share a weight with another feature."""
-        return self.model_.trainer.banks[0].collision_rate()
+        n_features = [bank.n_features() for bank in self._banks]
+        return float(np.average([bank.collision_rate() for bank in self._banks], weights=np.maximum(n_features, 1)))
 
     def _read_known(self, block: TrainingBlock) -> TreeData:
         return self._read(block._replace(X=check_sentences(block.X, block.y)))
@@ -515,12 +556,11 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             templates = str(self.templates_).splitlines()
         elif _is_file(templates) or not isinstance(templates, str):
             templates = str(TemplateSet.resolve(templates, dict.fromkeys(self.lexicons or ()))).splitlines()
-        return {**super()._saved_parameters(), "templates": templates, "lexicons": None, "first": None}
+        return {**super()._saved_parameters(), "templates": templates, "lexicons": None}
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)
         self.lexicons = dict(self.templates_.lexicons) or None
-        self.first = None if self.model_.codec.first is None else clone(self.first_)
         self.model_.parameters = self.get_params(deep=False)
 
 

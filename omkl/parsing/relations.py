@@ -86,12 +86,12 @@ class RelationLabeler:
         """Train on gold trees; ``weights`` of sentences are (number of sentences,) or None."""
         codes = _known(treebank, treebank.deprels)
         self._note(treebank.heads, codes)
-        arcs = _Arcs(ArcExamples.of(treebank, self.templates, weights), codes, self._hasher)
+        arcs = _Arcs(ArcExamples.of(treebank, self.templates, weights, heads=treebank.heads), codes, self._hasher)
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
         run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
 
-    def learn(self, examples: ArcExamples, trees: OnlineTrainer, make_pass: Pass) -> None:
-        """Train one round on each sentence of a block, with the lambda of ``trees``; new relations are added."""
+    def learn(self, examples: ArcExamples, trainer: OnlineTrainer, make_pass: Pass) -> None:
+        """Train one round on each sentence of a block, with the lambda of ``trainer``; new relations are added."""
         treebank = examples.treebank
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
         codes = _known(treebank, codes)
@@ -99,8 +99,9 @@ class RelationLabeler:
             self.trainer.grow_outputs(Chain(len(self.strings)))
             self._seen = np.pad(self._seen, ((0, 0), (0, len(self.strings) - self._seen.shape[1])))
         self._note(treebank.heads, codes)
-        arcs = _Arcs(ArcExamples.of(treebank, self.templates, examples.given), codes, self._hasher)
-        self.trainer.lambda_, self.trainer.recompute_every = trees.lambda_, trees.recompute_every
+        trees = ArcExamples.of(treebank, self.templates, examples.given, heads=treebank.heads)
+        arcs = _Arcs(trees, codes, self._hasher)
+        self.trainer.lambda_, self.trainer.recompute_every = trainer.lambda_, trainer.recompute_every
         for _ in make_pass(self.trainer, arcs, lambda sizes: list(map(np.arange, sizes)), 0):
             pass
 
@@ -122,7 +123,7 @@ class RelationLabeler:
         self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None, function: Callable
     ) -> list[np.ndarray]:
         """Apply a function to the scores of batches of sentences, in threads."""
-        tokens, offsets = encode(treebank, self.templates), treebank.offsets
+        tokens, offsets = encode(treebank, self.templates, heads=heads), treebank.offsets
         predictor, potentials = self.trainer.predictor(), self._bars()
 
         def of_part(sentences: range) -> np.ndarray:

@@ -15,7 +15,7 @@ from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, own_codes
-from omkl.groups.templates.language import TemplateSet, sees_trees
+from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
 from omkl.structures.trees import ProjectiveTree
@@ -147,18 +147,20 @@ class Guide(NamedTuple):
 
     Attributes
     ----------
-    trees : Treebank
-        Predicted trees, for fields of templates.
-    arcs : list of ArcGuide or None
-        Advice on the arcs of each sentence, or None.
+    heads : int array of shape (number of words,)
+        Predicted heads.
+    arcs : list of ArcGuide
+        Advice on the arcs of each sentence.
     """
 
-    trees: Treebank
-    arcs: list[ArcGuide] | None
+    heads: np.ndarray
+    arcs: list[ArcGuide]
 
 
-def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = None) -> ArcTokens:
-    """Encode the fields of the words of a treebank; a ``guide`` has the trees for fields that need trees."""
+def encode(
+    treebank: Treebank, templates: TemplateSet, guide: Guide | None = None, heads: np.ndarray | None = None
+) -> ArcTokens:
+    """Encode the fields of the words of a treebank; ``heads`` are the trees for fields of relatives."""
     fields, reach = templates.fields, templates.reach
     starts, lengths = treebank.offsets[:-1], treebank.lengths
     roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
@@ -168,8 +170,8 @@ def encode(treebank: Treebank, templates: TemplateSet, guide: Guide | None = Non
     )
     columns[:, roots] = code_of(ROOT)
     own = codes = own_codes(treebank, templates).__getitem__
-    if guide is not None and any(map(sees_trees, fields)):
-        codes = partial(TreeFields(guide.trees).codes, own=own)
+    if heads is not None:
+        codes = partial(TreeFields(treebank.offsets, heads).codes, own=own)
     for row, field in zip(columns, fields):
         row[indices] = codes(field)
     return ArcTokens(fields, columns, roots, lengths, None if guide is None else guide.arcs)
@@ -212,10 +214,11 @@ class ArcExamples(WeightedExamples):
         templates: TemplateSet,
         weights: np.ndarray | None = None,
         guide: Guide | None = None,
+        heads: np.ndarray | None = None,
     ) -> "ArcExamples":
-        """Make examples of all sentences of a treebank."""
-        tokens, heads = encode(treebank, templates, guide), treebank.heads.astype(np.int64)
-        return cls(tokens, heads, np.arange(len(treebank)), weights, treebank, guide)
+        """Make examples of all sentences of a treebank; see :func:`encode`."""
+        tokens, gold = encode(treebank, templates, guide, heads), treebank.heads.astype(np.int64)
+        return cls(tokens, gold, np.arange(len(treebank)), weights, treebank, guide)
 
     def __getitem__(self, i: int) -> Example:
         s = self.chosen[i]

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from omkl._components import check_number
 from omkl._messages import listed
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.training import RunOptions
+from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import absent_fields, are_copies
 from omkl.groups.templates.language import Template, TemplateSet, own_field
@@ -95,8 +94,7 @@ def select_templates(
     """
 
     def train(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Any:
-        folder = running.get("checkpoint")
-        options = running if folder is None else {**running, "checkpoint": Path(folder) / stage}
+        options = in_folder(running, stage)
         own = None if weights is None else weights[chosen]
         unlabeled = clone(parser).set_params(templates=templates, keep=None, labeled=False, **settings)
         with warnings.catch_warnings():  # the final training gives the same warnings

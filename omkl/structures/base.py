@@ -1,6 +1,7 @@
 """Structures: outputs of structured prediction, and how to decode, compare and sum over them."""
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,8 @@ from omkl.exceptions import InputError
 Potentials: TypeAlias = Any
 #: Output of a structure: an array of labels or heads, or one label.
 Output: TypeAlias = Any
+
+P = TypeVar("P", bound=tuple)
 
 
 class Structure(Component):
@@ -229,8 +232,20 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
     return costs
 
 
+def arrays_of(potentials: Potentials) -> list[np.ndarray]:
+    """Return the arrays of scores in potentials, without what only describes their parts."""
+    return [array for array in potentials if isinstance(array, np.ndarray)]
+
+
+def map_arrays(function: Callable[..., np.ndarray], first: P, *others: Potentials) -> P:
+    """Apply a function to each array of scores in potentials of the same input."""
+    columns = zip(*(arrays_of(own) for own in (first, *others)))
+    mapped = [function(*arrays) for arrays in columns]
+    return type(first)(*mapped, *first[len(mapped) :])
+
+
 def _combined(first: Potentials, second: Potentials, weight: float) -> Potentials:
-    return type(first)(*(a + weight * b for a, b in zip(first, second)))
+    return map_arrays(lambda a, b: a + weight * b, first, second)
 
 
 def _product(first: Potentials, second: Potentials) -> float:

@@ -1,9 +1,8 @@
 """Dependency trees, with or without crossing arcs, whose scores and costs are sums over arcs."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +27,7 @@ class TreePotentials(NamedTuple):
 AnyPotentials: TypeAlias = TreePotentials | ArrayLike
 
 
-class ArcFactored(Structure, ABC):
+class ArcFactored(Structure):
     """Dependency trees over n >= 1 tokens, scored arc by arc; base of the tree structures.
 
     Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
@@ -49,6 +48,15 @@ class ArcFactored(Structure, ABC):
 
     def zeros(self, size: int) -> TreePotentials:
         return TreePotentials(np.zeros((size + 1, size + 1)))
+
+    def over(self, candidates: np.ndarray) -> Any:
+        """Return potentials of zero that allow only some arcs.
+
+        Parameters
+        ----------
+        candidates : bool array of shape (n + 1, n + 1)
+        """
+        return TreePotentials(np.where(candidates, 0.0, -np.inf))
 
     def size_of(self, potentials: AnyPotentials) -> int:
         """Return the number of tokens.
@@ -154,22 +162,31 @@ class ArcFactored(Structure, ABC):
         """
         return self.marginals(potentials)[1].arcs
 
+    def settled(self, potentials: AnyPotentials) -> Any:
+        """Return potentials with the same probabilities of arcs, from which these are faster to compute.
+
+        Parameters
+        ----------
+        potentials : TreePotentials or array of shape (n + 1, n + 1)
+        """
+        return potentials
+
     def known_marginals(self, potentials: AnyPotentials, gold: ArrayLike) -> np.ndarray:
         heads = np.asarray(gold)
         known = np.flatnonzero(heads >= 0)
         return self.arc_probabilities(potentials)[heads[known], known + 1]
 
-    @abstractmethod
     def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
         """Write the heads of the best tree; return False if there is none."""
+        self.must_define("_find")
 
-    @abstractmethod
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
         """Write the probabilities of arcs; return log Z, not finite if there is no tree or numbers underflow."""
+        self.must_define("_sum")
 
-    @abstractmethod
     def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
         """Do the same for scores of any magnitude, given the heads of the best tree."""
+        self.must_define("_sum_in_logs")
 
     def cost_augmented(self, potentials: AnyPotentials, gold: ArrayLike, cost_weight: float = 1.0) -> TreePotentials:
         augmented = as_scores(potentials).copy()
@@ -291,7 +308,7 @@ class ProjectiveTree(ArcFactored):
 
 def as_scores(potentials: AnyPotentials) -> np.ndarray:
     """Return arc scores as a square float64 array, without a copy if they already are one."""
-    potentials = potentials.arcs if isinstance(potentials, TreePotentials) else potentials
+    potentials = getattr(potentials, "arcs", potentials)
     if type(potentials) is np.ndarray and potentials.dtype == np.float64 and potentials.flags.c_contiguous:
         scores = potentials
     else:

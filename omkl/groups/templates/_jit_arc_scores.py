@@ -135,9 +135,8 @@ def add_scores(
             low, high = nodes[s], nodes[s + 1]
             heads, modifiers = head_keys[pairs[p, 0], low:high], modifier_keys[pairs[p, 1], low:high]
             own = rows[starts[low] : starts[high]].reshape(high - low, -1)
-            row = between[p] if between[p] >= 0 else -2 - between[p]
-            own_codes, kin = codes[row, low:high], between[p] < 0
-            _add_pair_between(heads, modifiers, own_codes, kin, bare, directed, distant, lines, bins, own)
+            own_codes = codes[between[p], low:high]
+            _add_pair_between(heads, modifiers, own_codes, bare, directed, distant, lines, bins, own)
     _add_pairs(head_keys, padded, nodes, pairs, live[:n_live], bases, own_scales, table, turns, starts, rows)
     _collect(nodes, cells, starts, rows, scores)
 
@@ -279,8 +278,8 @@ def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
 
 
 @compiled
-def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lines, bins, scores):
-    """Add a pair of views with a line for each value of a field between the two tokens, or for their kinship."""
+def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, scores):
+    """Add a pair of views with a line for each value of a field between the two tokens."""
     n_nodes = scores.shape[0]
     size = np.uint64(lines.shape[0])
     seen = np.empty(n_nodes, np.uint64)
@@ -289,12 +288,9 @@ def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lin
             turn = np.uint64(side)
             sign = 2 * side - 1
             n_seen = 0
-            m = h + sign if kin else h + 2 * sign
+            m = h + 2 * sign
             while 1 <= m < n_nodes:
-                if kin:
-                    seen[0], n_seen = kinship(codes, h, m), 1
-                else:
-                    n_seen = _with_value(seen, n_seen, codes[m - sign])
+                n_seen = _with_value(seen, n_seen, codes[m - sign])
                 key = heads[h] + modifiers[m]
                 total = 0.0
                 for q in range(n_seen):
@@ -305,22 +301,6 @@ def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lin
                     total += distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
                 scores[h, m] += total
                 m += sign
-
-
-@compiled
-def kinship(heads, h, m):
-    """Return the kinship of h to m in a tree with the heads ``heads[node]`` (the head of the root is no node):
-    head of m (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
-    n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
-    if above == np.uint64(h):
-        return np.uint64(1)
-    if below == np.uint64(m):
-        return np.uint64(2)
-    if above < n and heads[above] == np.uint64(h):
-        return np.uint64(3)
-    if below < n and heads[below] == np.uint64(m):
-        return np.uint64(4)
-    return np.uint64(5) if above == below else np.uint64(6)
 
 
 @compiled

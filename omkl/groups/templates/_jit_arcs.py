@@ -7,9 +7,11 @@ feature is hashed as well, so that a line can store several keys. Features of on
 templates. Pair ``p`` of views has the lines ``bases[p] : bases[p + 1]`` of a table. The buckets of a variant belong to
 the group ``groups[p, variant]``, -1 for none.
 
-A list of arcs is an array ``places``, (4, number of arcs), with the nodes of the sentence's root, of the head and of
-the modifier, counted over all sentences, and a code: the bin of the distance, plus 8 if the modifier is to the right.
-Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]``. ``keys`` are the hashes of the views of all nodes.
+A list of arcs is an array ``places``, (5, number of arcs), with the nodes of the sentence's root, of the head and of
+the modifier, counted over all sentences, a code, and a third node: -1 for arcs, the head's head for grandparent parts,
+and the inner sibling for sibling parts. The code is the bin of the distance, plus 8 if the modifier is to the right. In
+sibling parts, modifier or third node can be -1. Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]``. ``keys`` are
+the hashes of the views of all nodes.
 """
 
 import numpy as np
@@ -40,8 +42,8 @@ FEW = 1 << 13
 
 
 @compiled
-def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys):
-    """Hash each view of each token into 64 bits; modifiers and heads have different hashes."""
+def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys, third_keys):
+    """Hash each view of each token into 64 bits; heads, modifiers and third nodes have different hashes."""
     for view in range(starts.shape[0] - 1):
         for i in range(n_nodes):
             key = np.uint64(1)
@@ -51,6 +53,8 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
             head_keys[view, i] = key
             key *= _TURN
             modifier_keys[view, i] = key ^ (key >> _HALF)
+            if third_keys.shape[0] > 0:
+                third_keys[view, i] = (key ^ (key >> _HALF)) * _TURN
 
 
 @compiled
@@ -68,8 +72,45 @@ def list_arcs(wanted, nodes, cells, bins, places, kept):
                 if h != m and wanted[cell] != 0.0:
                     places[0, count], places[1, count], places[2, count] = nodes[s], nodes[s] + h, nodes[s] + m
                     places[3, count] = bins[1 if m > h else 0, abs(h - m)]
+                    places[4, count] = -1
                     kept[count] = cell
                     count += 1
+    return count
+
+
+@compiled
+def list_parts(lists, wanted, kind, bins, places, kept):
+    """List the parts of a kind with nonzero entries in ``wanted``, and their numbers; return how many there are.
+
+    ``lists`` is a PartLists of one sentence; kind 0 has grandparent parts, kind 1 sibling parts. The bin of a sibling
+    part that ends a side is 7.
+    """
+    count = 0
+    if kind == 0:
+        for arc in range(lists.heads.shape[0]):
+            h, m = lists.heads[arc], lists.modifiers[arc]
+            for part in range(lists.grandparents[arc], lists.grandparents[arc + 1]):
+                g = lists.heads[lists.starts[h] + part - lists.grandparents[arc]]
+                if wanted[part] != 0.0 and g != m:
+                    places[0, count], places[1, count], places[2, count] = 0, h, m
+                    places[3, count], places[4, count] = bins[1 if m > h else 0, abs(h - m)], g
+                    kept[count] = part
+                    count += 1
+        return count
+    for side in range(lists.siblings.shape[0] - 1):
+        low, h, right = lists.bounds[side], side // 2, side % 2
+        length, part = lists.bounds[side + 1] - low, lists.siblings[side]
+        for i in range(length + 1 if length else 0):
+            s = lists.modifiers[lists.order[low + i - 1]] if i > 0 else -1
+            for j in range(i + 1, length + 2):
+                if wanted[part] != 0.0:
+                    m = lists.modifiers[lists.order[low + j - 1]] if j <= length else -1
+                    places[0, count], places[1, count], places[2, count] = 0, h, m
+                    places[3, count] = bins[right, abs(h - m)] if m > 0 else 7 + 8 * right
+                    places[4, count] = s
+                    kept[count] = part
+                    count += 1
+                part += 1
     return count
 
 
@@ -84,16 +125,15 @@ def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
         if bare == 0.0 and directed == 0.0 and distant == 0.0:
             continue
         lines, between = table[pairs.bases[p] : pairs.bases[p + 1]], pairs.between[p]
-        heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
         size, n_seen, seen[0] = np.uint64(lines.shape[0]), 1, np.uint64(0)
         for a in range(places.shape[1]):
-            hashes[a] = heads[np.uint32(places[1, a])] + modifiers[np.uint32(places[2, a])]
+            hashes[a] = _key(keys, pairs, p, places, a)
             if between == -1 and places.shape[1] < FEW:
                 _fetch_line(lines, (((hashes[a] * _MIX) >> _HALF) * size) >> _HALF)
         for a in range(places.shape[1]):
             key, code = hashes[a], np.uint64(places[3, a])
             if between != -1:
-                n_seen = _values_between(keys.codes, between, places[:, a], nodes, seen)
+                n_seen = _values_between(keys.codes, between, places[:, a], seen)
             for q in range(n_seen):
                 mixed = (key + seen[q]) * _MIX
                 line = lines[((mixed >> _HALF) * size) >> _HALF]
@@ -117,11 +157,23 @@ def _fetch_line(table, line):
 
 
 @compiled
-def _fetch_arcs(heads, modifiers, lines, sums, places):
+def _key(keys, pairs, p, places, a):
+    """Return the sum of the hashes of the nodes of an arc or part; it differs between the sides of a third node."""
+    h, m, third = places[1, a], places[2, a], places[4, a]
+    key = keys.heads[pairs.views[p, 0], h]
+    if m >= 0:
+        key += keys.modifiers[pairs.views[p, 1], m]
+    if third >= 0:
+        key += keys.thirds[pairs.views[p, 2], third] + (_TURN if third > h else np.uint64(0))
+    return key
+
+
+@compiled
+def _fetch_arcs(keys, pairs, p, lines, sums, places):
     """Prefetch the lines of some arcs, in the table and in the running sums of its average, if there are any."""
     size = np.uint64(lines.shape[0])
     for a in range(places.shape[1]):
-        line = ((((heads[places[1, a]] + modifiers[places[2, a]]) * _MIX) >> _HALF) * size) >> _HALF
+        line = (((_key(keys, pairs, p, places, a) * _MIX) >> _HALF) * size) >> _HALF
         _fetch_line(lines, line)
         if sums.shape[0] > 0:
             _fetch_line(sums, line)
@@ -136,14 +188,9 @@ def _longest(nodes):
 
 
 @compiled
-def _values_between(codes, between, place, nodes, seen):
-    """Write the distinct values of a field between head and modifier, or their kinship; return the number of values."""
-    root, h, m = place[0], place[1], place[2]
-    if between < -1:
-        last = nodes[np.searchsorted(nodes, root, side="right")]
-        seen[0] = kinship(codes[-2 - between, root:last], h - root, m - root)
-        return 1
-    n_seen = 0
+def _values_between(codes, between, place, seen):
+    """Write the distinct values of a field between head and modifier; return the number of values."""
+    h, m, n_seen = place[1], place[2], 0
     for j in range(min(h, m) + 1, max(h, m)):
         code, new = codes[between, j], True
         for q in range(n_seen):
@@ -152,22 +199,6 @@ def _values_between(codes, between, place, nodes, seen):
             seen[n_seen] = code
             n_seen += 1
     return n_seen
-
-
-@compiled
-def kinship(heads, h, m):
-    """Return the kinship of h to m in a tree with the heads ``heads[node]`` (the head of the root is no node):
-    head of m (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
-    n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
-    if above == np.uint64(h):
-        return np.uint64(1)
-    if below == np.uint64(m):
-        return np.uint64(2)
-    if above < n and heads[above] == np.uint64(h):
-        return np.uint64(3)
-    if below < n and heads[below] == np.uint64(m):
-        return np.uint64(4)
-    return np.uint64(5) if above == below else np.uint64(6)
 
 
 @compiled
@@ -185,13 +216,12 @@ def _room(nodes, places, between):
 def _find_lines(keys, nodes, places, pairs, p, room):
     """List the arcs, lines and buckets of the features of pair ``p`` of views; return their number."""
     seen, owners, lines, buckets = room
-    heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
     low, between = pairs.bases[p], pairs.between[p]
     size, count, n_seen, seen[0] = np.uint64(pairs.bases[p + 1] - low), 0, 1, np.uint64(0)
     for a in range(places.shape[1]):
-        key, code = heads[places[1, a]] + modifiers[places[2, a]], np.uint64(places[3, a])
+        key, code = _key(keys, pairs, p, places, a), np.uint64(places[3, a])
         if between != -1:
-            n_seen = _values_between(keys.codes, between, places[:, a], nodes, seen)
+            n_seen = _values_between(keys.codes, between, places[:, a], seen)
         for q in range(n_seen):
             mixed = (key + seen[q]) * _MIX
             owners[count] = a
@@ -253,8 +283,7 @@ def step(keys, nodes, places, gradient, pairs, groups, table, sums, arrays):
         q = p + AHEAD
         if q < pairs.views.shape[0] and _any_stored(groups[q], empty):
             low, high = pairs.bases[q], pairs.bases[q + 1]
-            heads, modifiers = keys.heads[pairs.views[q, 0]], keys.modifiers[pairs.views[q, 1]]
-            _fetch_arcs(heads, modifiers, table[low:high], sums[low:high], places)
+            _fetch_arcs(keys, pairs, q, table[low:high], sums[low:high], places)
         if p < 0:
             continue
         count = _find_lines(keys, nodes, places, pairs, p, room)
@@ -334,14 +363,14 @@ def list_features(keys, nodes, places, pairs, variants, starts, ids):
     for a in range(places.shape[1]):
         code = np.uint64(places[3, a])
         for p in range(pairs.views.shape[0]):
-            key = keys.heads[pairs.views[p, 0], places[1, a]] + keys.modifiers[pairs.views[p, 1], places[2, a]]
+            key = _key(keys, pairs, p, places, a)
             if variants[p] == 1:
                 key += ((code >> _THREE) + np.uint64(1)) * _TURN
             elif variants[p] == 2:
                 key += code * _TURN
             n_seen, seen[0] = 1, np.uint64(0)
             if pairs.between[p] != -1:
-                n_seen = _values_between(keys.codes, pairs.between[p], places[:, a], nodes, seen)
+                n_seen = _values_between(keys.codes, pairs.between[p], places[:, a], seen)
             low, size = pairs.bases[p], np.uint64(pairs.bases[p + 1] - pairs.bases[p])
             for q in range(n_seen):
                 mixed = (key + seen[q]) * _MIX

@@ -13,7 +13,9 @@ from omkl.groups.templates import _jit_arc_scores as all_arcs
 from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcKeys, ArcSentence, ArcTokens, GoldTrees, TemplateLayout
-from omkl.structures.trees import TreePotentials
+from omkl.structures.base import Potentials
+from omkl.structures.parts import PartPotentials
+from omkl.structures.trees import NonProjectiveTree, TreePotentials
 
 #: Maximum lines of a pair of views per key on gold arcs. The keys of wrong arcs share these lines.
 LINES_A_KEY = 0.5
@@ -57,6 +59,7 @@ class ArcTemplateBank(Bank):
         self.names, self.averaging = self.templates.names, bool(averaging)
         self._dtype = np.dtype(dtype)
         self._layout = TemplateLayout(self.templates)
+        self.part = self.templates.part
         if sizes is None:
             sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype))
         self.sizes = np.asarray(sizes, dtype=np.int64)
@@ -127,8 +130,15 @@ class ArcTemplateBank(Bank):
         lines = slice(*self._pairs.bases[p : p + 2].tolist())
         return lines, slice(jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant])
 
-    def add_potentials(self, x: ArcSentence, potentials: TreePotentials) -> None:
+    def add_potentials(self, x: ArcSentence, potentials: Potentials) -> None:
         nodes = np.array([0, len(x) + 1])
+        if self.part != "arc":
+            numbers, places = self._layout.parts(potentials.lists, np.ones(len(potentials.parts)))
+            own = np.zeros(len(numbers))
+            scales = self.group_state.scales
+            jit.add_scores(self._layout.keys(x), nodes, places, self._pairs, self._groups, scales, self.table, own)
+            potentials.parts[numbers] += own
+            return
         self._add_scores(self._layout.keys(x), nodes, nodes**2, [x], potentials.arcs.reshape(-1))
 
     def potentials_of(self, sentences: Sequence[ArcSentence]) -> list[TreePotentials]:
@@ -145,7 +155,7 @@ class ArcTemplateBank(Bank):
         self._add_scores(keys, nodes, cells, sentences, scores)
         found = [TreePotentials(scores[low:high].reshape(n, n)) for low, high, n in zip(cells[:-1], cells[1:], sizes)]
         for x, potentials in zip(sentences, found):
-            x.apply_guide(potentials)
+            potentials.arcs[:] += x.initial_potentials(NonProjectiveTree()).arcs
         return found
 
     def _add_scores(
@@ -154,7 +164,8 @@ class ArcTemplateBank(Bank):
         """Add the weights of the templates to the scores of all likely arcs."""
         bins, scales = self._layout.bins(max(map(len, sentences))), self.group_state.scales
         if all(x.likely is None for x in sentences):
-            all_arcs.add_scores(*keys, nodes, *self._pairs, self._groups, scales, self.table, bins, scores, cells)
+            hashes = keys.heads, keys.modifiers, keys.codes
+            all_arcs.add_scores(*hashes, nodes, *self._pairs, self._groups, scales, self.table, bins, scores, cells)
             return
         likely = np.ones(cells[-1])
         for x, low, high in zip(sentences, cells[:-1], cells[1:]):
@@ -184,9 +195,13 @@ class ArcTemplateBank(Bank):
         arcs = self._arcs_of(x, gradient)
         jit.step(self._layout.keys(x), *arcs, self._pairs, groups, self.table, self._sums, arrays)
 
-    def _arcs_of(self, x: ArcSentence, gradient: TreePotentials) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return nodes, places and gradients of the arcs whose gradient is not negligible."""
-        values, nodes = gradient.arcs.reshape(-1), np.array([0, len(x) + 1])
+    def _arcs_of(self, x: ArcSentence, gradient: Potentials) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return nodes, places and gradients of the arcs or parts whose gradient is not negligible."""
+        nodes = np.array([0, len(x) + 1])
+        if self.part != "arc":
+            numbers, places = self._layout.parts(gradient.lists, gradient.parts)
+            return nodes, places, gradient.parts[numbers]
+        values = gradient.arcs.reshape(-1)
         wanted = np.where(np.abs(values) > NEGLIGIBLE, values, 0.0)
         cells, places = _listed(wanted, nodes, nodes**2, self._layout.bins(len(x)))
         return nodes, places, values[cells]
@@ -248,8 +263,8 @@ class ArcTemplateBank(Bank):
         bank._stored[:] = self._stored[kept]
         return bank
 
-    def strongest(self, k: int, n: int, tokens: ArcTokens, places: np.ndarray) -> list[tuple[float, int, int, int]]:
-        """Return the largest weights of one template, and for each an arc of a treebank with this feature.
+    def strongest(self, k: int, n: int, tokens: ArcTokens, places: np.ndarray) -> list[tuple[float, tuple[int, ...]]]:
+        """Return the largest weights of one template, and for each an arc or part of a treebank with this feature.
 
         Parameters
         ----------
@@ -259,14 +274,14 @@ class ArcTemplateBank(Bank):
             Number of weights.
         tokens : ArcTokens
             Sentences of the treebank.
-        places : int32 array of shape (4, number of arcs)
-            Known arcs of the treebank, listed by :meth:`TemplateLayout.places`.
+        places : int32 array of shape (5, number of arcs or parts)
+            Arcs or parts of the treebank, listed by :meth:`TemplateLayout.places_in`.
 
         Returns
         -------
-        list of (float, int, int, int)
-            Weight, sentence, modifier, token between (0 for none), in decreasing order of magnitude. Weights that occur
-            on no gold arc are omitted.
+        list of (float, (int, int, int, int))
+            Weight, and sentence, head, modifier, and third node or token between (0 for none), in decreasing order of
+            magnitude. A modifier or third node of -1 is missing. Weights that occur on no gold arc are omitted.
         """
         p, variant = self._layout.pair_of(k)
         weights = self.group_state.scales[k] * self.table[self._blocks[k]]
@@ -275,7 +290,7 @@ class ArcTemplateBank(Bank):
             return []
         wanted = np.full(weights.shape, -1, np.int32)
         wanted.flat[order] = np.arange(len(order))
-        layout, x = TemplateLayout(self.templates[k : k + 1], tokens.fields), tokens.everything()
+        layout, x = TemplateLayout(self.templates[k : k + 1]), tokens.everything()
         keys, pairs, roots = layout.keys(x), layout.tables(self.sizes[p]), tokens.roots - tokens.reach
         arcs, lines, buckets = jit.find_lines(keys, np.append(roots, len(x) + 1), places, pairs, 0)
         ranks = wanted[lines, buckets[variant] - jit.FIRST_BUCKET[variant]]
@@ -284,15 +299,23 @@ class ArcTemplateBank(Bank):
         strongest = []
         for rank, entry in zip(found[:n].tolist(), fired[first].tolist()):
             arc = arcs[entry]
-            root, head, modifier, _ = places[:, arc].tolist()
-            between = 0
+            root, head, modifier, _, other = places[:, arc].tolist()
             if pairs.between[0] >= 0:  # an arc has an entry for each distinct value
                 low, high = sorted((head, modifier))
                 _, tokens_of = np.unique(keys.codes[pairs.between[0], low + 1 : high], return_index=True)
-                between = low + 1 - root + int(np.sort(tokens_of)[entry - np.searchsorted(arcs, arc)])
-            sentence = int(np.searchsorted(roots, root))
-            strongest.append((float(weights.flat[order[rank]]), sentence, modifier - root, between))
+                other = low + 1 + int(np.sort(tokens_of)[entry - np.searchsorted(arcs, arc)])
+            nodes = [node - root if node >= 0 else -1 for node in (head, modifier, other)]
+            key = (int(np.searchsorted(roots, root)), *nodes)
+            strongest.append((float(weights.flat[order[rank]]), key))
         return strongest
+
+    def nonzero(self, values: TreePotentials | PartPotentials) -> list[tuple[tuple[int, ...], float]]:
+        """Return the nonzero entries of arrays like potentials: head, modifier, and third node of a part; and value."""
+        if isinstance(values, PartPotentials) and self.part != "arc":
+            numbers, places = self._layout.parts(values.lists, values.parts)
+            return list(zip(map(tuple, places[[1, 2, 4]].T.tolist()), values.parts[numbers].tolist()))
+        heads, modifiers = np.nonzero(values.arcs)
+        return list(zip(zip(heads.tolist(), modifiers.tolist()), values.arcs[heads, modifiers].tolist()))
 
     def forget_input(self) -> None:
         self._layout.forget()
@@ -323,7 +346,7 @@ def _listed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the cells of the arcs with nonzero entries in ``wanted``, and the places of the arcs."""
     n_arcs = np.count_nonzero(wanted)
-    places, kept = np.empty((4, n_arcs), np.int32), np.empty(n_arcs, np.int64)
+    places, kept = np.empty((5, n_arcs), np.int32), np.empty(n_arcs, np.int64)
     count = jit.list_arcs(wanted, nodes, cells, bins, places, kept)
     return kept[:count], places[:, :count]
 

@@ -10,11 +10,10 @@ A template is a conjunction of atoms, separated by spaces:
     in a user's lexicon, by its name, ``h.cluster``, or their first four characters, ``h.cluster:4``.
 ``between.upos``
     A field of each token between head and modifier: one feature for each of its distinct values.
-``kinship``
-    Kinship of the head to the modifier in the tree of a first parser: its head, child, grandparent, grandchild,
-    sibling, or none of these. Words have more fields in this tree: ``relation``, ``valency`` (number of children on
-    either side, up to three), and the fields of relatives: ``parent_upos``, ``leftmost_lower`` and
-    ``rightmost_lower`` (of the outermost children), ``before_relation`` and ``after_relation`` (of adjacent siblings).
+``g.upos``, ``s.lemma+1``
+    A field of the head's head (``g``), or of the next modifier between head and modifier (``s``). These templates
+    describe grandparent and sibling parts instead of arcs. A sibling template also describes first modifiers, which
+    have no ``s``, and the end of each side of a head, which has no ``m``.
 ``direction``, ``distance``
     Whether the modifier is left or right of its head; the same with a bin of the distance. ``arc`` adds neither.
 
@@ -33,19 +32,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from omkl.exceptions import InputError
-from omkl.groups.templates.named_sets import KINSHIP, NAMED_SETS, VARIANTS, of_lexicon
+from omkl.groups.templates.named_sets import NAMED_SETS, VARIANTS, of_lexicon
 
 #: Smallest distance of each bin of ``distance``, at most eight bins.
 DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
-_TOKEN = re.compile(r"([hm])([+-]\d+)?\.([^\s.]+)")
+_TOKEN = re.compile(r"([hmgs])([+-]\d+)?\.([^\s.]+)")
 _FIELD = re.compile(
     r"form|lower|lemma|upos|xpos|feats|misc|(?:prefix|suffix)[1-9]|[A-Z]\w*(?:\[\w+\])?|(?:feats|misc):[^\s:]+"
 )
-#: Relatives of a word in the tree of a first parser, with fields such as ``parent_upos``.
+#: Relatives of a word in a given tree, with fields such as ``parent_upos``, for templates of relations.
 RELATIVES = ("parent", "leftmost", "rightmost", "before", "after")
+#: Kinds of parts by the letter of their third node.
+PARTS = {"g": "grandparent", "s": "sibling"}
 _RELATIVE = re.compile(f"(?:(?:{'|'.join(RELATIVES)})_)+")
-#: Fields of a word in the tree of a first parser.
-TREE_FIELDS = ("relation", "valency")
+#: Field of the number of children of a word on either side, for templates of relations.
+VALENCY = "valency"
 _VALUE = re.compile(r"(\w+)(?::[1-9]\d?)?")
 #: Columns that parsers predict; they are not fields.
 _FOUND_OUT = ("head", "deprel", "deps")
@@ -72,8 +73,9 @@ class Template:
 
     Attributes
     ----------
-    head, modifier : tuple of (int, str)
-        Offsets from the head or the modifier, and the fields at these offsets.
+    head, modifier, third : tuple of (int, str)
+        Offsets from the head, the modifier or the third node of a part, and the fields at these offsets.
+    part : {"arc", "grandparent", "sibling"}
     between : str or None
         Field of the tokens between head and modifier.
     variant : {"arc", "direction", "distance"}
@@ -89,6 +91,8 @@ class Template:
     between: str | None = None
     variant: str = "arc"
     label: str = ""
+    third: tuple[tuple[int, str], ...] = ()
+    part: str = "arc"
 
     @classmethod
     def parse(cls, text: str, where: str = "", lexicons: Collection[str] = ()) -> "Template":
@@ -104,7 +108,7 @@ class Template:
             Names of lexicons, which are fields as well.
         """
         label, equals, atoms = text.rpartition("=")
-        tokens: dict[str, list[tuple[int, str]]] = {"h": [], "m": []}
+        tokens: dict[str, list[tuple[int, str]]] = {"h": [], "m": [], "g": [], "s": []}
         between: str | None = None
         variants: list[str] = []
         for atom in atoms.split():
@@ -114,31 +118,33 @@ class Template:
                 tokens[side].append((int(offset or 0), _checked(field, where, lexicons)))
             elif atom.startswith("between.") and between is None:
                 between = _checked(atom.removeprefix("between."), where, lexicons)
-            elif atom == KINSHIP and between is None:
-                between = KINSHIP
             elif atom in VARIANTS and not variants:
                 variants.append(atom)
             else:
                 raise InputError(
-                    f"{where}{atom!r} is not an atom of a template: write h.FIELD, m+1.FIELD, between.FIELD "
-                    "(once), and direction or distance."
+                    f"{where}{atom!r} is not an atom of a template: write h.FIELD, m+1.FIELD, g.FIELD, s.FIELD, "
+                    "between.FIELD (once), and direction or distance."
                 )
         if not atoms.split() or (equals and not label.strip()):
             raise InputError(f"{where}A template must be atoms, or name = atoms, not {text!r}.")
         variant = variants[0] if variants else "arc"
-        return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip())
+        kinds = [kind for kind in ("g", "s") if tokens[kind]]
+        if len(kinds) + (between is not None) > 1:
+            raise InputError(f"{where}A template can have only one of g, s and between, got {text!r}.")
+        part, third = (PARTS[kinds[0]], tuple(tokens[kinds[0]])) if kinds else ("arc", ())
+        return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip(), third, part)
 
     @cached_property
     def atoms(self) -> str:
         """The template as text, without its name."""
-        sides = (("h", self.head), ("m", self.modifier))
+        sides = ((self.part[0], self.third), ("h", self.head), ("m", self.modifier))
         parts = [
             f"{side}{offset:+}.{field}" if offset else f"{side}.{field}"
             for side, tokens in sides
             for offset, field in tokens
         ]
         if self.between:
-            parts.append(KINSHIP if self.between == KINSHIP else f"between.{self.between}")
+            parts.append(f"between.{self.between}")
         return " ".join(parts + [self.variant] * (self.variant != "arc")) or "arc"
 
     @property
@@ -149,12 +155,17 @@ class Template:
     @property
     def fields(self) -> set[str]:
         """Names of the fields of the template."""
-        return {field for _, field in self.head + self.modifier} | ({self.between} if self.between else set())
+        return {field for _, field in self.tokens} | ({self.between} if self.between else set())
+
+    @property
+    def tokens(self) -> tuple[tuple[int, str], ...]:
+        """Offsets and fields of all tokens."""
+        return self.head + self.modifier + self.third
 
     @property
     def identity(self) -> tuple:
         """A key that is equal for templates with the same atoms in any order."""
-        return frozenset(self.head), frozenset(self.modifier), self.between, self.variant
+        return *map(frozenset, (self.head, self.modifier, self.third)), self.part, self.between, self.variant
 
     def replacing(self, fields: Mapping[str, str]) -> "Template":
         """Return the template with other fields, also of relatives, each field at most once.
@@ -170,11 +181,12 @@ class Template:
         new = {field: _replaced(field, fields) for field in self.fields}
         if all(field == other for field, other in new.items()):
             return self
-        head, modifier = (
-            tuple(dict.fromkeys((offset, new[field]) for offset, field in side)) for side in (self.head, self.modifier)
+        head, modifier, third = (
+            tuple(dict.fromkeys((offset, new[field]) for offset, field in side))
+            for side in (self.head, self.modifier, self.third)
         )
         between = self.between and new[self.between]
-        return replace(self, head=head, modifier=modifier, between=between)
+        return replace(self, head=head, modifier=modifier, third=third, between=between)
 
     def __str__(self) -> str:
         return f"{self.label} = {self.atoms}" if self.label else self.atoms
@@ -186,8 +198,8 @@ def is_field(name: str) -> bool:
 
 
 def sees_trees(field: str) -> bool:
-    """Return True if a field needs the tree of a first parser."""
-    return own_field(field) != field or field in (*TREE_FIELDS, KINSHIP)
+    """Return True if a field needs a tree."""
+    return own_field(field) != field or field == VALENCY
 
 
 def own_field(field: str) -> str:
@@ -207,7 +219,7 @@ def _replaced(field: str, fields: Mapping[str, str]) -> str:
 def _checked(field: str, where: str, lexicons: Collection[str]) -> str:
     own = own_field(field)
     value = _VALUE.fullmatch(own)
-    if own in TREE_FIELDS or _FIELD.fullmatch(own) or (value and value[1] in lexicons):
+    if own == VALENCY or _FIELD.fullmatch(own) or (value and value[1] in lexicons):
         return field
     raise InputError(
         f"{where}there is no field {field!r} that is available before parsing: choose form, lower, lemma, upos, xpos, "
@@ -335,7 +347,18 @@ class TemplateSet(Sequence):
     @cached_property
     def reach(self) -> int:
         """The largest offset from a head or modifier."""
-        return max((abs(offset) for t in self for offset, _ in t.head + t.modifier), default=0)
+        return max((abs(offset) for t in self for offset, _ in t.tokens), default=0)
+
+    @property
+    def part(self) -> str:
+        """Kind of the parts that the templates describe, which must be the same for all."""
+        (part,) = {template.part for template in self}
+        return part
+
+    def by_part(self) -> "dict[str, TemplateSet]":
+        """Split the set by the kind of part, arcs first."""
+        kinds = {kind: [t for t in self if t.part == kind] for kind in ("arc", *PARTS.values())}
+        return {kind: TemplateSet(own, self.lexicons) for kind, own in kinds.items() if own}
 
     def filter(self, pattern: str) -> "TemplateSet":
         """Return the templates whose name or atoms match a pattern.
@@ -347,6 +370,16 @@ class TemplateSet(Sequence):
         """
         found = [t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)]
         return TemplateSet(found, self.lexicons)
+
+    def only(self, names: Collection[str]) -> "TemplateSet | None":
+        """Return the templates with one of these names; None if there are none.
+
+        Parameters
+        ----------
+        names : collection of str
+        """
+        found = [template for template in self if template.name in names]
+        return TemplateSet(found, self.lexicons) if found else None
 
     def keep(self, names: Iterable[str]) -> "TemplateSet":
         """Return the templates with these names, in the order of the set.

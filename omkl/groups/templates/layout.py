@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.groups.base import GuidedInput
 from omkl.groups.templates import _jit_arcs as jit
-from omkl.groups.templates.language import DISTANCE_BINS, KINSHIP, VARIANTS, TemplateSet
+from omkl.groups.templates.language import DISTANCE_BINS, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens
+from omkl.structures.parts import PartLists, PartPotentials
 from omkl.structures.trees import TreePotentials
 
 #: Number of arcs that are scored at a time without learning.
@@ -83,19 +84,6 @@ class ArcTokens:
         """Return all columns between the first root and the last token as one sentence."""
         return ArcSentence(self, self.reach, self.columns.shape[1] - 2 * self.reach - 1)
 
-    def known_arcs(self, heads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the roots (indices in :meth:`everything`), heads and modifiers of all arcs with a known head.
-
-        Parameters
-        ----------
-        heads : int array of shape (number of words,)
-            Negative for unknown heads.
-        """
-        first = np.cumsum(self.lengths) - self.lengths
-        modifiers = 1 + np.arange(len(heads)) - np.repeat(first, self.lengths)
-        known = np.flatnonzero(heads >= 0)
-        return np.repeat(self.roots - self.reach, self.lengths)[known], heads[known].astype(np.int64), modifiers[known]
-
     def only(self, sentences: np.ndarray) -> "ArcTokens":
         """Return a copy of some of the sentences, which shares no memory with this object.
 
@@ -138,13 +126,16 @@ class ArcSentence(GuidedInput):
         """Arcs to score, bool (n + 1, n + 1); None for all."""
         return None if self.guide is None else self.guide.likely
 
-    def apply_guide(self, potentials: TreePotentials) -> None:
-        """Add the potentials of the first model in place, and forbid arcs that it finds unlikely."""
-        if self.guide is not None:
-            if self.guide.potentials is not None:
-                potentials.arcs[:] += self.guide.potentials
-            if self.guide.likely is not None:
-                potentials.arcs[~self.guide.likely] = -np.inf
+    @property
+    def _candidates(self) -> np.ndarray:
+        return np.ones((self.length + 1,) * 2, dtype=bool) if self.likely is None else self.likely
+
+    def initial_potentials(self, structure: Any) -> TreePotentials | PartPotentials:
+        """Return the potentials of the first model; arcs that it finds unlikely are forbidden."""
+        potentials = structure.zeros(self.length) if self.guide is None else structure.over(self._candidates)
+        if self.guide is not None and self.guide.potentials is not None:
+            potentials.arcs[:] += self.guide.potentials
+        return potentials
 
 
 class GoldTrees(Protocol):
@@ -156,10 +147,11 @@ class GoldTrees(Protocol):
 
 
 class ArcKeys(NamedTuple):
-    """Hashes of each node's views as head and modifier, (views, n), and codes of "between" fields, (fields, n)."""
+    """Hashes of the nodes' views as head, modifier and third node of a part, (views, n); codes of "between" fields."""
 
     heads: np.ndarray
     modifiers: np.ndarray
+    thirds: np.ndarray
     codes: np.ndarray
 
 
@@ -168,10 +160,10 @@ class PairTables(NamedTuple):
 
     Attributes
     ----------
-    views : int array of shape (number of pairs, 2)
-        Views of head and modifier.
+    views : int array of shape (number of pairs, 3)
+        Views of head, modifier and third node.
     between : int array of shape (number of pairs,)
-        Row of the "between" field in the codes, -1 for none, -2 - row for the heads that define kinship.
+        Row of the "between" field in the codes, -1 for none.
     bases : int array of shape (number of pairs + 1,)
         Bounds of the lines of each pair.
     """
@@ -187,31 +179,30 @@ class TemplateLayout:
     Parameters
     ----------
     templates : TemplateSet
-    fields : list of str, optional
-        Fields of the tokens; by default the fields of the templates.
+        Templates of one kind of part.
     """
 
-    def __init__(self, templates: TemplateSet, fields: list[str] | None = None) -> None:
-        self.fields = templates.fields if fields is None else fields
+    def __init__(self, templates: TemplateSet) -> None:
+        self.part = templates.part
         views: dict[tuple, int] = {}
         pairs: dict[tuple, list[int]] = {}
         for k, template in enumerate(templates):
-            head, modifier = (tuple(sorted(side)) for side in (template.head, template.modifier))
-            pair = (views.setdefault(head, len(views)), views.setdefault(modifier, len(views)), template.between)
+            nodes = template.head, template.modifier, template.third
+            pair = (*(views.setdefault(tuple(sorted(node)), len(views)) for node in nodes), template.between)
             pairs.setdefault(pair, [-1] * jit.N_VARIANTS)[VARIANTS.index(template.variant)] = k
         names = list(views)
-        #: Views of head and modifier, and field between them, of each pair.
-        self.identities = [(names[head], names[modifier], between) for head, modifier, between in pairs]
+        #: Views of head, modifier and third node, and field between them, of each pair.
+        self.identities = [(*(names[view] for view in own), between) for *own, between in pairs]
         self.groups = np.array(list(pairs.values()), dtype=np.int64)
-        looked_at = sorted({pair[2] for pair in pairs if pair[2]})
-        rows = [looked_at.index(pair[2]) if pair[2] else -1 for pair in pairs]
-        self._between = np.array([-2 - row if pair[2] == KINSHIP else row for row, pair in zip(rows, pairs)])
-        self._views = np.array([pair[:2] for pair in pairs], dtype=np.int64)
-        self._between_fields = np.array([self.fields.index(field) for field in looked_at], dtype=np.int64)
+        looked_at = sorted({pair[-1] for pair in pairs if pair[-1]})
+        rows = [looked_at.index(pair[-1]) if pair[-1] else -1 for pair in pairs]
+        self._between = np.array(rows)
+        self._views = np.array([pair[:-1] for pair in pairs], dtype=np.int64)
+        self._names = [[field for view in views for _, field in view], looked_at]
+        self._known: tuple[list[str], np.ndarray, np.ndarray] = [], *np.zeros((2, 0), np.int64)
         self._starts = np.cumsum([0, *map(len, views)]).astype(np.int64)
         atoms = [atom for view in views for atom in view]
         self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
-        self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
         self._bins = np.zeros((2, 0), dtype=np.uint64)
         self.forget()
 
@@ -238,9 +229,9 @@ class TemplateLayout:
         return bins
 
     def places(self, roots: np.ndarray, heads: np.ndarray, modifiers: np.ndarray) -> np.ndarray:
-        """List arcs for compiled loops, (4, n); heads and modifiers are relative to the roots, all (n,)."""
+        """List arcs for compiled loops, (5, n); heads and modifiers are relative to the roots, all (n,)."""
         distances = np.abs(heads - modifiers)
-        places = np.empty((4, len(heads)), np.int32)
+        places = np.full((5, len(heads)), -1, np.int32)
         places[0], places[1], places[2] = roots, roots + heads, roots + modifiers
         places[3] = self.bins(int(distances.max(initial=0)))[(modifiers > heads).view(np.int8), distances]
         return places
@@ -250,13 +241,32 @@ class TemplateLayout:
         latest = self._latest
         if latest is None or latest[0] is not x:
             n_nodes, columns = len(x) + 1, x.tokens.columns
-            if x.tokens.fields != self.fields:
-                raise InputError(f"The templates use the fields {self.fields}, but the tokens have {x.tokens.fields}.")
-            heads, modifiers = np.empty((2, len(self._starts) - 1, n_nodes), np.uint64)
-            jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, self._fields, heads, modifiers)
-            codes = columns[self._between_fields, x.root : x.root + n_nodes]
-            self._latest = latest = (x, ArcKeys(heads, modifiers, codes))
+            fields, between = self._rows(x.tokens.fields)
+            hashes = np.empty((2 if self.part == "arc" else 3, len(self._starts) - 1, n_nodes), np.uint64)
+            heads, modifiers, thirds = (*hashes, hashes[0, :0])[:3]
+            views = self._starts, self._offsets, fields
+            jit.fold_views(columns, x.root, n_nodes, *views, heads, modifiers, thirds)
+            codes = columns[between, x.root : x.root + n_nodes]
+            self._latest = latest = (x, ArcKeys(heads, modifiers, thirds, codes))
         return latest[1]
+
+    def _rows(self, fields: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of the fields of views, and of fields between tokens, in the columns of some tokens."""
+        known = self._known
+        if known[0] is not fields:
+            if lacking := [name for own in self._names for name in own if name not in fields]:
+                raise InputError(f"The templates use the field {lacking[0]!r}, but the tokens have {fields}.")
+            rows, between = (np.array([fields.index(name) for name in own], np.int64) for own in self._names)
+            self._known = known = fields, rows, between
+        return known[1], known[2]
+
+    def parts(self, lists: PartLists, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers (n,) and places (5, n) of the parts of a sentence with nonzero entries in ``wanted``."""
+        n_wanted = np.count_nonzero(wanted)
+        places, kept = np.empty((5, n_wanted), np.int32), np.empty(n_wanted, np.int64)
+        kind = 0 if self.part == "grandparent" else 1
+        count = jit.list_parts(lists, wanted, kind, self.bins(len(lists.starts)), places, kept)
+        return kept[:count], places[:, :count]
 
     def count_keys(self, examples: GoldTrees, sample: int) -> np.ndarray:
         """Estimate the number of distinct keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
@@ -265,15 +275,28 @@ class TemplateLayout:
         n_arcs = 0
         for n_sentences in range(1, len(examples) + 1):
             x, gold = examples[n_sentences - 1][:2]
-            heads = np.asarray(gold)
-            known = np.flatnonzero(heads >= 0)
-            places = self.places(np.zeros_like(known), heads[known], known + 1)
+            places = self.tree_places(np.asarray(gold, np.int64))
             jit.mark_lines(self.keys(x), np.array([0, len(x) + 1]), places, pairs, marks)
             n_arcs += len(x)
             if n_arcs >= sample:
                 break
         free = np.maximum(1.0 - marks.reshape(n_pairs, BITS).mean(axis=1), 1.0 / BITS)
         return -np.log(free) * BITS * (len(examples) / n_sentences)
+
+    def tree_places(self, heads: np.ndarray) -> np.ndarray:
+        """List the arcs or parts of a tree, with negative heads if unknown; nodes are relative to the root."""
+        known = np.flatnonzero(heads >= 0)
+        if self.part == "arc":
+            return self.places(np.zeros_like(known), heads[known], known + 1)
+        return self.parts(*PartLists.of_tree(heads))[1]
+
+    def places_in(self, tokens: ArcTokens, heads: np.ndarray) -> np.ndarray:
+        """List the arcs or parts of the trees of all sentences, with nodes of :meth:`ArcTokens.everything`."""
+        found = [np.zeros((5, 0), np.int32)]
+        for own, root in zip(np.split(heads, np.cumsum(tokens.lengths)[:-1]), tokens.roots - tokens.reach):
+            places = self.tree_places(own)
+            found.append(np.where((places >= 0) & (np.arange(5) != 3)[:, None], places + np.int32(root), places))
+        return np.concatenate(found, axis=1)
 
     def fair_sizes(self, wanted: ArrayLike, n_lines: float) -> np.ndarray:
         """Return the number of lines of each pair: the wanted number, up to a cap at which all pairs fit."""

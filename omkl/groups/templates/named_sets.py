@@ -6,8 +6,6 @@ from itertools import product
 
 #: Variants of a template: add nothing, the direction of the arc, or direction and distance.
 VARIANTS = ("arc", "direction", "distance")
-#: The atom for the kinship of head and modifier in the tree of a first parser.
-KINSHIP = "kinship"
 
 
 def _side(token: str, view: str) -> str:
@@ -74,25 +72,20 @@ def of_lexicon(name: str) -> list[str]:
     return [line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])]
 
 
-def _stacked() -> list[str]:
-    """Return templates of a second parser: kinship, relations, heads, siblings and children in the first tree."""
-    tags = "h.upos m.upos"
-    with_kinship = ["h.lemma", "m.lemma", "h.lemma m.lemma", "m.relation", "m.before_upos m.after_upos " + tags,
-                    "m.before_relation m.after_relation m.relation h.upos",
-                    "m.parent_upos m.parent_parent_upos m.upos h.upos"]  # fmt: skip
-    directed = ["h.lemma m.upos", "h.upos m.lemma", "m.relation", "m.relation " + tags, "h.parent_upos " + tags,
-                "h.relation m.relation", "h.valency " + tags, "m.valency " + tags,
-                "h.leftmost_relation h.rightmost_relation m.upos"]  # fmt: skip
-    without = ["m.parent_upos", "m.relation", "h.relation", "h.parent_upos", "h.valency", "m.valency",
-               "h.leftmost_upos h.rightmost_upos", "h.leftmost_relation h.rightmost_relation",
-               "m.parent_upos m.relation"]  # fmt: skip
-    parents = ["m.parent_lemma m.upos h.lemma", "h.parent_lemma h.upos m.upos"]
+def _parts() -> list[str]:
+    """Return templates of grandparent and sibling parts: tags, lemmas, and tags around each of the three words."""
+    tags, words = ("upos", "upos", "upos"), ("lemma", "lemma", "lemma")
+    views = [
+        tags, ("xpos", "xpos", "xpos"), ("upos", "", "upos"), ("lemma", "", "lemma"),
+        *((*tags[:k], "lemma", *tags[k + 1 :]) for k in range(3)),
+        *((*words[:k], "upos", *words[k + 1 :]) for k in range(3)),
+        *((*tags[:k], around, *tags[k + 1 :]) for k in range(3) for around in ("upos-1 upos", "upos upos+1")),
+    ]  # fmt: skip
     return [
-        *(f"{KINSHIP} {atoms} {variant}" for atoms in ("", tags) for variant in VARIANTS),
-        *(f"{KINSHIP} {atoms}" for atoms in with_kinship),
-        *(f"{KINSHIP} {atoms} direction" for atoms in directed),
-        *(f"{atoms} {tags} direction" for atoms in without),
-        *parents,
+        f"{_side(part, third)} {_side('h', head)} {_side('m', modifier)} {variant}"
+        for part in "gs"
+        for third, head, modifier in views
+        for variant in VARIANTS[1:]
     ]
 
 
@@ -102,6 +95,6 @@ NAMED_SETS = {
     "mcdonald2005": _mcdonald2005,
     "small": _small,
     "rich": _rich,
-    "auto": _rich,
-    "stacked": _stacked,
+    "auto": lambda: [*_rich(), *_parts()],
+    "parts": _parts,
 }
