@@ -1,6 +1,6 @@
 """TokenCodec, the codec of models on tokens: encodes inputs and outputs, and makes banks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +13,7 @@ from omkl.estimators.targets import GROWING, Outputs, Targets
 from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder, KernelSpecs
+from omkl.features.lexicons import LexiconSource, pack_lexicons
 from omkl.features.views import TokenData
 from omkl.features.vocabulary import Vocabulary
 from omkl.groups.expansions.budget import BudgetedExpansion
@@ -96,6 +97,8 @@ class TokenCodec:
     outputs : Outputs
     estimator : KernelSettings
         A labeler, classifier or regressor that has the parameters.
+    lexicons : mapping, optional
+        Lexicons of a labeler.
 
     Attributes
     ----------
@@ -107,11 +110,13 @@ class TokenCodec:
         Maximum length of the first sequences, for transitions that depend on the position.
     """
 
-    def __init__(self, outputs: Outputs, estimator: KernelSettings) -> None:
+    def __init__(
+        self, outputs: Outputs, estimator: KernelSettings, lexicons: Mapping[str, LexiconSource] | None = None
+    ) -> None:
         self._outputs = outputs
         self._budget = estimator.budget
         self._cache_size, self._dtype, self._n_jobs = estimator.cache_size, estimator.dtype, estimator.n_jobs
-        self.encoder = Encoder(estimator.kernels, in_sequences=not outputs.single)
+        self.encoder = Encoder(estimator.kernels, in_sequences=not outputs.single, lexicons=lexicons)
 
     # ---- encoding -----------------------------------------------------------------------------------------------
 
@@ -194,6 +199,7 @@ class TokenCodec:
         tokens = examples.tokens
         learned = np.frombuffer(repr(self.known.learned()).encode(), np.uint8)
         arrays = [tokens.offsets, *(tokens.features or ()), *tokens.views.values(), examples.gold, examples.given]
+        arrays += pack_lexicons(self.encoder.lexicons).values()
         return {
             "number of examples": len(tokens),
             "number of tokens": tokens.n_tokens,

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl.exceptions import InputError
+from omkl.features.lexicons import Lexicon, LexiconSource, as_lexicons, pack_lexicons, unpack_lexicons
 from omkl.features.views import (
     PLAIN,
     FlatTokens,
@@ -21,7 +22,7 @@ from omkl.features.views import (
     warn_of_units,
 )
 from omkl.features.vocabulary import AttributeLists, Vocabulary
-from omkl.features.words import WordEncoder, Words
+from omkl.features.words import TEMPLATES, WordEncoder, Words
 from omkl.groups.tokens import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.gram import check_kernel_names
@@ -50,6 +51,8 @@ class Encoder:
         Kernels as objects or strings. A mapping gives them names.
     in_sequences : bool
         Whether tokens come in sequences; if so, encoding raises an error if no feature is known.
+    lexicons : mapping, optional
+        Lexicons of words by name, as for :class:`~omkl.SequenceLabeler`.
 
     Attributes
     ----------
@@ -64,12 +67,19 @@ class Encoder:
         Sparse features; None for arrays.
     shapes : dict of str to int
         Number of columns of each entry that kernels use.
+    lexicons : dict of str to Lexicon
     names : list of str or None
         Names of the columns of an array.
     """
 
-    def __init__(self, kernels: KernelSpecs | None = None, in_sequences: bool = False) -> None:
+    def __init__(
+        self,
+        kernels: KernelSpecs | None = None,
+        in_sequences: bool = False,
+        lexicons: Mapping[str, LexiconSource] | None = None,
+    ) -> None:
         self._specs, self.in_sequences = kernels, in_sequences
+        self._asked, self.lexicons = lexicons, dict[str, Lexicon]()
         self.kernels: dict[str, Kernel] = {}
         self.views: dict[str, View] = {}
         self.vocabulary: Vocabulary | None = None
@@ -79,6 +89,10 @@ class Encoder:
 
     def fit(self, tokens: FlatTokens, names: Sequence[str] | None = None) -> "Encoder":
         """Learn kernels and views from training tokens; ``names`` are the column names of an array."""
+        self.lexicons = as_lexicons(self._asked, [template.name for template in TEMPLATES])
+        if self.lexicons and not isinstance(tokens, Words):
+            found = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
+            raise InputError(f"`lexicons` look up words: each token must be a string, got tokens of type {found}.")
         self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
         specs = self._specs
         if specs is None:
@@ -133,7 +147,7 @@ class Encoder:
         if isinstance(tokens, Words):
             if not grow:
                 self._check_known(tokens.keys(), vocabulary)
-            self._words = self._words or WordEncoder(vocabulary)
+            self._words = self._words or WordEncoder(vocabulary, self.lexicons)
             return self._words.encode(tokens, offsets, grow)
         is_dicts = not isinstance(tokens, AttributeLists)
         if is_dicts and self.shapes:
@@ -169,12 +183,14 @@ class Encoder:
         return {key: stacked(tokens, key, self.shapes[key]) for key in used}
 
     def pack(self, packer: Packer) -> Manifest:
-        """Return everything learned except the features of the vocabulary as JSON values."""
+        """Return everything learned except the features of the vocabulary as JSON values, with arrays of lexicons."""
+        packer.arrays.update(pack_lexicons(self.lexicons))
         return {
             "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()},
             "shapes": self.shapes,
             "names": self.names,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
+            "lexicons": list(self.lexicons),
         }
 
     @classmethod
@@ -183,6 +199,7 @@ class Encoder:
         encoder = cls(in_sequences=in_sequences)
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.shapes, encoder.names = packed["shapes"], packed["names"]
+        encoder.lexicons = unpack_lexicons(packed["lexicons"], unpacker.arrays)
         encoder.views = {name: encoder._view_of(name, kernel, []) for name, kernel in encoder.kernels.items()}
         encoder._arrange()
         if packed["keys"] is not None:

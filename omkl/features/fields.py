@@ -1,23 +1,17 @@
 """Fields of words for templates, from columns of treebanks, lexicons and trees."""
 
 import hashlib
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
-from typing import Any, Self
 
 import numpy as np
 
-from omkl.data import Strings, Treebank
-from omkl.data.files import PathLike, text_lines
+from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
-from omkl.exceptions import DataFileError, InputError
-from omkl.groups.templates.language import RELATIVES, VALENCY, TemplateSet, is_field, own_field
+from omkl.features.lexicons import Lexicon
+from omkl.groups.templates.language import RELATIVES, VALENCY, TemplateSet, own_field
 
-#: Pattern of names of lexicons.
-NAME = re.compile(r"[a-z]\w*")
 #: Values of all fields at the root and outside of the sentence, which no word has.
 ROOT, OUTSIDE = "\troot", "\toutside"
 
@@ -48,7 +42,7 @@ def is_attribute(field: str) -> bool:
     return field[0].isupper() or field.startswith(("feats:", "misc:"))
 
 
-def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, "Lexicon"]) -> list[str]:
+def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, Lexicon]) -> list[str]:
     """Compute the values of a field from the strings in its column."""
     name, _, width = field.partition(":")
     if name not in lexicons:
@@ -209,89 +203,3 @@ class TreeFields:
             left, right = self._children
             return np.array(names, np.uint64)[left * (MOST_CHILDREN + 1) + right]
         return own(field)
-
-
-# ---- lexicons ---------------------------------------------------------------------------------------------------
-
-
-class Lexicon:
-    """Map from words to strings, such as clusters, entries of a gazetteer, or bins of vectors.
-
-    Parameters
-    ----------
-    words, values : omkl.data.Strings
-    codes : int32 array (len(words),)
-        Code of the value of each word; 0 is no value.
-    """
-
-    def __init__(self, words: Strings, values: Strings, codes: np.ndarray) -> None:
-        self.words = words
-        self.values = values
-        self.codes = codes
-
-    @classmethod
-    def of(cls, source: Mapping[str, str] | PathLike | Self, name: str) -> Self:
-        """Read a lexicon from a dict, or from a file with ``word<TAB>value`` in each line."""
-        if isinstance(source, cls):
-            return source
-        if not isinstance(source, (Mapping, str, os.PathLike)):
-            raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, got {source!r:.80}.")
-        known: dict[str, str] = {}
-        for where, word, value in _entries(source, name) if isinstance(source, Mapping) else _lines_of(source):
-            is_fit = isinstance(word, str) and word and value is not None and value == value and str(value)
-            if not is_fit or known.setdefault(word, str(value)) != str(value):
-                error = InputError if isinstance(source, Mapping) else DataFileError
-                raise error(f"{where} must give each word one value, a string, got {value!r:.80} for {word!r:.80}.")
-        if not known:
-            raise InputError(f"The lexicon {name!r} holds no word: leave it out.")
-        words, values = Strings(), Strings()
-        of_words, of_values = words.codes(list(known), grow=True), values.codes(list(known.values()), grow=True)
-        codes = np.zeros(len(words), np.int32)
-        codes[of_words] = of_values
-        return cls(words, values, codes)
-
-    def values_of(self, strings: Sequence[str]) -> list[str]:
-        """Look up the value of each word, else of its lower-case form, else ``_``."""
-        found = self.words.codes(strings)
-        found = np.where(found < 0, self.words.codes([string.lower() for string in strings]), found)
-        values = self.values.tolist()
-        return [values[code] for code in np.where(found < 0, 0, self.codes[found]).tolist()]
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return arrays for :meth:`restored`: words and values in UTF-8, their ends, and codes."""
-        (words, ends), (values, ends_of_values) = self.words.to_bytes(), self.values.to_bytes()
-        of_values = {"values": values, "values_offsets": ends_of_values}
-        return {"codes": self.codes, "words": words, "words_offsets": ends, **of_values}
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """The inverse of :meth:`arrays`."""
-        words, values = Strings(), Strings()
-        for name, table in (("words", words), ("values", values)):
-            offsets = arrays[f"{name}_offsets"]
-            table.intern(arrays[name], offsets[:-1].astype(np.int32), np.diff(offsets).astype(np.int32))
-        return cls(words, values, arrays["codes"])
-
-
-def _entries(source: Mapping[str, str], name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield place, word and value of each entry of a dict."""
-    return ((f"The lexicon {name!r}", word, value) for word, value in source.items())
-
-
-def _lines_of(path: PathLike) -> Iterator[tuple[str, str, str]]:
-    """Yield place, word and value of each line of a file; the value of an invalid line is None."""
-    for number, line in text_lines(path):
-        word, _, value = line.partition("\t")
-        if line:
-            yield f"{path}, line {number}", word, "" if "\t" in value else value
-
-
-def as_lexicons(lexicons: Mapping[str, Any] | None) -> dict[str, Lexicon]:
-    """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons."""
-    if lexicons is None:
-        return {}
-    names = list(lexicons) if isinstance(lexicons, Mapping) else [lexicons]
-    if unfit := [own for own in names if not isinstance(own, str) or not NAME.fullmatch(own) or is_field(own)]:
-        accepted = "a dict whose names are letters and digits after a small letter, and no fields"
-        raise InputError(f"lexicons must be {accepted}, got {unfit[0]!r:.80}.")
-    return {name: Lexicon.of(source, name) for name, source in lexicons.items()}

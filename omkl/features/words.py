@@ -3,7 +3,8 @@
 The encoder caches the features of every distinct word, and looks up features of pairs of words in a hash table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.features import _jit_words as jit
+from omkl.features.lexicons import Lexicon, value_of
 from omkl.features.vocabulary import CHUNK, NUMBER, Vocabulary
 from omkl.groups.tokens import Features
 
@@ -30,13 +32,13 @@ class Template(NamedTuple):
     name : str
         Key in the features of a word, and name of the group.
     property : callable
-        ``property(word)`` returns a string or a boolean.
+        ``property(word)`` returns a string, a boolean, or an empty tuple for no feature.
     offsets : tuple of int
         Offsets of the words with the property, from -2 to 2. The strings of two words are joined by ``|``.
     """
 
     name: str
-    property: Callable[[str], str | bool]
+    property: Callable[[str], str | bool | tuple[()]]
     offsets: tuple[int, ...] = (0,)
 
 
@@ -44,12 +46,12 @@ def _word(word: str) -> str:
     return word
 
 
-def _prefix(length: int) -> Callable[[str], str]:
-    return lambda word: word.lower()[:length]
+def _prefix(length: int, word: str) -> str:
+    return word.lower()[:length]
 
 
-def _suffix(length: int) -> Callable[[str], str]:
-    return lambda word: word.lower()[-length:]
+def _suffix(length: int, word: str) -> str:
+    return word.lower()[-length:]
 
 
 def _has_digit(word: str) -> bool:
@@ -78,19 +80,33 @@ def _shape(word: str) -> str:
 TEMPLATES = (
     Template("word", _word),
     Template("lower", str.lower),
-    *(Template(f"prefix{k}", _prefix(k)) for k in range(1, 5)),
-    *(Template(f"suffix{k}", _suffix(k)) for k in range(1, 6)),
+    *(Template(f"prefix{k}", partial(_prefix, k)) for k in range(1, 5)),
+    *(Template(f"suffix{k}", partial(_suffix, k)) for k in range(1, 6)),
     Template("shape", _shape),
     Template("is_capital", _is_capital),
     Template("is_upper", str.isupper),
     Template("has_digit", _has_digit),
     Template("has_hyphen", _has_hyphen),
     *(Template(f"lower[{offset:+}]", str.lower, (offset,)) for offset in (-2, -1, 1, 2)),
-    *(Template(f"suffix{k}[{offset:+}]", _suffix(k), (offset,)) for k in (2, 3) for offset in (-1, 1)),
+    *(Template(f"suffix{k}[{offset:+}]", partial(_suffix, k), (offset,)) for k in (2, 3) for offset in (-1, 1)),
     Template("lower[-1]|lower", str.lower, (-1, 0)),
     Template("lower|lower[+1]", str.lower, (0, 1)),
     Template("lower[-1]|lower[+1]", str.lower, (-1, 1)),
 )
+
+
+def lexicon_templates(lexicons: Mapping[str, Lexicon]) -> list[Template]:
+    """Return templates for values, and prefixes of values, of a word and its neighbours in lexicons."""
+    return [
+        Template(
+            name + (f":{width}" if width else "") + (f"[{offset:+}]" if offset else ""),
+            partial(value_of, lexicon, width),
+            (offset,),
+        )
+        for name, lexicon in lexicons.items()
+        for width in lexicon.widths()
+        for offset in (0, -2, -1, 1, 2)
+    ]
 
 
 def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
@@ -139,8 +155,6 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
 
 SINGLE = [template for template in TEMPLATES if len(template.offsets) == 1]
 PAIRS = [template for template in TEMPLATES if len(template.offsets) == 2]
-#: Columns of the windows for each template of a single word.
-COLUMNS = np.array([template.offsets[0] + REACH for template in SINGLE], dtype=np.int64)
 LEFT, RIGHT = (np.array([template.offsets[k] + REACH for template in PAIRS], dtype=np.int64) for k in (0, 1))
 #: Combined with the hash of two words to distinguish templates.
 SALTS = np.arange(1, len(PAIRS) + 1, dtype=np.uint64) * jit.BASE
@@ -161,10 +175,11 @@ class Words(list):
 class _KnownWords:
     """Cached features and hashes of words by their codes; BEGIN and END have codes 0 and 1."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, single: list[Template]) -> None:
+        self._single = single
         self.codes: dict[str, int] = {}
         self.words: list[str] = []
-        self.ids = np.zeros((0, len(SINGLE)), np.int32)
+        self.ids = np.zeros((0, len(single)), np.int32)
         self.hashes = self.powers = np.zeros(0, np.uint64)
         self.has_unknown = False  # whether a value may be missing from the vocabulary
         self._vocabulary = vocabulary
@@ -192,7 +207,7 @@ class _KnownWords:
     def _ids_of(self, word: str) -> list[int]:
         """Return the ids of the features of a single word, -1 for unknown values."""
         ids = []
-        for name, of, _ in SINGLE:
+        for name, of, _ in self._single:
             value: Any = of(word)
             known = self._vocabulary.ids.get(name, {})
             ids.append(-1 if value is False else known.get(NUMBER if value is True else value, -1))
@@ -232,18 +247,21 @@ def _hashed(strings: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class WordEncoder:
-    """Encoder of words, bitwise equivalent to encoding :func:`omkl.features.token_features`."""
+    """Encoder of words, bitwise equivalent to encoding :func:`omkl.features.token_features` and values of lexicons."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, lexicons: Mapping[str, Lexicon] | None = None) -> None:
         self.vocabulary = vocabulary
-        self._remembered = _KnownWords(vocabulary)
+        self._single = [*SINGLE, *lexicon_templates(lexicons or {})]
+        # columns of the windows
+        self._columns = np.array([template.offsets[0] + REACH for template in self._single], dtype=np.int64)
+        self._remembered = _KnownWords(vocabulary, self._single)
         self._n_known = len(vocabulary.groups)
         self._pairs = _Pairs()
 
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
         """Encode words; ``grow`` adds new values to the vocabulary."""
         around = np.empty((len(words), 2 * REACH + 1), np.int64)
-        ids = np.empty((len(words), len(TEMPLATES)), np.int32)
+        ids = np.empty((len(words), len(self._single) + len(PAIRS)), np.int32)
         with _LOCK:
             known = self._still_known(grow)
             jit.windows(known.of(words, grow), offsets, REACH, 0, 1, around)
@@ -260,7 +278,7 @@ class WordEncoder:
         known = self._remembered
         grown = len(self.vocabulary.groups) != self._n_known
         if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
-            known = self._remembered = _KnownWords(self.vocabulary)
+            known = self._remembered = _KnownWords(self.vocabulary, self._single)
         known.has_unknown |= not grow
         return known
 
@@ -268,26 +286,28 @@ class WordEncoder:
         """Write the ids of all features of words, (n, templates), given their windows; -1 is no feature."""
         self._pairs.update(self.vocabulary)
         of_pairs = LEFT, RIGHT, SALTS, known.hashes, known.powers, self._pairs.keys, self._pairs.ids
-        if not jit.gather(around, COLUMNS, known.ids, *of_pairs, ids, grow):
+        if not jit.gather(around, self._columns, known.ids, *of_pairs, ids, grow):
             return
-        for t, template in enumerate(SINGLE):
+        for t, template in enumerate(self._single):
             unseen = np.flatnonzero(ids[:, t] == jit.UNSEEN)
-            codes = around[unseen, COLUMNS[t]]
+            codes = around[unseen, self._columns[t]]
             distinct = list(dict.fromkeys(codes.tolist()))
             if distinct:
                 values = [template.property(known.words[code]) for code in distinct]
                 known.ids[distinct, t] = self._look_up(template.name, values, grow)
                 ids[unseen, t] = known.ids[codes, t]
-        for t, (name, of, _) in enumerate(PAIRS, len(SINGLE)):
+        for t, (name, of, _) in enumerate(PAIRS, len(self._single)):
             unseen = np.flatnonzero(ids[:, t] == jit.UNSEEN)
             if len(unseen):
-                sides = (around[unseen, at[t - len(SINGLE)]].tolist() for at in (LEFT, RIGHT))
+                sides = (around[unseen, at[t - len(self._single)]].tolist() for at in (LEFT, RIGHT))
                 words = [[of(known.words[code]) for code in codes] for codes in sides]
                 ids[unseen, t] = self._look_up(name, list(map(BETWEEN.join, zip(*words))), grow)
 
     def _look_up(self, name, values, grow):
-        """Return the id of each value, -1 for unknown values and for False."""
+        """Return the id of each value, -1 for unknown values, False and no feature."""
         if not grow and name not in self.vocabulary.ids:
             return np.full(len(values), -1, np.int32)
-        _, ids, amounts = self.vocabulary.look_up(name, values, grow)
-        return ids if amounts is None else np.where(amounts == 0.0, -1, ids)
+        places, ids, amounts = self.vocabulary.look_up(name, values, grow)
+        found = np.full(len(values), -1, np.int32)
+        found[slice(None) if places is None else places] = ids if amounts is None else np.where(amounts == 0.0, -1, ids)
+        return found

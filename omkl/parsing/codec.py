@@ -16,7 +16,8 @@ from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import Run, RunOptions
 from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.fields import Lexicon, as_lexicons, empty_shares, lacking_columns
+from omkl.features.fields import empty_shares, lacking_columns
+from omkl.features.lexicons import Lexicon, as_lexicons
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcTokens

@@ -8,7 +8,7 @@ import numpy as np
 from omkl._threads import in_threads
 from omkl.data import Strings, Treebank
 from omkl.estimators.training import Run
-from omkl.features.fields import Lexicon
+from omkl.features.lexicons import Lexicon
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcFeatureHasher, ArcSentence

@@ -1,6 +1,6 @@
 """SequenceLabeler, a chain labeler with online multiple kernel learning."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Unpack
@@ -18,8 +18,10 @@ from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import OneOf, column_names_of, keep_columns
 from omkl.exceptions import InputError
+from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
 from omkl.groups.tables import TransitionBank, TrigramBank
+from omkl.persistence import Manifest, Unpacker
 from omkl.sequences.decoding import (
     Labeling,
     best_labelings,
@@ -68,6 +70,10 @@ class SequenceLabeler(OnlineEstimator):
         a linear kernel on every array in dicts. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random
         Fourier features, and ``"chi2:features=500"`` by the Nyström method. The cost of an approximated kernel is
         constant on a stream, while that of an exact kernel grows with the number of mistakes.
+    lexicons : dict of str to path or dict, optional
+        Lexicons of words by name, as for :class:`~omkl.DependencyParser`, for sequences of words. The values of a
+        word and of two words on either side are groups ``NAME``, ``NAME[-1]``, ... Their first four characters,
+        ``NAME:4``, are groups if values share these. Words without a value have no feature.
     loss : {"hinge", "crf", "softmax-margin", "perceptron"} or StructuredLoss
         Structured SVM, conditional random field (CRF), CRF with costs as margins, or structured perceptron.
     regularizer : str, Regularizer or None
@@ -186,6 +192,7 @@ class SequenceLabeler(OnlineEstimator):
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
 
     kernels: Any = field(default=None, kw_only=False)
+    lexicons: Mapping[str, LexiconSource] | None = None
     class_weight: Any = None
     transitions: str | None = "free"
     allowed_transitions: Any = None
@@ -289,7 +296,7 @@ class SequenceLabeler(OnlineEstimator):
 
     def _codec(self, classes: Sequence | str | None = None) -> TokenCodec:
         chain = (self.transitions, self.transitions_by_position, self.order, self.cost, self.allowed_transitions)
-        return TokenCodec(ChainOutputs(*chain, classes), self)
+        return TokenCodec(ChainOutputs(*chain, classes), self, self.lexicons)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
         if first:
@@ -484,6 +491,15 @@ class SequenceLabeler(OnlineEstimator):
         """Scores of labels ``i``, ``j``, ``k`` in a row in the averaged model, (K, K, K); zeros with ``order=1``."""
         table = self._averaged_table(TrigramBank)
         return np.zeros((len(self.classes_),) * 3) if table is None else table
+
+    # ---- model files --------------------------------------------------------------------------------------------
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        return {**super()._saved_parameters(), "lexicons": None}  # in the codec
+
+    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
+        super()._restore(manifest, unpacker)
+        self.lexicons = self.model_.parameters["lexicons"] = self.model_.codec.encoder.lexicons or None
 
     def _averaged_table(self, kind: type[TransitionBank | TrigramBank]) -> np.ndarray | None:
         return next((bank.table for bank in self.predictor_.banks if isinstance(bank, kind)), None)

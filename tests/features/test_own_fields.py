@@ -9,7 +9,8 @@ import omkl
 from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.fields import Lexicon, column_of, reader_of, values_of
+from omkl.features.fields import column_of, reader_of, values_of
+from omkl.features.lexicons import Lexicon
 from omkl.groups import TemplateSet
 
 ANIMALS = {"dog": "0110", "cat": "0110", "cow": "0111", "runs": "10", "sleeps": "10", "Rex": "0001"}

@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 from omkl.data import find_format, open_stream, read_ocr, read_sequences, read_treebank
 from omkl.exceptions import OmklError
-from omkl.features.fields import Lexicon
+from omkl.features.lexicons import Lexicon
 from omkl.groups import TemplateSet
 
 #: Damaged files of each format.

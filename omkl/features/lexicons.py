@@ -1,0 +1,136 @@
+"""Lexicons: maps from words to clusters, entries of a gazetteer, or bins of vectors."""
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from omkl.data import Strings
+from omkl.data.files import PathLike, text_lines
+from omkl.data.treebank.strings import MISSING
+from omkl.exceptions import DataFileError, InputError
+from omkl.groups.templates.language import is_field
+
+#: Pattern of names of lexicons.
+NAME = re.compile(r"[a-z]\w*")
+#: Length of the prefixes of values that are features of words.
+WIDTH = 4
+
+
+class Lexicon:
+    """Map from words to strings, such as clusters, entries of a gazetteer, or bins of vectors.
+
+    Parameters
+    ----------
+    words, values : omkl.data.Strings
+    codes : int32 array (len(words),)
+        Code of the value of each word; 0 is no value.
+    """
+
+    def __init__(self, words: Strings, values: Strings, codes: np.ndarray) -> None:
+        self.words = words
+        self.values = values
+        self.codes = codes
+
+    @classmethod
+    def of(cls, source: Mapping[str, str] | PathLike | Self, name: str) -> Self:
+        """Read a lexicon from a dict, or from a file with ``word<TAB>value`` in each line."""
+        if isinstance(source, cls):
+            return source
+        if not isinstance(source, (Mapping, str, os.PathLike)):
+            raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, got {source!r:.80}.")
+        known: dict[str, str] = {}
+        for where, word, value in _entries(source, name) if isinstance(source, Mapping) else _lines_of(source):
+            is_fit = isinstance(word, str) and word and value is not None and value == value and str(value)
+            if not is_fit or known.setdefault(word, str(value)) != str(value):
+                error = InputError if isinstance(source, Mapping) else DataFileError
+                raise error(f"{where} must give each word one value, a string, got {value!r:.80} for {word!r:.80}.")
+        if not known:
+            raise InputError(f"The lexicon {name!r} holds no word: leave it out.")
+        words, values = Strings(), Strings()
+        of_words, of_values = words.codes(list(known), grow=True), values.codes(list(known.values()), grow=True)
+        codes = np.zeros(len(words), np.int32)
+        codes[of_words] = of_values
+        return cls(words, values, codes)
+
+    def values_of(self, strings: Sequence[str]) -> list[str]:
+        """Look up the value of each word, else of its lower-case form, else ``_``."""
+        found = self.words.codes(strings)
+        found = np.where(found < 0, self.words.codes([string.lower() for string in strings]), found)
+        values = self.values.tolist()
+        return [values[code] for code in np.where(found < 0, 0, self.codes[found]).tolist()]
+
+    def widths(self) -> tuple[int | None, ...]:
+        """Return the lengths of values as features: None for all, and :data:`WIDTH` if values share prefixes."""
+        values = self.values.tolist()[1:]
+        return (None, WIDTH) if len({value[:WIDTH] for value in values}) < len(values) else (None,)
+
+    def __deepcopy__(self, memo: dict) -> Self:
+        return self  # lexicons do not change, and cloned estimators share them
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return arrays for :meth:`restored`: words and values in UTF-8, their ends, and codes."""
+        (words, ends), (values, ends_of_values) = self.words.to_bytes(), self.values.to_bytes()
+        of_values = {"values": values, "values_offsets": ends_of_values}
+        return {"codes": self.codes, "words": words, "words_offsets": ends, **of_values}
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """The inverse of :meth:`arrays`."""
+        words, values = Strings(), Strings()
+        for name, table in (("words", words), ("values", values)):
+            offsets = arrays[f"{name}_offsets"]
+            table.intern(arrays[name], offsets[:-1].astype(np.int32), np.diff(offsets).astype(np.int32))
+        return cls(words, values, arrays["codes"])
+
+
+#: A lexicon as given by users.
+LexiconSource: TypeAlias = Mapping[str, str] | PathLike | Lexicon
+
+
+@lru_cache(2**14)  # several templates look up the same word
+def value_of(lexicon: Lexicon, width: int | None, word: str) -> str | tuple[()]:
+    """Return the first characters of the value of a word (None: all); an empty tuple, no feature, without a value."""
+    (value,) = lexicon.values_of([word])
+    return () if value == MISSING else value[:width]
+
+
+def pack_lexicons(lexicons: Mapping[str, Lexicon]) -> dict[str, np.ndarray]:
+    """Return the arrays of lexicons for a model file."""
+    return {
+        f"lexicons/{name}/{key}": own for name, lexicon in lexicons.items() for key, own in lexicon.arrays().items()
+    }
+
+
+def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> dict[str, Lexicon]:
+    """The inverse of :func:`pack_lexicons`."""
+    keys = ("codes", "words", "words_offsets", "values", "values_offsets")
+    return {name: Lexicon.restored({key: arrays[f"lexicons/{name}/{key}"] for key in keys}) for name in names}
+
+
+def _entries(source: Mapping[str, str], name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield place, word and value of each entry of a dict."""
+    return ((f"The lexicon {name!r}", word, value) for word, value in source.items())
+
+
+def _lines_of(path: PathLike) -> Iterator[tuple[str, str, str]]:
+    """Yield place, word and value of each line of a file; the value of an invalid line is None."""
+    for number, line in text_lines(path):
+        word, _, value = line.partition("\t")
+        if line:
+            yield f"{path}, line {number}", word, "" if "\t" in value else value
+
+
+def as_lexicons(lexicons: Mapping[str, LexiconSource] | None, taken: Collection[str] = ()) -> dict[str, Lexicon]:
+    """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons, whose names are not ``taken`` by features."""
+    if lexicons is None:
+        return {}
+    names = list(lexicons) if isinstance(lexicons, Mapping) else [lexicons]
+    fit = [isinstance(own, str) and NAME.fullmatch(own) and own not in taken and not is_field(own) for own in names]
+    if unfit := [own for own, is_fit in zip(names, fit) if not is_fit]:
+        accepted = "a dict whose names are letters and digits after a small letter, and no fields"
+        raise InputError(f"lexicons must be {accepted}, got {unfit[0]!r:.80}.")
+    return {name: Lexicon.of(source, name) for name, source in lexicons.items()}
