@@ -1,7 +1,7 @@
 """Annotator, which predicts tags, morphology, lemmas and trees of words."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_
 from omkl.estimators.training import FREE, Run
 from omkl.estimators.validation import Number, check_parameters
 from omkl.exceptions import DataWarning, InputError
+from omkl.features.lexicons import LexiconSource, as_lexicons
 from omkl.online.rounds import below, check_callbacks
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.parser import DependencyParser
@@ -64,6 +65,9 @@ class Annotator(SavedEstimator):
         transitions are for the chain of tags only. By default ``SequenceLabeler(epochs=10, C=10)``.
     parser : DependencyParser, optional
         An untrained parser; by default ``DependencyParser(likely=0.99)``.
+    lexicons : dict of str to path or dict, optional
+        Lexicons for tags, morphology and trees, as for :class:`~omkl.SequenceLabeler` and
+        :class:`~omkl.DependencyParser`. Without these, ``tagger`` and ``parser`` can have their own.
     folds : int > 1
         Number of folds of the training data for cross-fitting.
     n_jobs : int or None
@@ -105,6 +109,7 @@ class Annotator(SavedEstimator):
     parts: str | Sequence[str] = field(default="auto", kw_only=False)
     tagger: SequenceLabeler | None = None
     parser: DependencyParser | None = None
+    lexicons: Mapping[str, LexiconSource] | None = None
     folds: int = 4
     n_jobs: int | None = None
     callbacks: Any = None
@@ -150,6 +155,10 @@ class Annotator(SavedEstimator):
         """
         X = check_sentences(X, y)
         labeler, parser = self._settings()
+        if self.lexicons is not None:
+            lexicons = as_lexicons(self.lexicons)
+            for model in (labeler, parser):
+                model.set_params(lexicons=lexicons)
         configuration = self._saved_parameters()
         if checkpoint is not None:
             configuration |= _nested_parameters("tagger", labeler) | _nested_parameters("parser", parser)
@@ -188,6 +197,8 @@ class Annotator(SavedEstimator):
             given = self.get_params(deep=False)[name]
             if given is not None and not isinstance(given, kind):
                 raise InputError(f"`{name}` must be a {kind.__name__} or None, got {given!r}.")
+            if self.lexicons is not None and given is not None and given.lexicons is not None:
+                raise InputError(f"Only one of `lexicons` and those of `{name}` can be given, got both.")
         labeler = SequenceLabeler(**TAGGING) if self.tagger is None else clone(self.tagger)
         if labeler.kernels is not None:
             raise InputError("The tagger of an annotator reads words: leave its kernels out.")
@@ -343,7 +354,11 @@ class Annotator(SavedEstimator):
 
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
-        return {**self.get_params(deep=False), **dict.fromkeys((*SETTINGS, "callbacks")), "random_state": seed}
+        return {
+            **self.get_params(deep=False),
+            **dict.fromkeys((*SETTINGS, "callbacks", "lexicons")),
+            "random_state": seed,
+        }
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         manifests: dict[str, Any] = {}
@@ -357,7 +372,7 @@ class Annotator(SavedEstimator):
         if self.parser is not None:  # the trained parser has the parameters
             settings["parser"] = {} if self.parser_ is not None else packed_parameters(self.parser, packer)
         tagger = None if self.tagger_ is None else self.tagger_.describe(packer)
-        return {"models": manifests, "settings": settings, "tagger": tagger}
+        return {"models": manifests, "settings": settings, "tagger": tagger, "lexicons": self.lexicons is not None}
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         self.set_params(
@@ -376,6 +391,12 @@ class Annotator(SavedEstimator):
             self.parser = clone(self.parser_)
         if manifest["tagger"] is not None:
             self.tagger_ = Tagger.restored(manifest["tagger"], unpacker.arrays, models)
+        if manifest["lexicons"]:
+            self.lexicons = self.parser_.lexicons if self.tagger_ is None else self.tagger_.lexicons
+            if self.parser is not None:
+                self.parser.set_params(lexicons=None)
+        elif self.tagger is not None and self.tagger_ is not None:
+            self.tagger.set_params(lexicons=self.tagger_.lexicons or None)
 
 
 def _nested_parameters(name: str, model: SavedEstimator) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Tagger, which predicts tags, morphology and lemmas of words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +9,8 @@ import numpy as np
 from omkl.annotation.lemmatizer import OWN_KEYS, TAB, Learn, Lemmatizer, Model, as_dict, labels_by, learned, own_values
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
-from omkl.features.words import BEGIN, END
+from omkl.features.lexicons import Lexicon, pack_lexicons, unpack_lexicons
+from omkl.features.words import BEGIN, END, lexicon_templates
 from omkl.parsing.sentences import strings_of
 from omkl.persistence import Packer
 from omkl.sequences.labeler import SequenceLabeler
@@ -34,6 +35,8 @@ class Tagger:
     ----------
     columns : sequence of str
         Columns to predict, from :data:`COLUMNS`.
+    lexicons : mapping of str to Lexicon, optional
+        Lexicons for morphology; the labeler of tags has its own parameter.
 
     Attributes
     ----------
@@ -46,8 +49,9 @@ class Tagger:
     lemmatizer : Lemmatizer or None
     """
 
-    def __init__(self, columns: tuple[str, ...]) -> None:
+    def __init__(self, columns: tuple[str, ...], lexicons: Mapping[str, Lexicon] | None = None) -> None:
         self.columns = columns
+        self.lexicons = dict(lexicons or {})
         tags = [name for name in ("upos", "xpos") if name in columns]
         self.tag = tags[0] if tags else None
         self.given_tag = tuple(name for name in ("xpos", "feats") if name in columns and name != self.tag)
@@ -79,10 +83,10 @@ class Tagger:
             self.chain = learned(X, y, learn, MISSING, linked=True)
         if self.given_tag:
             labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
-            values = values_in_context(forms, tags if around is None else around, treebank.offsets)
+            keys, values = self._in_context(forms, tags if around is None else around, treebank.offsets)
             for tag, runs in runs_of(tags, treebank.offsets).items():
                 if tag != MISSING:
-                    X = [[as_dict(KEYS, values(i)) for i in run] for run in runs]
+                    X = [[as_dict(keys, values(i)) for i in run] for run in runs]
                     y = [[labels[i] for i in run] for run in runs]
                     self.morphology[tag] = learned(X, y, learn, self._no_morphology)
         if self.lemmatizer is not None:
@@ -103,12 +107,12 @@ class Tagger:
             tags = [tag for labels in found for tag in labels.tolist()] or [str(self.chain)] * len(forms)
             treebank = treebank.with_strings(str(self.tag), tags)
         if self.given_tag:
-            values, labels = values_in_context(forms, tags, treebank.offsets), [""] * len(forms)
+            (keys, values), labels = self._in_context(forms, tags, treebank.offsets), [""] * len(forms)
             words: dict[str, list[int]] = {}
             for i, tag in enumerate(tags):
                 words.setdefault(tag, []).append(i)
             for tag, own in words.items():
-                predicted = labels_by(self.morphology.get(tag, self._no_morphology), KEYS, own, values)
+                predicted = labels_by(self.morphology.get(tag, self._no_morphology), keys, own, values)
                 for i, label in zip(own, predicted):
                     labels[i] = label
             for name, column in zip(self.given_tag, zip(*(label.split(TAB) for label in labels))):
@@ -146,6 +150,15 @@ class Tagger:
     def _tags_of(self, treebank: Treebank) -> list[str]:
         return [""] * treebank.n_words if self.tag is None else strings_of(treebank, self.tag)
 
+    def _in_context(
+        self, forms: list[str], tags: list[str], offsets: np.ndarray
+    ) -> tuple[list[str], Callable[[int], tuple]]:
+        """Return keys of the features for morphology, and a function from the index of a word to their values."""
+        own = [template for template in lexicon_templates(self.lexicons) if template.offsets == (0,)]
+        values = values_in_context(forms, tags, offsets)
+        keys = [*KEYS, *(template.name for template in own)]
+        return keys, lambda i: values(i) + tuple(template.property(forms[i]) for template in own)
+
     def _words(self, treebank: Treebank, forms: list[str], tags: list[str]) -> list[tuple[str, str, str]]:
         """Return form, tag and morphological features of each word, for the lemmatizer."""
         feats = strings_of(treebank, "feats") if "feats" in self.given_tag else [""] * len(forms)
@@ -171,14 +184,15 @@ class Tagger:
         text = "\n".join(f"{key}\r{lemma}" for key, lemma in known.items())
         packer.arrays["lemmas"] = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
         fixed = {name: model for name, model in self._named().items() if isinstance(model, str)}
-        return {"columns": list(self.columns), "fixed": fixed}
+        packer.arrays.update(pack_lexicons(self.lexicons))
+        return {"columns": list(self.columns), "fixed": fixed, "lexicons": list(self.lexicons)}
 
     @classmethod
     def restored(
         cls, values: dict[str, Any], arrays: dict[str, np.ndarray], models: dict[str, SequenceLabeler]
     ) -> "Tagger":
         """The inverse of :meth:`describe`, given the :meth:`models`."""
-        tagger = cls(tuple(values["columns"]))
+        tagger = cls(tuple(values["columns"]), unpack_lexicons(values["lexicons"], arrays))
         for name, model in {**models, **values["fixed"]}.items():
             columns, _, tag = name.partition(" of ")
             if name == tagger.tag:

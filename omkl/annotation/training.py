@@ -7,12 +7,13 @@ import numpy as np
 from sklearn.base import clone
 from tqdm import tqdm
 
-from omkl.annotation.tagger import Tagger
+from omkl.annotation.tagger import KEYS, Tagger
 from omkl.data import Treebank
 from omkl.data.treebank.layouts import FIELDS
 from omkl.estimators.persistence import load, users_own
 from omkl.estimators.training import Run, RunOptions
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
+from omkl.features.lexicons import as_lexicons, pack_lexicons
 from omkl.parsing.sentences import facts_of, strings_of
 from omkl.sequences.labeler import SequenceLabeler
 
@@ -24,6 +25,7 @@ WITHOUT_TRANSITIONS: dict[str, Any] = {
     "order": 1,
     "cost": None,
     "class_weight": None,
+    "lexicons": None,
 }
 
 
@@ -59,6 +61,8 @@ class TrainingSequence:
         self._callbacks = callbacks
         self._labeler, self._every = labeler, checkpoint_every
         self._checkpoints = run.checkpoints
+        self._lexicons = as_lexicons(labeler.lexicons, KEYS)
+        labeler.set_params(lexicons=self._lexicons or None)  # files are read once
         self._number = 0
         earlier = None if run.checkpoints is None else run.checkpoints.earlier("trainings")
         self._resumed = earlier is not None
@@ -69,7 +73,9 @@ class TrainingSequence:
         """Register the data; raises an InputError if a resumed run had other data."""
         if self._checkpoints is None:
             return
-        self._checkpoints.check_data(facts_of(treebank, FIELDS, [treebank.heads]))
+        self._checkpoints.check_data(
+            facts_of(treebank, FIELDS, [treebank.heads, *pack_lexicons(self._lexicons).values()])
+        )
         if not self._resumed:
             self._checkpoints.keep("trainings", {"seed": self.seed}, {})
             self._checkpoints.write()
@@ -116,7 +122,7 @@ class TrainingSequence:
         """
         crossed = self._cross_fitted(treebank, columns, n_folds, bar) if n_folds else treebank
         bar.set_description("tags, morphology and lemmas")
-        tagger = Tagger(columns)
+        tagger = Tagger(columns, self._lexicons)
         tagger.fit(treebank, self.fit_labeler, None if tagger.tag is None else strings_of(crossed, tagger.tag))
         bar.update()
         return tagger, crossed
@@ -131,7 +137,7 @@ class TrainingSequence:
         folds = KFold(n_folds, shuffle=True, random_state=self.seed).split(np.arange(len(treebank)))
         for number, (others, own) in enumerate(folds, 1):
             bar.set_description(f"fold {number} of {n_folds}")
-            annotated = Tagger(columns).fit(treebank[others], self.fit_labeler).annotate(treebank[own])
+            annotated = Tagger(columns, self._lexicons).fit(treebank[others], self.fit_labeler).annotate(treebank[own])
             for name, column in found.items():
                 column[np.isin(sentences, own)] = strings_of(annotated, name)
             bar.update()

@@ -10,7 +10,7 @@ from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, entity_line
 from omkl.cli.files import Columns, calibrate, labelled_sequences, naming, open_rows, outputs_of, row_scores
 from omkl.cli.options import Options, option
-from omkl.cli.training import BUDGET, KERNELS, Training, progress_of, training_options
+from omkl.cli.training import BUDGET, KERNELS, LEXICON, Training, progress_of, training_options
 from omkl.exceptions import DataFileError
 
 
@@ -43,10 +43,11 @@ TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
     """
     omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite --allowed-transitions BIO
     omkl train labeler train.conllu -o tagger.npz --epochs 5 --json metrics.json
+    omkl train labeler train.conllu -o tagger.npz --lexicon cluster=brown.tsv
     omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget 1000
     omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
     """,
-    *(opt.FORMAT, opt.ON_ERROR, KERNELS, BUDGET),
+    *(opt.FORMAT, opt.ON_ERROR, KERNELS, BUDGET, LEXICON),
     option("--transitions", type=TRANSITIONS, default="free", help="Scores of neighbours: free, a group, or none."),
     option("--allowed-transitions", metavar="SCHEME", help="Predict chunks that this scheme allows, as BIO or BIOES."),
     option("--order", type=int, default=1, metavar="N", help="1, or 2 to score trigrams of labels as well."),
@@ -65,6 +66,7 @@ def labeler(options: Options) -> None:
     training = Training(options)
     model = omkl.SequenceLabeler(
         list(options.kernels) or None,
+        lexicons=options.lexicon,
         transitions=None if options.transitions == "none" else options.transitions,
         allowed_transitions=options.allowed_transitions,
         order=options.order,

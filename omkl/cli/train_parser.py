@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import click
-
 import omkl
 from omkl import data
 from omkl.cli import options as opt
@@ -14,23 +12,14 @@ from omkl.cli.console import Record, attachment_lines, bar_chart
 from omkl.cli.evaluate import tree_scores
 from omkl.cli.files import calibrate, destination
 from omkl.cli.options import Options, option
-from omkl.cli.training import CHECKPOINTS, DEV, OUTPUT, TRAIN, Training, strength, training_options
+from omkl.cli.training import CHECKPOINTS, DEV, LEXICON, OUTPUT, TRAIN, Training, strength, training_options
 
 #: Maximum number of groups of each part to list.
 MOST_GROUPS = 5
 
 
-def _lexicons(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Parse ``NAME=FILE`` arguments to a dict from names of lexicons to files."""
-    found = dict(value.partition("=")[::2] for value in values)
-    if len(found) < len(values) or not all(name and path for name, path in found.items()):
-        raise click.BadParameter("a lexicon is NAME=FILE, with a unique name.", context, parameter)
-    return found
-
-
 TREES = opt.declare(
     option("--templates", type=opt.READ, default="auto", metavar="SET", help="rich, martins507, small ... or a file."),
-    option("--lexicon", multiple=True, callback=_lexicons, metavar="NAME=FILE", help="Values of words, for h.NAME."),
     option("--order", type=click.Choice(["1", "2"]), default="2", help="1: score single arcs only, which is faster."),
     option(
         "--likely",
@@ -46,7 +35,7 @@ TREES = opt.declare(
     option("--memory", type=float, default=160.0, metavar="MB", help="Megabytes for parameters."),
 )
 OF_TREES = (
-    *("templates", "lexicon", "order", "likely", "keep"),
+    *("templates", "order", "likely", "keep"),
     *("projective", "multi_root", "unlabeled", "memory"),
 )
 
@@ -55,7 +44,6 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
     """Make an untrained parser from the options and further parameters."""
     return omkl.DependencyParser(
         options.templates,
-        lexicons=options.lexicon or None,
         order=int(options.order),
         likely=options.likely or None,
         keep=options.keep,
@@ -75,7 +63,7 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
     omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates templates.txt
     omkl train parser train.conllu -o parser.npz --checkpoint state --resume
     """,
-    *(training_options(epochs=10, C=10.0), TREES, opt.ON_ERROR, opt.METRICS),
+    *(training_options(epochs=10, C=10.0), TREES, LEXICON, opt.ON_ERROR, opt.METRICS),
 )
 def train_parser(options: Options) -> None:
     """Train a dependency parser on the treebank TRAIN.
@@ -85,7 +73,7 @@ def train_parser(options: Options) -> None:
     """
     training = Training(options)
     reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
-    parser = _untrained_parser(options, **training.parameters())
+    parser = _untrained_parser(options, lexicons=options.lexicon, **training.parameters())
     trees: data.Treebank | data.Stream
     if options.stream:
         stream = data.stream_conllu(options.train, trees="partial", **reading)
@@ -134,7 +122,7 @@ def train_parser(options: Options) -> None:
     *(TRAIN, OUTPUT, DEV),
     option("--parts", multiple=True, metavar="PART...", help="Only these of upos, xpos, feats, lemmas and trees."),
     option("--tagging-folds", type=int, default=4, metavar="N", help="Folds, each tagged by a model of the others."),
-    *(strength(epochs=10, C=10.0), TREES, opt.SEED, opt.ON_ERROR, opt.JOBS, CHECKPOINTS, opt.METRICS),
+    *(strength(epochs=10, C=10.0), TREES, LEXICON, opt.SEED, opt.ON_ERROR, opt.JOBS, CHECKPOINTS, opt.METRICS),
 )
 def train_annotator(options: Options) -> None:
     """Train a tagger, a lemmatizer and a parser on the treebank TRAIN, as one model.
@@ -154,6 +142,7 @@ def train_annotator(options: Options) -> None:
         list(options.parts) or "auto",
         tagger=omkl.SequenceLabeler(**settings),
         parser=_untrained_parser(options, **settings),
+        lexicons=options.lexicon,
         folds=options.tagging_folds,
         verbose=not options.quiet,
         random_state=options.random_state,

@@ -8,6 +8,8 @@ from contextlib import nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from click import BadParameter, Context, Parameter
+
 from omkl.cli.console import Record
 from omkl.cli.files import destination
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
@@ -35,6 +37,23 @@ KERNELS = option(
     metavar="K...",
     help="Kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10; these three by default for dense "
     "vectors, linear for sparse ones. Words need none.",
+)
+
+
+def _lexicons(context: Context, parameter: Parameter, values: tuple[str, ...]) -> dict[str, str] | None:
+    """Parse ``NAME=FILE`` arguments to a dict from names of lexicons to files, or None."""
+    found = dict(value.partition("=")[::2] for value in values)
+    if len(found) < len(values) or not all(name and path for name, path in found.items()):
+        raise BadParameter("a lexicon is NAME=FILE, with a unique name.", context, parameter)
+    return found or None
+
+
+LEXICON = option(
+    "--lexicon",
+    multiple=True,
+    callback=_lexicons,
+    metavar="NAME=FILE",
+    help="Clusters or other values of words, as features; h.NAME in templates.",
 )
 BUDGET = option("--budget", type=int, metavar="B", help="At most B support vectors for kernels.")
 

@@ -1,5 +1,6 @@
-"""Lexicons of labelers: equal to features made by hand, in files and streams."""
+"""Lexicons of labelers and annotators: equal to features made by hand, in files, streams and on the command line."""
 
+import json
 import pickle
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import omkl
-from omkl.data import Stream
+from omkl.cli import main
+from omkl.data import Sentence, Stream, Treebank, write_sequences, write_treebank
 from omkl.exceptions import InputError
 from omkl.features import token_features
+from omkl.parsing.sentences import strings_of
 
 TAGS = ("DET", "NOUN", "VERB")
 
@@ -121,3 +124,73 @@ def test_a_run_is_not_resumed_with_another_lexicon(tmp_path):
     labeler.set_params(lexicons={"cluster": {**clusters, "none": "111111"}})
     with pytest.raises(InputError, match="content of the data"):
         labeler.fit(X, y, checkpoint=tmp_path, resume=True)
+
+
+# ---- annotators -------------------------------------------------------------------------------------------------
+
+
+def treebank(seed=0):
+    """Draw sentences whose tags and numbers are told by clusters; the first word is the root."""
+    X, y, clusters = told_by_clusters(60, seed=seed)
+    sentences = [
+        Sentence(
+            forms=x,
+            upos=tags,
+            feats=[("Number=Sing", "Number=Plur")[int(clusters[word][2])] for word in x],
+            heads=[0, *[1] * (len(x) - 1)],
+            deprels=["root", *["dep"] * (len(x) - 1)],
+        )
+        for x, tags in zip(X, y)
+    ]
+    return Treebank.from_sentences(sentences), clusters
+
+
+def untrained(**settings):
+    parser = omkl.DependencyParser(["h.upos m.upos", "m.upos distance"], epochs=2, memory=10)
+    return omkl.Annotator(**{"tagger": omkl.SequenceLabeler(epochs=4), "parser": parser, "random_state": 0, **settings})
+
+
+def test_lexicons_serve_tags_morphology_and_trees(reloaded):
+    train, clusters = treebank()
+    test, others = treebank(1)
+    parser = omkl.DependencyParser(["m.upos distance", "h.cluster m.cluster"], epochs=2, memory=10)
+    model = untrained(lexicons={"cluster": clusters | others}, parser=parser).fit(train)
+    for own in (model, reloaded(model), reloaded(model).fit(train)):
+        scores = own.evaluate(test)
+        assert (scores["upos"] > 0.9, scores["ufeats"] > 0.9) == (True, True)
+        assert [strings_of(own.annotate(test), name) for name in ("upos", "feats")] == [
+            strings_of(model.annotate(test), name) for name in ("upos", "feats")
+        ]
+        assert set(own.parser_.lexicons) == {"cluster"}
+        assert list(own.lexicons) == ["cluster"]
+        assert own.parser.lexicons is None
+        assert all("cluster" in own.kernel_weights_[name] for name in ("upos", "feats of NOUN"))
+    assert untrained().fit(train).evaluate(test)["ufeats"] < 0.7
+
+
+def test_a_tagger_keeps_its_own_lexicons(reloaded):
+    train, clusters = treebank()
+    model = untrained(tagger=omkl.SequenceLabeler(epochs=2, lexicons={"cluster": clusters}), parts=["upos", "feats"])
+    for own in (model.fit(train), reloaded(model)):
+        assert own.lexicons is None
+        assert list(own.tagger.lexicons) == ["cluster"]
+        assert "cluster" in own.kernel_weights_["feats of NOUN"]
+    for name, given in (("tagger", model.tagger), ("parser", omkl.DependencyParser(lexicons={"cluster": clusters}))):
+        with pytest.raises(InputError, match=f"Only one of `lexicons` and those of `{name}` can be given"):
+            untrained(**{"lexicons": {"cluster": clusters}, name: given}).fit(train)
+
+
+def test_lexicons_from_the_command_line(tmp_path):
+    train, clusters = treebank()
+    files = {name: str(tmp_path / name) for name in ("t.conllu", "c.tsv", "m.npz", "m.json", "t.jsonl")}
+    write_treebank(files["t.conllu"], train)
+    (tmp_path / "c.tsv").write_text("".join(f"{word}\t{value}\n" for word, value in clusters.items()))
+    options = ["-o", files["m.npz"], "--lexicon", f"cluster={files['c.tsv']}", "--epochs", "2", "--quiet"]
+    assert main(["train", "labeler", files["t.conllu"], *options, "--json", files["m.json"]]) == 0
+    assert "cluster:4" in json.loads((tmp_path / "m.json").read_text())["kernel_weights"]
+    assert main(["train", "labeler", files["t.conllu"], *options, "--stream"]) == 0
+    assert list(omkl.load(files["m.npz"]).lexicons) == ["cluster"]
+    assert main(["train", "annotator", files["t.conllu"], *options, "--parts", "upos", "feats"]) == 0
+    assert "cluster" in omkl.load(files["m.npz"]).kernel_weights_["upos"]
+    write_sequences(files["t.jsonl"], [([{"w": "a"}, {"w": "b"}], ["A", "B"])], "jsonl")
+    assert main(["train", "labeler", files["t.jsonl"], *options]) == 2
