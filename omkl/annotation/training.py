@@ -17,7 +17,7 @@ from omkl.features.lexicons import as_lexicons, pack_lexicons
 from omkl.parsing.sentences import facts_of, strings_of
 from omkl.sequences.labeler import SequenceLabeler
 
-#: Parameters of the chain that labelers without transitions reset.
+#: Parameters of the chain that labelers without transitions do not share.
 WITHOUT_TRANSITIONS: dict[str, Any] = {
     "transitions": None,
     "allowed_transitions": None,
@@ -26,6 +26,8 @@ WITHOUT_TRANSITIONS: dict[str, Any] = {
     "cost": None,
     "class_weight": None,
     "lexicons": None,
+    # if all words of a tag but a few have the same label, only a chance group passes the test of "out-of-sample"
+    "weighting": "norms",
 }
 
 

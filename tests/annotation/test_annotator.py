@@ -371,3 +371,16 @@ def test_resumed_runs_keep_their_seed(treebank, tmp_path):
     first, second = ({model.random_state for model in own} for own in models)
     assert len(first) == 1
     assert first == second
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_morphology_of_a_tag_whose_labels_are_nearly_all_the_same(seed):
+    rng = np.random.default_rng(seed)
+    train = []
+    for i in range(300):
+        usual = ["and", "or", "but", "And"][rng.integers(4)]
+        word, label = ("w/", "Abbr=Yes") if i in (7, 150) else (usual, "_")
+        forms = [f"w{rng.integers(50)}", word, f"v{rng.integers(50)}"]
+        train.append(Sentence(forms=forms, upos=["NOUN", "CCONJ", "VERB"], feats=["_", label, "_"]))
+    annotator = omkl.Annotator(random_state=0, folds=2).fit(train)
+    assert annotator.evaluate(train)["ufeats"] == 1.0
