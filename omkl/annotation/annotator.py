@@ -61,8 +61,9 @@ class Annotator(SavedEstimator):
     parts : "auto" or sequence of {"upos", "xpos", "feats", "lemmas", "trees"}
         Parts to learn and predict. "auto" selects the parts whose columns the training data has.
     tagger : SequenceLabeler, optional
-        An untrained labeler without ``kernels``, with the parameters of all labelers; ``class_weight``, ``cost``,
-        ``weighting`` and transitions are for the chain of tags only. By default ``SequenceLabeler(epochs=10, C=10)``.
+        An untrained labeler without ``kernels``, with the parameters of all labelers; ``class_weight``, ``cost`` and
+        transitions are for the chain of tags only, and ``weighting`` is for tags and lemmas. By default
+        ``SequenceLabeler(epochs=10, C=10)``.
     parser : DependencyParser, optional
         An untrained parser; by default ``DependencyParser(likely=0.99)``.
     lexicons : dict of str to path or dict, optional

@@ -35,15 +35,15 @@ LEAST_WORDS = 2
 class Learn(Protocol):
     """Function that trains a labeler on sequences and labels; None is an unknown label."""
 
-    def __call__(self, X: list, y: list, linked: bool = False) -> SequenceLabeler:
-        """Train a labeler; ``linked`` adds transitions."""
+    def __call__(self, X: list, y: list, linked: bool = False, weighting: str | None = None) -> SequenceLabeler:
+        """Train a labeler; ``linked`` adds transitions, ``weighting`` replaces that of the parameters."""
 
 
-def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False) -> Model:
+def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False, weighting: str | None = None) -> Model:
     """Train a labeler, or return the only label, or ``default`` if all labels are unknown."""
     labels = {label for sequence in y for label in sequence} - {None}
     if len(labels) > 1:
-        return learn(X, y, linked)
+        return learn(X, y, linked, weighting)
     return labels.pop() if labels else default
 
 

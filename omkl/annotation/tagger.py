@@ -67,8 +67,8 @@ class Tagger:
         Parameters
         ----------
         treebank : Treebank
-        learn : callable
-            ``learn(X, y, linked)`` returns a trained labeler, with transitions if ``linked``.
+        learn : Learn
+            Trains a labeler.
         around : list of str (n_words,), optional
             Cross-fitted tags, as context for morphology; the gold tags by default.
 
@@ -88,7 +88,8 @@ class Tagger:
                 if tag != MISSING:
                     X = [[as_dict(keys, values(i)) for i in run] for run in runs]
                     y = [[labels[i] for i in run] for run in runs]
-                    self.morphology[tag] = learned(X, y, learn, self._no_morphology)
+                    # if all words of a tag but a few have one label, "out-of-sample" keeps a group by chance
+                    self.morphology[tag] = learned(X, y, learn, self._no_morphology, weighting="norms")
         if self.lemmatizer is not None:
             words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
             known = [

@@ -26,8 +26,6 @@ WITHOUT_TRANSITIONS: dict[str, Any] = {
     "cost": None,
     "class_weight": None,
     "lexicons": None,
-    # if all words of a tag but a few have the same label, only a chance group passes the test of "out-of-sample"
-    "weighting": "norms",
 }
 
 
@@ -82,9 +80,10 @@ class TrainingSequence:
             self._checkpoints.keep("trainings", {"seed": self.seed}, {})
             self._checkpoints.write()
 
-    def fit_labeler(self, X: list, y: list, linked: bool = False) -> SequenceLabeler:
-        """Train a labeler, or load it if a resumed run has trained it; ``linked`` adds transitions."""
+    def fit_labeler(self, X: list, y: list, linked: bool = False, weighting: str | None = None) -> SequenceLabeler:
+        """Train a labeler, or load it if a resumed run has trained it, as described in ``Learn``."""
         labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
+        labeler.set_params(weighting=weighting or labeler.weighting)
         labeler.set_params(callbacks=[*(labeler.callbacks or ()), *self._callbacks])
         self._number += 1
         checkpoints = self._checkpoints
