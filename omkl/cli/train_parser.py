@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import click
+
 import omkl
 from omkl import data
 from omkl.cli import options as opt

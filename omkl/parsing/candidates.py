@@ -71,13 +71,14 @@ def candidate_arcs(
         potentials = np.array(arcs.potentials, np.float64)
         np.fill_diagonal(potentials, -np.inf)
         into, n = potentials[:, 1:], len(potentials) - 1
-        likely = np.zeros(potentials.shape, dtype=bool)
+        likely = np.ones(potentials.shape, dtype=bool)
         likely[:, 1:] = into >= into.max(axis=0) - selection.margin
         if selection.most is not None and selection.most <= n:
             likely[:, 1:] &= into >= -np.partition(-into, selection.most - 1, axis=0)[selection.most - 1]
         for heads in (guide.heads, *right):
             known = np.flatnonzero(heads[words] >= 0)
             likely[heads[words][known], known + 1] = True
+        np.fill_diagonal(likely, True)  # no arc
         own = None
         if corrects:
             lowest = np.where(np.isfinite(potentials), potentials, np.inf).min(axis=0)

@@ -19,7 +19,7 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import empty_shares, lacking_columns
 from omkl.features.lexicons import Lexicon, as_lexicons
 from omkl.groups.templates.bank import ArcTemplateBank
-from omkl.groups.templates.language import TemplateSet
+from omkl.groups.templates.language import TemplateSet, sees_trees
 from omkl.groups.templates.layout import ArcTokens
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Predictor
@@ -148,15 +148,19 @@ class TreebankCodec:
         """Determine templates and relations from the first data, and encode these data."""
         templates = self.suited(data)
         kinds = templates.by_part()
+        if of_trees := sorted(filter(sees_trees, templates.fields)):
+            raise InputError(f"The field {of_trees[0]!r} of a template is known for relations only: use g or s.")
         if "arc" not in kinds:
             raise InputError("Every template has an atom of g or s: give a template of arcs.")
+        of_arcs = kinds.pop("arc")
+        second_order = bool(kinds) and self._given.order == 2
         if self._given.labeled:
-            self.relations = RelationLabeler.for_treebank(data.treebank, data.whole, templates.lexicons)
+            arguments = data.treebank, data.whole, templates.lexicons, second_order
+            self.relations = RelationLabeler.for_treebank(*arguments)
         fields = templates.fields + ([] if self.relations is None else self.relations.templates.fields)
         self.empty = empty_shares(data.treebank, fields)
-        of_arcs = kinds.pop("arc")
         guide = None
-        if kinds and self._given.order == 2:
+        if second_order:
             if resolve(StructuredLoss, self._given.loss, "loss").is_likelihood:
                 raise InputError(f"loss={self._given.loss!r} sums over all trees, which order=2 cannot: set order=1.")
             self._take(TemplateSet([own for kind in kinds.values() for own in kind], templates.lexicons))
@@ -282,7 +286,11 @@ class TreebankCodec:
             weights = None if weights is None else weights[chosen]
             sentences = treebank if len(chosen) == len(treebank) else treebank[chosen]
             epochs = self._given.epochs if self.has_parts else epochs
-            self.relations.fit(sentences, weights, model.settings.C, epochs, run)
+            guide = examples.guide
+            heads = (
+                guide.heads[np.isin(np.repeat(np.arange(len(treebank)), treebank.lengths), chosen)] if guide else None
+            )
+            self.relations.fit(sentences, weights, model.settings.C, epochs, run, heads)
         for bank in model.trainer.banks:
             self.features |= strongest_features(bank, treebank, examples, TOP)
 

@@ -1,7 +1,7 @@
 """DependencyParser, a parser of first or second order with online multiple kernel learning."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -490,6 +490,42 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             **dict(zip(predictor.group_names, predictor.norms.tolist())),
         }
 
+    @property
+    def left_out_(self) -> list[str]:
+        """Templates that ``weighting="out-of-sample"`` has removed because they do not help on new sentences."""
+        codec = self.model_.codec
+        return [*(codec.first.left_out_ if codec.has_parts else ()), *super().left_out_]
+
+    @property
+    def group_report_(self) -> list[dict[str, Any]]:
+        """Norm, weight and bytes of each template; the part of :meth:`group_report` that needs no data."""
+        return self._with_arcs(super().group_report_, lambda first: first.group_report_)
+
+    def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
+        """Report the size of each template, and how much it helps on held-out trees.
+
+        See :meth:`omkl.OnlineMKLClassifier.group_report`. With ``order=2``, losses without a template of arcs are those
+        of the first-order parser.
+        """
+        X = check_sentences(X, y)
+        return self._with_arcs(super().group_report(X), lambda first: first.group_report(X))
+
+    def _with_arcs(self, own: list[dict[str, Any]], of_first: Callable) -> list[dict[str, Any]]:
+        """Put the records of templates of arcs before those of parts."""
+        codec = self.model_.codec
+        if not codec.has_parts:
+            return own
+        records, weights = [*of_first(codec.first), *own], self.kernel_weights_
+        nbytes = sum(record["bytes"] for record in records)
+        return [
+            {**record, "weight": weights[record["group"]], "bytes_share": record["bytes"] / nbytes}
+            for record in records
+        ]
+
+    def memory_usage(self) -> dict[str, float]:
+        own, first = super().memory_usage(), self.model_.codec.first
+        return own if first is None else {key: own[key] + value for key, value in first.memory_usage().items()}
+
     def ranking(self) -> list[str]:
         """Return the names of the templates, best first: by weight, then by norm, as weights of an SVM are equal."""
         return ranked(self.template_weights_, self._norms)
@@ -508,16 +544,21 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """
         check_is_fitted(self)
         check_number("keep", keep, above=0, below=len(self.templates_) + 1, integer=True)
-        return self._restricted(self.ranking()[:keep])
+        names = self.ranking()
+        best = next(name for name in names if name in self.templates_.by_part()["arc"].names)  # trees need arcs
+        return self._restricted([best, *[name for name in names if name != best][: keep - 1]])
 
     def _restricted(self, names: Collection[str]) -> "DependencyParser":
         """Return a parser with some of the templates, and their present weights."""
         templates, first = self.templates_.keep(names), self.model_.codec.first
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
-        if self.model_.codec.has_parts:
-            first = first._restricted([name for name in names if name in first.templates_.names])
         kept = [bank.templates.only(names) for bank in self.model_.trainer.banks]
         banks = [bank.restricted(own) for bank, own in zip(self.model_.trainer.banks, kept) if own is not None]
+        if self.model_.codec.has_parts:
+            first = first._restricted([name for name in names if name in first.templates_.names])
+            if not banks:  # all parts are gone
+                first.model_.codec.relations = self.model_.codec.relations
+                return first.set_params(labeled=self.labeled)
         model = pruned._new_model(self.model_.codec.pruned(pruned, banks, first))
         model.start(banks)
         model.take(self.model_)

@@ -45,6 +45,17 @@ RELATION_TEMPLATES = (
     "h.xpos m.xpos distance", "m.feats", "h.feats m.upos", "h.lemma h.upos m.feats", "m.prefix3 m.upos",
     "m.suffix2 m.upos", "m.suffix3 m.feats", "h.suffix3 m.upos direction", "h.upos m.upos m+1.upos m+2.upos",
 )  # fmt: skip
+#: Templates of relatives in the tree, for trees of second order.
+RELATIVE_TEMPLATES = (
+    "h.parent_upos h.upos m.upos direction", "h.parent_lemma m.upos", "h.parent_upos m.lemma",
+    "m.before_upos h.upos m.upos direction", "m.after_upos h.upos m.upos direction", "m.before_lemma m.upos direction",
+    "m.after_lemma m.upos direction", "m.leftmost_upos m.upos h.upos direction", "m.leftmost_lower m.upos direction",
+    "m.leftmost_lower h.upos m.upos direction", "m.leftmost_lower h.lemma", "m.leftmost_lemma m.lemma",
+    "m.rightmost_upos m.upos h.upos direction", "m.rightmost_lower m.upos", "m.rightmost_lower h.upos m.upos direction",
+    "m.valency m.upos h.upos direction", "h.leftmost_lower h.upos m.upos direction",
+    "h.rightmost_lower h.upos m.upos direction", "h.leftmost_upos h.upos m.upos direction",
+    "h.rightmost_upos h.upos m.upos direction", "h.valency h.upos m.upos direction",
+)  # fmt: skip
 
 
 class RelationLabeler:
@@ -73,20 +84,36 @@ class RelationLabeler:
         self._seen = np.zeros((2, len(strings)), dtype=bool)
 
     @classmethod
-    def for_treebank(cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Lexicon]) -> "RelationLabeler":
+    def for_treebank(
+        cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Lexicon], relatives: bool = False
+    ) -> "RelationLabeler":
         """Make an untrained labeler, with templates for the columns of a treebank and for each lexicon.
 
-        Its relations are those of the ``whole`` data. For a stream, it starts without relations.
+        With ``relatives``, there are also templates of the relatives of words in the tree. Its relations are those of
+        the ``whole`` data. For a stream, it starts without relations.
         """
         own = [line for name in lexicons for line in of_lexicon(name) if line.endswith("direction")]
-        templates, _ = suited(TemplateSet([*RELATION_TEMPLATES, *own], lexicons), treebank, whole)
+        lines = [*RELATION_TEMPLATES, *(RELATIVE_TEMPLATES if relatives else ()), *own]
+        templates, _ = suited(TemplateSet(lines, lexicons), treebank, whole)
         return cls(treebank.strings["deprels"].copy() if whole else Strings(), templates)
 
-    def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
-        """Train on gold trees; ``weights`` of sentences are (number of sentences,) or None."""
+    def fit(
+        self,
+        treebank: Treebank,
+        weights: np.ndarray | None,
+        C: float,
+        epochs: int,
+        run: Run,
+        heads: np.ndarray | None = None,
+    ) -> None:
+        """Train on gold arcs.
+
+        ``weights`` of sentences are (number of sentences,) or None. Relatives are those in trees with these ``heads``:
+        predicted by parsers trained on other sentences, as gold trees would be too good.
+        """
         codes = _known(treebank, treebank.deprels)
         self._note(treebank.heads, codes)
-        arcs = _Arcs(ArcExamples.of(treebank, self.templates, weights, heads=treebank.heads), codes, self._hasher)
+        arcs = _Arcs(ArcExamples.of(treebank, self.templates, weights, heads=heads), codes, self._hasher)
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
         run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
 
@@ -99,8 +126,7 @@ class RelationLabeler:
             self.trainer.grow_outputs(Chain(len(self.strings)))
             self._seen = np.pad(self._seen, ((0, 0), (0, len(self.strings) - self._seen.shape[1])))
         self._note(treebank.heads, codes)
-        trees = ArcExamples.of(treebank, self.templates, examples.given, heads=treebank.heads)
-        arcs = _Arcs(trees, codes, self._hasher)
+        arcs = _Arcs(ArcExamples.of(treebank, self.templates, examples.given), codes, self._hasher)
         self.trainer.lambda_, self.trainer.recompute_every = trainer.lambda_, trainer.recompute_every
         for _ in make_pass(self.trainer, arcs, lambda sizes: list(map(np.arange, sizes)), 0):
             pass

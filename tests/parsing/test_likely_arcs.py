@@ -1,4 +1,4 @@
-"""A second parser uses the trees and likely arcs of a first one; trees under constraints and their probabilities."""
+"""A parser scores the likely arcs of a first parser; trees under constraints and their probabilities."""
 
 from copy import copy
 
@@ -12,8 +12,8 @@ from omkl.data import Sentence, Stream, Treebank, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet, initial_potentials
 from omkl.groups.templates.layout import ArcGuide
+from omkl.parsing.candidates import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
 from omkl.parsing.sentences import Guide, encode
-from omkl.parsing.stacking import advice_of, cross_fit, likely_margin, only_likely
 from omkl.structures import NonProjectiveTree
 
 from ..structures.conftest import Trees
@@ -28,16 +28,16 @@ def parser(templates=GRAMMAR, **settings):
 
 @pytest.fixture(scope="module")
 def fitted(grammar):
-    stacked = [*GRAMMAR, "kinship h.upos m.upos"]
-    return parser(stacked, first=parser(FEW, labeled=False), likely=0.9).fit(grammar[0])
+    return parser(likely=0.9).fit(grammar[0])
 
 
 def mask_of(x):
-    return np.ones((len(x) + 1, len(x) + 1), dtype=bool) if x.likely is None else x.likely
+    return x.likely
 
 
 def potentials_of(model, treebank, all_arcs=False):
-    sentences = [own for block in model.model_.codec.tokens(treebank, all_arcs).blocks() for own in block]
+    tokens = encode(treebank, model.templates_) if all_arcs else model.model_.codec.tokens(treebank)
+    sentences = [own for block in tokens.blocks() for own in block]
     return sentences, [own.arcs for own in model.predictor_.banks[0].potentials_of(sentences)]
 
 
@@ -64,20 +64,22 @@ def test_likely_arcs_are_within_the_margin_or_of_a_tree(n, seed, margin):
     scores[rng.random(scores.shape) < 0.2] = -np.inf
     heads, right = (np.array([rng.choice([h for h in range(n + 1) if h != m]) for m in range(1, n + 1)]) for _ in "ab")
     scores[heads, np.arange(1, n + 1)] = rng.normal(size=n)
-    trees, gold = treebank_of(heads), treebank_of(right)
-    [found] = only_likely(Guide(trees, [ArcGuide(scores.copy())]), gold, margin).arcs
-    [corrected] = only_likely(Guide(trees, [ArcGuide(scores.copy())]), gold, None).arcs
-    likely = np.ones(scores.shape, dtype=bool) if found.likely is None else found.likely
+    gold, guide = treebank_of(right), Guide(heads, [ArcGuide(scores.copy())])
+    [found] = candidate_arcs(guide, gold, Selection(margin), [right], corrects=False).arcs
+    [corrected] = candidate_arcs(guide, gold, Selection(margin), [right], corrects=True).arcs
+    [few] = candidate_arcs(guide, gold, Selection(margin, 2), [], corrects=False).arcs
     assert found.potentials is None
+    assert np.array_equal(found.likely, corrected.likely)
+    assert few.likely[:, 1:].sum(axis=0).max() <= 4  # with the diagonal, and the guide's tree
     for m in range(1, n + 1):
         column = {h: scores[h, m] for h in range(n + 1) if h != m}
         kept = {h for h, s in column.items() if s > -np.inf and s >= max(column.values()) - margin}
         kept |= {heads[m - 1], right[m - 1]}
-        assert {h for h in column if likely[h, m]} == kept
+        assert {h for h in column if found.likely[h, m]} == kept
         lowest = min(score for score in column.values() if score > -np.inf)
         for h in column:
             expected = lowest if h == right[m - 1] and column[h] == -np.inf else column[h]
-            assert corrected.potentials[h, m] == expected
+            assert corrected.potentials[h, m] == np.float32(expected)
 
 
 def treebank_of(heads):
@@ -88,9 +90,9 @@ def treebank_of(heads):
 
 def test_the_margin_holds_its_share_of_right_arcs(grammar, fitted):
     train, _ = grammar
-    _, guide = cross_fit(parser(FEW, labeled=False), train, None, 3)
+    _, guide = cross_fit(fitted.first_, train, None, 2, {})
     margin = likely_margin(guide, train, 0.9)
-    assert margin == fitted.model_.codec.margin
+    assert margin == fitted.model_.codec.selection.margin
     below = []
     for own, heads in zip((own.potentials for own in guide.arcs), train.trees()):
         own = np.where(np.eye(len(own), dtype=bool), -np.inf, own)
@@ -113,7 +115,8 @@ def test_unlikely_arcs_have_probability_zero(grammar, fitted):
 def test_model_files_keep_the_margin(grammar, fitted, tmp_path, training):
     fitted.save(tmp_path / "parser.npz", training=training)
     loaded = omkl.load(tmp_path / "parser.npz")
-    assert loaded.model_.codec.margin == fitted.prune(3).model_.codec.margin == fitted.model_.codec.margin
+    codecs = [model.model_.codec for model in (loaded, fitted.prune(3), fitted)]
+    assert len({codec.selection for codec in codecs}) == 1
     assert np.array_equal(loaded.parse(grammar[1]).heads, fitted.parse(grammar[1]).heads)
 
 
@@ -124,31 +127,28 @@ def test_required_arcs_may_be_unlikely(grammar, fitted):
         for head, word in unlikely[:3].tolist():
             tree = fitted.parse(grammar[1][i : i + 1], required=[[(head, word)]]).heads
             assert tree[word - 1] == head
-    assert sum(x.likely is not None for x in sentences) > 5
 
 
-def test_nbest_looks_at_all_arcs(grammar, fitted):
-    short = next(s for s in grammar[1] if len(s) > 3)
-    short = Sentence(**{name: getattr(short, name)[:3] for name in ("forms", "lemmas", "upos", "xpos")})
-    assert len(fitted.predict_nbest([short], 100)[0]) == 9  # trees of three words and one root
-
-
-def test_sentences_with_unknown_heads_keep_all_arcs(grammar, fitted):
-    gold = grammar[1][:2]
+def test_unknown_heads_are_those_of_the_best_tree_that_agrees(grammar, fitted):
+    gold = grammar[1][:6]
     guide = advice_of(fitted.first_._decoder, gold)
-    gold.heads[1] = -1
-    likely = only_likely(guide, gold, 0.0)
-    assert [own.likely is None for own in likely.arcs] == [True, False]
-    parser(first=parser(FEW, labeled=False), likely=0.5).fit(gold[np.arange(6) % 2])
+    right = gold.heads.copy()
+    gold.heads[::3] = -1
+    heads = completed(NonProjectiveTree(), guide, gold)
+    known = gold.heads >= 0
+    assert np.array_equal(heads[known], right[known])
+    for own, arcs, tree in zip(gold.trees(), guide.arcs, np.split(heads, gold.offsets[1:-1])):
+        scores = np.where((own >= 0) & (np.arange(len(own) + 1)[:, None] != own), -np.inf, arcs.potentials[:, 1:])
+        assert np.array_equal(NonProjectiveTree().decode(np.insert(scores, 0, 0.0, axis=1)), tree)
+    parser(likely=0.5).fit(gold)
 
 
-def test_a_set_of_templates_is_a_quick_first_parser(grammar):
+def test_the_first_parser_is_small_and_quick(grammar):
     train, _ = grammar
-    quick = parser(first="small", likely=0.9, single_root=False, random_state=4).fit(train[:60])
+    quick = parser(likely=0.9, single_root=False, random_state=4).fit(train[:60])
     settings = {"C": 1.0, "epochs": 3, "labeled": False, "single_root": False, "random_state": 4, "memory": 20}
-    given = parser(first=omkl.DependencyParser("small", **settings), likely=0.9, single_root=False, random_state=4)
-    assert np.array_equal(given.fit(train[:60]).parse(train).heads, quick.parse(train).heads)
-    assert quick.first_.get_params() == given.first_.get_params()
+    small = omkl.DependencyParser("small", order=1, **settings).fit(train[:60])
+    assert np.array_equal(quick.first_.parse(train).heads, small.parse(train).heads)
 
 
 TREE = Sentence(
@@ -159,24 +159,18 @@ TREE = Sentence(
 )
 
 
-def guided(sentence):
-    treebank = Treebank.from_sentences([sentence])
-    return treebank, Guide(treebank, None)
-
-
 def test_fields_of_trees_are_those_of_relatives():
-    treebank, guide = guided(TREE)
+    treebank = Treebank.from_sentences([TREE])
     fields = [
         "parent_upos",
         "leftmost_upos",
         "rightmost_upos",
         "before_upos",
         "after_upos",
-        "relation",
         "valency",
         "parent_parent_upos",
     ]
-    tokens = encode(treebank, TemplateSet([f"m.{field}" for field in fields]), guide)
+    tokens = encode(treebank, TemplateSet([f"m.{field}" for field in fields]), heads=treebank.heads)
     upos = encode(treebank, TemplateSet(["m.upos"]))
     code = dict(zip("*ABCDEF", upos.columns[0, upos.roots[0] :].tolist()))
     code["."] = int(encode(treebank, TemplateSet(["m-1.upos"])).columns[0, 0])
@@ -191,7 +185,6 @@ def test_fields_of_trees_are_those_of_relatives():
     }
     for field, letters in expected.items():
         assert found[field] == [code[letter] for letter in letters], field
-    assert len(set(found["relation"])) == 6
     assert found["valency"][0] == found["valency"][2] == found["valency"][5]  # no children
     assert found["valency"][1] == found["valency"][3] != found["valency"][4]  # one on either side, none on the left
 
@@ -199,47 +192,23 @@ def test_fields_of_trees_are_those_of_relatives():
 def test_advice_comes_from_parsers_that_have_not_seen_the_sentence(grammar):
     train, _ = grammar
     train = train[:60]
-    whole, guide = cross_fit(parser(epochs=1), train, None, 3)
+    whole, guide = cross_fit(parser(epochs=1), train, None, 3, {})
     assert np.array_equal(whole.parse(train).heads, parser(epochs=1).fit(train).parse(train).heads)
     chosen = np.arange(60) % 3 == 1
     apart = advice_of(parser(epochs=1).fit(train[~chosen])._decoder, train[chosen])
     for own, other in zip([guide.arcs[i] for i in np.flatnonzero(chosen)], apart.arcs):
         assert np.allclose(own.potentials, other.potentials, rtol=1e-6)
-    assert np.array_equal(guide.trees[chosen].heads, apart.trees.heads)
-    assert [s.deprels for s in guide.trees[chosen]] == [s.deprels for s in apart.trees]
-
-
-def test_a_second_parser_corrects_the_first(grammar, tmp_path):
-    train, test = grammar
-    first = parser(["m.xpos distance", "h.upos m.upos"])
-    stacked = parser([*GRAMMAR, "kinship h.upos m.upos", "m.relation h.upos direction"], first=first).fit(train)
-    before, after = stacked.first_.score(test), stacked.score(test)
-    assert stacked.first_.score(test) == parser(first.templates).fit(train).score(test)
-    assert after > before + 0.05
-    features = {feature["feature"] for feature in stacked.top_features(500, "h.upos m.upos kinship")}
-    assert any(" kinship=head" in feature for feature in features)
-    stacked.save(tmp_path / "all.npz")
-    stacked.save(tmp_path / "small.npz", training=False)
-    for path in (tmp_path / "all.npz", tmp_path / "small.npz"):
-        loaded = omkl.load(path)
-        assert np.array_equal(loaded.parse(test).heads, stacked.parse(test).heads)
-        assert loaded.first.get_params() == first.get_params()
-    pruned = stacked.prune(len(stacked.templates_))
-    assert np.array_equal(pruned.parse(test).heads, stacked.parse(test).heads)
+    assert np.array_equal(guide.heads[np.repeat(chosen, train.lengths)], apart.heads)
 
 
 @pytest.mark.parametrize(
     ("settings", "method", "n", "message"),
     [
-        ({"templates": ["kinship h.upos"]}, "fit", 60, "'kinship' needs a first parser"),
-        ({"likely": 0.9}, "fit", 60, "likely=0.9 needs a first parser"),
-        ({"likely": 1.0, "first": "small"}, "fit", 60, "likely"),
-        ({"first": 7}, "fit", 60, "`first` must be"),
-        ({"first": parser(single_root=False)}, "fit", 60, "`first` must be"),
-        ({"first": parser(projective=True)}, "fit", 60, "`first` must be"),
-        ({"first": parser(), "folds": 1}, "fit", 60, "folds must be"),
-        ({"first": parser()}, "fit", 2, "folds must be"),
-        ({"first": parser()}, "partial_fit", 20, "call fit"),
+        ({"templates": ["m.parent_upos h.upos"]}, "fit", 60, "'parent_upos'"),
+        ({"likely": 1.0}, "fit", 60, "likely"),
+        ({"likely": 0.9, "folds": 1}, "fit", 60, "folds"),
+        ({"likely": 0.9}, "fit", 1, "folds must be"),
+        ({"likely": 0.9}, "partial_fit", 20, "likely=None"),
     ],
 )
 def test_bad_settings_are_refused(grammar, settings, method, n, message):
@@ -247,9 +216,9 @@ def test_bad_settings_are_refused(grammar, settings, method, n, message):
         getattr(parser(**settings), method)(grammar[0][:n])
 
 
-def test_a_stacked_parser_learns_from_all_sentences_at_once(grammar):
+def test_a_parser_with_a_first_parser_learns_from_all_sentences_at_once(grammar):
     with pytest.raises(InputError, match="call fit"):
-        parser(first=parser(epochs=1), epochs=1).fit(grammar[0][:30]).partial_fit(grammar[0][30:40])
+        parser(likely=0.9, epochs=1).fit(grammar[0][:30]).partial_fit(grammar[0][30:40])
 
 
 THREE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")

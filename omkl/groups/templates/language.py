@@ -10,7 +10,7 @@ A template is a conjunction of atoms, separated by spaces:
     in a user's lexicon, by its name, ``h.cluster``, or their first four characters, ``h.cluster:4``.
 ``between.upos``
     A field of each token between head and modifier: one feature for each of its distinct values.
-``g.upos``, ``s.lemma+1``
+``g.upos``, ``s-1.lemma``
     A field of the head's head (``g``), or of the next modifier between head and modifier (``s``). These templates
     describe grandparent and sibling parts instead of arcs. A sibling template also describes first modifiers, which
     have no ``s``, and the end of each side of a head, which has no ``m``.

@@ -1,0 +1,243 @@
+"""Parsers of second order: templates of grandparents and siblings decide where those of arcs cannot."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.data import Sentence, Treebank, stream_conllu, write_treebank
+from omkl.exceptions import InputError
+from omkl.groups import TemplateSet
+
+ARCS = ("h.upos m.upos direction", "distance", "m.upos")
+PARTS = ("g.lemma h.upos m.upos", "g.misc:Noise", "h.lemma s.upos m.upos", "s.form m.form")
+
+
+def sentence(rng):
+    """Nouns after a verb: each depends on the noun before it, or all depend on the verb, as the verb's lemma tells."""
+    n, lemma = int(rng.integers(2, 6)), "ab"[rng.integers(2)]
+    n_before = int(rng.integers(0, 3))
+    verb = n_before + 1
+    nouns = [verb + k for k in range(1, n + 1)]
+    heads = [verb] * n_before + [0] + [verb if lemma == "a" or k == nouns[0] else k - 1 for k in nouns]
+    return Sentence(
+        forms=[f"w{rng.integers(50)}" for _ in heads],
+        lemmas=["x"] * n_before + [lemma] + ["y"] * n,
+        upos=["ADV"] * n_before + ["VERB"] + ["NOUN"] * n,
+        misc=[f"Noise={rng.integers(9)}" for _ in heads],
+        heads=heads,
+        deprels=["advmod"] * n_before + ["root"] + ["obj" if h == verb else "nmod" for h in heads[verb:]],
+    )
+
+
+@pytest.fixture(scope="module")
+def treebanks():
+    rng = np.random.default_rng(0)
+    sentences = [sentence(rng) for _ in range(400)]
+    return Treebank.from_sentences(sentences[:250]), Treebank.from_sentences(sentences[250:])
+
+
+def parser(**settings):
+    return omkl.DependencyParser([*ARCS, *PARTS], **{"epochs": 4, "memory": 10, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted(treebanks):
+    return parser().fit(treebanks[0])
+
+
+def same_trees(one, other, treebank):
+    return np.array_equal(one.parse(treebank).heads, other.parse(treebank).heads)
+
+
+def test_parts_tell_what_arcs_cannot(treebanks, fitted):
+    train, test = treebanks
+    arcs = parser(order=1).fit(train)
+    assert arcs.templates_.names == list(ARCS)
+    assert arcs.score(test) < 0.85
+    assert same_trees(arcs, fitted.first_, test)
+    assert fitted.score(test) > 0.98
+    assert fitted.evaluate(test)["las"] > 0.97
+
+
+def test_weights_are_those_of_all_templates(treebanks, fitted):
+    weights = fitted.template_weights_
+    assert list(weights) == fitted.templates_.names == [*ARCS, *PARTS]
+    assert sum(weights.values()) == pytest.approx(1)
+    norms = [*fitted.first_.predictor_.norms, *fitted.predictor_.norms]
+    assert list(weights.values()) == pytest.approx(np.array(norms) / sum(norms))  # squared mixed norm
+    assert weights["g.misc:Noise"] == 0
+    assert "g.misc:Noise" in fitted.left_out_
+    assert min(weights[PARTS[0]], weights[PARTS[2]]) > weights["s.form m.form"]
+    assert set(fitted.ranking()) == set(weights)
+    report = {row["group"]: row for row in fitted.group_report(treebanks[1])}
+    assert list(report) == list(weights)
+    assert report[PARTS[0]]["loss_increase"] > 0.1
+    assert sum(row["bytes_share"] for row in fitted.group_report_) == pytest.approx(1)
+    features = fitted.top_features(3, PARTS[0])
+    assert any("g.lemma=a" in feature["feature"] for feature in features)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_model_files_hold_both_orders(treebanks, fitted, tmp_path, training):
+    fitted.save(tmp_path / "parser.omkl", training=training)
+    loaded = omkl.load(tmp_path / "parser.omkl")
+    assert same_trees(loaded, fitted, treebanks[1])
+    assert loaded.template_weights_ == pytest.approx(fitted.template_weights_)
+    assert loaded.order == 2
+
+
+def test_pruning_ranks_arcs_and_parts_together(treebanks, fitted):
+    _, test = treebanks
+    assert same_trees(fitted.prune(len(fitted.templates_)), fitted, test)
+    pruned = fitted.prune(4)
+    assert len(pruned.templates_) == 4
+    assert set(pruned.templates_.names) <= set(fitted.ranking()[:4]) | set(ARCS)
+    assert fitted.prune(1).templates_.by_part().keys() == {"arc"}
+    few = parser(keep=3).fit(treebanks[0])
+    assert len(few.templates_) == 3
+    only_arcs = copy.copy(fitted)._restricted(list(ARCS))
+    assert same_trees(only_arcs, fitted.first_, test)
+    assert only_arcs.parse(test)[0].deprels != ["_"] * len(test[0])
+
+
+def test_an_explanation_adds_up(treebanks, fitted):
+    _, test = treebanks
+    for i in range(5):
+        gold = test.trees()[i]
+        told = fitted.explain(test[i : i + 1], heads=gold)
+        assert sum(told.groups.values()) == pytest.approx(told.margin, abs=1e-4)
+        assert sum(
+            row["adds"] for row in fitted.explain(test[i : i + 1], heads=gold, n=10_000).features
+        ) == pytest.approx(told.margin, abs=1e-4)
+    assert set(told.groups) <= set(fitted.templates_.names)
+
+
+def test_constraints_hold(treebanks, fitted):
+    _, test = treebanks
+    for i in range(10):
+        heads = fitted.parse(test[i : i + 1]).heads
+        word = int(np.flatnonzero(heads > 0)[-1])
+        other = next(h for h in range(1, len(heads) + 1) if h not in (word + 1, heads[word]))
+        found = fitted.parse(test[i : i + 1], required=[[(other, word + 1)]]).heads
+        assert found[word] == other
+        found = fitted.parse(test[i : i + 1], forbidden=[[(int(heads[word]), word + 1)]]).heads
+        assert found[word] != heads[word]
+    two = Sentence(forms=["a", "b"], lemmas=["a", "b"], upos=["VERB", "NOUN"])
+    with pytest.raises(InputError, match="no tree has all required arcs"):
+        fitted.parse([two], forbidden=[[(0, 1), (0, 2)]])
+
+
+def test_n_best_trees_are_in_order(treebanks, fitted):
+    _, test = treebanks
+    for parses, best in zip(fitted.predict_nbest(test[:20], 4), fitted.predict(test[:20])):
+        assert np.array_equal(parses[0].heads, best)
+        assert np.all(np.diff([parse.score for parse in parses]) <= 0)
+        assert len({tuple(parse.heads.tolist()) for parse in parses}) == len(parses) > 1
+
+
+def test_probabilities_are_better_than_those_of_the_first_order(treebanks):
+    train, test = treebanks
+    model = parser().fit(train)
+    model.calibrate(test[:75])
+    first = model.first_.calibrate(test[:75])
+
+    def log_loss(own):
+        marginals, trees = own.predict_marginals(test[75:]), test[75:].trees()
+        right = [m.arcs[heads, np.arange(1, len(heads) + 1)] for m, heads in zip(marginals, trees)]
+        return -np.log(np.concatenate(right)).mean()
+
+    assert log_loss(model) < log_loss(first)
+    confident = model.parse(test[:3], confidence=True)
+    assert all("HeadConf=" in misc for misc in confident[0].misc)
+    before = first.score(test)
+    assert model.set_params(decode="marginal").score(test) > before + 0.02
+
+
+def test_partial_trees_and_weights(treebanks):
+    train, test = treebanks
+    partial = train[:200]
+    partial.heads[::5] = -1
+    with pytest.warns(UserWarning, match="have no head"):
+        model = parser().fit(partial)
+    assert model.score(test) > 0.95
+    twice = parser(shuffle=False, epochs=1).fit(train[:60], sample_weight=np.ones(60))
+    assert same_trees(twice, parser(shuffle=False, epochs=1).fit(train[:60]), test)
+
+
+def test_seeds_and_shards(treebanks, fitted):
+    train, test = treebanks
+    assert parser().fit(train).template_weights_ == fitted.template_weights_
+    assert parser(random_state=1).fit(train).template_weights_ != fitted.template_weights_
+    assert parser().fit(train, shards=2).score(test) > 0.95
+
+
+def test_an_interrupted_training_goes_on_where_it_was(treebanks, fitted, tmp_path):
+    train, test = treebanks
+
+    class Stop(Exception):
+        """Ends the training of parts."""
+
+    def stop(trainer, record):
+        if record["epoch"] == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        parser(callbacks=[stop]).fit(train, checkpoint=tmp_path, checkpoint_every="20 rounds")
+    resumed = parser().fit(train, checkpoint=tmp_path, checkpoint_every="20 rounds", resume=True)
+    assert resumed.template_weights_ == fitted.template_weights_
+    assert same_trees(resumed, fitted, test)
+
+
+@pytest.mark.parametrize("projective", [True, False])
+def test_projective_trees_and_several_roots(treebanks, projective):
+    train, test = treebanks
+    model = parser(projective=projective, single_root=False, likely=0.95).fit(train)
+    assert model.score(test) > 0.95
+    assert model.model_.codec.structure.projective == projective
+    assert model.first_.first_.templates_.names[0] == "h.upos m.upos direction"
+
+
+def test_short_and_long_sentences(fitted):
+    one = Sentence(forms=["a"], lemmas=["a"], upos=["VERB"])
+    long = Sentence(forms=["w"] * 1000, lemmas=["a"] + ["y"] * 999, upos=["VERB"] + ["NOUN"] * 999)
+    parsed = fitted.parse([one, long])
+    assert parsed[0].heads == [0]
+    assert parsed[1].heads.count(0) == 1
+    assert len(fitted.parse([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"loss": "crf"}, "set order=1"),
+        ({"order": 3}, "order"),
+        ({"templates": ["g.upos m.upos"]}, "template of arcs"),
+        ({"templates": ["h.upos", "g.colour m.upos"]}, "no field 'colour'"),
+        ({"templates": ["h.upos", "g.upos s.upos"]}, "only one of g, s and between"),
+        ({"templates": ["h.upos", "g.upos between.upos"]}, "only one of g, s and between"),
+        ({"templates": ["h.upos", "x.upos"]}, "g.FIELD"),
+    ],
+)
+def test_bad_settings_are_refused(treebanks, settings, message):
+    with pytest.raises(InputError, match=message):
+        parser().set_params(**settings).fit(treebanks[0][:20])
+
+
+def test_streams_are_refused(treebanks, tmp_path):
+    train, path = treebanks[0], tmp_path / "train.conllu"
+    write_treebank(path, train[:20])
+    with pytest.raises(InputError, match="set order=1"):
+        parser().fit(stream_conllu(path, block_size=10))
+    with pytest.raises(InputError, match="set order=1"):
+        parser().partial_fit(train[:10])
+    assert parser(order=1).partial_fit(train[:10]).templates_.names == list(ARCS)
+
+
+def test_templates_are_sorted_by_part():
+    templates = TemplateSet(["s.upos m.upos", "h.upos", "h-1.upos g+1.lemma distance"])
+    assert list(templates.by_part()) == ["arc", "grandparent", "sibling"]
+    assert templates[2].atoms == "g+1.lemma h-1.upos distance"
+    assert templates[2].replacing({"lemma": "form"}).atoms == "g+1.form h-1.upos distance"
+    assert len(TemplateSet.resolve("auto")) == len(TemplateSet.resolve("rich")) + len(TemplateSet.resolve("parts"))
