@@ -1,8 +1,7 @@
-"""Annotator, which predicts tags, morphology, lemmas and trees of words."""
+"""Annotator, which splits raw text to words, and predicts tags, morphology, lemmas and trees of words."""
 
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,31 +10,25 @@ from sklearn.utils import check_random_state
 
 from omkl._components import check_n_jobs
 from omkl._progress import progress_bar
+from omkl.annotation import training
+from omkl.annotation.raw_text import NO_TEXT, text_of
 from omkl.annotation.tagger import COLUMNS, Tagger
-from omkl.annotation.training import TrainingSequence
-from omkl.data import Treebank
+from omkl.annotation.tokenizer import RULES, Tokenizer
+from omkl.annotation.training import PARTS, TrainingSequence, loaded_models, packed_models
+from omkl.data import Stream, Treebank
 from omkl.estimators.calibration import has_marginals
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_parameters
-from omkl.estimators.training import FREE, Run
+from omkl.estimators.training import Run
 from omkl.estimators.validation import Number, check_parameters
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import InputError
 from omkl.features.lexicons import LexiconSource, as_lexicons
-from omkl.online.rounds import below, check_callbacks
+from omkl.online.rounds import check_callbacks
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.parser import DependencyParser
-from omkl.parsing.sentences import (
-    Sentences,
-    as_treebank,
-    check_sentences,
-    check_trees,
-    treebanks_of,
-    with_notes,
-)
+from omkl.parsing.sentences import Sentences, check_sentences, treebanks_of, with_notes
 from omkl.persistence import Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
 
-#: Parts of an annotator, in order.
-PARTS = (*COLUMNS, "trees")
 #: Parameters that are estimators.
 SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser": DependencyParser}
 #: Default parameters of labelers. C = 10 instead of 1 improves tags (English, Danish, Vietnamese), features and lemmas
@@ -48,18 +41,20 @@ PARSING: dict[str, Any] = {"likely": 0.99}
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Annotator(SavedEstimator):
-    """Annotator of words with tags, morphology, lemmas and dependency trees.
+    """Annotator of raw text or words with tags, morphology, lemmas and dependency trees.
 
-    A chain model predicts tags (UPOS, or XPOS if the treebank has no UPOS). Morphology (FEATS, and XPOS besides UPOS)
-    is predicted given the tag, lemmas given both, and trees given all of these. As predicted tags have errors,
-    morphology and trees are trained on tags predicted by models of other sentences (cross-fitting).
+    Sentences, tokens and words of raw text are learned from CoNLL-U with comments ``# text`` or SpaceAfter=No. A chain
+    model predicts tags (UPOS, or XPOS if the treebank has no UPOS). Morphology (FEATS, and XPOS besides UPOS) is
+    predicted given the tag, lemmas given both, and trees given all of these. As predicted tags have errors, morphology
+    and trees are trained on tags predicted by models of other sentences (cross-fitting).
 
-    A tag, lemma or head ``_`` is unknown: training uses the known values of the sentence.
+    A tag, lemma or head ``_`` is unknown: training uses the known values of the sentence. Files of :meth:`save` do not
+    contain training state.
 
     Parameters
     ----------
-    parts : "auto" or sequence of {"upos", "xpos", "feats", "lemmas", "trees"}
-        Parts to learn and predict. "auto" selects the parts whose columns the training data has.
+    parts : "auto" or sequence of {"tokens", "upos", "xpos", "feats", "lemmas", "trees"}
+        Parts to learn and predict. "auto" selects the parts that the training data has: columns, and raw text.
     tagger : SequenceLabeler, optional
         An untrained labeler without ``kernels``, with the parameters of all labelers; ``class_weight``, ``cost`` and
         transitions are for the chain of tags only, and ``weighting`` is for tags and lemmas. By default
@@ -85,14 +80,12 @@ class Annotator(SavedEstimator):
     ----------
     parts_ : list of str
         Learned parts.
+    tokenizer_ : Tokenizer or None
+        Model of tokens and sentences.
     tagger_ : Tagger or None
         Model of tags, morphology and lemmas.
     parser_ : DependencyParser or None
         The parser, for sentences with tags.
-
-    Notes
-    -----
-    Files of :meth:`save` do not contain training state.
 
     Examples
     --------
@@ -118,6 +111,7 @@ class Annotator(SavedEstimator):
     random_state: Any = None
 
     parts_: list[str] = field(init=False)
+    tokenizer_: Tokenizer | None = field(init=False)
     tagger_: Tagger | None = field(init=False)
     parser_: DependencyParser | None = field(init=False)
 
@@ -151,8 +145,8 @@ class Annotator(SavedEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter or a sentence is invalid, or the treebank lacks a column of a requested part; the annotator
-            is not changed.
+            If a parameter or a sentence is invalid, or the treebank lacks a column or the raw text of a requested
+            part; the annotator is not changed.
         """
         X = check_sentences(X, y)
         labeler, parser = self._settings()
@@ -162,28 +156,34 @@ class Annotator(SavedEstimator):
                 model.set_params(lexicons=lexicons)
         configuration = self._saved_parameters()
         if checkpoint is not None:
-            configuration |= _nested_parameters("tagger", labeler) | _nested_parameters("parser", parser)
+            for name, model in (("tagger", labeler), ("parser", parser)):
+                configuration |= training.nested_parameters(name, model)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         options: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         run = Run(type(self).__name__, configuration, seed, False, **options)
         trainings = TrainingSequence(labeler, check_callbacks(self.callbacks), run, seed, checkpoint_every)
         asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
-        treebank = as_treebank(X, trees="partial" if "trees" in asked else False, single_root=parser.single_root)
-        parts = self._parts_in(treebank, asked)
-        with_heads = _sentences_with_heads(treebank) if "trees" in parts else None
+        treebank = training.read_with_text(X, "partial" if "trees" in asked else False, parser.single_root)
+        parts = training.parts_in(treebank, asked, self.parts != "auto")
+        with_heads = training.sentences_with_heads(treebank) if "trees" in parts else None
         trainings.begin(treebank)
         columns, tagger = tuple(name for name in COLUMNS if name in parts), None
-        with progress_bar(self.verbose, total=self.folds + 2, unit=" models") as bar:
+        with progress_bar(self.verbose, total=self.folds + 3, unit=" models") as bar:
+            bar.set_description("tokens")
+            learning = trainings.fit_labeler, trainings.seed, trainings.callbacks
+            tokenizer = Tokenizer().fit(treebank, *learning) if "tokens" in parts else None
+            treebank = replace(treebank, text=None, text_offsets=None)  # saves memory
+            bar.update()
             if columns:
-                n_folds = self.folds if len(parts) > 1 else 0
+                n_folds = self.folds if len(columns) > 1 or with_heads is not None else 0
                 tagger, treebank = trainings.fit_tagger(treebank, columns, n_folds, bar)
             if with_heads is not None:
                 bar.set_description("trees")
-                self._seed_parser(parser, trainings.seed)
+                trainings.seed_parser(parser, self.verbose)
                 treebank = treebank if with_heads.all() else treebank[with_heads]
                 parser.fit(treebank, **trainings.checkpoints_of_parser())
                 bar.update()
-        self.tagger_, self.parser_ = tagger, parser if "trees" in parts else None
+        self.tokenizer_, self.tagger_, self.parser_ = tokenizer, tagger, parser if "trees" in parts else None
         self.parts_ = list(parts)
         return self
 
@@ -205,25 +205,10 @@ class Annotator(SavedEstimator):
             raise InputError("The tagger of an annotator reads words: leave its kernels out.")
         return labeler, DependencyParser(**PARSING) if self.parser is None else clone(self.parser)
 
-    def _parts_in(self, treebank: Treebank, asked: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the parts to learn from a treebank, in order."""
-        there = [name for name in COLUMNS if treebank.codes(name).any()] + ["trees"] * bool((treebank.heads >= 0).any())
-        if not there:
-            raise InputError("The training data has no column to learn: give an annotated treebank.")
-        missing = [] if isinstance(self.parts, str) else [part for part in asked if part not in there]
-        if missing:
-            raise InputError(f"The training data has no {missing[0]} to learn: leave them out of parts.")
-        return tuple(part for part in PARTS if part in asked and part in there)
-
-    def _seed_parser(self, parser: DependencyParser, seed: int) -> None:
-        """Set callbacks and seed of a parser."""
-        callbacks = [*(parser.callbacks or ()), *check_callbacks(self.callbacks)]
-        parser.set_params(callbacks=callbacks, random_state=seed, verbose=self.verbose)
-
     # ---- annotating ---------------------------------------------------------------------------------------------
 
     def annotate(self, X: Sentences, *, confidence: bool = False) -> Treebank:
-        """Annotate sentences.
+        """Annotate sentences of words; see :meth:`annotate_text` for raw text.
 
         Parameters
         ----------
@@ -252,12 +237,46 @@ class Annotator(SavedEstimator):
                     has_marginals(model, InputError)
         annotated = []
         for block in treebanks_of(X, trees=False):
+            if self.tokenizer_ is not None:
+                self.tokenizer_.check_words(block)
             if self.tagger_ is not None:
                 block = self.tagger_.annotate(block)
                 if confidence and self.tagger_.tag is not None:
                     block = with_notes(block, {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)})
             annotated.append(block if self.parser_ is None else self.parser_.parse(block, confidence=confidence))
         return Treebank.concatenate(annotated)
+
+    def annotate_text(self, text: str, *, offsets: bool = False, confidence: bool = False) -> Treebank:
+        """Split raw text to sentences, tokens and words, and annotate these.
+
+        Parameters
+        ----------
+        text : str
+            The text itself; :meth:`annotate` takes a str for a path.
+        offsets : bool
+            Write the characters ``text[12:15]`` of a token to MISC, as ``TokenRange=12:15``.
+        confidence : bool
+            As for :meth:`annotate`.
+
+        Returns
+        -------
+        Treebank
+            Its text has ``# text``, SpaceAfter=No and multiword tokens. No character but whitespace is lost.
+        """
+        blocks = list(self.stream_text(text, offsets=offsets, confidence=confidence))
+        return Treebank.concatenate(blocks) if blocks else Treebank.from_sentences([])
+
+    def stream_text(
+        self, text: str | Iterable[str], *, offsets: bool = False, confidence: bool = False
+    ) -> Iterator[Treebank]:
+        """Annotate raw text of any length in constant memory; yield blocks of sentences.
+
+        ``text`` is a str, or its pieces in order, such as an open text file. See :meth:`annotate_text` for the others.
+        """
+        check_is_fitted(self)
+        if self.tokenizer_ is None:
+            raise InputError(f"This annotator has no tokenizer: its training data had {NO_TEXT}.")
+        return (self.annotate(block, confidence=confidence) for block in self.tokenizer_.treebanks(text, offsets))
 
     def calibrate(self, X: Sentences) -> "Annotator":
         """Calibrate probabilities on held-out sentences.
@@ -284,26 +303,31 @@ class Annotator(SavedEstimator):
 
     # ---- evaluation and models ----------------------------------------------------------------------------------
 
-    def evaluate(self, X: Sentences, ignore: Rule = None) -> dict[str, Any]:
-        """Evaluate annotations of gold words as in the CoNLL 2018 shared task.
+    def evaluate(self, X: Sentences, ignore: Rule = None, *, raw: bool = False) -> dict[str, Any]:
+        """Evaluate annotations of gold words, or of raw text, as in the CoNLL 2018 shared task.
 
         Parameters
         ----------
         X, ignore
             As for :meth:`omkl.DependencyParser.evaluate`.
+        raw : bool
+            Annotate the raw text of the sentences. A stream must keep its text.
 
         Returns
         -------
         dict
-            Scores of :func:`omkl.evaluate_treebanks`. Columns that the annotator does not predict are copied from the
-            gold sentences, so their scores are 1.
+            Scores of :func:`omkl.evaluate_treebanks`. For gold words, columns that the annotator does not predict are
+            copied from the gold sentences, so their scores are 1.
         """
         check_is_fitted(self)
-        gold = treebanks_of(X, trees=self.parser_ is not None and "given")
-        return evaluate_blocks(((block, self.annotate(block)) for block in gold), ignore)
+        trees = self.parser_ is not None and "given"
+        if not raw:
+            return evaluate_blocks(((block, self.annotate(block)) for block in treebanks_of(X, trees)), ignore)
+        blocks = treebanks_of(X, trees) if isinstance(X, Stream) else iter([training.read_with_text(X, trees)])
+        return evaluate_blocks(((block, self.annotate_text(text_of(block))) for block in blocks), ignore)
 
     def score(self, X: Sentences, y: None = None) -> float:
-        """Return the score of the last learned part, predicted from words.
+        """Return the score of the last learned part, predicted from words, or from raw text for tokens only.
 
         Parameters
         ----------
@@ -314,12 +338,14 @@ class Annotator(SavedEstimator):
         -------
         float
             In [0, 1]: the labeled attachment score. Without trees, the fraction of words with correct tags and
-            features; with lemmas only, the fraction of words with correct lemmas.
+            features; with lemmas only, the fraction of words with correct lemmas; with tokens only, the F1 of words.
         """
+        if self.parts_ == ["tokens"]:
+            return self.evaluate(check_sentences(X, y), raw=True)["words_f1"]
         scores = self.evaluate(check_sentences(X, y))
         if "trees" in self.parts_:
             return scores["uas" if scores["las"] is None else "las"]
-        return scores["lemmas" if self.parts_ == ["lemmas"] else "alltags"]
+        return scores["lemmas" if set(self.parts_) <= {"tokens", "lemmas"} else "alltags"]
 
     @property
     def columns_(self) -> tuple[str, ...]:
@@ -331,7 +357,8 @@ class Annotator(SavedEstimator):
     @property
     def kernel_weights_(self) -> dict[str, dict[str, float]]:
         """Weights of the feature groups of each model, ``weights[name][group]``; see :meth:`models` for names."""
-        return {name: model.kernel_weights_ for name, model in self.models().items()}
+        tokens = {} if self.tokenizer_ is None else {"tokens": self.tokenizer_.labeler.group_weights}
+        return tokens | {name: model.kernel_weights_ for name, model in self.models().items()}
 
     def models(self) -> dict[str, Any]:
         """Return the labelers and the parser, by name.
@@ -339,11 +366,12 @@ class Annotator(SavedEstimator):
         Returns
         -------
         dict of str to SequenceLabeler or DependencyParser
-            ``"upos"``, the chain of tags; ``"xpos+feats of NOUN"`` and ``"lemmas of NOUN"``, for words with this tag;
-            and ``"trees"``. Tags with a single label have no model.
+            ``"words of tokens"``, for multiword tokens; ``"upos"``, the chain of tags; ``"xpos+feats of NOUN"`` and
+            ``"lemmas of NOUN"``, for words with this tag; and ``"trees"``. Tags with a single label have no model.
         """
         check_is_fitted(self)
-        models: dict[str, Any] = {} if self.tagger_ is None else self.tagger_.models()
+        models: dict[str, Any] = {} if self.tokenizer_ is None else self.tokenizer_.models()
+        models |= {} if self.tagger_ is None else self.tagger_.models()
         return models | ({} if self.parser_ is None else {"trees": self.parser_})
 
     # ---- model files --------------------------------------------------------------------------------------------
@@ -362,34 +390,26 @@ class Annotator(SavedEstimator):
         }
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
-        manifests: dict[str, Any] = {}
-        for number, (name, model) in enumerate(self.models().items()):
-            own = Packer()
-            manifests[name] = model._manifest(own, False, history=" of " not in name)
-            packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
-        settings = {}
-        if self.tagger is not None:
-            settings["tagger"] = packed_parameters(self.tagger, packer)
+        settings = {} if self.tagger is None else {"tagger": packed_parameters(self.tagger, packer)}
         if self.parser is not None:  # the trained parser has the parameters
             settings["parser"] = {} if self.parser_ is not None else packed_parameters(self.parser, packer)
-        tagger = None if self.tagger_ is None else self.tagger_.describe(packer)
-        return {"models": manifests, "settings": settings, "tagger": tagger, "lexicons": self.lexicons is not None}
+        own = {"tokenizer": self.tokenizer_, "tagger": self.tagger_}
+        described = {name: None if model is None else model.describe(packer) for name, model in own.items()}
+        models = packed_models(self.models(), packer)
+        return {"models": models, "settings": settings, "lexicons": self.lexicons is not None, **described}
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
-        self.set_params(
-            **{
-                name: SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker))
-                for name, packed in manifest["settings"].items()
-            }
-        )
+        for name, packed in manifest["settings"].items():
+            self.set_params(**{name: SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker))})
         self._settings()  # validates the parameters
-        models = {}
-        for number, (name, own) in enumerate(manifest["models"].items()):
-            kind = SETTINGS["parser" if name == "trees" else "tagger"]
-            models[name] = kind._from_model(own, Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts))
+        kinds = {name: SETTINGS["parser" if name == "trees" else "tagger"] for name in manifest["models"]}
+        models = loaded_models(manifest["models"], kinds, unpacker)
         self.parser_, self.tagger_ = models.pop("trees", None), None
         if self.parser is not None and self.parser_ is not None:
             self.parser = clone(self.parser_)
+        rules, self.tokenizer_ = models.pop(RULES, None), None
+        if manifest["tokenizer"] is not None:
+            self.tokenizer_ = Tokenizer.restored(manifest["tokenizer"], unpacker.arrays, rules)
         if manifest["tagger"] is not None:
             self.tagger_ = Tagger.restored(manifest["tagger"], unpacker.arrays, models)
         if manifest["lexicons"]:
@@ -398,22 +418,3 @@ class Annotator(SavedEstimator):
                 self.parser.set_params(lexicons=None)
         elif self.tagger is not None and self.tagger_ is not None:
             self.tagger.set_params(lexicons=self.tagger_.lexicons or None)
-
-
-def _nested_parameters(name: str, model: SavedEstimator) -> dict[str, Any]:
-    """Return parameters of a nested model that affect its training, named as for ``set_params``."""
-    parameters = model._saved_parameters()
-    return {f"{name}__{key}": parameters[key] for key in parameters if key not in (*FREE, "random_state")}
-
-
-def _sentences_with_heads(treebank: Treebank) -> np.ndarray:
-    """Return a mask of the sentences with heads; warn about the number of others."""
-    annotated = np.maximum.reduceat(treebank.heads, treebank.offsets[:-1]) >= 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the parser will warn
-        check_trees(treebank[annotated], partial=True)
-    if not annotated.all():
-        n, lacking = len(annotated), np.count_nonzero(~annotated)
-        message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
-        warnings.warn(message, DataWarning, stacklevel=4)
-    return annotated

@@ -1,22 +1,29 @@
 """Training of the models of an annotator, with callbacks, checkpoints and cross-fitting."""
 
+import os
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from tqdm import tqdm
 
-from omkl.annotation.tagger import KEYS, Tagger
-from omkl.data import Treebank
+from omkl.annotation.raw_text import NO_TEXT, has_text
+from omkl.annotation.tagger import COLUMNS, KEYS, Tagger
+from omkl.data import Treebank, read_treebank
 from omkl.data.treebank.layouts import FIELDS
-from omkl.estimators.persistence import load, users_own
-from omkl.estimators.training import Run, RunOptions
-from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
+from omkl.estimators.persistence import SavedEstimator, load, users_own
+from omkl.estimators.training import FREE, Run, RunOptions
+from omkl.exceptions import CheckpointWarning, DataWarning, InputError, ModelFileError
 from omkl.features.lexicons import as_lexicons, pack_lexicons
-from omkl.parsing.sentences import facts_of, strings_of
+from omkl.online.rounds import below
+from omkl.parsing.sentences import Sentences, as_treebank, check_trees, facts_of, strings_of
+from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
 
+#: Parts of an annotator, in order.
+PARTS = ("tokens", *COLUMNS, "trees")
 #: Parameters of the chain that labelers without transitions do not share.
 WITHOUT_TRANSITIONS: dict[str, Any] = {
     "transitions": None,
@@ -58,7 +65,7 @@ class TrainingSequence:
         self, labeler: SequenceLabeler, callbacks: list, run: Run, seed: int, checkpoint_every: str | float
     ) -> None:
         self.seed = seed
-        self._callbacks = callbacks
+        self.callbacks = callbacks
         self._labeler, self._every = labeler, checkpoint_every
         self._checkpoints = run.checkpoints
         self._lexicons = as_lexicons(labeler.lexicons, KEYS)
@@ -84,7 +91,7 @@ class TrainingSequence:
         """Train a labeler, or load it if a resumed run has trained it, as described in ``Learn``."""
         labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
         labeler.set_params(weighting=weighting or labeler.weighting)
-        labeler.set_params(callbacks=[*(labeler.callbacks or ()), *self._callbacks])
+        labeler.set_params(callbacks=[*(labeler.callbacks or ()), *self.callbacks])
         self._number += 1
         checkpoints = self._checkpoints
         if checkpoints is None:
@@ -146,6 +153,11 @@ class TrainingSequence:
             treebank = treebank.with_strings(name, column.tolist())
         return treebank
 
+    def seed_parser(self, parser: SavedEstimator, verbose: bool) -> None:
+        """Set callbacks and seed of a parser."""
+        callbacks = [*(parser.get_params(deep=False)["callbacks"] or ()), *self.callbacks]
+        parser.set_params(callbacks=callbacks, random_state=self.seed, verbose=verbose)
+
     def checkpoints_of_parser(self) -> RunOptions:
         """Return the options of ``fit`` for checkpoints of the parser."""
         folder = None if self._checkpoints is None else self._checkpoints.part("trees")
@@ -159,3 +171,62 @@ def _predicting(labeler: SequenceLabeler) -> SequenceLabeler:
     predicting = labeler._predicting()
     predicting.history_ = labeler.history_
     return predicting
+
+
+def parts_in(treebank: Treebank, asked: tuple[str, ...], all_needed: bool) -> tuple[str, ...]:
+    """Return the parts to learn from a treebank, in order."""
+    there = ["tokens"] * has_text(treebank) + [name for name in COLUMNS if treebank.codes(name).any()]
+    there += ["trees"] * bool((treebank.heads >= 0).any())
+    if not there:
+        raise InputError("The training data has no column to learn: give an annotated treebank.")
+    missing = [part for part in asked if part not in there] if all_needed else []
+    if "tokens" in missing:
+        raise InputError(f"The training data has {NO_TEXT}.")
+    if missing:
+        raise InputError(f"The training data has no {missing[0]} to learn: leave them out of parts.")
+    return tuple(part for part in PARTS if part in asked and part in there)
+
+
+def nested_parameters(name: str, model: SavedEstimator) -> dict[str, Any]:
+    """Return parameters of a nested model that affect its training, named as for ``set_params``."""
+    parameters = model._saved_parameters()
+    return {f"{name}__{key}": parameters[key] for key in parameters if key not in (*FREE, "random_state")}
+
+
+def sentences_with_heads(treebank: Treebank) -> np.ndarray:
+    """Return a mask of the sentences with heads; warn about the number of others."""
+    annotated = np.maximum.reduceat(treebank.heads, treebank.offsets[:-1]) >= 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the parser will warn
+        check_trees(treebank[annotated], partial=True)
+    if not annotated.all():
+        n, lacking = len(annotated), np.count_nonzero(~annotated)
+        message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
+        warnings.warn(message, DataWarning, stacklevel=4)
+    return annotated
+
+
+def read_with_text(X: Sentences, trees: bool | str, single_root: bool = False) -> Treebank:
+    """Convert input to a treebank as :func:`~omkl.parsing.sentences.as_treebank`, but keep the text of files."""
+    paths = [X] if isinstance(X, (str, os.PathLike)) else X
+    if isinstance(paths, (list, tuple)) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
+        return read_treebank(paths, trees=trees, single_root=single_root and bool(trees))
+    return as_treebank(X, trees, single_root)
+
+
+def packed_models(models: Mapping[str, SavedEstimator], packer: Packer) -> Manifest:
+    """Return the manifests of models by name; their arrays are added to the packer."""
+    manifests = {}
+    for number, (name, model) in enumerate(models.items()):
+        own = Packer()
+        manifests[name] = model._manifest(own, False, history=" of " not in name)
+        packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
+    return manifests
+
+
+def loaded_models(manifests: Manifest, kinds: Mapping[str, type[SavedEstimator]], unpacker: Unpacker) -> dict[str, Any]:
+    """The inverse of :func:`packed_models`; ``kinds`` has the class of each model."""
+    return {
+        name: kinds[name]._from_model(own, Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts))
+        for number, (name, own) in enumerate(manifests.items())
+    }

@@ -13,7 +13,7 @@ import omkl
 from omkl import data
 from omkl.cli import options as opt
 from omkl.cli.console import Record, attachment_lines, entity_line, score_table, table
-from omkl.cli.files import UNREAD, labelled_sequences, load_model, outputs_of, read_gold, row_scores
+from omkl.cli.files import UNREAD, labelled_sequences, load_model, of_class, outputs_of, read_gold, row_scores
 from omkl.cli.options import Options, option
 
 if TYPE_CHECKING:
@@ -25,9 +25,13 @@ RULES: dict[str, dict[str, str]] = {
     "without_PUNCT": {"ignore": "upos"},
     "without_punctuation_characters": {"ignore": "form"},
 }
-#: Part of an annotator for each score of a column, and entry of all scores.
-PART_OF = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "AllTags": "upos", "Lemmas": "lemmas"}
-SCORES = {name: name.lower() for name in (*PART_OF, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
+#: Part of an annotator for each score of a column or of the segmentation, and entry of all scores.
+SEGMENTATION, COLUMNS = ("tokens", "words", "sentences"), ("UPOS", "XPOS", "UFeats", "AllTags", "Lemmas")
+PART_OF = dict(
+    zip((*SEGMENTATION, *COLUMNS), ("tokens", "tokens", "tokens", "upos", "xpos", "feats", "upos", "lemmas"))
+)
+SCORES = {name: f"{name}_f1" for name in SEGMENTATION}
+SCORES |= {name: name.lower() for name in (*COLUMNS, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
 SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
 #: Maximum number of labels, and of confusions, to print.
 MOST_LABELS, MOST_CONFUSIONS = 30, 8
@@ -39,10 +43,12 @@ MOST_LABELS, MOST_CONFUSIONS = 30, 8
     omkl evaluate labeler.npz test.crfsuite --scheme BIO
     omkl evaluate parser.npz test.conllu --json scores.json
     omkl evaluate gold.conllu system.conllu             # of any program
+    omkl evaluate annotator.npz test.conllu --raw
     omkl evaluate classifier.npz test.csv --target species --json -
     """,
     *(opt.MODEL, opt.argument("gold", type=opt.READ)),
     option("--scheme", type=opt.CHOICE(["BIO", "BIOES"]), help="Count only entities written as this scheme demands."),
+    option("--raw", is_flag=True, help="Annotators: annotate the raw text of the file, not its words."),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
 def evaluate(options: Options) -> None:
@@ -52,18 +58,23 @@ def evaluate(options: Options) -> None:
     2018 shared task for trees. MODEL can also be a gold treebank; then GOLD is the output of any other program.
     """
     if _is_treebank(options.model):
-        opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs")
-        reading: Record = {"trees": "given", "on_error": options.on_error, "keep_text": False}
+        opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs", "raw")
+        reading: Record = {"trees": "given", "on_error": options.on_error}
         gold, predicted = (data.read_treebank(path, **reading) for path in (options.model, options.gold))
         lines, metrics = tree_scores(gold, predicted, options.gold, (*PART_OF.values(), "trees"))
     else:
         model, kind = load_model(options)
+        if kind != "annotations":
+            opt.refuse(f"is for annotators, not {of_class(model)}", "raw")
         if kind == "trees":
             gold = read_gold(options.gold, model, options)
             lines, metrics = tree_scores(gold, model.parse(gold), options.gold, ["trees"])
         elif kind == "annotations":
             gold = read_gold(options.gold, model, options)
-            lines, metrics = tree_scores(gold, model.annotate(gold), options.gold, model.parts_)
+            from omkl.annotation.raw_text import text_of
+
+            found = model.annotate_text(text_of(gold)) if options.raw else model.annotate(gold)
+            lines, metrics = tree_scores(gold, found, options.gold, model.parts_)
         else:
             lines, metrics = (_evaluate_labeler if kind == "sequences" else _evaluate_rows)(model, options)
     options.report(lines, metrics)
@@ -85,6 +96,8 @@ def tree_scores(
     found = metrics["all"]
     lines = [] if found["uas"] is None else attachment_lines(metrics, path)
     keys = {name: key for name, key in SCORES.items() if PART_OF.get(name, "trees") in parts}
+    if all(found[SCORES[name]] == 1.0 for name in SEGMENTATION):  # the words were given
+        keys = {name: key for name, key in keys.items() if name not in SEGMENTATION}
     known = [(name, f"{found[key]:.2%}") for name, key in keys.items() if found[key] is not None]
     lines += ["", *table(known, ("all words", "score"))]
     for name in ("relation", "length"):

@@ -113,7 +113,7 @@ def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options:
     """Read a treebank for the evaluation of a parser or an annotator."""
     is_parser = isinstance(model, omkl.DependencyParser)
     trees: dict[str, Any] = {"single_root": model.single_root} if is_parser else {"trees": "given"}
-    return data.read_treebank(path, on_error=options.on_error, keep_text=False, **trees)
+    return data.read_treebank(path, on_error=options.on_error, **trees)
 
 
 def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple[Any, list | None]:

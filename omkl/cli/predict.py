@@ -16,6 +16,7 @@ from omkl.cli import options as opt
 from omkl.cli.console import Record
 from omkl.cli.files import UNREAD, Columns, load_model, naming, of_class, open_rows, read_sequences
 from omkl.cli.options import Options, option
+from omkl.data.files import text_pieces
 from omkl.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -37,10 +38,13 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
     """
     omkl predict parser.npz new.conllu -o parsed.conllu --confidence
     echo "No way ." | omkl predict annotator.npz -      # standard input to standard output
+    omkl predict annotator.npz --text book.txt -o book.conllu
     omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
     omkl predict classifier.npz new.csv -o labels.txt --jobs -1
     """,
-    *(opt.MODEL, opt.argument("input", type=opt.READ)),
+    *(opt.MODEL, opt.argument("input", type=opt.READ, required=False)),
+    option("--text", type=opt.READ, metavar="FILE", help="Annotators: raw text to split to words, instead of INPUT."),
+    option("--offsets", is_flag=True, help="With --text, write the characters of tokens to MISC, as TokenRange=12:15."),
     option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="May end in .gz or .xz: compressed."),
     option("--to", type=opt.CHOICE(["conllu", "jsonl", "text"]), help="Form; by default that of the output's name."),
     option("--nbest", type=opt.POSITIVE, metavar="N", help="Write the N best of each, best first, with their scores."),
@@ -52,13 +56,20 @@ def predict(options: Options) -> None:
 
     A labeler writes one label per line and an empty line between sequences, or with --to conllu a treebank with
     predicted UPOS. A parser writes the treebank with predicted heads and relations. An annotator writes a treebank with
-    all columns that it predicts. Labelers with --to conllu and annotators read treebanks, or text with one sentence per
-    line and spaces between words. A classifier or regressor writes one prediction per line.
+    all columns that it predicts, and with --text splits raw text first. Labelers with --to conllu and annotators read
+    treebanks, or text with one sentence per line and spaces between words. A classifier or regressor writes one
+    prediction per line.
 
     Probabilities are written after a tab, as "confidence" in JSON lines, and as UposConf=0.987, HeadConf and RelConf in
     MISC of a treebank. Alternatives are "nbest" in JSON lines, and have scores in comments of a treebank.
     """
     model, kind = load_model(options)
+    if kind != "annotations":
+        opt.refuse(f"is for annotators, not {of_class(model)}", "text", "offsets")
+    if (options.input is None) == (options.text is None):
+        raise InputError("Name one file to read: INPUT, or for an annotator --text FILE.")
+    if options.text is None:
+        opt.refuse("needs --text", "offsets")
     if options.nbest is not None:
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
         if kind in ("rows", "annotations"):
@@ -107,8 +118,16 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     """Annotate sentences; everything except predicted columns is kept."""
-    annotate = partial(annotator.annotate, confidence=options.confidence)
-    _write_sentences(_sentences(options.input), annotate, None, annotator.columns_, "Annotated", options)
+    if options.text is None:
+        annotate, blocks = partial(annotator.annotate, confidence=options.confidence), _sentences(options.input)
+    else:
+        settings = {"offsets": options.offsets, "confidence": options.confidence}
+        annotate, blocks = _unchanged, annotator.stream_text(text_pieces(options.text), **settings)
+    _write_sentences(blocks, annotate, None, annotator.columns_, "Annotated", options)
+
+
+def _unchanged(block: data.Treebank) -> data.Treebank:
+    return block
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
@@ -160,7 +179,7 @@ def _write_sentences(
     """
     from omkl.data.treebank.conllu import as_text
 
-    columns = [*columns, *["misc"] * options.confidence]
+    columns = [*columns, *["misc"] * (options.confidence or options.offsets)]
     counts, started = {"sentences": 0, "tokens": 0}, time.perf_counter()
 
     def record(sentence: data.Sentence) -> Record:

@@ -122,19 +122,20 @@ def train_parser(options: Options) -> None:
     xzcat train.conllu.xz | omkl train annotator - -o - --quiet > annotator.npz
     """,
     *(TRAIN, OUTPUT, DEV),
-    option("--parts", multiple=True, metavar="PART...", help="Only these of upos, xpos, feats, lemmas and trees."),
+    option("--parts", multiple=True, metavar="PART...", help="Only some of tokens, upos, xpos, feats, lemmas, trees."),
     option("--tagging-folds", type=int, default=4, metavar="N", help="Folds, each tagged by a model of the others."),
     *(strength(epochs=10, C=10.0), TREES, LEXICON, opt.SEED, opt.ON_ERROR, opt.JOBS, CHECKPOINTS, opt.METRICS),
 )
 def train_annotator(options: Options) -> None:
     """Train a tagger, a lemmatizer and a parser on the treebank TRAIN, as one model.
 
-    The model annotates plain words with tags, features, lemmas and trees, if the treebank has them. The parser is
-    trained on tags predicted by models of other folds. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
+    The model annotates words with tags, features, lemmas and trees, if the treebank has them, and splits raw text to
+    words, if the treebank has comments # text or SpaceAfter=No. The parser is trained on tags predicted by models of
+    other folds. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
     """
     if options.parts and "trees" not in options.parts:
         opt.refuse("is about trees, which --parts leaves out", *OF_TREES)
-    reading: Record = {"on_error": options.on_error, "keep_text": False}
+    reading: Record = {"on_error": options.on_error}
     treebank = data.read_treebank(options.train, trees="partial", **reading)
     gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
     if options.likely is None and options.keep is None:
@@ -166,4 +167,10 @@ def train_annotator(options: Options) -> None:
     if gold is not None:
         found, metrics["dev"] = tree_scores(gold, model.annotate(gold), options.dev, model.parts_)
         lines += ["", *found, *uncalibrated]
+        from omkl.annotation.raw_text import has_text
+
+        if "tokens" in model.parts_ and has_text(gold):
+            metrics["dev_raw"] = raw = model.evaluate(gold, raw=True)
+            scores = ", ".join(f"{name} {raw[f'{name}_f1']:.2%}" for name in ("words", "sentences"))
+            lines.append(f"From raw text: {scores}.")
     options.report([*lines, f"Saved to {options.output}."], metrics)

@@ -297,3 +297,11 @@ def text_lines(path: PathLike) -> Iterator[tuple[int, str]]:
             yield number, line.decode()
         except UnicodeDecodeError:
             raise DataFileError(f"{path}, line {number}: this is not UTF-8 text.") from None
+
+
+def text_pieces(path: PathLike) -> Iterator[str]:
+    """Read a UTF-8 file in pieces; see :func:`chunks`."""
+    try:
+        yield from codecs.iterdecode(chunks(path), "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataFileError(f"{path} is not UTF-8 text: {error.reason}.") from None

@@ -3,7 +3,6 @@
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ from omkl.data.treebank.strings import MISSING
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
 from omkl.groups.templates.language import distance_name
+from omkl.parsing.alignment import Segmentation, aligned, check_characters, ranges_of
 from omkl.parsing.sentences import as_treebank, strings_of
 from omkl.sequences.evaluation import records
 
@@ -32,6 +32,8 @@ UNIVERSAL_FEATURES = frozenset({
 #: Scores that require heads, and scores that also require relations.
 NEED_HEADS = ("uas", "las", "clas", "mlas", "blex", "las_subtypes", "whole")
 NEED_RELATIONS = ("las", "clas", "mlas", "blex", "las_subtypes")
+#: Heads that are no word, and words without an aligned gold word.
+ROOT, NO_HEAD, UNALIGNED = -1, -2, -3
 #: Rule for words to ignore: the name of a rule, or a function of form, UPOS and XPOS.
 Rule: TypeAlias = str | Callable[[str, str, str], bool] | None
 #: Tags of punctuation in the Penn treebank.
@@ -48,13 +50,15 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None)
     """Compare annotated sentences with gold sentences, word by word.
 
     The scores are those of the evaluation script of the CoNLL 2018 shared task (Zeman et al. 2018, *CoNLL 2018 Shared
-    Task: Multilingual Parsing from Raw Text to Universal Dependencies*), for identical words. CLAS, MLAS and BLEX are
-    F1 scores, because the words that they count depend on the relations. For all other scores, F1 equals accuracy.
+    Task: Multilingual Parsing from Raw Text to Universal Dependencies*). Words of the two treebanks are aligned by
+    characters. All scores are F1 scores; where the words are identical, F1 equals accuracy, except for CLAS, MLAS and
+    BLEX, because the words that these count depend on the relations.
 
     Parameters
     ----------
     gold, predicted : Treebank
-        Annotations of the same words.
+        Annotations of the same text, or of the same words. Multiword tokens are known if the treebanks have their text
+        (``keep_text=True``).
     ignore : {None, "upos", "xpos", "form"} or callable
         Words to ignore, by their gold columns; see :meth:`omkl.DependencyParser.evaluate`.
 
@@ -68,18 +72,19 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None)
         * ``uas``, ``las`` (universal relations, without subtypes), ``las_subtypes``, ``clas`` (LAS of content words),
           ``mlas`` (CLAS that also requires correct UPOS, features and dependent function words), ``blex`` (CLAS that
           also requires the correct lemma);
-        * ``whole``, the fraction of sentences whose heads are all correct.
+        * ``tokens_f1``, ``words_f1`` and ``sentences_f1``, of the segmentation;
+        * ``whole``, the fraction of gold sentences whose heads are all correct.
 
         A score is None if one of the treebanks lacks the heads or relations that it requires. ``words`` and
-        ``sentences`` are counts. ``relations`` and ``lengths`` are tables: lists of records with ``gold``,
-        ``predicted`` and ``correct`` (counts), ``precision``, ``recall`` and ``f1``. ``relations`` counts universal
-        relations with correct heads, by ``relation``. ``lengths`` counts heads, by ``length``, the distance from head
-        to word or ``"root"``.
+        ``sentences`` are counts of gold words and sentences. ``relations`` and ``lengths`` are tables: lists of records
+        with ``gold``, ``predicted`` and ``correct`` (counts), ``precision``, ``recall`` and ``f1``. ``relations``
+        counts universal relations with correct heads, by ``relation``. ``lengths`` counts heads, by ``length``, the
+        distance from head to word or ``"root"``.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If words differ, heads are not trees, only some of the gold words have heads, or all words are ignored.
+        If characters differ, heads are not trees, only some of the gold words have heads, or all words are ignored.
 
     >>> from omkl.data import Sentence
     >>> gold = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"])
@@ -95,11 +100,11 @@ def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = N
     """Compare several pairs of treebanks together; see :func:`evaluate_treebanks`."""
     counts, lacks, n_unknown = _Counts(), {"heads": True, "relations": True}, 0
     for gold, predicted in pairs:
-        _check_words(gold, predicted, counts.sentences)
-        counts.add(as_treebank(gold, trees="partial"), as_treebank(predicted, trees="partial"), ignore)
+        words = counts.add_spans(gold, predicted)
+        counts.add(as_treebank(gold, trees="partial"), as_treebank(predicted, trees="partial"), words, ignore)
         lacks["heads"] &= bool((gold.heads < 0).all() or (predicted.heads < 0).all())
         lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
-        n_unknown += int(np.count_nonzero((gold.heads < 0) & (predicted.heads >= 0)))
+        n_unknown += int(np.count_nonzero((gold.heads[words[0]] < 0) & (predicted.heads[words[1]] >= 0)))
     if not counts.scores["upos"].any():
         raise InputError("No word counts: give sentences, or choose another ignore=.")
     if n_unknown and not lacks["heads"]:
@@ -115,18 +120,13 @@ def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = N
     }
 
 
-def _check_words(gold: Treebank, predicted: Treebank, before: int) -> None:
-    """Raise InputError if words differ; ``before`` is the number of sentences in earlier blocks."""
-    if np.array_equal(gold.offsets, predicted.offsets):
-        own, other, _ = _common_codes("forms", gold, predicted)
-        if np.array_equal(own, other):
-            return
-    for number, pair in enumerate(zip_longest(gold, predicted), before + 1):
-        forms = [[] if sentence is None else list(sentence.forms) for sentence in pair]
-        if forms[0] != forms[1]:
-            raise InputError(
-                f"Sentence {number} must have the same words in both, got {forms[0]!r:.80} and {forms[1]!r:.80}."
-            )
+def _have_same_words(gold: Treebank, predicted: Treebank) -> bool:
+    """Check whether words and sentences are the same, and multiword tokens if both treebanks have their text."""
+    if not np.array_equal(gold.offsets, predicted.offsets):
+        return False
+    own, other, _ = _common_codes("forms", gold, predicted)
+    unknown = gold.text is None or predicted.text is None or gold.text is predicted.text
+    return np.array_equal(own, other) and (unknown or ranges_of(gold) == ranges_of(predicted))
 
 
 def _common_codes(
@@ -169,23 +169,42 @@ class _Counts:
             name: defaultdict(lambda: np.zeros(3, np.int64)) for name in ("relation", "length")
         }
 
-    def add(self, gold: Treebank, predicted: Treebank, ignore: Rule) -> None:
-        """Add the counts of a pair of treebanks."""
-        counted, right = ~is_punctuation(gold, ignore), {}
+    def add_spans(self, gold: Treebank, predicted: Treebank) -> tuple[np.ndarray, np.ndarray]:
+        """Add the counts of tokens, words and sentences; return the indices of aligned words in both treebanks."""
+        if _have_same_words(gold, predicted):
+            n = gold.n_words
+            for name, size in (("tokens", n), ("words", n), ("sentences", len(gold))):
+                self.scores[f"{name}_f1"] += size
+            return np.arange(n), np.arange(n)
+        own, other = Segmentation.of(gold), Segmentation.of(predicted)
+        check_characters(own, other)
+        pairs = aligned(own.words, other.words)
+        for name in ("tokens", "sentences"):
+            spans, found = getattr(own, name), getattr(other, name)
+            self.scores[f"{name}_f1"] += [len(spans), len(found), len(spans & found)]
+        self.scores["words_f1"] += [len(own.words), len(other.words), len(pairs)]
+        return pairs[:, 0], pairs[:, 1]
+
+    def add(self, gold: Treebank, predicted: Treebank, words: tuple[np.ndarray, np.ndarray], ignore: Rule) -> None:
+        """Add the counts of a pair of treebanks, whose ``words`` of these indices are aligned."""
+        ours, theirs = words
+        counted, others = ~is_punctuation(gold, ignore), ~is_punctuation(predicted, ignore)
+        others[theirs] = counted[ours]
+        right = {}
         for name in ("upos", "xpos", "feats", "lemmas", "deprels"):
             rule = universal_features if name == "feats" else str
-            right[name] = np.equal(*_common_codes(name, gold, predicted, rule)[:2])
-        heads = (gold.heads == predicted.heads) & (gold.heads >= 0)
+            own, other, _ = _common_codes(name, gold, predicted, rule)
+            right[name] = own[ours] == other[theirs]
+        parents, guesses = _parents_of(gold), _parents_of(predicted)
+        gold_of = np.append(np.full(predicted.n_words, UNALIGNED), [NO_HEAD, ROOT])  # index -1 is ROOT, -2 is NO_HEAD
+        gold_of[theirs] = ours
+        heads = (parents[ours] == gold_of[guesses[theirs]]) & (parents[ours] != NO_HEAD)
         *relations, table = _common_codes("deprels", gold, predicted, universal_relation)
-        labeled, lemmas = heads & np.equal(*relations), right["lemmas"] | (gold.lemmas == 0)
-        tags = right["upos"] & right["feats"]
-        firsts = np.repeat(gold.offsets[:-1], gold.lengths)
-        # words whose dependent function words differ
-        differ = np.zeros(len(counted), dtype=bool)
-        for is_function, own in zip(_have(FUNCTION_RELATIONS, relations, table), (gold.heads, predicted.heads)):
-            wrong = is_function & ~(labeled & tags) & (own > 0)
-            differ[firsts[wrong] + own[wrong] - 1] = True
-        everywhere, content = [np.ones_like(counted)] * 2, _have(CONTENT_RELATIONS, relations, table)
+        labeled = heads & (relations[0][ours] == relations[1][theirs])
+        lemmas, tags = right["lemmas"] | (gold.lemmas[ours] == 0), right["upos"] & right["feats"]
+        differ = _with_other_functions(words, labeled & tags, (parents, guesses), relations, table)
+        content = _have(CONTENT_RELATIONS, relations, table)
+        everywhere = [np.ones_like(counted), np.ones_like(others)]
         for name, found, (of_gold, of_predicted) in (
             ("upos", right["upos"], everywhere), ("xpos", right["xpos"], everywhere),
             ("ufeats", right["feats"], everywhere), ("alltags", tags & right["xpos"], everywhere),
@@ -193,26 +212,60 @@ class _Counts:
             ("clas", labeled, content), ("mlas", labeled & tags & ~differ, content),
             ("blex", labeled & lemmas, content), ("las_subtypes", heads & right["deprels"], everywhere),
         ):  # fmt: skip
-            masks = of_gold & counted, of_predicted & counted, found & of_gold & counted
+            masks = of_gold & counted, of_predicted & others, found & (of_gold & counted)[ours]
             self.scores[name] += [np.count_nonzero(mask) for mask in masks]
+        attached, related = np.zeros((2, gold.n_words), bool)
+        attached[ours], related[ours] = heads, labeled
         self.sentences += len(gold)
         if len(gold):
-            self.whole += int(np.count_nonzero(np.add.reduceat(counted & ~heads, gold.offsets[:-1]) == 0))
-        self._add_rows("relation", relations, table, labeled, counted)
-        ids = np.arange(1, len(counted) + 1) - firsts
-        lengths = [np.where(own > 0, np.abs(own - ids), np.minimum(own, 0)) for own in (gold.heads, predicted.heads)]
-        longest = max(int(length.max(initial=0)) for length in lengths)
-        names = [MISSING, "root", *map(distance_name, range(1, 1 + longest))]  # MISSING: words without a head
-        self._add_rows("length", [length + 1 for length in lengths], names, heads, counted)
+            self.whole += int(np.count_nonzero(np.add.reduceat(counted & ~attached, gold.offsets[:-1]) == 0))
+        self._add_rows("relation", relations, table, related, (counted, others))
+        lengths = [_lengths_of(*pair) for pair in ((gold, parents), (predicted, guesses))]
+        names = [MISSING, "root", *map(distance_name, range(1, 1 + max(own.max(initial=0) for own in lengths)))]
+        self._add_rows("length", [length + 1 for length in lengths], names, attached, (counted, others))
 
     def _add_rows(
-        self, table: str, codes: Sequence[np.ndarray], names: list[str], right: np.ndarray, counted: np.ndarray
+        self,
+        table: str,
+        codes: Sequence[np.ndarray],
+        names: list[str],
+        right: np.ndarray,
+        counted: tuple[np.ndarray, np.ndarray],
     ) -> None:
         """Add to the rows of a table; ``codes`` are the rows of each word in both treebanks."""
-        columns = codes[0][counted], codes[1][counted], codes[0][counted & right]
+        columns = codes[0][counted[0]], codes[1][counted[1]], codes[0][counted[0] & right]
         for name, found in zip(names, np.stack([np.bincount(c, minlength=len(names)) for c in columns], axis=1)):
             if found.any() and name != MISSING:
                 self.tables[table][name] += found
+
+
+def _parents_of(treebank: Treebank) -> np.ndarray:
+    """Return the index of the head of each word in the treebank, or ROOT or NO_HEAD."""
+    heads = treebank.heads.astype(np.int64)
+    firsts = np.repeat(treebank.offsets[:-1], treebank.lengths)
+    return np.where(heads > 0, firsts + heads - 1, np.where(heads == 0, ROOT, NO_HEAD))
+
+
+def _lengths_of(treebank: Treebank, parents: np.ndarray) -> np.ndarray:
+    """Return the distance from each word to its head; 0 for the root, and -1 without a head."""
+    return np.where(parents >= 0, np.abs(parents - np.arange(len(parents))), np.minimum(treebank.heads, 0))
+
+
+def _with_other_functions(
+    words: tuple[np.ndarray, np.ndarray],
+    same: np.ndarray,
+    parents: tuple[np.ndarray, np.ndarray],
+    relations: Sequence[np.ndarray],
+    table: list[str],
+) -> np.ndarray:
+    """Return a mask of the aligned words whose dependent function words differ; ``same`` is a mask of equal ones."""
+    differ = np.zeros(len(same), dtype=bool)
+    for own, heads, is_function in zip(words, parents, _have(FUNCTION_RELATIONS, relations, table)):
+        wrong, of_head = is_function & (heads >= 0), np.zeros(len(heads), dtype=bool)
+        wrong[own[same]] = False
+        of_head[heads[wrong]] = True
+        differ |= of_head[own]
+    return differ
 
 
 def _have(names: frozenset[str], relations: Sequence[np.ndarray], table: list[str]) -> list[np.ndarray]:

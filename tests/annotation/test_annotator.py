@@ -161,10 +161,9 @@ def test_settings_of_tags_are_for_the_chain_alone(train, test):
     assert free.upos[:2] == ["DET", "DET"]
 
 
-def test_stacked_parser_with_a_lexicon(train, test, tmp_path):
-    small = {"epochs": 2, "memory": 10}
-    first = omkl.DependencyParser(["h.ends m.upos", "h.upos m.upos distance"], lexicons={"ends": {"the": "e"}}, **small)
-    parser = omkl.DependencyParser("stacked", C=1.0, first=first, folds=2, **small)
+def test_a_parser_of_second_order_with_a_lexicon(train, test, tmp_path):
+    templates = ["h.ends m.upos", "h.upos m.upos distance", "g.ends h.upos m.upos", "s.upos m.ends"]
+    parser = omkl.DependencyParser(templates, lexicons={"ends": {"the": "e"}}, epochs=2, memory=10)
     model = untrained(parser=parser, parts=["upos", "trees"]).fit(train[:40])
     model.save(tmp_path / "model.npz")
     loaded = omkl.load(tmp_path / "model.npz")

@@ -273,3 +273,80 @@ def test_a_failed_calibration_keeps_the_model(folder, capsys):
     assert main(["train", "annotator", *paths, "--epochs", "1", "--templates", "small"]) == 0
     assert "Scores are not made probabilities by" in capsys.readouterr().out
     assert omkl.load(folder / "kept.npz").annotate([["the", "bobas"]])[0].upos[0] == "DET"
+
+
+RAW = "".join(
+    f"# text = The {noun} sleeps.\n1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n"
+    f"2\t{noun}\t{noun}\tNOUN\t_\t_\t3\tnsubj\t_\t_\n"
+    "3\tsleeps\tsleep\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No\n4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_\n\n"
+    for noun in ("dog", "cat", "cow", "bird") * 5
+)
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("raw")
+    (folder / "train.conllu").write_text(RAW)
+    (folder / "book.txt").write_bytes(b"The bird sleeps.\r\n\r\nThe cat\r\nsleeps.")
+    arguments = ["--epochs", "2", "--templates", "small", "--memory", "5", "--random-state", "0"]
+    paths = [str(folder / "train.conllu"), "-o", str(folder / "model.npz"), "--dev", str(folder / "train.conllu")]
+    assert main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
+    return folder
+
+
+def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
+    metrics = json.loads((raw / "train.json").read_text())
+    assert metrics["parts"][0] == "tokens"
+    assert metrics["dev_raw"]["sentences_f1"] > 0.95
+    model, text = str(raw / "model.npz"), str(raw / "book.txt")
+    assert main(["predict", model, "--text", text, "-o", str(raw / "book.conllu"), "--offsets", "--quiet"]) == 0
+    rows = [line.split("\t") for line in (raw / "book.conllu").read_text().split("\n") if "\t" in line]
+    assert [row[1] for row in rows] == ["The", "bird", "sleeps", ".", "The", "cat", "sleeps", "."]
+    assert rows[2][-1] == "SpaceAfter=No|TokenRange=9:15"
+    assert rows[5][-1] == "TokenRange=24:27"
+    assert all(row[6] != "_" for row in rows)
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO((raw / "book.txt").read_bytes())))
+    capsysbinary.readouterr()
+    assert main(["predict", model, "--text", "-"]) == 0
+    written = capsysbinary.readouterr().out
+    assert written.replace(b"\t_\n", b"\n").startswith(b"# sent_id = 1\n# text = The bird sleeps.\n1\tThe\tthe\tDET")
+
+
+def test_evaluation_of_raw_text(raw, capsys):
+    model, gold = str(raw / "model.npz"), str(raw / "train.conllu")
+    assert main(["evaluate", model, gold, "--raw", "--json", str(raw / "own.json")]) == 0
+    own = json.loads((raw / "own.json").read_text())["all"]
+    text = raw / "gold.txt"
+    text.write_text(" ".join(line[9:] for line in RAW.split("\n") if line.startswith("# text")))
+    assert main(["predict", model, "--text", str(text), "-o", str(raw / "out.conllu")]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", gold, str(raw / "out.conllu"), "--json", str(raw / "files.json")]) == 0
+    assert own == json.loads((raw / "files.json").read_text())["all"]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("predict MODEL", "Name one file to read: INPUT, or for an annotator --text FILE."),
+        ("predict MODEL BOOK --text BOOK", "Name one file to read"),
+        ("predict MODEL BOOK --offsets", "--offsets needs --text"),
+        ("predict WORDS --text BOOK", "This annotator has no tokenizer: its training data had no raw text"),
+        ("predict PARSER --text BOOK", "--text is for annotators, not a DependencyParser"),
+        ("evaluate PARSER TRAIN --raw", "--raw is for annotators, not a DependencyParser"),
+        ("evaluate WORDS TEST --raw", "The treebank has no raw text, which is in comments # text"),
+        ("predict MODEL --text LATIN", "is not UTF-8 text"),
+        ("train annotator TEST -o x.npz --parts tokens", "The training data has no raw text"),
+    ],
+)
+def test_bad_commands_for_raw_text(raw, folder, model, refused, command, message):
+    (raw / "latin.txt").write_bytes(b"caf\xe9 noir")
+    places = {"MODEL": raw / "model.npz", "WORDS": folder / "model.npz", "PARSER": model, "BOOK": raw / "book.txt"}
+    places |= {"TRAIN": raw / "train.conllu", "TEST": folder / "test.conllu", "LATIN": raw / "latin.txt"}
+    refused([places.get(word, word) for word in command.split()], message)
+
+
+def test_an_empty_text_gives_an_empty_file(raw):
+    (raw / "empty.txt").write_text("\n")
+    out = raw / "empty.conllu"
+    assert main(["predict", str(raw / "model.npz"), "--text", str(raw / "empty.txt"), "-o", str(out), "--quiet"]) == 0
+    assert out.read_bytes() == b""

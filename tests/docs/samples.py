@@ -26,7 +26,9 @@ def english(n_sentences, rng):
             rows += _phrase(rng, after=verb)
             rows[-1][6:8] = verb, "obj"
         rows.append([len(rows) + 1, ".", ".", "PUNCT", ".", "_", verb, "punct", "_", "_"])
-        yield f"# sent_id = {number + 1}\n" + "".join("\t".join(map(str, row)) + "\n" for row in rows) + "\n"
+        text = " ".join(row[1] for row in rows).replace(" .", ".")
+        lines = [f"# sent_id = {number + 1}", f"# text = {text}", *("\t".join(map(str, row)) for row in rows)]
+        yield "\n".join([*lines, "", ""])
 
 
 def _phrase(rng, after=0):
