@@ -197,25 +197,21 @@ class TreebankCodec:
         constraints: ArcConstraints = FREE,
         right: Sequence[np.ndarray] = (),
         n_jobs: int | None = None,
+        wide: bool = False,
     ) -> Guide | None:
         """Return the advice of the first parser, if there is one, on sentences for prediction or evaluation.
 
-        ``right`` are heads of all words; their arcs are candidates as well.
+        ``right`` are heads of all words; their arcs are candidates as well. ``wide`` ignores the margin of candidates.
         """
         if self.first is None or self.selection is None:
             return None
         guide = advice_of(replace(self.first._decoder, n_jobs=n_jobs), treebank, constraints)
-        return candidate_arcs(guide, treebank, self.selection, right, self.has_parts)
+        selection = self.selection._replace(margin=np.inf) if wide else self.selection
+        return candidate_arcs(guide, treebank, selection, right, self.has_parts)
 
-    def tokens(
-        self,
-        treebank: Treebank,
-        constraints: ArcConstraints = FREE,
-        right: Sequence[np.ndarray] = (),
-        n_jobs: int | None = None,
-    ) -> ArcTokens:
-        """Encode sentences to parse; see :meth:`guide`."""
-        return encode(treebank, self.templates, self.guide(treebank, constraints, right, n_jobs))
+    def tokens(self, treebank: Treebank, **options: Any) -> ArcTokens:
+        """Encode sentences to parse; see :meth:`guide` for the options."""
+        return encode(treebank, self.templates, self.guide(treebank, **options))
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Encode later sentences of a stream."""

@@ -111,10 +111,10 @@ FREE = ArcConstraints()
 
 def potentials_of(predictor: Predictor, sentences: list[ArcSentence]) -> list[Potentials]:
     """Return the potentials of several sentences."""
-    bank = predictor.banks[0]
-    if bank.part == "arc":
-        return bank.potentials_of(sentences)
-    return [predictor.potentials(x) for x in sentences]
+    found = [x.initial_potentials(predictor.structure) for x in sentences]
+    for bank in predictor.banks:
+        bank.add_to_all(sentences, found)
+    return found
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class TreeDecoder:
             potentials = enumerate(potentials_of(predictor, sentences), first)
             return [function(constraints.applied(own, i, structure)) for i, own in potentials]
 
-        blocks = list(self.model.codec.tokens(treebank, constraints, n_jobs=self.n_jobs).blocks())
+        blocks = list(self.model.codec.tokens(treebank, constraints=constraints, n_jobs=self.n_jobs).blocks())
         firsts = np.cumsum([0, *map(len, blocks)]).tolist()
         return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), self.n_jobs)))
 

@@ -36,7 +36,8 @@ def explain_tree(
     if word is not None:
         check_number("word", word, above=0, below=n_words + 1, integer=True)
     given = [as_heads(own, n_words) for own in (heads, against) if own is not None]
-    sentence = codec.tokens(block, right=given).sentence(0)
+    options = {"right": given, "wide": True}
+    sentence = codec.tokens(block, **options).sentence(0)
     potentials = predictor.potentials(sentence)
     chosen = decoder.trees(block)[0] if heads is None else given[0]
     other = _other_tree(predictor.structure, potentials, chosen, word) if against is None else given[-1]
@@ -56,7 +57,7 @@ def explain_tree(
     found = contributions(predictor, sentence, direction)
     if codec.has_parts:  # the potentials of arcs are those of the first parser
         first = codec.first.model_
-        of_arcs = contributions(first.predictor(), first.codec.tokens(block, right=given).sentence(0), direction)
+        of_arcs = contributions(first.predictor(), first.codec.tokens(block, **options).sentence(0), direction)
         rest = {name: value for name, value in found.groups.items() if name != GIVEN}
         found = Contributions({**of_arcs.groups, **rest}, [*of_arcs.pieces, *found.pieces])
     return explanation(chosen, other, listed(told), margin, found, n, named)

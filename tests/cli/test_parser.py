@@ -71,11 +71,12 @@ def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "1", "--memory", "10"]
     assert main([*command, "--likely", "0.95", "--multi-root", "--quiet"]) == 0
     parser = omkl.load(out)
-    assert (parser.likely, parser.first_.single_root, len(parser.first_.templates_)) == (0.95, False, 26)
-    assert parser.model_.codec.margin > 0
-    assert main([*command, "--stacked", "--templates", templates, "--C", "5", "--quiet"]) == 0
+    assert (parser.likely, parser.first_.single_root, len(parser.first_.first_.templates_)) == (0.95, False, 26)
+    assert parser.model_.codec.first.model_.codec.selection.margin > 0
+    assert (parser.order, parser.first_.first_.templates_.names[0]) == (2, "h.upos m.upos direction")
+    assert main([*command, "--order", "1", "--templates", templates, "--C", "5", "--quiet"]) == 0
     parser = omkl.load(out)
-    assert (parser.templates, parser.C, parser.first_.C, len(parser.first_.templates_)) == ("stacked", 0.5, 5.0, 4)
+    assert (parser.order, parser.C, len(parser.templates_), parser.model_.codec.first) == (1, 5.0, 4, None)
 
 
 def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refused):

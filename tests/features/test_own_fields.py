@@ -118,10 +118,9 @@ def test_relations_are_told_by_lexicons_too(reloaded):
     assert blind.evaluate(sentences[100:])["las"] < 0.6
 
 
-def test_a_second_parser_looks_at_lexicons_of_relatives(reloaded):
+def test_templates_of_parts_look_at_lexicons(reloaded):
     sentences, clusters = clustered(np.random.default_rng(3), 80)
-    first = parser(["m.form distance"])
-    model = parser(["m.parent_cluster m.cluster"], lexicons={"cluster": clusters}, first=first).fit(sentences)
+    model = parser(["m.form distance", "g.cluster m.cluster"], lexicons={"cluster": clusters}).fit(sentences)
     loaded = reloaded(model)
     assert set(loaded.lexicons) == {"cluster"}
     assert [s.heads for s in loaded.parse(sentences)] == [s.heads for s in model.parse(sentences)]

@@ -12,6 +12,7 @@ from omkl.data import Sentence, Stream, Treebank, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet, initial_potentials
 from omkl.groups.templates.layout import ArcGuide
+from omkl.parsing import decoding
 from omkl.parsing.candidates import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
 from omkl.parsing.sentences import Guide, encode
 from omkl.structures import NonProjectiveTree
@@ -38,7 +39,7 @@ def mask_of(x):
 def potentials_of(model, treebank, all_arcs=False):
     tokens = encode(treebank, model.templates_) if all_arcs else model.model_.codec.tokens(treebank)
     sentences = [own for block in tokens.blocks() for own in block]
-    return sentences, [own.arcs for own in model.predictor_.banks[0].potentials_of(sentences)]
+    return sentences, [own.arcs for own in decoding.potentials_of(model.predictor_, sentences)]
 
 
 def test_potentials_of_likely_arcs_are_those_of_all(grammar, fitted):

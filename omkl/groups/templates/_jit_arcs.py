@@ -79,11 +79,11 @@ def list_arcs(wanted, nodes, cells, bins, places, kept):
 
 
 @compiled
-def list_parts(lists, wanted, kind, bins, places, kept):
+def list_parts(lists, wanted, kind, root, bins, places, kept):
     """List the parts of a kind with nonzero entries in ``wanted``, and their numbers; return how many there are.
 
-    ``lists`` is a PartLists of one sentence; kind 0 has grandparent parts, kind 1 sibling parts. The bin of a sibling
-    part that ends a side is 7.
+    ``lists`` is a PartLists of one sentence, whose root is the node ``root``; kind 0 has grandparent parts, kind 1
+    sibling parts. The bin of a sibling part that ends a side is 7.
     """
     count = 0
     if kind == 0:
@@ -92,8 +92,8 @@ def list_parts(lists, wanted, kind, bins, places, kept):
             for part in range(lists.grandparents[arc], lists.grandparents[arc + 1]):
                 g = lists.heads[lists.starts[h] + part - lists.grandparents[arc]]
                 if wanted[part] != 0.0 and g != m:
-                    places[0, count], places[1, count], places[2, count] = 0, h, m
-                    places[3, count], places[4, count] = bins[1 if m > h else 0, abs(h - m)], g
+                    places[0, count], places[1, count], places[2, count] = root, root + h, root + m
+                    places[3, count], places[4, count] = bins[1 if m > h else 0, abs(h - m)], root + g
                     kept[count] = part
                     count += 1
         return count
@@ -105,9 +105,9 @@ def list_parts(lists, wanted, kind, bins, places, kept):
             for j in range(i + 1, length + 2):
                 if wanted[part] != 0.0:
                     m = lists.modifiers[lists.order[low + j - 1]] if j <= length else -1
-                    places[0, count], places[1, count], places[2, count] = 0, h, m
+                    places[0, count], places[1, count], places[2, count] = root, root + h, root + m if m > 0 else -1
                     places[3, count] = bins[right, abs(h - m)] if m > 0 else 7 + 8 * right
-                    places[4, count] = s
+                    places[4, count] = root + s if s > 0 else -1
                     kept[count] = part
                     count += 1
                 part += 1
@@ -126,9 +126,9 @@ def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
             continue
         lines, between = table[pairs.bases[p] : pairs.bases[p + 1]], pairs.between[p]
         size, n_seen, seen[0] = np.uint64(lines.shape[0]), 1, np.uint64(0)
-        for a in range(places.shape[1]):
-            hashes[a] = _key(keys, pairs, p, places, a)
-            if between == -1 and places.shape[1] < FEW:
+        _add_hashes(keys, pairs, p, places, hashes)
+        if between == -1 and places.shape[1] < FEW:
+            for a in range(places.shape[1]):
                 _fetch_line(lines, (((hashes[a] * _MIX) >> _HALF) * size) >> _HALF)
         for a in range(places.shape[1]):
             key, code = hashes[a], np.uint64(places[3, a])
@@ -157,23 +157,30 @@ def _fetch_line(table, line):
 
 
 @compiled
-def _key(keys, pairs, p, places, a):
-    """Return the sum of the hashes of the nodes of an arc or part; it differs between the sides of a third node."""
-    h, m, third = places[1, a], places[2, a], places[4, a]
-    key = keys.heads[pairs.views[p, 0], h]
-    if m >= 0:
-        key += keys.modifiers[pairs.views[p, 1], m]
-    if third >= 0:
-        key += keys.thirds[pairs.views[p, 2], third] + (_TURN if third > h else np.uint64(0))
-    return key
+def _add_hashes(keys, pairs, p, places, hashes):
+    """Write the sum of the hashes of the nodes of each arc or part.
+
+    It depends on whether modifier and third node are on the same side of the head, as siblings always are.
+    """
+    heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
+    if keys.thirds.shape[0] == 0:
+        for a in range(places.shape[1]):
+            hashes[a] = heads[np.uint32(places[1, a])] + modifiers[np.uint32(places[2, a])]
+        return
+    thirds = keys.thirds[pairs.views[p, 2]]
+    for a in range(places.shape[1]):
+        h, m, third = places[1, a], places[2, a], places[4, a]
+        hashes[a] = heads[h] + (modifiers[m] if m >= 0 else np.uint64(0))
+        if third >= 0:
+            hashes[a] += thirds[third] + (_TURN if (third > h) != (places[3, a] >= 8) else np.uint64(0))
 
 
 @compiled
-def _fetch_arcs(keys, pairs, p, lines, sums, places):
+def _fetch_arcs(hashes, lines, sums):
     """Prefetch the lines of some arcs, in the table and in the running sums of its average, if there are any."""
     size = np.uint64(lines.shape[0])
-    for a in range(places.shape[1]):
-        line = (((_key(keys, pairs, p, places, a) * _MIX) >> _HALF) * size) >> _HALF
+    for a in range(hashes.shape[0]):
+        line = (((hashes[a] * _MIX) >> _HALF) * size) >> _HALF
         _fetch_line(lines, line)
         if sums.shape[0] > 0:
             _fetch_line(sums, line)
@@ -203,23 +210,25 @@ def _values_between(codes, between, place, seen):
 
 @compiled
 def _room(nodes, places, between):
-    """Allocate arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines and buckets."""
+    """Allocate arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines, buckets; hashes."""
     n_entries = places.shape[1]
     if between.max() >= 0:
         for a in range(places.shape[1]):
             n_entries += abs(places[1, a] - places[2, a])
     seen, buckets = np.zeros(_longest(nodes), np.uint64), np.empty((N_VARIANTS, n_entries), np.int64)
-    return seen, np.empty(n_entries, np.int64), np.empty(n_entries, np.int64), buckets
+    hashes = np.empty(places.shape[1], np.uint64)
+    return seen, np.empty(n_entries, np.int64), np.empty(n_entries, np.int64), buckets, hashes
 
 
 @compiled
 def _find_lines(keys, nodes, places, pairs, p, room):
     """List the arcs, lines and buckets of the features of pair ``p`` of views; return their number."""
-    seen, owners, lines, buckets = room
+    seen, owners, lines, buckets, hashes = room
+    _add_hashes(keys, pairs, p, places, hashes)
     low, between = pairs.bases[p], pairs.between[p]
     size, count, n_seen, seen[0] = np.uint64(pairs.bases[p + 1] - low), 0, 1, np.uint64(0)
     for a in range(places.shape[1]):
-        key, code = _key(keys, pairs, p, places, a), np.uint64(places[3, a])
+        key, code = hashes[a], np.uint64(places[3, a])
         if between != -1:
             n_seen = _values_between(keys.codes, between, places[:, a], seen)
         for q in range(n_seen):
@@ -253,7 +262,7 @@ def _any_stored(groups, empty):
 def inner_products(keys, nodes, places, gradient, pairs, groups, empty, table, products):
     """``products[k] = <v_k, g>`` of every nonempty group, from the gradient with respect to the arcs."""
     room = _room(nodes, places, pairs.between)
-    _, owners, lines, buckets = room
+    _, owners, lines, buckets, _ = room
     for p in range(pairs.views.shape[0]):
         if not _any_stored(groups[p], empty):
             continue
@@ -276,14 +285,15 @@ def step(keys, nodes, places, gradient, pairs, groups, table, sums, arrays):
     look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
     room = _room(nodes, places, pairs.between)
-    _, owners, lines, buckets = room
+    _, owners, lines, buckets, hashes = room
     rates, averages, empty = arrays.rates, arrays.averages, arrays.empty
     arrays.square_gradients[:] = 0.0
     for p in range(-AHEAD, pairs.views.shape[0]):
         q = p + AHEAD
         if q < pairs.views.shape[0] and _any_stored(groups[q], empty):
             low, high = pairs.bases[q], pairs.bases[q + 1]
-            _fetch_arcs(keys, pairs, q, table[low:high], sums[low:high], places)
+            _add_hashes(keys, pairs, q, places, hashes)
+            _fetch_arcs(hashes, table[low:high], sums[low:high])
         if p < 0:
             continue
         count = _find_lines(keys, nodes, places, pairs, p, room)
@@ -360,10 +370,13 @@ def list_features(keys, nodes, places, pairs, variants, starts, ids):
     """
     count = 0
     seen = np.zeros(_longest(nodes), np.uint64)
+    hashes = np.empty((pairs.views.shape[0], places.shape[1]), np.uint64)
+    for p in range(pairs.views.shape[0]):
+        _add_hashes(keys, pairs, p, places, hashes[p])
     for a in range(places.shape[1]):
         code = np.uint64(places[3, a])
         for p in range(pairs.views.shape[0]):
-            key = _key(keys, pairs, p, places, a)
+            key = hashes[p, a]
             if variants[p] == 1:
                 key += ((code >> _THREE) + np.uint64(1)) * _TURN
             elif variants[p] == 2:

@@ -15,7 +15,7 @@ from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcKeys, ArcSentence, ArcTokens, GoldTrees, TemplateLayout
 from omkl.structures.base import Potentials
 from omkl.structures.parts import PartPotentials
-from omkl.structures.trees import NonProjectiveTree, TreePotentials
+from omkl.structures.trees import TreePotentials
 
 #: Maximum lines of a pair of views per key on gold arcs. The keys of wrong arcs share these lines.
 LINES_A_KEY = 0.5
@@ -131,32 +131,40 @@ class ArcTemplateBank(Bank):
         return lines, slice(jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant])
 
     def add_potentials(self, x: ArcSentence, potentials: Potentials) -> None:
-        nodes = np.array([0, len(x) + 1])
         if self.part != "arc":
-            numbers, places = self._layout.parts(potentials.lists, np.ones(len(potentials.parts)))
-            own = np.zeros(len(numbers))
-            scales = self.group_state.scales
-            jit.add_scores(self._layout.keys(x), nodes, places, self._pairs, self._groups, scales, self.table, own)
-            potentials.parts[numbers] += own
+            self.add_to_all([x], [potentials])
             return
+        nodes = np.array([0, len(x) + 1])
         self._add_scores(self._layout.keys(x), nodes, nodes**2, [x], potentials.arcs.reshape(-1))
 
-    def potentials_of(self, sentences: Sequence[ArcSentence]) -> list[TreePotentials]:
-        """Return the potentials of several sentences, which is faster than one at a time.
+    def add_to_all(self, sentences: Sequence[ArcSentence], potentials: Sequence[Potentials]) -> None:
+        """Add the potentials of several sentences in place, which is faster than one at a time.
 
         Parameters
         ----------
         sentences : sequence of ArcSentence
+        potentials : sequence of TreePotentials or PartPotentials
         """
         sizes = np.array([len(x) + 1 for x in sentences])
-        nodes, cells = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
+        nodes = np.concatenate([[0], np.cumsum(sizes)])
         keys = ArcKeys(*(np.concatenate(parts, axis=1) for parts in zip(*map(self._layout.keys, sentences))))
-        scores = np.zeros(cells[-1])
-        self._add_scores(keys, nodes, cells, sentences, scores)
-        found = [TreePotentials(scores[low:high].reshape(n, n)) for low, high, n in zip(cells[:-1], cells[1:], sizes)]
-        for x, potentials in zip(sentences, found):
-            potentials.arcs[:] += x.initial_potentials(NonProjectiveTree()).arcs
-        return found
+        if self.part == "arc":
+            cells = np.concatenate([[0], np.cumsum(sizes**2)])
+            scores = np.zeros(cells[-1])
+            self._add_scores(keys, nodes, cells, sentences, scores)
+            for own, low, high in zip(potentials, cells[:-1], cells[1:]):
+                own.arcs[:] += scores[low:high].reshape(own.arcs.shape)
+            return
+        listed = [
+            self._layout.parts(own.lists, np.ones(len(own.parts)), root)
+            for own, root in zip(potentials, nodes.tolist())
+        ]
+        places = np.concatenate([own for _, own in listed], axis=1)
+        scores, scales = np.zeros(places.shape[1]), self.group_state.scales
+        jit.add_scores(keys, nodes, places, self._pairs, self._groups, scales, self.table, scores)
+        ends = np.cumsum([len(numbers) for numbers, _ in listed])
+        for own, (numbers, _), values in zip(potentials, listed, np.split(scores, ends[:-1])):
+            own.parts[numbers] += values
 
     def _add_scores(
         self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, sentences: Sequence[ArcSentence], scores: np.ndarray

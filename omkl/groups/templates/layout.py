@@ -260,12 +260,12 @@ class TemplateLayout:
             self._known = known = fields, rows, between
         return known[1], known[2]
 
-    def parts(self, lists: PartLists, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def parts(self, lists: PartLists, wanted: np.ndarray, root: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers (n,) and places (5, n) of the parts of a sentence with nonzero entries in ``wanted``."""
         n_wanted = np.count_nonzero(wanted)
         places, kept = np.empty((5, n_wanted), np.int32), np.empty(n_wanted, np.int64)
         kind = 0 if self.part == "grandparent" else 1
-        count = jit.list_parts(lists, wanted, kind, self.bins(len(lists.starts)), places, kept)
+        count = jit.list_parts(lists, wanted, kind, root, self.bins(len(lists.starts)), places, kept)
         return kept[:count], places[:, :count]
 
     def count_keys(self, examples: GoldTrees, sample: int) -> np.ndarray:
