@@ -38,10 +38,13 @@ from omkl.structures.trees import ArcFactored, NonProjectiveTree, ProjectiveTree
 
 #: Number of strongest features of each template that a parser stores by name.
 TOP = 10
-#: Parameters of the small parser that selects likely arcs.
-QUICK: dict[str, Any] = {"templates": "small", "order": 1, "likely": None, "C": 1.0, "epochs": 3}
-#: Parameters of first parsers of either kind.
-PLAIN: dict[str, Any] = {"keep": None, "labeled": False, "callbacks": None, "early_stopping": False}
+#: Parameters of the small parser that selects likely arcs, and parameters that it copies.
+QUICK: dict[str, Any] = {"templates": "small", "order": 1, "C": 1.0, "epochs": 3, "labeled": False}
+SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state", "verbose")
+#: Parameters that the parser of arcs does not copy from a parser of second order.
+PLAIN: dict[str, Any] = {
+    "order": 1, "keep": None, "labeled": False, "callbacks": None, "early_stopping": False, "decode": "map"
+}  # fmt: skip
 #: Share of gold arcs among the candidate arcs of second-order trees, and maximum number of candidates of a word.
 CANDIDATES, MOST_CANDIDATES = 0.99, 8
 #: Maximum number of epochs for parts, which overfit later.
@@ -117,16 +120,14 @@ class TreebankCodec:
         self.empty: dict[str, float] = {}
         self.first: Any = None
         self.selection: Selection | None = None
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether trees are of second order, and the first parser is of order 1."""
-        return "arc" not in self.templates.by_part()
+        #: Whether trees are of second order, and the first parser is of order 1.
+        self.has_parts = False
 
     def _take(self, templates: TemplateSet) -> None:
         """Set the templates of the trainer, and the structure for these."""
         self.templates = templates
         projective, single_root = self._given.projective, self._given.single_root
+        self.has_parts = templates[0].part != "arc"
         if self.has_parts:
             self.structure = SecondOrderTree(single_root, projective)
         else:
@@ -164,12 +165,13 @@ class TreebankCodec:
             if resolve(StructuredLoss, self._given.loss, "loss").is_likelihood:
                 raise InputError(f"loss={self._given.loss!r} sums over all trees, which order=2 cannot: set order=1.")
             self._take(TemplateSet([own for kind in kinds.values() for own in kind], templates.lexicons))
-            share = {"order": 1, "templates": of_arcs, "memory": self._given.memory * (1.0 - FOR_PARTS)}
-            guide = self._train_first(data, share, CANDIDATES, MOST_CANDIDATES)
+            own = {"templates": of_arcs, "memory": self._given.memory * (1.0 - FOR_PARTS)}
+            guide = self._train_first(data, {**vars(self._given), **PLAIN, **own}, CANDIDATES, MOST_CANDIDATES)
         else:
             self._take(of_arcs)
             if self._given.likely is not None:
-                guide = self._train_first(data, QUICK, self._given.likely, None)
+                shared = {name: vars(self._given)[name] for name in SHARED}
+                guide = self._train_first(data, {**QUICK, **shared}, self._given.likely, None)
         self.features = dict(self.first.model_.codec.features) if self.has_parts else {}
         self.features |= {name: [] for name in self.templates.names}
         return ArcExamples.of(data.treebank, self.templates, data.weights, guide)
@@ -177,9 +179,9 @@ class TreebankCodec:
     def _train_first(self, data: TreeData, settings: dict[str, Any], share: float, most: int | None) -> Guide:
         """Train the first parser; return candidate arcs from parsers not trained on the same sentences."""
         self._check_whole(data)
-        first = self._kind(**{**vars(self._given), **PLAIN, **settings})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # there was a warning about the templates
+            first = self._kind(**settings)
             self.first, guide = cross_fit(first, data.treebank, data.weights, self._given.folds, self._running)
         self.selection = Selection(likely_margin(guide, data.treebank, share), most)
         right = completed(self.first.model_.codec.structure, guide, data.treebank)
@@ -187,8 +189,7 @@ class TreebankCodec:
 
     def _check_whole(self, data: TreeData) -> None:
         if not data.whole:
-            what = "order=2" if self.has_parts else "likely="
-            remedy = "order=1" if self.has_parts else "likely=None"
+            what, remedy = ("order=2", "order=1") if self.has_parts else ("likely=", "likely=None")
             raise InputError(f"A parser with {what} learns from all sentences at once: call fit, or set {remedy}.")
 
     def guide(

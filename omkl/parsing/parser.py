@@ -270,7 +270,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         -------
         self
         """
-        self.temperature_, self.relation_temperature_ = self._decoder.temperatures(X)
+        decoder = TreeDecoder(self.model_, n_jobs=self.n_jobs)
+        self.temperature_, self.relation_temperature_ = decoder.temperatures(X)
         return self
 
     # ---- parsing ------------------------------------------------------------------------------------------------
@@ -485,10 +486,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     def _norms(self) -> dict[str, float]:
         """Norms of all templates, by name."""
         codec, predictor = self.model_.codec, self.predictor_
-        return {
-            **(codec.first._norms if codec.has_parts else {}),
-            **dict(zip(predictor.group_names, predictor.norms.tolist())),
-        }
+        own = dict(zip(predictor.group_names, predictor.norms.tolist()))
+        return {**codec.first._norms, **own} if codec.has_parts else own
 
     @property
     def left_out_(self) -> list[str]:
@@ -552,8 +551,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """Return a parser with some of the templates, and their present weights."""
         templates, first = self.templates_.keep(names), self.model_.codec.first
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
-        kept = [bank.templates.only(names) for bank in self.model_.trainer.banks]
-        banks = [bank.restricted(own) for bank, own in zip(self.model_.trainer.banks, kept) if own is not None]
+        kept = [(bank, [name for name in names if name in bank.names]) for bank in self.model_.trainer.banks]
+        banks = [bank.restricted(bank.templates.keep(own)) for bank, own in kept if own]
         if self.model_.codec.has_parts:
             first = first._restricted([name for name in names if name in first.templates_.names])
             if not banks:  # all parts are gone

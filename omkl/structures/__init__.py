@@ -3,6 +3,7 @@
 from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials, TrigramPotentials
 from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
+from omkl.structures.parts import PartLists, PartPotentials, SecondOrderTree
 from omkl.structures.transitions import AllowedTransitions, allowed_transitions
 from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials
 
@@ -14,9 +15,12 @@ __all__ = [
     "Multiclass",
     "NonProjectiveTree",
     "Output",
+    "PartLists",
+    "PartPotentials",
     "Potentials",
     "ProjectiveTree",
     "Scalar",
+    "SecondOrderTree",
     "Structure",
     "TreePotentials",
     "TrigramPotentials",

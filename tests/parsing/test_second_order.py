@@ -243,3 +243,12 @@ def test_templates_are_sorted_by_part():
     assert templates[2].atoms == "g+1.lemma h-1.upos distance"
     assert templates[2].replacing({"lemma": "form"}).atoms == "g+1.form h-1.upos distance"
     assert len(TemplateSet.resolve("auto")) == len(TemplateSet.resolve("rich")) + len(TemplateSet.resolve("parts"))
+
+
+def test_the_parser_of_arcs_has_no_parameters_of_the_whole(treebanks):
+    train, test = treebanks
+    stopped = parser(decode="marginal", early_stopping=True, callbacks=[lambda trainer, record: False])
+    model = stopped.fit(train[:120], validation=test[:50])
+    assert (model.first_.decode, model.first_.early_stopping, model.first_.callbacks) == ("map", False, None)
+    assert model.temperature_ is not None
+    assert model.score(test) > 0.8

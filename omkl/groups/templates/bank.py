@@ -1,4 +1,4 @@
-"""Groups of dependency arcs: feature templates, hashed on the fly."""
+"""Groups of dependency arcs and pairs of arcs: feature templates, hashed on the fly."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -27,15 +27,17 @@ NEGLIGIBLE = 1e-5
 
 
 class ArcTemplateBank(Bank):
-    """A group of hashed features for each template of an arc.
+    """A group of hashed features for each template of an arc, of a grandparent part, or of a sibling part.
 
-    Potentials are one array of arc scores S (n + 1, n + 1). Features are never listed. The fields of head and modifier
+    Potentials are one array of arc scores S (n + 1, n + 1), or also an array of scores of the parts of
+    :class:`~omkl.structures.SecondOrderTree`. Features are never listed. The fields of head and modifier
     are hashed to a line of a table that belongs to one pair of views, so that templates never collide with one another.
     A template whose group is zero costs no look-up.
 
     Parameters
     ----------
     templates : TemplateSet
+        Templates of one kind of part.
     averaging : bool
         Whether to keep the averaged parameters, which doubles the memory.
     dtype : float32 or float64

@@ -371,16 +371,6 @@ class TemplateSet(Sequence):
         found = [t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)]
         return TemplateSet(found, self.lexicons)
 
-    def only(self, names: Collection[str]) -> "TemplateSet | None":
-        """Return the templates with one of these names; None if there are none.
-
-        Parameters
-        ----------
-        names : collection of str
-        """
-        found = [template for template in self if template.name in names]
-        return TemplateSet(found, self.lexicons) if found else None
-
     def keep(self, names: Iterable[str]) -> "TemplateSet":
         """Return the templates with these names, in the order of the set.
 
