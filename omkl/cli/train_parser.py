@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import click
-
 import omkl
 from omkl import data
 from omkl.cli import options as opt
@@ -22,7 +20,7 @@ MOST_GROUPS = 5
 
 TREES = opt.declare(
     option("--templates", type=opt.READ, default="auto", metavar="SET", help="rich, martins507, small ... or a file."),
-    option("--order", type=click.Choice(["1", "2"]), default="2", help="1: score single arcs only, which is faster."),
+    option("--order", type=int, default=2, metavar="N", help="2, or 1 to score single arcs only, which is faster."),
     option(
         "--likely",
         type=float,
@@ -46,7 +44,7 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
     """Make an untrained parser from the options and further parameters."""
     return omkl.DependencyParser(
         options.templates,
-        order=int(options.order),
+        order=options.order,
         likely=options.likely or None,
         keep=options.keep,
         projective=options.projective,

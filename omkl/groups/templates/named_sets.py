@@ -73,13 +73,14 @@ def of_lexicon(name: str) -> list[str]:
 
 
 def _parts() -> list[str]:
-    """Return templates of grandparent and sibling parts: tags, lemmas, and tags around each of the three words."""
+    """Return templates of grandparent and sibling parts: tags, lemmas, morphology, and tags around the three words."""
     tags, words = ("upos", "upos", "upos"), ("lemma", "lemma", "lemma")
     views = [
         tags, ("xpos", "xpos", "xpos"), ("upos", "", "upos"), ("lemma", "", "lemma"),
+        ("feats", "feats", "feats"), ("feats", "", "feats"),
         *((*tags[:k], "lemma", *tags[k + 1 :]) for k in range(3)),
         *((*words[:k], "upos", *words[k + 1 :]) for k in range(3)),
-        *((*tags[:k], around, *tags[k + 1 :]) for k in range(3) for around in ("upos-1 upos", "upos upos+1")),
+        *((*tags[:k], own, *tags[k + 1 :]) for k in range(3) for own in ("upos-1 upos", "upos upos+1", "upos feats")),
     ]  # fmt: skip
     return [
         f"{_side(part, third)} {_side('h', head)} {_side('m', modifier)} {variant}"
