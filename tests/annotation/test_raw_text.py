@@ -349,7 +349,7 @@ def test_rules_are_applied_to_unknown_tokens():
     tokens += [(f"{a}{b}", []) for a in SYLLABLES[:12] for b in SYLLABLES[12:18]]
     tokens += [("zum", ["zu", "dem"])] * 3 + [("zum", [])]
     labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
-    splitter = MultiwordSplitter().fit(tokens, lambda X, y, linked: labeler.fit(X, y))
+    splitter = MultiwordSplitter().fit(tokens, lambda X, y, *rest: labeler.fit(X, y))
     forms = ["zum", "Zum", "ZUM", "bibilo", "bibi", "."]
     assert splitter.split(forms) == {
         "zum": ["zu", "dem"],
@@ -361,7 +361,7 @@ def test_rules_are_applied_to_unknown_tokens():
 
 def test_in_a_tie_a_token_is_split():
     tokens = [("du", ["de", "le"]), ("du", []), ("des", []), ("des", []), ("des", ["de", "les"])]
-    assert MultiwordSplitter().fit(tokens, lambda X, y, linked: None).split(["du", "des"]) == {"du": ["de", "le"]}
+    assert MultiwordSplitter().fit(tokens, lambda X, y, *rest: None).split(["du", "des"]) == {"du": ["de", "le"]}
 
 
 @given(st.text(st.sampled_from("aB. \n\u00a01-("), max_size=40))
