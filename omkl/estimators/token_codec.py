@@ -1,20 +1,21 @@
 """TokenCodec, the codec of models on tokens: encodes inputs and outputs, and makes banks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from omkl._messages import shown
+from omkl._components import warn_caller
+from omkl._messages import listed, shown
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
 from omkl.estimators.targets import GROWING, Outputs, Targets
 from omkl.estimators.validation import Constraint, Number, OneOf
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.features.encoder import Encoder, KernelSpecs
 from omkl.features.lexicons import LexiconSource, pack_lexicons
-from omkl.features.views import TokenData
+from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import Vocabulary
 from omkl.groups.expansions.budget import BudgetedExpansion
 from omkl.groups.expansions.cached import CachedKernelBank
@@ -260,6 +261,18 @@ class TokenCodec:
         if self._dtype != "auto":
             return np.dtype(self._dtype)
         return np.dtype(np.float64 if n_kernels * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
+
+    def warn_of_absent_keys(self, tokens: FlatTokens, predictor: Callable[[], Predictor]) -> bool:
+        """Warn if tokens lack keys whose features have weights in the averaged model; return whether they do."""
+        absent = self.encoder.absent_keys(tokens)
+        if absent:
+            bank = predictor().banks[0]
+            used = np.unique(bank.groups[bank.table[: bank.n_features].any(axis=1)])
+            names = {bank.names[group] for group in used.tolist()}
+            absent = [key for key in absent if key in names]
+        if absent:
+            warn_caller(f"The input has no {listed(absent, 5)}, from which the model has learned.", DataWarning)
+        return bool(absent)
 
     # ---- features and model files -------------------------------------------------------------------------------
 

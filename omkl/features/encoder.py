@@ -142,6 +142,16 @@ class Encoder:
             known = self.shapes.keys() | self.vocabulary.ids.keys()
             yield from (key for key in _keys_of(tokens) if key not in known)
 
+    def absent_keys(self, tokens: FlatTokens) -> list[str]:
+        """Return known keys of sparse features that no token has, and that are not absent by chance."""
+        if self.vocabulary is None or not isinstance(tokens, list):
+            return []
+        expected = self.vocabulary.expected_in(len(tokens))
+        if expected and isinstance(tokens, (Words, AttributeLists)):
+            found = set(tokens.keys(self.lexicons) if isinstance(tokens, Words) else tokens.keys())
+            return [key for key in expected if key not in found]
+        return [key for key in expected if all(token.get(key) is None for token in tokens)]
+
     def _sparse(self, tokens: list, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
         """Encode the sparse features of dicts, words or attributes."""
         if isinstance(tokens, Words):

@@ -10,6 +10,7 @@ import numpy as np
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.features.lexicons import Lexicon
+from omkl.features.vocabulary import CHANCE
 from omkl.groups.templates.language import RELATIVES, VALENCY, TemplateSet, own_field
 
 #: Values of all fields at the root and outside of the sentence, which no word has.
@@ -17,8 +18,6 @@ ROOT, OUTSIDE = "\troot", "\toutside"
 
 #: Names of the columns of a treebank in messages.
 TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS", "misc": "MISC"}
-#: A column is missing if the probability of its being empty by chance is below this level.
-CHANCE = 1e-6
 #: Maximum number of words for which searching distinct strings does not pay.
 FEW = 1000
 #: Maximum of counts of children on either side.

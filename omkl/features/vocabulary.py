@@ -11,7 +11,7 @@ of numbers do not matter.
 
 import reprlib
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count, repeat
 from typing import Any, NamedTuple, TypeAlias
@@ -33,6 +33,8 @@ LARGEST = 1e100
 CHUNK = 1024
 #: Maximum number of tokens for which function calls dominate the time.
 FEW = 256
+#: A key or column is missing if the probability of its being absent by chance is below this level.
+CHANCE = 1e-6
 
 #: A token as a dict of its entries.
 Token: TypeAlias = dict[str, Any]
@@ -75,6 +77,10 @@ class Vocabulary:
         Index of the key of each feature.
     units : dict of str to float
         Divisor of the numbers of a key.
+    n_tokens : int
+        Number of training tokens.
+    counts : dict of str to int
+        Number of training tokens with each key.
     """
 
     def __init__(self, first_id: int = 0) -> None:
@@ -82,6 +88,7 @@ class Vocabulary:
         self.ids: dict[str, dict[str | None, int]] = {}
         self.groups = array("i")
         self.units: dict[str, float] = {}
+        self.n_tokens, self.counts = 0, Counter[str]()
         self.first_id = first_id
         self._next_id = count(first_id).__next__
         #: Ids of features by ``key=value``, for lists of attributes.
@@ -102,23 +109,44 @@ class Vocabulary:
                 known[value]  # assigns the next id
                 self.groups.append(places[key])
         self.units = other.units | self.units
+        self.add_counts(other.counts, other.n_tokens)
 
     def is_text(self, key: str) -> bool:
         """Check whether all known values of a key are strings."""
         own = self.ids.get(key)
         return bool(own) and NUMBER not in (own or {})
 
+    def add_counts(self, counts: Mapping[str, int], n_tokens: int) -> None:
+        """Count more training tokens, and those with each key."""
+        self.counts.update(counts)
+        self.n_tokens += n_tokens
+
+    def expected_in(self, n_tokens: int) -> list[str]:
+        """Return the keys that are not absent from all of so many tokens by chance."""
+        level, n = CHANCE ** (1 / max(n_tokens, 1)), self.n_tokens + 2
+        if level * n <= 1.0:
+            return []
+        # the probability that a token lacks a key, by Laplace's rule of succession
+        return [key for key in self.keys if n - 1 - self.counts[key] < level * n]
+
     def encode(self, tokens: Sequence[Token] | AttributeLists, grow: bool) -> Features:
         """Encode tokens; ``grow`` adds new keys and values, which are skipped otherwise."""
         if isinstance(tokens, AttributeLists):
             return _joined([self._attribute_rows(tokens, grow)])
         if 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens, grow)) is not None:
+            if grow:
+                self.add_counts(dict.fromkeys(tokens[0], len(tokens)), len(tokens))
             return _joined([rows])
         chunks = []
         for low in range(0, len(tokens), CHUNK):
             chunk = tokens[low : low + CHUNK]
             columns = [(key, column) for key, column in _columns(chunk) if grow or key in self.ids]
-            chunks.append(_to_rows([self.look_up(key, column, grow) for key, column in columns], len(chunk)))
+            parts = {key: self.look_up(key, column, grow) for key, column in columns}
+            chunks.append(_to_rows(list(parts.values()), len(chunk)))
+            if grow:
+                places = {key: part.places for key, part in parts.items()}
+                n = len(chunk)
+                self.add_counts({key: n if own is None else len(set(own.tolist())) for key, own in places.items()}, n)
         return _joined(chunks)
 
     def _attribute_rows(self, tokens: AttributeLists, grow: bool) -> Rows:
@@ -140,6 +168,10 @@ class Vocabulary:
             if unit != 1.0:
                 values[ids == self.ids[key][NUMBER]] = 1.0 / unit
         kept, owners = ids >= 0, np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens)))
+        if grow:  # a token may have several attributes of one key
+            places = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
+            numbers = np.bincount(np.unique(owners * len(self.keys) + places) % max(len(self.keys), 1))
+            self.add_counts(dict(zip(self.keys, numbers.tolist())), len(tokens))
         return np.bincount(owners[kept], minlength=len(tokens)), ids[kept], values[kept]
 
     def _known_rows(self, tokens: Sequence[Token], grow: bool) -> Rows | None:
@@ -252,6 +284,7 @@ class Vocabulary:
             "is_number": np.array([value is NUMBER for value in values], dtype=bool),
             "groups": np.array(self.groups, dtype=np.int32)[chosen],
             "units": np.array([self.units.get(key, 0.0) for key in self.keys]),
+            "counts": np.array([self.n_tokens, *(self.counts[key] for key in self.keys)]),
         }
 
     @classmethod
@@ -264,6 +297,8 @@ class Vocabulary:
         vocabulary.keys, vocabulary._next_id = list(keys), count(first_id + len(values)).__next__
         vocabulary.groups.extend(groups)
         vocabulary.units = {key: unit for key, unit in zip(keys, state["units"].tolist()) if unit > 0.0}
+        n_tokens, *counts = state["counts"].tolist()
+        vocabulary.add_counts(dict(zip(keys, counts)), n_tokens)
         found: list[dict[str | None, int]] = [{} for _ in keys]
         for i, (value, group) in enumerate(zip(values, groups, strict=True), first_id):
             found[group][value] = i

@@ -167,9 +167,9 @@ _LOCK = Lock()
 class Words(list):
     """Concatenated words of all sequences."""
 
-    def keys(self) -> list[str]:
+    def keys(self, lexicons: Mapping[str, Lexicon] | None = None) -> list[str]:
         """Keys of the features."""
-        return [template.name for template in TEMPLATES]
+        return [template.name for template in (*TEMPLATES, *lexicon_templates(lexicons or {}))]
 
 
 class _KnownWords:
@@ -269,6 +269,9 @@ class WordEncoder:
             for low in range(0, len(words), max(chunk, 1)):
                 self._fill(around[low : low + chunk], ids[low : low + chunk], known, grow)
             self._n_known = len(self.vocabulary.groups)
+        if grow:
+            names = [template.name for template in (*self._single, *PAIRS)]
+            self.vocabulary.add_counts(dict.fromkeys(names, len(words)), len(words))
         starts, flat = np.empty(len(words) + 1, np.int64), np.empty(ids.size, np.int32)
         n = jit.pack(ids, starts, flat)
         return Features(starts, flat[:n], np.ones(n))

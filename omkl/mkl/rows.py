@@ -96,6 +96,7 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     rows = checked_rows(estimator, X, reset=False)
+    model.codec.warn_of_absent_keys(rows, model.predictor)
     n = n_rows(rows)
 
     def scored(part: FlatTokens) -> np.ndarray:

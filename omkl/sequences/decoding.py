@@ -44,11 +44,13 @@ def _encoded(model: OnlineModel, X: Sequences, labels: LabelSequences) -> Iterat
     """Encode sequences block by block; also yield the possible labels of tokens, None for no restriction."""
     if labels is not None and as_stream(X) is not None:
         raise InputError("labels must be None for a stream.")
-    encoder = model.codec.encoder
+    encoder, warned = model.codec.encoder, False
     for block in blocks_of(X):
         tokens, offsets = flatten(block.X, encoder.names)
         possible = None if labels is None else possible_labels(labels, np.diff(offsets), model.codec.known)
-        yield encoder.encode(tokens, offsets), possible
+        encoded = encoder.encode(tokens, offsets)
+        warned = warned or model.codec.warn_of_absent_keys(tokens, model.predictor)
+        yield encoded, possible
 
 
 def predict_labels(
@@ -122,12 +124,13 @@ def gold_codes(model: OnlineModel, labels: Sequence, unknown: int) -> np.ndarray
 def compared_labels(
     model: OnlineModel, blocks: Iterator[TrainingBlock], n_jobs: int | None = None
 ) -> Iterator[tuple[TokenData, np.ndarray]]:
-    """Yield validated data and predicted codes, block by block; warn once about labels unknown to the model."""
-    members, encoder = {None, *model.codec.known.members}, model.codec.encoder
+    """Yield validated data and predicted codes, block by block; warn once about unknown labels and absent keys."""
+    members, encoder, warned = {None, *model.codec.known.members}, model.codec.encoder, False
     unknown: dict[object, None] = {}
     for block in blocks:
         data = labeled_sequences(block, encoder.names)
         yield data, model.predictor().decode(encoder.encode(data.inputs, data.offsets), n_jobs)
+        warned = warned or model.codec.warn_of_absent_keys(data.inputs, model.predictor)
         unknown |= dict.fromkeys(label for label in data.labels if label not in members)
     if unknown:
         some = ", ".join(map(repr, list(unknown)[:3]))
