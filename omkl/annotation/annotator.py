@@ -316,8 +316,8 @@ class Annotator(SavedEstimator):
         Returns
         -------
         dict
-            Scores of :func:`omkl.evaluate_treebanks`. For gold words, columns that the annotator does not predict are
-            copied from the gold sentences, so their scores are 1.
+            Scores of :func:`omkl.evaluate_treebanks`, None without gold annotation. For gold words, columns that the
+            annotator does not predict are copied from the gold sentences, so their scores are 1.
         """
         check_is_fitted(self)
         trees = self.parser_ is not None and "given"
@@ -339,13 +339,22 @@ class Annotator(SavedEstimator):
         float
             In [0, 1]: the labeled attachment score. Without trees, the fraction of words with correct tags and
             features; with lemmas only, the fraction of words with correct lemmas; with tokens only, the F1 of words.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If X lacks the gold annotation.
         """
         if self.parts_ == ["tokens"]:
             return self.evaluate(check_sentences(X, y), raw=True)["words_f1"]
         scores = self.evaluate(check_sentences(X, y))
         if "trees" in self.parts_:
-            return scores["uas" if scores["las"] is None else "las"]
-        return scores["lemmas" if set(self.parts_) <= {"tokens", "lemmas"} else "alltags"]
+            name = "uas" if scores["las"] is None else "las"
+        else:
+            name = "lemmas" if set(self.parts_) <= {"tokens", "lemmas"} else "alltags"
+        if scores[name] is None:
+            raise InputError(f"X must have gold {'heads' if name == 'uas' else 'tags' if name == 'alltags' else name}.")
+        return scores[name]
 
     @property
     def columns_(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from omkl.cli import options as opt
 from omkl.cli.console import Record, attachment_lines, entity_line, score_table, table
 from omkl.cli.files import UNREAD, labelled_sequences, load_model, of_class, outputs_of, read_gold, row_scores
 from omkl.cli.options import Options, option
+from omkl.exceptions import InputError
 
 if TYPE_CHECKING:
     from omkl.reports.markup import Model
@@ -99,6 +100,8 @@ def tree_scores(
     if all(found[SCORES[name]] == 1.0 for name in SEGMENTATION):  # the words were given
         keys = {name: key for name, key in keys.items() if name not in SEGMENTATION}
     known = [(name, f"{found[key]:.2%}") for name, key in keys.items() if found[key] is not None]
+    if not known:
+        raise InputError(f"There is no gold annotation to score {path} with.")
     lines += ["", *table(known, ("all words", "score"))]
     for name in ("relation", "length"):
         if found[f"{name}s"]:

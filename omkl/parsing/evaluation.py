@@ -32,6 +32,11 @@ UNIVERSAL_FEATURES = frozenset({
 #: Scores that require heads, and scores that also require relations.
 NEED_HEADS = ("uas", "las", "clas", "mlas", "blex", "las_subtypes", "whole")
 NEED_RELATIONS = ("las", "clas", "mlas", "blex", "las_subtypes")
+#: Columns of which each score needs one in the gold sentences.
+NEED_COLUMNS = {
+    **{"upos": ("upos",), "xpos": ("xpos",), "ufeats": ("feats",), "alltags": ("upos", "xpos", "feats")},
+    **{"lemmas": ("lemmas",), "mlas": ("upos", "feats"), "blex": ("lemmas",)},
+}
 #: Heads that are no word, and words without an aligned gold word.
 ROOT, NO_HEAD, UNALIGNED = -1, -2, -3
 #: Rule for words to ignore: the name of a rule, or a function of form, UPOS and XPOS.
@@ -75,7 +80,8 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None)
         * ``tokens_f1``, ``words_f1`` and ``sentences_f1``, of the segmentation;
         * ``whole``, the fraction of gold sentences whose heads are all correct.
 
-        A score is None if one of the treebanks lacks the heads or relations that it requires. ``words`` and
+        A score is None if one of the treebanks lacks the heads or relations that it requires, or the gold sentences
+        lack its column. ``words`` and
         ``sentences`` are counts of gold words and sentences. ``relations`` and ``lengths`` are tables: lists of records
         with ``gold``, ``predicted`` and ``correct`` (counts), ``precision``, ``recall`` and ``f1``. ``relations``
         counts universal relations with correct heads, by ``relation``. ``lengths`` counts heads, by ``length``, the
@@ -99,10 +105,12 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None)
 def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = None) -> dict[str, Any]:
     """Compare several pairs of treebanks together; see :func:`evaluate_treebanks`."""
     counts, lacks, n_unknown = _Counts(), {"heads": True, "relations": True}, 0
+    lacking = {column for columns in NEED_COLUMNS.values() for column in columns}
     for gold, predicted in pairs:
         words = counts.add_spans(gold, predicted)
         counts.add(as_treebank(gold, trees="partial"), as_treebank(predicted, trees="partial"), words, ignore)
         lacks["heads"] &= bool((gold.heads < 0).all() or (predicted.heads < 0).all())
+        lacking -= {column for column in lacking if gold.codes(column).any()}
         lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
         n_unknown += int(np.count_nonzero((gold.heads[words[0]] < 0) & (predicted.heads[words[1]] >= 0)))
     if not counts.scores["upos"].any():
@@ -112,6 +120,7 @@ def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = N
     scores: dict[str, Any] = {row["score"]: row["f1"] for row in records("score", counts.scores)}
     scores["whole"] = counts.whole / counts.sentences
     absent = NEED_HEADS if lacks["heads"] else NEED_RELATIONS if lacks["relations"] else ()
+    scores |= dict.fromkeys(score for score, columns in NEED_COLUMNS.items() if lacking.issuperset(columns))
     scores |= dict.fromkeys(absent) | {"words": int(counts.scores["upos"][0]), "sentences": counts.sentences}
     relations, lengths = (records(name, counts.tables[name]) for name in ("relation", "length"))
     return scores | {

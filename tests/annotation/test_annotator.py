@@ -85,6 +85,15 @@ def test_all_parts_are_learned(annotator, test):
         assert columns_of(annotator.annotate(bare)) == columns_of(annotator.annotate(test))
 
 
+def test_words_without_gold_annotation_have_no_score(annotator):
+    words = [["the", "dog"], ["a", "cat"]]
+    scores = annotator.evaluate(words)
+    names = ("upos", "xpos", "ufeats", "alltags", "lemmas", "uas", "las", "mlas", "blex")
+    assert [scores[name] for name in names] == [None] * len(names)
+    with pytest.raises(InputError, match="X must have gold heads"):
+        annotator.score(words)
+
+
 def test_each_labeler_alone_gives_the_same_labels(annotator, test):
     predicted = {"morphology": 0, "lemmas": 0}
     models, lemmatizer = annotator.models(), annotator.tagger_.lemmatizer

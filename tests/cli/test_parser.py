@@ -15,7 +15,8 @@ import pytest
 import omkl
 from omkl.cli import main
 from omkl.cli.training import Interruption
-from omkl.data import Treebank, read_treebank, synthetic_treebank, write_treebank
+from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, write_treebank
+from omkl.parsing.sentences import strings_of
 
 from ..annotation.made_language import sentences
 
@@ -257,6 +258,19 @@ def test_evaluate_agrees_with_predict(folder, capsys):
     assert main(["evaluate", gold, out, "--json", str(folder / "files.json"), "--quiet"]) == 0
     own, files = (json.loads((folder / name).read_text())["all"] for name in ("own.json", "files.json"))
     assert own == files
+
+
+def test_columns_without_gold_annotation_have_no_score(folder, capsys, refused):
+    words, lemmas, model = folder / "words.conllu", folder / "lemmas.conllu", str(folder / "model.npz")
+    gold = read_treebank(folder / "test.conllu")
+    plain = Treebank.from_sentences([Sentence(forms=sentence.forms) for sentence in gold])
+    write_treebank(words, plain)
+    refused(["evaluate", model, str(words)], "no gold annotation")
+    write_treebank(lemmas, plain.with_strings("lemmas", strings_of(gold, "lemmas")))
+    assert main(["evaluate", model, str(lemmas)]) == 0
+    printed = capsys.readouterr().out
+    assert "Lemmas" in printed
+    assert not any(name in printed for name in ("UPOS", "XPOS", "UFeats", "AllTags", "UAS"))
 
 
 def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):

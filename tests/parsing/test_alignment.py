@@ -127,7 +127,9 @@ def test_scores_are_those_of_the_definitions(seed):
     rng = random.Random(seed)
     gold, predicted = drawn(rng), drawn(rng)
     scores = evaluate_treebanks(*(Treebank.from_sentences(own) for own in (gold, predicted)))
-    for name, score in expected(words_of(gold), words_of(predicted)).items():
+    unknown = all(set(sentence.lemmas) == {"_"} for sentence in gold)
+    none = dict.fromkeys(("lemmas", "blex") if unknown else ())
+    for name, score in (expected(words_of(gold), words_of(predicted)) | none).items():
         assert scores[name] == pytest.approx(score), name
     ours, theirs = bounds(gold), bounds(predicted)
     assert scores["sentences_f1"] == pytest.approx(f1(ours, theirs, len(ours & theirs)))
@@ -140,7 +142,8 @@ def test_scores_are_symmetric_where_the_definition_is(seed):
     pair = [Treebank.from_sentences(drawn(rng)) for _ in range(2)]
     there, back = evaluate_treebanks(*pair), evaluate_treebanks(*reversed(pair))
     for name in ("tokens_f1", "words_f1", "sentences_f1", "upos", "uas", "las"):
-        assert there[name] == pytest.approx(back[name])
+        if there[name] is not None and back[name] is not None:
+            assert there[name] == pytest.approx(back[name])
 
 
 def segmented(text):

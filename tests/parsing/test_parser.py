@@ -380,19 +380,29 @@ def annotations(draw):
     return pairs
 
 
+def without_annotation(sentences):
+    """Return None for each score whose columns are empty in the gold sentences."""
+    columns = {"upos": "upos", "xpos": "xpos", "ufeats": "feats", "alltags": "upos xpos feats", "lemmas": "lemmas",
+               "mlas": "upos feats", "blex": "lemmas"}  # fmt: skip
+    empty = {name for name in ("upos", "xpos", "feats", "lemmas")
+             if all(set(getattr(sentence, name)) <= {"_"} for sentence in sentences)}  # fmt: skip
+    return dict.fromkeys(score for score, names in columns.items() if empty.issuperset(names.split()))
+
+
 @settings(max_examples=150, deadline=None)
 @given(annotations())
 def test_scores_are_what_the_shared_task_defines(pairs):
     gold, system = (Treebank.from_sentences(sentences) for sentences in zip(*pairs))
     found = evaluate_treebanks(gold, system)
-    expected = by_definition(pairs)
+    unknown = without_annotation([sentence for sentence, _ in pairs])
+    expected = by_definition(pairs) | unknown
     if not (gold.deprels.any() and system.deprels.any()):
         expected |= dict.fromkeys(("las", "clas", "mlas", "blex", "las_subtypes"))
     assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=False)
     assert found["whole"] == np.mean([g.heads == s.heads for g, s in pairs])
     if any(form != "," for form in gold.column("forms", 0)):
         without = evaluate_treebanks(gold, system, ignore=lambda form, upos, xpos: form == ",")
-        expected = by_definition(pairs, lambda sentence, i: sentence.forms[i] != ",")
+        expected = by_definition(pairs, lambda sentence, i: sentence.forms[i] != ",") | unknown
         if without["las"] is not None:
             assert {name: without[name] for name in expected} == pytest.approx(expected)
 
@@ -427,6 +437,9 @@ def test_what_a_treebank_lacks_has_no_score():
     assert (without_relations["uas"], without_relations["las"], without_relations["mlas"]) == (1.0, None, None)
     assert (without_heads["uas"], without_heads["upos"], without_heads["lengths"]) == (None, 0.5, [])
     assert evaluate_treebanks(tagged, tagged)["uas"] is None
+    scores = evaluate_treebanks(tagged, gold)
+    assert [scores[name] for name in ("xpos", "ufeats", "lemmas", "blex")] == [None] * 4
+    assert scores["alltags"] == 0.5
 
 
 def test_punctuation_by_rules():
