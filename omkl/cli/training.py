@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from click import BadParameter, Context, Parameter
+from click.exceptions import Exit
 
 from omkl.cli.console import Record
 from omkl.cli.files import destination
@@ -183,7 +184,7 @@ class Training:
         model.save(destination(self.options.output), training=not self.options.predict_only, **settings)
 
     def report(self, model: OnlineEstimator, lines: list[str], metrics: Record) -> None:
-        """Print lines about the training and the output file, and write metrics."""
+        """Print lines about the training and the output file, and write metrics; exit with 130 after Ctrl-C."""
         options, interrupted = self.options, self.interruption.happened
         if interrupted:
             again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
@@ -198,6 +199,8 @@ class Training:
             "history": model.history_,
         }
         options.report([*lines, f"Saved to {options.output}."], {**metrics, **facts})
+        if interrupted:
+            raise Exit(130)
 
 
 def progress_of(model: OnlineEstimator, example: str) -> str:
