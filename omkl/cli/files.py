@@ -15,6 +15,7 @@ import omkl
 from omkl import data
 from omkl._components import check_n_jobs
 from omkl.cli.options import OF_TABLES, Options, refuse
+from omkl.data.files import find_files
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 if TYPE_CHECKING:
@@ -78,6 +79,14 @@ def n_columns_of(labeler: omkl.SequenceLabeler) -> int | None:
     vocabulary = labeler.model_.codec.encoder.vocabulary
     places = [re.fullmatch(r"c([0-9]{1,6})", key) for key in (() if vocabulary is None else vocabulary.keys)]
     return 1 + max(int(place[1]) for place in places if place) if places and all(places) else None
+
+
+def are_columns(path: str, options: Options, labeler: omkl.SequenceLabeler) -> bool:
+    """Tell whether a labeler reads a file as columns."""
+    from omkl.data.sequences import guess_format
+
+    otherwise = None if n_columns_of(labeler) is None else "columns"
+    return (options.format or guess_format(find_files(path)[0], otherwise)) == "columns"
 
 
 def read_sequences(path: str, options: Options, model: Model | None = None) -> tuple[list, list | None]:

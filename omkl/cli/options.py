@@ -9,11 +9,11 @@ import tempfile
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
 from itertools import combinations
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import click
 from click.core import ParameterSource
@@ -103,7 +103,8 @@ class Command(click.Command):
         with ExitStack() as stack:
             stack.enter_context(_printed_warnings(run, ctx.params["quiet"]))
             if piped:
-                run.standard_input = stack.enter_context(_standard_input())
+                source = copied(lambda: nullcontext(sys.stdin.buffer), "Standard input")
+                run.standard_input = stack.enter_context(source)
                 setattr(options, piped[0], run.standard_input)
             assert self.callback is not None
             self.callback(options)
@@ -135,15 +136,16 @@ def _check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None])
 
 
 @contextmanager
-def _standard_input() -> Iterator[str]:
-    """Copy standard input to a temporary file, which can be read twice."""
+def copied(opened: Callable[[], AbstractContextManager[IO[bytes]]], name: str) -> Iterator[str]:
+    """Copy standard input or a pipe to a temporary file, which can be read twice; ``name`` is for messages."""
     with tempfile.TemporaryDirectory(prefix="omkl-") as folder:
-        path = os.path.join(folder, "standard input")
+        path = os.path.join(folder, name.lower())
         with open(path, "wb") as file:
             try:
-                shutil.copyfileobj(sys.stdin.buffer, file)
+                with opened() as source:
+                    shutil.copyfileobj(source, file)
             except (AttributeError, OSError) as error:  # standard input is closed, or a folder
-                raise InputError(f"Standard input cannot be read: {error}.") from None
+                raise InputError(f"{name} cannot be read: {error}.") from None
         yield path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,9 +15,10 @@ from omkl import data
 from omkl._progress import progress_bar
 from omkl.cli import options as opt
 from omkl.cli.console import Record
-from omkl.cli.files import UNREAD, Columns, load_model, naming, of_class, open_rows, read_sequences
-from omkl.cli.options import Options, option
-from omkl.data.files import text_pieces
+from omkl.cli.files import UNREAD, Columns, are_columns, load_model, naming, of_class, open_rows, read_sequences
+from omkl.cli.options import Options, copied, option
+from omkl.data.files import find_files, is_pipe, open_bytes, text_pieces
+from omkl.data.sequences import cells_of
 from omkl.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -54,11 +56,11 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
 def predict(options: Options) -> None:
     """Predict for the sequences, sentences or rows of the file INPUT; outputs in this file are ignored.
 
-    A labeler writes one label per line and an empty line between sequences, or with --to conllu a treebank with
-    predicted UPOS. A parser writes the treebank with predicted heads and relations. An annotator writes a treebank with
-    all columns that it predicts, and with --text splits raw text first. Labelers with --to conllu and annotators read
-    treebanks, or text with one sentence per line and spaces between words. A classifier or regressor writes one
-    prediction per line.
+    A labeler writes one label per line and an empty line between sequences; for columns, the lines of INPUT with the
+    label as one more column; or with --to conllu a treebank with predicted UPOS. A parser writes the treebank with
+    predicted heads and relations. An annotator writes a treebank with all columns that it predicts, and with --text
+    splits raw text first. Labelers with --to conllu and annotators read treebanks, or text with one sentence per line
+    and spaces between words. A classifier or regressor writes one prediction per line.
 
     Probabilities are written after a tab, as "confidence" in JSON lines, and as UposConf=0.987, HeadConf and RelConf in
     MISC of a treebank. Alternatives are "nbest" in JSON lines, and have scores in comments of a treebank.
@@ -221,10 +223,14 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
     if options.to == "conllu":
         _tag(labeler, options)
         return
-    X, _ = read_sequences(options.input, options, labeler)
     write = _best_labellings if options.nbest is not None else _labellings
-    with data.output_file(options.output) as file:
-        file.writelines(write(labeler, X, options))
+    with ExitStack() as stack:
+        if options.to == "text" and options.nbest is None and are_columns(options.input, options, labeler):
+            write = _columns_and_labels
+            if is_pipe(path := options.input):
+                options.input = stack.enter_context(copied(partial(open_bytes, path), "A pipe"))
+        X, _ = read_sequences(options.input, options, labeler)
+        stack.enter_context(data.output_file(options.output)).writelines(write(labeler, X, options))
     metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": options.output}
     line = f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {options.output}"
     options.report([line], metrics)
@@ -239,6 +245,17 @@ def _labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Ite
             yield _json_line({"y": labels} if sure is None else {"y": labels, "confidence": sure})
         else:
             yield _lines([*(labels if sure is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, sure))), ""])
+
+
+def _columns_and_labels(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
+    """Copy the lines of the input, and append the label of each token, and its probability for ``--confidence``."""
+    labels = chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options)))
+    found = filter(None, labels)
+    for line in chain.from_iterable(map(data.lines, find_files(options.input))):
+        if cells_of(line):
+            mark = b"\t" if b"\t" in line else b" "
+            line = line.rstrip() + mark + next(found).replace(b"\t", mark)
+        yield line + b"\n"
 
 
 def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:

@@ -53,7 +53,7 @@ def guess_format(path: PathLike, otherwise: str | None = None) -> str:
 
 
 def _first_line(path: PathLike) -> bytes:
-    return next((line for line in lines(path) if _cells_of(line)), b"")
+    return next((line for line in lines(path) if cells_of(line)), b"")
 
 
 def n_columns_in(path: PathLike) -> int:
@@ -142,7 +142,7 @@ def stream_sequences(
         elif format == "jsonl":
             sequences = _read_jsonl(path, skipped)
         elif format == "columns":
-            sequences = _read_paragraphs(path, skipped, _in_columns(labelled), _cells_of)
+            sequences = _read_paragraphs(path, skipped, _in_columns(labelled), cells_of)
         else:
             sequences = _read_paragraphs(path, skipped, _in_attributes, bytes.strip)
         while block := list(islice(sequences, block_size)):
@@ -160,7 +160,7 @@ def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
 # ---- one token per line ----------------------------------------------------------------------------------------------
 
 
-def _cells_of(line: bytes) -> bytes:
+def cells_of(line: bytes) -> bytes:
     """Strip a line of columns; the marker of a document in CoNLL 2003 counts as an empty line."""
     return b"" if line.startswith(b"-DOCSTART-") else line.strip()
 

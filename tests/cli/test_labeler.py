@@ -319,3 +319,25 @@ def test_files_of_conll_2003_are_recognized_by_their_first_line(tmp_path):
     assert main(["train", "labeler", str(tmp_path / "eng.train"), "-o", str(tmp_path / "m.npz"), "--quiet"]) == 0
     (tmp_path / "attributes").write_text("B-ORG\tword=EU\tpiece=a b\nO\tword=rejects\n")
     assert read_sequences(tmp_path / "attributes")[1] == [["B-ORG", "O"]]
+
+
+@pytest.mark.parametrize("mark", [" ", "\t"])
+@pytest.mark.parametrize("gold", [True, False])
+def test_predictions_for_columns_are_beside_their_lines(mark, gold, tmp_path):
+    """Every line has its place, also lines of documents, several empty lines, and spaces at the end."""
+    train, path, out, model = (tmp_path / name for name in ("t.bio", "in.txt", "out.txt", "m.npz"))
+    train.write_text("EU NNP B\nrejects VBZ O\n\n" * 20)
+    rows = [f"-DOCSTART- -X-{' O' * gold}", "", f"EU NNP{' X' * gold}", f"rejects VBZ{' X' * gold}", "", "",
+            f"EU NNP{' O' * gold}"]  # fmt: skip
+    lines = [row.replace(" ", mark) for row in rows]
+    path.write_text("\n".join(lines) + " \n")
+    assert main(["train", "labeler", str(train), "-o", str(model), "--loss", "crf", "--quiet"]) == 0
+    assert main(["predict", str(model), str(path), "-o", str(out), "--quiet"]) == 0
+    added = ["", "", "B", "O", "", "", "B"]
+    expected = [line + mark * bool(label) + label for line, label in zip(lines, added)]
+    assert out.read_text().splitlines() == expected
+    command = [sys.executable, "-m", "omkl", "predict", str(model), "/dev/stdin", "--quiet", "--confidence"]
+    piped = subprocess.run(command, input=path.read_text(), capture_output=True, text=True, check=True)
+    assert [line.rpartition(mark)[0] if label else line for line, label in zip(piped.stdout.splitlines(), added)] == (
+        expected
+    )
