@@ -17,6 +17,8 @@ from omkl.features.views import (
     FlatTokens,
     View,
     is_number_in,
+    scaled,
+    scales_of_numbers,
     shapes_of_first,
     stacked,
     warn_of_units,
@@ -67,6 +69,8 @@ class Encoder:
         Sparse features; None for arrays.
     shapes : dict of str to int
         Number of columns of each entry that kernels use.
+    scales : dict of str to (float, float)
+        Mean and standard deviation of each column of numbers beside text, for default kernels.
     lexicons : dict of str to Lexicon
     names : list of str or None
         Names of the columns of an array.
@@ -84,6 +88,7 @@ class Encoder:
         self.views: dict[str, View] = {}
         self.vocabulary: Vocabulary | None = None
         self.shapes: dict[str, int] = {}
+        self.scales: dict[str, tuple[float, float]] = {}
         self.names: list[str] | None = None
         self._words: WordEncoder | None = None
 
@@ -94,12 +99,7 @@ class Encoder:
             found = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
             raise InputError(f"`lexicons` look up words: each token must be a string, got tokens of type {found}.")
         self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
-        specs = self._specs
-        if specs is None:
-            specs = ["linear"] if isinstance(tokens, list) or sparse.issparse(tokens) else DEFAULT_KERNELS
-            specs = specs if self.shapes else []
-            if specs is DEFAULT_KERNELS and not isinstance(tokens, list):
-                warn_of_units(tokens, names)
+        specs = self._default_kernels(tokens) if self._specs is None else self._specs
         named = named_kernels(specs)
         if not isinstance(tokens, list):
             named = [(name, kernel.placed(tokens.shape[1], names)) for name, kernel in named]
@@ -116,6 +116,20 @@ class Encoder:
         elif not self.kernels:
             raise InputError(f"kernels must hold at least one kernel, got {specs!r}.")
         return self
+
+    def _default_kernels(self, tokens: FlatTokens) -> KernelSpecs:
+        """Return the default kernels, and learn the scales of numbers beside text."""
+        if not isinstance(tokens, list):
+            if sparse.issparse(tokens):
+                return ["linear"]
+            warn_of_units(tokens, self.names)
+            return DEFAULT_KERNELS
+        if self.names is not None and isinstance(tokens[0], dict) and not self.shapes:
+            self.scales = scales_of_numbers(tokens, self.names)
+            self.shapes = dict.fromkeys(self.scales, 1)
+            if self.scales:
+                return {name: as_kernel(name).restricted(list(self.scales)) for name in DEFAULT_KERNELS}
+        return ["linear"] if self.shapes else []
 
     def _arrange(self) -> None:
         """Determine the representation of each kernel."""
@@ -190,7 +204,12 @@ class Encoder:
                 _refuse_dense(name, kernel)
             return {PLAIN: tokens}
         used = dict.fromkeys(key for view in self.views.values() for key in view.keys)
-        return {key: stacked(tokens, key, self.shapes[key]) for key in used}
+        return {
+            key: scaled(tokens, key, self.scales[key])
+            if key in self.scales
+            else stacked([token.get(key) for token in tokens], key, self.shapes[key])
+            for key in used
+        }
 
     def pack(self, packer: Packer) -> Manifest:
         """Return everything learned except the features of the vocabulary as JSON values, with arrays of lexicons."""
@@ -198,6 +217,7 @@ class Encoder:
         return {
             "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()},
             "shapes": self.shapes,
+            "scales": self.scales,
             "names": self.names,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
             "lexicons": list(self.lexicons),
@@ -208,7 +228,7 @@ class Encoder:
         """The inverse of :meth:`pack`."""
         encoder = cls(in_sequences=in_sequences)
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
-        encoder.shapes, encoder.names = packed["shapes"], packed["names"]
+        encoder.shapes, encoder.scales, encoder.names = packed["shapes"], packed["scales"], packed["names"]
         encoder.lexicons = unpack_lexicons(packed["lexicons"], unpacker.arrays)
         encoder.views = {name: encoder._view_of(name, kernel, []) for name, kernel in encoder.kernels.items()}
         encoder._arrange()

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import warn_caller
+from omkl._messages import shown
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.vocabulary import LARGEST, NUMBERS
 from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
@@ -21,6 +22,8 @@ PLAIN = "x"
 #: and of one kernel per column: iris (largest by smallest: 4) 0.96, 0.95, 0.96; diabetes (69; R^2) 0.37, 0.50, 0.46;
 #: wine (2,500) 0.71, 0.98, 0.97; breast cancer (215,000) 0.91, 0.97, 0.96.
 UNITS_APART = 10.0
+#: Standard deviations up to this fraction of the mean are rounding errors of a constant.
+ROUNDING = 1e-12
 
 
 class TokenData(NamedTuple):
@@ -114,17 +117,44 @@ def is_number_in(tokens: FlatTokens, key: str) -> bool:
     return isinstance(next((token[key] for token in tokens if isinstance(token, dict) and key in token), None), NUMBERS)
 
 
-def stacked(tokens: Sequence[Mapping[str, ArrayLike]], key: str, n_columns: int) -> np.ndarray:
+def stacked(values: Sequence[ArrayLike | None], key: str, n_columns: int) -> np.ndarray:
     """Validate the arrays or numbers of one key of all tokens, and stack them to (N, n_columns)."""
-    try:
-        view = np.array([token[key] for token in tokens], dtype=np.float64)
-    except (KeyError, ValueError, TypeError):
-        view = np.empty(0)
-    view = view[:, None] if view.ndim == 1 else view
-    if view.shape != (len(tokens), n_columns) or not (np.abs(view) <= LARGEST).all():
+    view = _valid(values, n_columns)
+    if view is None:
+        i = next(i for i, value in enumerate(values) if _valid([value], n_columns) is None)
         held = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
-        raise InputError(f"Every token must hold {held} under {key!r}, finite and up to {LARGEST:g}.")
+        got = "nothing" if values[i] is None else shown(values[i], 40)
+        raise InputError(f"{key!r} must hold {held}, finite and up to {LARGEST:g}, got {got} in row or token {i}.")
     return view
+
+
+def _valid(values: Sequence[ArrayLike | None], n_columns: int) -> np.ndarray | None:
+    """Return an array (N, n_columns) of finite numbers; None if the values are something else."""
+    try:
+        view = np.array(values, dtype=np.float64)
+    except (ValueError, TypeError):
+        return None
+    view = view[:, None] if view.ndim == 1 else view
+    return view if view.shape == (len(values), n_columns) and (np.abs(view) <= LARGEST).all() else None
+
+
+def scales_of_numbers(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Return mean and standard deviation of each column of numbers in rows of a table with text."""
+    scales = {}
+    for name in names:
+        values = [value for row in rows if (value := row.get(name)) is not None]
+        if values and set(map(type, values)) <= {int, float}:
+            numbers = stacked(values, name, 1)
+            mean, deviation = float(np.mean(numbers)), float(np.std(numbers))
+            scales[name] = mean, deviation if deviation > ROUNDING * abs(mean) else 1.0
+    return scales
+
+
+def scaled(rows: Sequence[Mapping[str, Any]], name: str, scale: tuple[float, float]) -> np.ndarray:
+    """Return a column of numbers, (n, 1), minus its mean and divided by its deviation; 0 for missing numbers."""
+    mean, deviation = scale
+    values = [mean if (value := row.get(name)) is None else value for row in rows]
+    return (stacked(values, name, 1) - mean) / deviation
 
 
 def warn_of_units(X: np.ndarray, names: Sequence[str] | None = None) -> None:

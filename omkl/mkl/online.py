@@ -36,7 +36,8 @@ class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None is linear, quadratic and Gaussian kernels on arrays, and a linear kernel on sparse matrices.
+        None is linear, quadratic and Gaussian kernels on arrays and on the standardized numbers of frames with text,
+        and a linear kernel on sparse matrices.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, early_stopping, \
 validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype, \
 callbacks, verbose, random_state
@@ -251,7 +252,8 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None is linear, quadratic and Gaussian kernels on arrays, and a linear kernel on sparse matrices.
+        None is linear, quadratic and Gaussian kernels on arrays and on the standardized numbers of frames with text,
+        and a linear kernel on sparse matrices.
     loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
         "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
     regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples, budget, cache_size, dtype

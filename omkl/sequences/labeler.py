@@ -66,10 +66,11 @@ class SequenceLabeler(OnlineEstimator):
     kernels : list, dict or None
         Kernels, as objects (:mod:`omkl.kernels`), functions of two arrays, or strings: ``"linear"``,
         ``"quadratic"``, ``"cubic"``, ``"gaussian:sigma2=5"``, ``"laplacian"``, ``"chi2"``, ``"b1:density=0.05"``.
-        Each kernel is a group; a dict gives names. None uses a linear, a quadratic and a Gaussian kernel on arrays, and
-        a linear kernel on every array in dicts. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random
-        Fourier features, and ``"chi2:features=500"`` by the Nyström method. The cost of an approximated kernel is
-        constant on a stream, while that of an exact kernel grows with the number of mistakes.
+        Each kernel is a group; a dict gives names. None uses a linear, a quadratic and a Gaussian kernel on arrays and
+        on the standardized numbers of frames with text, and a linear kernel on every array in dicts.
+        ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random Fourier features, and
+        ``"chi2:features=500"`` by the Nyström method. The cost of an approximated kernel is constant on a stream, while
+        that of an exact kernel grows with the number of mistakes.
     lexicons : dict of str to path or dict, optional
         Lexicons of words by name, as for :class:`~omkl.DependencyParser`, for sequences of words. The values of a
         word and of two words on either side are groups ``NAME``, ``NAME[-1]``, ... Their first four characters,

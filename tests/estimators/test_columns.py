@@ -152,7 +152,7 @@ def test_a_table_with_text_is_rows_of_dicts(rng, frame):
     given = frame(X, ["age", "income"])
     given = given.assign(city=cities) if hasattr(given, "assign") else given.with_columns(city=cities)
     dicts = [{"age": a, "income": i, "city": str(c)} for (a, i), c in zip(X.tolist(), cities)]
-    for kernels in (None, ["gaussian:on=age"], ["gaussian:on=[age,income]"]):
+    for kernels in (["linear:on=age"], ["gaussian:on=age"], ["gaussian:on=[age,income]"]):
         settings = {"kernels": kernels, "epochs": 4, "shuffle": False, "random_state": 0}
         model = omkl.OnlineMKLClassifier(**settings).fit(given, y)
         assert_array_equal(model.predict(given), omkl.OnlineMKLClassifier(**settings).fit(dicts, y).predict(dicts))
