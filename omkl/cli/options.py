@@ -58,7 +58,8 @@ class Options(SimpleNamespace):
     """Options and arguments of a command, with defaults for options that the command does not declare."""
 
     format: Any = None
-    target = delimiter = categorical = jobs = budget = format
+    target = delimiter = categorical = jobs = budget = lexicon = templates = format
+    kernels: Sequence[str] = ()
     no_header, on_error = False, "raise"
 
     def values(self, *names: str) -> dict[str, Any]:

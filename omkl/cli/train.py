@@ -60,9 +60,6 @@ def labeler(options: Options) -> None:
     Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, columns (CoNLL 2000 to 2003) and JSON lines,
     plain or compressed.
     """
-    dev = labelled_sequences(options.dev, options) if options.dev else None
-    if dev is not None and any(label is None for labels in dev[1] for label in labels):
-        raise DataFileError(f"{options.dev} has tokens without a label: accuracy needs all of them.")
     training = Training(options)
     model = omkl.SequenceLabeler(
         list(options.kernels) or None,
@@ -73,6 +70,10 @@ def labeler(options: Options) -> None:
         budget=options.budget,
         **training.parameters(),
     )
+    model._settings()
+    dev = labelled_sequences(options.dev, options) if options.dev else None
+    if dev is not None and any(label is None for labels in dev[1] for label in labels):
+        raise DataFileError(f"{options.dev} has tokens without a label: accuracy needs all of them.")
     if options.stream:
         stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
         labels, n_sequences, n_tokens = _survey(stream)
@@ -138,6 +139,7 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
     """Train and save a classifier or a regressor."""
     training, is_classifier = Training(options), cls is omkl.OnlineMKLClassifier
     model = cls(list(options.kernels) or None, budget=options.budget, **training.parameters())
+    model._settings()
     stream = open_rows(options.train, options)
     with naming(options.train):
         if options.stream:

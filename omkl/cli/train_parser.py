@@ -12,7 +12,17 @@ from omkl.cli.console import Record, attachment_lines, bar_chart
 from omkl.cli.evaluate import tree_scores
 from omkl.cli.files import calibrate, destination
 from omkl.cli.options import Options, option
-from omkl.cli.training import CHECKPOINTS, DEV, LEXICON, OUTPUT, TRAIN, Training, strength, training_options
+from omkl.cli.training import (
+    CHECKPOINTS,
+    DEV,
+    LEXICON,
+    OUTPUT,
+    TRAIN,
+    Training,
+    check_options,
+    strength,
+    training_options,
+)
 
 #: Maximum number of groups of each part to list.
 MOST_GROUPS = 5
@@ -74,6 +84,7 @@ def train_parser(options: Options) -> None:
     training = Training(options)
     reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
     parser = _untrained_parser(options, lexicons=options.lexicon, **training.parameters())
+    parser._settings()
     trees: data.Treebank | data.Stream
     if options.stream:
         stream = data.stream_conllu(options.train, trees="partial", **reading)
@@ -133,9 +144,7 @@ def train_annotator(options: Options) -> None:
     """
     if options.parts and "trees" not in options.parts:
         opt.refuse("is about trees, which --parts leaves out", *OF_TREES)
-    reading: Record = {"on_error": options.on_error}
-    treebank = data.read_treebank(options.train, trees="partial", **reading)
-    gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
+    check_options(options)
     if options.likely is None and options.keep is None:
         options.likely = 0.99
     settings = options.values("C", "epochs")
@@ -149,6 +158,11 @@ def train_annotator(options: Options) -> None:
         random_state=options.random_state,
         n_jobs=options.jobs,
     )
+    for own in model._settings():
+        own._settings()
+    reading: Record = {"on_error": options.on_error}
+    treebank = data.read_treebank(options.train, trees="partial", **reading)
+    gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
     started = time.perf_counter()
     model.fit(treebank, **options.values("checkpoint", "checkpoint_every", "resume"))
     seconds = time.perf_counter() - started

@@ -59,6 +59,23 @@ LEXICON = option(
 BUDGET = option("--budget", type=int, metavar="B", help="At most B support vectors for kernels.")
 
 
+def check_options(options: Options) -> None:
+    """Check kernels, templates and times of checkpoints, and read lexicons, before the data."""
+    from omkl.features.lexicons import as_lexicons
+    from omkl.groups.templates.language import TemplateSet
+    from omkl.kernels import as_kernel
+    from omkl.online.checkpointing import parsed_interval
+
+    options.lexicon = as_lexicons(options.lexicon) or None
+    if options.templates is not None:
+        TemplateSet.resolve(options.templates, options.lexicon)
+    for kernel in options.kernels:
+        as_kernel(kernel)
+    parsed_interval(options.checkpoint_every)
+    if options.resume and options.checkpoint is None:
+        raise InputError("--resume needs --checkpoint DIR.")
+
+
 def strength(epochs: int, C: float) -> Callable:
     """Declare ``--epochs`` and ``--C`` with these defaults."""
     return declare(
@@ -143,6 +160,7 @@ class Training:
         options.predict_only |= options.precision is not None
         if options.predict_only and options.budget:
             raise InputError("--predict-only does not go with --budget, whose models cannot drop their training state.")
+        check_options(options)
         self.options, self.interruption = options, Interruption()
 
     def parameters(self) -> dict[str, Any]:

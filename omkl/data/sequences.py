@@ -199,8 +199,10 @@ def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
         nonlocal n_cells
         cells = [cell for cell in re.split("[ \t]", line) if cell]  # words may contain other whitespace
         n_cells = n_cells or max(len(cells), 1 + labelled)
+        if len(cells) <= labelled:
+            raise DataFileError("found 1 column, and the last of at least 2 is the label.")
         if len(cells) != n_cells:
-            raise DataFileError(f"{len(cells)} columns, where there should be {n_cells}.")
+            raise DataFileError(f"found {len(cells)} columns for a token, not {n_cells} as in the first line.")
         label = cells.pop() if labelled else None
         return {f"c{j}": cell for j, cell in enumerate(cells)}, label
 

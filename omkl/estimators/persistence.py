@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
@@ -84,6 +85,16 @@ class SavedEstimator(BaseEstimator):
     _rounded: ClassVar[tuple[str, ...]] = ()
 
     history_: list[dict[str, Any]]
+
+    def __new__(cls, *args: object, **parameters: object) -> Self:
+        """Raise TypeError for an unknown parameter, and suggest a similar name."""
+        known = cls._get_param_names()
+        for name in parameters:
+            if name not in known:
+                similar = get_close_matches(name, known, 1)
+                hint = f"; did you mean {similar[0]!r}?" if similar else f": choose from {', '.join(known)}."
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
+        return super().__new__(cls)
 
     def save(self, path: str | PathLike, training: bool = True, *, dtype: str | None = None) -> None:
         """Save the fitted estimator to a file for :func:`omkl.load`, without pickle.

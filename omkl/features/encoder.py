@@ -190,13 +190,19 @@ class Encoder:
                 f"{', '.join(map(repr, vocabulary.keys[:3]))}."
             )
 
+    @staticmethod
+    def _learned_tokens(vocabulary: Vocabulary) -> str:
+        """Name the tokens of training for messages."""
+        are_words = all(template.name in vocabulary.ids for template in TEMPLATES)
+        return "words" if are_words else "dicts or a table with text"
+
     def _read_views(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""
         width = self.shapes.get(PLAIN) if self.vocabulary is None else None
         is_list = isinstance(tokens, list)
         are_dicts = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], dict) and PLAIN not in tokens[0]
         if (are_dicts and width is not None) or (not is_list and tokens.shape[1] != width):
-            learned = "dicts or a table with text" if width is None else f"rows of {width} numbers"
+            learned = f"rows of {width} numbers" if self.vocabulary is None else self._learned_tokens(self.vocabulary)
             found = "dicts" if is_list else f"rows of {tokens.shape[1]} numbers"
             raise InputError(f"The model was trained on {learned}, got {found}.")
         if not isinstance(tokens, list):
@@ -204,10 +210,11 @@ class Encoder:
                 _refuse_dense(name, kernel)
             return {PLAIN: tokens}
         used = dict.fromkeys(key for view in self.views.values() for key in view.keys)
+        dicts = [token if isinstance(token, dict) else {} for token in tokens] if used and not are_dicts else tokens
         return {
-            key: scaled(tokens, key, self.scales[key])
+            key: scaled(dicts, key, self.scales[key])
             if key in self.scales
-            else stacked([token.get(key) for token in tokens], key, self.shapes[key])
+            else stacked([token.get(key) for token in dicts], key, self.shapes[key])
             for key in used
         }
 

@@ -78,9 +78,9 @@ class Vocabulary:
     units : dict of str to float
         Divisor of the numbers of a key.
     n_tokens : int
-        Number of training tokens.
+        Number of tokens that were encoded first.
     counts : dict of str to int
-        Number of training tokens with each key.
+        Number of these with each key.
     """
 
     def __init__(self, first_id: int = 0) -> None:
@@ -117,7 +117,7 @@ class Vocabulary:
         return bool(own) and NUMBER not in (own or {})
 
     def add_counts(self, counts: Mapping[str, int], n_tokens: int) -> None:
-        """Count more training tokens, and those with each key."""
+        """Count tokens, and those with each key."""
         self.counts.update(counts)
         self.n_tokens += n_tokens
 
@@ -131,10 +131,11 @@ class Vocabulary:
 
     def encode(self, tokens: Sequence[Token] | AttributeLists, grow: bool) -> Features:
         """Encode tokens; ``grow`` adds new keys and values, which are skipped otherwise."""
+        counts = grow and not self.n_tokens  # a resumed run encodes later blocks again
         if isinstance(tokens, AttributeLists):
-            return _joined([self._attribute_rows(tokens, grow)])
+            return _joined([self._attribute_rows(tokens, grow, counts)])
         if 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens, grow)) is not None:
-            if grow:
+            if counts:
                 self.add_counts(dict.fromkeys(tokens[0], len(tokens)), len(tokens))
             return _joined([rows])
         chunks = []
@@ -143,13 +144,13 @@ class Vocabulary:
             columns = [(key, column) for key, column in _columns(chunk) if grow or key in self.ids]
             parts = {key: self.look_up(key, column, grow) for key, column in columns}
             chunks.append(_to_rows(list(parts.values()), len(chunk)))
-            if grow:
+            if counts:
                 places = {key: part.places for key, part in parts.items()}
                 n = len(chunk)
                 self.add_counts({key: n if own is None else len(set(own.tolist())) for key, own in places.items()}, n)
         return _joined(chunks)
 
-    def _attribute_rows(self, tokens: AttributeLists, grow: bool) -> Rows:
+    def _attribute_rows(self, tokens: AttributeLists, grow: bool, counts: bool) -> Rows:
         """Encode lists of attributes as CSR rows, in the order of attributes."""
         attributes, known = list(chain.from_iterable(tokens)), self._of_attributes
         if set(map(type, attributes)) - {str}:
@@ -168,7 +169,7 @@ class Vocabulary:
             if unit != 1.0:
                 values[ids == self.ids[key][NUMBER]] = 1.0 / unit
         kept, owners = ids >= 0, np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens)))
-        if grow:  # a token may have several attributes of one key
+        if counts:  # a token may have several attributes of one key
             places = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
             numbers = np.bincount(np.unique(owners * len(self.keys) + places) % max(len(self.keys), 1))
             self.add_counts(dict(zip(self.keys, numbers.tolist())), len(tokens))

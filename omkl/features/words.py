@@ -269,7 +269,7 @@ class WordEncoder:
             for low in range(0, len(words), max(chunk, 1)):
                 self._fill(around[low : low + chunk], ids[low : low + chunk], known, grow)
             self._n_known = len(self.vocabulary.groups)
-        if grow:
+        if grow and not self.vocabulary.n_tokens:
             names = [template.name for template in (*self._single, *PAIRS)]
             self.vocabulary.add_counts(dict.fromkeys(names, len(words)), len(words))
         starts, flat = np.empty(len(words) + 1, np.int64), np.empty(ids.size, np.int32)

@@ -56,7 +56,7 @@ class Checkpoints:
         rng: np.random.Generator | None = None,
         resume: bool = False,
     ) -> None:
-        self._seconds, self._rounds = _interval(every)
+        self._seconds, self._rounds = parsed_interval(every)
         self.directory = Path(directory)
         try:
             os.makedirs(directory, exist_ok=True)
@@ -174,7 +174,7 @@ class Checkpoints:
                 warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=5)
 
 
-def _interval(every: str | float) -> tuple[float, int]:
+def parsed_interval(every: str | float) -> tuple[float, int]:
     """Parse an interval to ``(seconds, rounds)``, the minimum of both between checkpoints."""
     if match := re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", str(every)):
         return float(match[1]) * UNITS[match[2]], 0

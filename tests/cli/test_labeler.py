@@ -299,8 +299,8 @@ def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
     [
         (COLUMNS, "o.svm", "sequences are written as crfsuite, columns, jsonl"),
         (COLUMNS, "o", "say which with --to"),
-        ("a b c\nd e\n", "o.jsonl", "line 2: 2 columns, where there should be 3"),
-        ("a\n", "o.jsonl", "1 columns, where there should be 2"),
+        ("a b c\nd e\n", "o.jsonl", "line 2: found 2 columns for a token, not 3"),
+        ("a\n", "o.jsonl", "1 column, and the last of at least 2 is the label"),
     ],
 )
 def test_bad_conversions_are_one_sentence(content, output, message, tmp_path, refused):

@@ -201,6 +201,25 @@ def test_options_without_an_effect_are_refused(command, message, files_of_rows, 
     refused([files_of_rows.get(word, word) for word in command.split()], message)
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("labeler --regularizer x", "Unknown regularizer 'x'"),
+        ("labeler --lexicon a=none.tsv", "none.tsv"),
+        ("classifier --kernels x", "Unknown kernel 'x'"),
+        ("regressor --epochs 0", "epochs must be a whole number > 0"),
+        ("parser --memory 0", "memory must be"),
+        ("parser --resume", "--resume needs --checkpoint DIR"),
+        ("annotator --C -1", "C must be"),
+        ("annotator --checkpoint-every 5x", "checkpoint_every must be"),
+    ],
+)
+def test_options_are_checked_before_data_are_read(command, message, tmp_path, refused):
+    (tmp_path / "bad").write_bytes(b"\xff\xfe")
+    kind, *options = command.split()
+    refused(["train", kind, tmp_path / "bad", "-o", tmp_path / "m.npz", *options], message)
+
+
 @pytest.fixture(scope="module")
 def files_of_rows(tmp_path_factory):
     """A table, a classifier and a regressor of its columns, and a treebank."""

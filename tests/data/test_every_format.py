@@ -146,7 +146,7 @@ WRONG = [
         ("crfsuite", CRFSUITE, f"B\tw:{number}\n\n", 7, "is not a number")
         for number in ["nan", "inf", "1e999", "-Infinity", "1_0", "x" * 5000]
     ),
-    ("columns", "a A\nb B\n\n", "a b c\n\n", 4, "3 columns, where there should be 2"),
+    ("columns", "a A\nb B\n\n", "a b c\n\n", 4, "found 3 columns for a token, not 2"),
     *(("jsonl", JSONL, f"{line}\n", 4, "expected") for line in ['{"x": [', '{"x": ["\udcff"], "y": [1]}']),
     ("jsonl", JSONL, '{"x": [{}], "y": 3}\n', 4, '"y" must be a list'),
     ("jsonl", JSONL, '{"x": [{}]}\n', 4, "expected dicts with labels, as in the sequences before"),

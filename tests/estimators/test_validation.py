@@ -171,3 +171,16 @@ def test_mistakes_are_refused(data, tmp_path):
     with pytest.raises(ModelFileError, match="OwnBank"):
         own.save(tmp_path / "model.npz")
     assert not (tmp_path / "model.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "message"),
+    [
+        (omkl.SequenceLabeler, "regulariser", "has no parameter 'regulariser'; did you mean 'regularizer'"),
+        (omkl.GroupLasso, "aplha", "did you mean 'alpha'"),
+        (omkl.MKLClassifier, "qqqq", "MKLClassifier has no parameter 'qqqq': choose from C, "),
+    ],
+)
+def test_unknown_parameters_are_named_with_a_similar_one(cls, name, message):
+    with pytest.raises(TypeError, match=message):
+        cls(**{name: 1})
