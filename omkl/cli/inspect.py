@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import omkl
+from omkl._components import check_choice
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
-from omkl.cli.files import labelled_data, load_model, naming, of_class
+from omkl.cli.files import labelled_data, load_model, naming, of_class, read_gold
 from omkl.cli.options import Options, option
 
 if TYPE_CHECKING:
@@ -28,12 +29,14 @@ MEASURABLE = 2.0
     """
     omkl inspect model.npz --top 20
     omkl inspect parser.npz --groups 100 --json groups.json
+    omkl inspect annotator.npz --part upos --data test.conllu
     omkl inspect labeler.npz --data held-out.crfsuite   # what each group is worth there
     """,
     opt.MODEL,
     option("--top", type=opt.COUNT, default=10, metavar="N", help="List the N strongest features."),
     option("--group", metavar="NAME", help="Only features of this group."),
-    option("--groups", type=opt.COUNT, default=30, metavar="N", help="List the N heaviest groups."),
+    option("--groups", type=opt.COUNT, metavar="N", help="List N groups; 30 by default, or 10 of each part."),
+    option("--part", metavar="NAME", help="Annotators: only the model of this part, such as upos or trees."),
     option("--data", type=opt.READ, metavar="FILE", help="Measure how much each group helps on this held-out file."),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
@@ -42,10 +45,17 @@ def inspect(options: Options) -> None:
     model, kind = load_model(options)
     if options.data is None:
         opt.refuse("goes with --data FILE", *opt.OF_DATA)
-    if kind == "annotations":
-        opt.refuse("is for single models, and an annotator has several", "data", "group")
-        lines, metrics = _inspect_annotator(model, min(options.groups, options.top))
+    if kind != "annotations":
+        opt.refuse(f"is for annotators, not {of_class(model)}", "part")
+    if kind == "annotations" and options.part is None:
+        opt.refuse("needs --part NAME for an annotator, which has several models", "data", "group")
+        lines, metrics = _inspect_annotator(model, 10 if options.groups is None else options.groups)
     else:
+        options.groups = 30 if options.groups is None else options.groups
+        options.annotator = model if kind == "annotations" else None
+        if kind == "annotations":
+            check_choice("--part", options.part, model.models())
+            model = model.models()[options.part]
         metrics = _metrics(model, kind, options)
         lines = list(_lines(metrics, _size(model), options.groups))
     options.report(lines, metrics)
@@ -100,6 +110,11 @@ def _group_records(model: OnlineEstimator, kind: str, options: Options) -> list[
     if options.data is None:
         return model.group_report_
     with naming(options.data):
+        if options.annotator is not None:
+            from omkl.reports.quality import data_of_part
+
+            gold = read_gold(options.data, options.annotator, options)
+            return model.group_report(*data_of_part(options.annotator, options.part, gold))
         return model.group_report(*labelled_data(options.data, model, kind, options))
 
 

@@ -18,6 +18,7 @@ from sklearn.utils import _safe_indexing
 
 import omkl
 from omkl.data import Treebank
+from omkl.data.treebank.strings import MISSING
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
@@ -298,6 +299,16 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, n_worst: int) ->
         title = f"Sentence {i + 1}: {n_wrong} of {len(sentence)} heads wrong"
         quality.worst.append(html.example(title, html.wide(Markup(draw_tree(sentence, other))), why))
     return quality
+
+
+def data_of_part(annotator: omkl.Annotator, part: str, gold: Treebank) -> tuple[Any, list | None]:
+    """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator; trees have its tags."""
+    if part == "trees":
+        return gold if annotator.tagger_ is None else annotator.tagger_.annotate(gold), None
+    if part not in ("upos", "xpos"):
+        raise InputError(f"Only upos, xpos and trees can be measured on data, not {part!r}.")
+    tags = [[None if tag == MISSING else tag for tag in getattr(sentence, part)] for sentence in gold]
+    return [sentence.forms for sentence in gold], tags
 
 
 def annotation_quality(annotator: omkl.Annotator, gold: Treebank, n_worst: int) -> Quality:

@@ -25,7 +25,7 @@ from omkl.mkl.base import BatchMKL
 from omkl.reports import plots
 from omkl.reports.markup import ENVIRONMENT, Cell, Model, Record, details, drawn, html, number, percent, shares, table
 from omkl.reports.plots.canvas import figure_for
-from omkl.reports.quality import Quality, annotation_quality, row_quality, sequence_quality, tree_quality
+from omkl.reports.quality import Quality, annotation_quality, data_of_part, row_quality, sequence_quality, tree_quality
 
 #: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum number of sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
@@ -94,7 +94,7 @@ def make_report(
         title=title or type(model).__name__,
         lead=[html.tiles({**quality.tiles, **size_of(model)})],
         sections={
-            "What it learned": learned_parts(model, None if X is None else _measured(model, X, y)),
+            "What it learned": learned_parts(model, X, y),
             "How good it is": quality.parts,
             "What it gets most wrong": [how, *quality.worst] if quality.worst else [],
             "How it was trained": training_parts(model),
@@ -125,9 +125,9 @@ def _quality(model: Model | omkl.Annotator, X: Any, y: Any, n_worst: int) -> Qua
     return (sequence_quality if isinstance(model, omkl.SequenceLabeler) else row_quality)(model, X, y, n_worst)
 
 
-def _measured(model: Model | omkl.Annotator, X: Any, y: Any) -> list[dict[str, Any]] | None:
-    """Return the group report on a part of the data; None if the model has none or does not know all labels."""
-    if not isinstance(model, OnlineEstimator):
+def _measured(model: OnlineEstimator, X: Any, y: Any) -> list[Record] | None:
+    """Return the group report on a part of the data; None without data, or if the model does not know all labels."""
+    if X is None:
         return None
     n = MEASURED
     if isinstance(X, Treebank):
@@ -139,10 +139,14 @@ def _measured(model: Model | omkl.Annotator, X: Any, y: Any) -> list[dict[str, A
         return None
 
 
-def learned_parts(model: Model | omkl.Annotator, measured: list[Record] | None) -> list[str]:
-    """Show group weights and the strongest features; ``measured`` is the ``group_report`` on data, or None."""
+def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -> list[str]:
+    """Show group weights, the increase of the loss on data without each group, and the strongest features."""
     if isinstance(model, omkl.Annotator):
-        return [part for name, own in model.models().items() for part in _of_part(name, own)]
+        parts = []
+        for name, own in model.models().items():
+            is_known = X is not None and name in ("upos", "xpos", "trees")
+            parts += _of_part(name, own, _measured(own, *data_of_part(model, name, X)) if is_known else None)
+        return parts
     parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
     if isinstance(model, SparseLinear):
         return [*parts, _coefficients(model)]
@@ -150,19 +154,26 @@ def learned_parts(model: Model | omkl.Annotator, measured: list[Record] | None) 
         return [*parts, details("All weights", _weight_table(model.kernel_weights_))]
     if model.left_out_:
         parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
-    if measured:
-        caption = "Growth of the loss without each group, plus or minus two standard errors."
-        parts += [html.heading("What each group is worth"), drawn(plots.plot_weights, measured, caption=caption)]
-    return [*parts, _group_table(measured or model.group_report_), _features(model)]
+    measured = _measured(model, X, y)
+    return [*_worth(measured, "each group"), *parts, _group_table(measured or model.group_report_), _features(model)]
 
 
-def _of_part(name: str, model: OnlineEstimator) -> list[str]:
+def _worth(measured: list[Record] | None, what: str) -> list[str]:
+    """Plot the increase of the loss without each group; empty if it is unknown."""
+    caption = "Increase of the loss without each group, plus or minus two standard errors."
+    heading = html.heading(f"What {what} is worth")
+    return [heading, drawn(plots.plot_weights, measured, caption=caption)] if measured else []
+
+
+def _of_part(name: str, model: OnlineEstimator, measured: list[Record] | None) -> list[str]:
     """Show the groups of a part of an annotator; models of lemmas are shown only as a table."""
     weights = details("All groups" if " of " not in name else name, _weight_table(model.kernel_weights_))
     if " of " in name:
         return [weights]
     picture = drawn(plots.plot_weights, model.kernel_weights_)
-    return [html.heading(f"Weights of {name}"), picture, weights, _features(model)]
+    worth = _worth(measured, f"each group of {name}")
+    weights = _group_table(measured) if measured else weights
+    return [*worth, html.heading(f"Weights of {name}"), picture, weights, _features(model)]
 
 
 def _weight_table(weights: Mapping[str, float]) -> str:
@@ -172,9 +183,10 @@ def _weight_table(weights: Mapping[str, float]) -> str:
 
 def _group_table(records: Sequence[Record]) -> str:
     names = ["group", "weight", "norm", "bytes_share"]
-    if "loss_increase" in records[0]:
+    first = "loss_increase" if "loss_increase" in records[0] else "weight"
+    if first != "weight":
         names += ["loss_without", "loss_increase", "standard_error"]
-    ranked = sorted(records, key=lambda record: -(record["weight"] or 0.0))
+    ranked = sorted(records, key=lambda record: -(record[first] or 0.0))
     header = [name.replace("_share", "").replace("_", " ") for name in names]
     return details("All groups", table(header, shares(ranked, names, ("weight", "bytes_share")), limit=1000))
 

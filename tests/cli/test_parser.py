@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from io import BytesIO, TextIOWrapper
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -248,6 +249,26 @@ def test_training_and_inspect_tell_what_was_learned(folder, capsys):
     assert main(["inspect", str(folder / "model.npz"), "--json", str(folder / "inspect.json")]) == 0
     assert "upos" in capsys.readouterr().out
     assert json.loads((folder / "inspect.json").read_text())["kernel_weights"] == metrics["kernel_weights"]
+
+
+def test_parts_of_annotators_are_inspected(folder, capsys, refused):
+    model, gold, metrics = (str(folder / name) for name in ("model.npz", "test.conllu", "part.json"))
+    for part in ("upos", "xpos", "trees"):
+        if part not in omkl.load(model).models():
+            continue
+        assert main(["inspect", model, "--part", part, "--data", gold, "--groups", "3", "--json", metrics]) == 0
+        assert "of two alike, only one can go" in " ".join(capsys.readouterr().out.split())
+        found = json.loads(Path(metrics).read_text())
+        measured = {row["group"] for row in found["group_report"] if "loss_increase" in row}
+        assert measured >= found["kernel_weights"].keys()
+    assert main(["inspect", model, "--part", "upos", "--group", "word", "--top", "2", "--json", metrics]) == 0
+    assert {f["group"] for f in json.loads(Path(metrics).read_text())["top_features"]} == {"word"}
+    capsys.readouterr()
+    assert main(["inspect", model, "--groups", "12", "--top", "1"]) == 0
+    block = capsys.readouterr().out.split("upos: ")[1].split("\n\n")[0]
+    assert block.count("\n") == 12
+    refused(["inspect", model, "--part", "tree"], "--part must be one of ")
+    refused(["inspect", model, "--data", gold], "needs --part NAME")
 
 
 def test_evaluate_agrees_with_predict(folder, capsys):

@@ -23,6 +23,7 @@ from omkl.exceptions import InputError
 from omkl.reports import draw_tree, make_report
 from omkl.reports.markup import NOTHING, html, table
 from omkl.reports.quality import marked_tokens
+from omkl.reports.report import _group_table
 
 from ..estimators.test_explanations import TAGS, TREES, WORDS
 
@@ -177,9 +178,8 @@ def test_trees_and_annotations():
     ).fit(SENTENCES)
     page = checked(make_report(annotator, gold))
     assert "words wrong" in page.text
-    assert {"By tag", "Weights of upos", "Weights of trees", "Training of upos", "Training of trees"} <= set(
-        page.headings
-    )
+    expected = {"By tag", "Weights of upos", "Weights of trees", "Training of upos", "Training of trees"}
+    assert expected | {"What each group of upos is worth"} <= set(page.headings)
     assert "Calibration of arcs" not in page.headings
     page = checked(make_report(annotator.calibrate(gold), gold))
     assert "Calibration of arcs" in page.headings
@@ -368,3 +368,18 @@ def test_another_sentence_is_refused():
 def test_sentences_without_heads_and_without_words():
     assert draw_tree(Sentence(forms=["a<b"])).count("a&lt;b") == 2  # in the picture, and in its title
     assert ElementTree.fromstring(draw_tree(Sentence())).tag == SVG + "svg"
+
+
+def test_groups_are_ranked_by_the_loss_without_them():
+    """A group of small weight that alone tells the label comes first with data, and a heavy useless one without."""
+    records = [
+        {"group": name, "weight": weight, "norm": 1.0, "bytes": 8, "bytes_share": 0.5, **measured}
+        for name, weight, measured in (
+            ("heavy", 0.9, {"loss_without": 1.0, "loss_increase": 0.0, "standard_error": 0.1}),
+            ("useful", 0.1, {"loss_without": 3.0, "loss_increase": 2.0, "standard_error": 0.1}),
+        )
+    ]
+    table = _group_table(records)
+    assert table.index("useful") < table.index("heavy")
+    table = _group_table([{key: record[key] for key in list(record)[:5]} for record in records])
+    assert table.index("heavy") < table.index("useful")
