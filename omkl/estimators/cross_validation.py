@@ -140,8 +140,15 @@ class PathSearch:
         return best
 
     def warn(self) -> None:
-        """Warn about undefined scores, and about duality gaps above the tolerance."""
+        """Warn about undefined scores, a best value at the end of the grid, and duality gaps above the tolerance."""
         scores, gaps, tol = self.estimator.scores_, self.gaps, self.estimator.tol
+        values = getattr(self.estimator, f"{self.name}s_")
+        if len(values) > 1 and getattr(self.estimator, f"{self.name}_") == values[-1]:
+            end = "largest" if values[-1] > values[0] else "smallest"
+            warn_caller(
+                f"The best {self.name}, {values[-1]:.3g}, is the {end} of the grid: values beyond may be better.",
+                UserWarning,
+            )
         undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
         if undefined:
             warn_caller(

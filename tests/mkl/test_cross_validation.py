@@ -1,18 +1,20 @@
 """Cross-validation as scikit-learn's grid search does it, and stability selection against fits one by one."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.metrics import accuracy_score, get_scorer
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from omkl.exceptions import InputError
-from omkl.kernels import Gaussian
+from omkl.kernels import Gaussian, per_column
 
 from .test_mkl import WEIGHT_CHECKS
 
@@ -312,3 +314,22 @@ def test_bad_parameters_of_the_selection_are_refused_in_one_sentence(noisy, sett
         MKLClassifier(columns(X)).stability_selection(X, y, **{"C": [0.1], **settings})
     with pytest.raises(InputError, match="needs a sparse regularizer"):
         MKLClassifier(regularizer="uniform").stability_selection(X, y)
+
+
+def test_paths_of_one_column_kernels_converge(cancer):
+    """The first models of a warm start at a small C were worse than the start, and taken for no progress."""
+    X, y = load_breast_cancer(as_frame=True, return_X_y=True)
+    X, _, y, _ = train_test_split(X, y, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Cs = [0.011, 0.0296, 0.08, 0.3, 1.5, 4.0]
+        search = MKLClassifierCV(per_column("gaussian", X), regularizer="block1", Cs=Cs, cv=3)
+        search.fit(X, y)
+    assert max(record["dual_gap"] for record in search.cv_results_) < 0.01
+    assert search.cv_results_[1]["mean_score"] > 0.9
+
+
+def test_a_best_value_at_the_end_of_the_grid_is_named(cancer):
+    X, y = cancer
+    with pytest.warns(UserWarning, match="The best C, 0.02, is the largest of the grid"):
+        MKLClassifierCV(KERNELS, Cs=[0.0001, 0.02], cv=3).fit(X, y)

@@ -213,7 +213,7 @@ class _Search:
 
     def __init__(self, problem: Problem, monitor: GapMonitor, start: Start) -> None:
         self.problem, self.monitor = problem, monitor
-        self.passes, self.idle_rounds, self._gap_before, self._looked_at = 0.0, 0, np.inf, NONE
+        self.passes, self.idle_rounds, self._gaps_before, self._looked_at = 0.0, 0, np.full(2, np.inf), NONE
         norms, outputs = problem.evaluate(start.model)
         rho = problem.inside(start.rho)
         self.dual_norms = self._norms_of(rho)
@@ -262,9 +262,11 @@ class _Search:
 
     def _count_idle_rounds(self, which: np.ndarray) -> None:
         """Count the rounds in a row without progress; ``which`` is the working set."""
-        gap = self._least - self.certificate.dual
-        if len(np.setdiff1d(which, self._looked_at)) or 0.0 < gap <= IDLE * self._gap_before:
-            self.idle_rounds, self._gap_before = 0, gap
+        # from a start near the optimum, the first models may be worse than the start
+        gaps = np.array([self._least, self.certificate.primal]) - self.certificate.dual
+        halved = gaps[0] > 0.0 and (gaps <= IDLE * self._gaps_before).any()
+        if len(np.setdiff1d(which, self._looked_at)) or halved:
+            self.idle_rounds, self._gaps_before = 0, gaps
         else:
             self.idle_rounds += 1
         self._looked_at = which
