@@ -216,7 +216,8 @@ class _Search:
             primal = float(after.sum()) + problem.penalty * problem.regularizer.value(moved.norms)
             square = space.square(moved, start)
             if self.rule == "spectral":
-                accepted = primal <= max(self.objectives) - DECREASE * square / step + ROUNDING * abs(primal)
+                limit = max(self.objectives) - DECREASE * square / step
+                accepted = math.isfinite(primal) and primal <= limit + ROUNDING * abs(primal)  # exp overflows
             else:
                 # excess of the loss over its tangent; for short moves the change of the gradient is more exact
                 bound, move = square / (2.0 * step), ends - outputs

@@ -385,3 +385,16 @@ def test_alpha_is_chosen_for_sparse_and_positive_groups(diabetes):
         GroupLasso(positive=True, solver="sparsa").fit(X, y)
     with pytest.raises(InputError, match="not all 0"):
         GroupLasso(groups=OF_TEN, group_weights=np.zeros(4)).fit(X, y)
+
+
+def test_steps_whose_loss_overflows_are_shortened():
+    """An infinite objective was accepted, and the next products of the design were refused as NaN."""
+    rng = np.random.default_rng(39)
+    n, d, K = (int(rng.integers(*bounds)) for bounds in ((20, 80), (4, 16), (2, 4)))
+    X = rng.normal(size=(n, d)) * rng.choice([0.1, 1, 3], size=d)
+    Y = rng.poisson(np.exp(np.clip(X @ rng.normal(size=(d, K)) * 0.5 + rng.normal(), -4, 5)))
+    groups = [own.tolist() for own in np.array_split(np.arange(d), d // 2)]
+    weights = np.exp(1.5 * rng.normal(size=len(groups)))
+    settings = {"loss": "poisson", "regularizer": "block-q", "solver": "sparsa", "fit_intercept": False}
+    model = GroupLasso(0.05602882908658123, groups=groups, group_weights=weights, **settings).fit(X, Y)
+    assert model.dual_gap_ <= 1e-3
