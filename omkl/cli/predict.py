@@ -18,7 +18,6 @@ from omkl.cli.console import Record
 from omkl.cli.files import UNREAD, Columns, are_columns, load_model, naming, of_class, open_rows, read_sequences
 from omkl.cli.options import Options, copied, option
 from omkl.data.files import find_files, is_pipe, open_bytes, text_pieces
-from omkl.data.sequences import cells_of
 from omkl.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -249,6 +248,8 @@ def _labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Ite
 
 def _columns_and_labels(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
     """Copy the lines of the input, and append the label of each token, and its probability for ``--confidence``."""
+    from omkl.data.sequences import cells_of
+
     labels = chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options)))
     found = filter(None, labels)
     for line in chain.from_iterable(map(data.lines, find_files(options.input))):
