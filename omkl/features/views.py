@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from omkl._components import warn_caller
 from omkl._messages import shown
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.vocabulary import LARGEST, NUMBERS
+from omkl.features.vocabulary import LARGEST, NUMBERS, warn_of_kind
 from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
 
 #: Concatenated tokens: rows of an array or CSR matrix, dicts, words or lists of attributes.
@@ -151,9 +151,12 @@ def scales_of_numbers(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -
 
 
 def scaled(rows: Sequence[Mapping[str, Any]], name: str, scale: tuple[float, float]) -> np.ndarray:
-    """Return a column of numbers, (n, 1), minus its mean and divided by its deviation; 0 for missing numbers."""
+    """Return a column of numbers, (n, 1), minus its mean and divided by its deviation; 0 for missing values."""
     mean, deviation = scale
-    values = [mean if (value := row.get(name)) is None else value for row in rows]
+    values = [row.get(name) for row in rows]
+    if any(isinstance(value, str) for value in values):
+        warn_of_kind(name, "text", "numbers")
+    values = [mean if value is None or isinstance(value, str) else value for value in values]
     return (stacked(values, name, 1) - mean) / deviation
 
 

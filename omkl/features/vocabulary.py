@@ -228,12 +228,12 @@ class Vocabulary:
         kinds = set(map(type, column))
         if kinds == {str}:
             if NUMBER in known and len(known) == 1:
-                _warn_of_kind(key, "text", "numbers")
+                warn_of_kind(key, "text", "numbers")
             return Part(None, _look_up(column, known, grow), None)
         if kinds <= set(NUMBERS):
             numbers = _finite(key, np.array(column, dtype=np.float64))
             if known and NUMBER not in known and numbers.any():
-                _warn_of_kind(key, "numbers", "text")
+                warn_of_kind(key, "numbers", "text")
             ids = np.repeat(_look_up([NUMBER], known, grow), len(column))
             return Part(None, ids, self._in_units(key, numbers, grow))
         places, names, amounts = [], [], []
@@ -311,7 +311,7 @@ def _name_of(key: str, value: str | None) -> str:
     return key if value is NUMBER else f"{key}={value}"
 
 
-def _warn_of_kind(key: str, here: str, learned: str) -> None:
+def warn_of_kind(key: str, here: str, learned: str) -> None:
     warn_caller(
         f"The entry {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown.", DataWarning
     )
