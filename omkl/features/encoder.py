@@ -162,7 +162,8 @@ class Encoder:
             return []
         expected = self.vocabulary.expected_in(len(tokens))
         if expected and isinstance(tokens, (Words, AttributeLists)):
-            found = set(tokens.keys(self.lexicons) if isinstance(tokens, Words) else tokens.keys())
+            encoder = self._words if isinstance(tokens, Words) else None
+            found = set(tokens.keys()) if encoder is None else encoder.keys
             return [key for key in expected if key not in found]
         return [key for key in expected if all(token.get(key) is None for token in tokens)]
 

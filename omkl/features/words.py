@@ -167,9 +167,9 @@ _LOCK = Lock()
 class Words(list):
     """Concatenated words of all sequences."""
 
-    def keys(self, lexicons: Mapping[str, Lexicon] | None = None) -> list[str]:
+    def keys(self) -> list[str]:
         """Keys of the features."""
-        return [template.name for template in (*TEMPLATES, *lexicon_templates(lexicons or {}))]
+        return [template.name for template in TEMPLATES]
 
 
 class _KnownWords:
@@ -252,6 +252,7 @@ class WordEncoder:
     def __init__(self, vocabulary: Vocabulary, lexicons: Mapping[str, Lexicon] | None = None) -> None:
         self.vocabulary = vocabulary
         self._single = [*SINGLE, *lexicon_templates(lexicons or {})]
+        self.keys = frozenset(template.name for template in (*self._single, *PAIRS))
         # columns of the windows
         self._columns = np.array([template.offsets[0] + REACH for template in self._single], dtype=np.int64)
         self._remembered = _KnownWords(vocabulary, self._single)
@@ -270,8 +271,7 @@ class WordEncoder:
                 self._fill(around[low : low + chunk], ids[low : low + chunk], known, grow)
             self._n_known = len(self.vocabulary.groups)
         if grow and not self.vocabulary.n_tokens:
-            names = [template.name for template in (*self._single, *PAIRS)]
-            self.vocabulary.add_counts(dict.fromkeys(names, len(words)), len(words))
+            self.vocabulary.add_counts(dict.fromkeys(self.keys, len(words)), len(words))
         starts, flat = np.empty(len(words) + 1, np.int64), np.empty(ids.size, np.int32)
         n = jit.pack(ids, starts, flat)
         return Features(starts, flat[:n], np.ones(n))
