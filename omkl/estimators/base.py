@@ -210,6 +210,8 @@ class OnlineEstimator(SavedEstimator, ABC):
                 model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
         if model.trainer is None:
             source.open()
+        if self.epochs == 1 and run.n_shards == 0:
+            model.trainer.watch()
         meter = ProgressiveValidation()
 
         def conclude(history: list[Record]) -> list[Record]:
@@ -236,6 +238,7 @@ class OnlineEstimator(SavedEstimator, ABC):
             self._settings()  # raise for invalid values, although the model keeps the old ones
         source = StreamSource([data] if stream is None else stream, model, task.read)
         source.open()
+        model.trainer.watch()
         history = self.history_ if started else []
         done = history[-1]["epoch"] if history else 0
         progress = TrainingProgress(epoch=done + 1, history=history)

@@ -6,6 +6,8 @@ import numpy as np
 
 from omkl._compilation import borrowing, uncached
 from omkl.groups._jit_tables import (
+    add_averaged_maps,
+    add_averaged_scores,
     add_constants,
     add_mapped_scores,
     add_scores,
@@ -113,6 +115,39 @@ def add_dense(banks, groups, has_transitions, unary, pairwise):
         add_transitions(banks.transitions[0], groups.transitions[1][0], groups.firsts, 0, 0, pairwise)
     if len(banks.intercept[0]):
         add_constants(banks.intercept[0], groups.intercept[1][0], unary)
+
+
+@borrowing
+def add_averaged_dense(table, sums, factor, total, out):
+    """Add the average of a dense table of one matrix."""
+    for i in range(out.shape[0]):
+        row = min(i, table.shape[1] - 1)  # all tokens share a constant
+        for j in range(out.shape[1]):
+            value = factor * table[0, row, j]
+            out[i, j] += (value + sums[0, row, j]) / total if total > 0.0 else value
+
+
+@borrowing
+def add_average(banks, groups, pending, total, factors, low, first, last, unary, pairwise):
+    """Compute the potentials of the averaged model, without cached kernels; ``factors`` is working memory."""
+    explicit, mapped, firsts, out = banks.explicit, banks.mapped, groups.firsts, groups.all_left_out
+    for k in range(len(factors)):
+        factors[k] = groups.rescaled.scales[k]
+        if total > 0.0:
+            factors[k] = groups.averages[k] + pending * factors[k]
+    unary[:] = 0.0
+    pairwise[:] = 0.0
+    if len(explicit.heads):
+        average = explicit.table, explicit.sums, explicit.groups, factors, total, out
+        add_averaged_scores(explicit.features, low, low + last - first, *average, unary)
+    if len(mapped.starts) > 1:
+        own = slice(firsts[0], firsts[1])
+        average = mapped.table, mapped.sums, factors[own], total, out[own]
+        add_averaged_maps(mapped.features[first:last], mapped.starts, *average, unary)
+    if len(banks.transitions[0]) and not out[firsts[2]]:
+        add_averaged_dense(banks.transitions[0], banks.transitions[1], factors[firsts[2]], total, pairwise[0])
+    if len(banks.intercept[0]) and not out[firsts[3]]:
+        add_averaged_dense(banks.intercept[0], banks.intercept[1], factors[firsts[3]], total, unary)
 
 
 @uncached

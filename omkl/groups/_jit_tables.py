@@ -220,6 +220,19 @@ def add_mapped_scores(features, starts, table, scales, unary):
 
 
 @compiled
+def add_averaged_maps(features, starts, table, sums, factors, total, left_out, unary):
+    """Add the scores of the average ``(a_k v_kj + u_kj) / total``, or without ``u`` if the total is 0."""
+    for k in range(starts.shape[0] - 1):
+        own = slice(starts[k], starts[k + 1])
+        for j in range(0 if left_out[k] else unary.shape[1]):
+            for i in range(unary.shape[0]):
+                score = factors[k] * np.dot(table[j][own], features[i][own])
+                if total > 0.0:
+                    score = (score + np.dot(sums[j][own], features[i][own])) / total
+                unary[i, j] += score
+
+
+@compiled
 def mapped_inner_products(features, starts, table, gradient, products, totals):
     """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; add the potentials to ``totals[k]``."""
     for k in range(starts.shape[0] - 1):

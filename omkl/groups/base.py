@@ -72,7 +72,8 @@ class Bank(ABC):
     """
 
     #: Optional methods: "mix" (:meth:`mix`), "grow" (:meth:`grow_outputs`), "coordinates"
-    #: (:meth:`coordinates` and :meth:`set_coordinates`), "condense" (:meth:`condensed`).
+    #: (:meth:`coordinates` and :meth:`set_coordinates`), "condense" (:meth:`condensed`), "watch"
+    #: (:meth:`add_running_average` takes no longer than a gradient step).
     abilities: ClassVar[frozenset[str]] = frozenset()
     names: list[str]
     #: Whether to keep running sums; otherwise the average is the current model.
@@ -167,6 +168,10 @@ class Bank(ABC):
         frozen = self.averaged()
         GroupState([frozen]).scales.fill(1.0)
         frozen.add_potentials(x, potentials)
+
+    def add_running_average(self, x: Input, potentials: Potentials) -> None:
+        """Add the averaged potentials of the input of this round, equal to rounding. Ability "watch"."""
+        self.add_averaged_potentials(x, potentials)
 
     @abstractmethod
     def state(self) -> dict[str, np.ndarray]:

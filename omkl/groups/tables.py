@@ -28,7 +28,7 @@ class TableBank(Bank):
     Subclasses define :meth:`_spread`.
     """
 
-    abilities = frozenset({"mix", "grow", "coordinates", "condense"})
+    abilities = frozenset({"mix", "grow", "coordinates", "condense", "watch"})
     table: np.ndarray
     #: Axes of the table that grow with the number of labels.
     _label_axes: ClassVar[tuple[int, ...]]

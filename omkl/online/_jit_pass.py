@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl._compilation import borrowing, compiled, stamp_of, uncached
 from omkl.groups import _jit_banks, _jit_group_state, _jit_tables
-from omkl.groups._jit_banks import add_potentials, add_reference, apply_events, slopes_of, step_along
+from omkl.groups._jit_banks import add_average, add_potentials, add_reference, apply_events, slopes_of, step_along
 from omkl.groups._jit_group_state import (
     begin_dual_averaging,
     begin_forward_backward,
@@ -26,6 +26,8 @@ from omkl.losses import _jit_losses
 from omkl.losses._jit_losses import loss_of_binary, loss_of_labels, loss_of_number
 from omkl.online import _jit_evidence
 from omkl.online._jit_evidence import add_slopes, is_sampled
+from omkl.online.drift import _jit_drift
+from omkl.online.drift._jit_drift import compare, is_due
 from omkl.regularizers import _jit_prox
 from omkl.regularizers._jit_prox import prox_lq, prox_weighted_squared_l1
 from omkl.structures import _jit_chain
@@ -40,7 +42,9 @@ NO_PROX, LINEAR_QUADRATIC, SQUARED_L1, LQ = 0, 1, 2, 3
 #: Schedules: rates that are known, and those that follow from gradients.
 KNOWN, DISTANCE_OVER_GRADIENTS, MEAN_POLYAK = 0, 1, 2
 #: Numbers that change from round to round.
-PENDING, TOTAL_WEIGHT, SHRINKAGE, DISTANCE, LOSSES, SQUARES, LARGEST, GAP, RATE, SQUARE_GRADIENT, N_STATE = range(11)
+PENDING, TOTAL_WEIGHT, SHRINKAGE, DISTANCE, LOSSES, SQUARES, LARGEST, GAP, RATE, SQUARE_GRADIENT = range(10)
+#: Number of rounds before these, and whether the stream has changed.
+ROUND, CHANGED, N_STATE = range(10, 13)
 #: See ``omkl.online.schedules``.
 LEAST_SHARE = 0.1
 
@@ -62,7 +66,7 @@ class Rounds(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory for one round: potentials, their gradient, its sum over tokens, labels, norms, and slopes."""
+    """Working memory for one round: potentials, their gradient, its sum over tokens, labels, norms, slopes, factors."""
 
     unary: np.ndarray
     pairwise: np.ndarray
@@ -75,6 +79,7 @@ class Scratch(NamedTuple):
     square_norms: np.ndarray
     slopes: np.ndarray
     totals: np.ndarray
+    factors: np.ndarray
 
 
 class Rules(NamedTuple):
@@ -248,8 +253,10 @@ def look_at(rounds, i, banks, groups, rules, hedged, evidence, unary, scratch, g
 
 
 def _learn(stamp):
-    def learn(rounds, banks, groups, rules, tests, hedged, evidence, learning, testing, state, losses, costs, scratch):
-        """Learn from sequences in rounds; return how many, which are fewer only if a loss is not finite.
+    def learn(
+        rounds, banks, groups, rules, tests, hedged, evidence, drift, learning, testing, state, losses, costs, scratch
+    ):
+        """Learn from sequences in rounds; return how many, up to a change of the stream or a loss that is not finite.
 
         Parameters
         ----------
@@ -262,6 +269,8 @@ def _learn(stamp):
         hedged : Weights
         evidence : EvidenceArrays
             Empty if groups are not tested.
+        drift : array
+            Numbers of the test for drift; empty without it.
         learning : bool
             Whether the examples are new to the model.
         testing : bool
@@ -283,6 +292,11 @@ def _learn(stamp):
             labels = scratch.labels[: last - first]
             if len(evidence.sums) and is_sampled(evidence.counts):
                 look_at(rounds, i, banks, groups, tests, hedged, evidence, unary, scratch, gradient, labels)
+            compared, average_loss = len(drift) > 0 and is_due(drift, state[ROUND] + i), 0.0
+            if compared:
+                pending, total = state[PENDING], state[TOTAL_WEIGHT]
+                add_average(banks, groups, pending, total, scratch.factors, low, first, last, unary, pairwise)
+                average_loss = loss_of(rules, rounds, i, unary, pairwise, gradient, pair_gradient, labels)[0]
             rate = rate_of(rules, state, rounds.rates[i], weight)
             for k in range(len(square_norms)):
                 square_norms[k] = arrays.square_norms[k]
@@ -294,6 +308,8 @@ def _learn(stamp):
             losses[i] = weight * loss
             if not np.isfinite(loss):
                 return i
+            if compared and compare(drift, average_loss - loss, state[ROUND] + i, state[LOSSES], state[SQUARES]):
+                state[CHANGED] = 1.0
             square_gradient = 0.0
             if moves:
                 step_along(banks, groups, low, first, last, gradient, pair_gradient, scratch.total)
@@ -324,6 +340,8 @@ def _learn(stamp):
             state[PENDING] = weight * rounds.averages[i]
             state[TOTAL_WEIGHT] += state[PENDING]
             state[RATE], state[SQUARE_GRADIENT] = rate, square_gradient
+            if state[CHANGED]:
+                return i + 1
         return len(rounds.lows)
 
     return compiled(learn, counting=False)
@@ -333,6 +351,7 @@ learn = _learn(
     stamp_of(
         _jit_banks,
         _jit_chain,
+        _jit_drift,
         _jit_evidence,
         _jit_group_state,
         _jit_kernel,

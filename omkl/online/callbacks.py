@@ -51,7 +51,8 @@ class ProgressiveValidation:
     ----------
     records : list of dict
         Records as of the training loop, with ``error``: the mean cost of the predictions per label, word or example.
-        Training in shards records no error.
+        Training in shards records no error. ``changes`` lists the rows at which a change of the stream was found, if
+        there are any.
 
     Examples
     --------
@@ -77,6 +78,7 @@ class ProgressiveValidation:
     def _reset(self) -> None:
         self._loss = self._weight = self._cost = 0.0
         self._examples = self._size = 0
+        self._changes: list[int] = []
         self._began = time.perf_counter()
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
@@ -88,6 +90,10 @@ class ProgressiveValidation:
             self._cost += structure.cost(step.gold, structure.decode(step.potentials))
         self._size += structure.n_known(step.gold)
         return self._take_in(trainer, step)
+
+    def on_change(self, trainer: OnlineTrainer, row: int) -> None:
+        """Remember a change of the stream for the record."""
+        self._changes.append(row)
 
     def room(self) -> int:
         """Return how many examples may come before the next record."""
@@ -114,6 +120,8 @@ class ProgressiveValidation:
         record = trainer.record(epoch, self._examples, loss, time.perf_counter() - self._began)
         if self._size:
             record["error"] = self._cost / self._size
+        if self._changes:
+            record["changes"] = self._changes
         self._reset()
         self.records.append(record)
         merged = thinned(self.records)
@@ -126,6 +134,7 @@ class ProgressiveValidation:
         """Return JSON values for a checkpoint, including those of the listeners, and no arrays."""
         sums = [self._loss, self._weight, self._cost, self._examples, self._size]
         values = {"every": self.every, "records": self.records, "epoch": self._epoch, "sums": sums}
+        values["changes"] = self._changes
         return {**values, "listeners": states_of(self.listeners)[0]}, {}
 
     def load_state(self, values: Values, arrays: dict[str, np.ndarray]) -> None:
@@ -134,6 +143,7 @@ class ProgressiveValidation:
         self._reset()
         self.every, self.records, self._epoch = values["every"], values["records"], values["epoch"]
         self._loss, self._weight, self._cost, self._examples, self._size = values["sums"]
+        self._changes = values["changes"]
 
 
 class ProgressBar:

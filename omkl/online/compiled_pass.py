@@ -140,8 +140,9 @@ class CompiledPass:
             for bank in trainer.banks:
                 if isinstance(bank, FeatureMapBank):
                     n = max(1, min(n, int(np.searchsorted(ends, bank.rows_at_once, side="right"))))
-            yield _learn(trainer, sequences, order[done : done + n], self._testing)
-            done += n
+            step = _learn(trainer, sequences, order[done : done + n], self._testing)
+            done += step.n_examples
+            yield step
 
 
 def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, testing: bool) -> Step:
@@ -165,20 +166,28 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     scratch, evidence = _scratch_of(trainer, int(np.diff(ends).max())), NO_EVIDENCE
     if trainer.evidence is not None and trainer.evidence.takes_part:
         evidence = trainer.evidence.arrays(scratch.unary.shape[1])
-    kept = rules, tests, hedged, evidence, method.learning, testing
+    drift = NOTHING if trainer.drift is None else trainer.drift.numbers
+    state[jit.ROUND] = trainer.round
+    kept = rules, tests, hedged, evidence, drift, method.learning, testing
     learned = jit.learn(rounds, *arrays, *kept, state, losses, costs, scratch)
-    trainer.go_on(trainer.round + min(learned + 1, n), presented[min(learned, n - 1)])
+    changed = bool(state[jit.CHANGED])
+    diverged = learned < n and not changed
+    trainer.go_on(trainer.round + learned + diverged, presented[learned + diverged - 1])
     trainer.shrinkage = float(state[jit.SHRINKAGE])
     group_state.pending_weight, group_state.total_weight = float(state[jit.PENDING]), float(state[jit.TOTAL_WEIGHT])
     if own_sums:
         schedule.load_state([*schedule.state()[: -len(own_sums)], *state[own_sums].tolist()])
     if isinstance(method, OutOfSampleWeights):
         method.gap = float(state[jit.GAP])
-    if learned < n:
+    if diverged:
         raise trainer.divergence(float(losses[learned]))
     trainer.upkeep()
+    if changed:
+        trainer.restart_average()
     rate, square_gradient = float(state[jit.RATE]), float(state[jit.SQUARE_GRADIENT])
-    return Step(losses, trainer.norms, rate, square_gradient, None, gold, n, weights, costs=costs if testing else None)
+    kept_costs, gold = costs[:learned] if testing else None, gold[: ends[learned]]
+    facts = trainer.norms, rate, square_gradient, None, gold, learned, weights[:learned]
+    return Step(losses[:learned], *facts, costs=kept_costs, changed=changed)
 
 
 def _rounds_of(
@@ -211,7 +220,7 @@ def _scratch_of(trainer: OnlineTrainer, longest: int) -> jit.Scratch:
     pairwise = others[0] if others else np.empty((0, unary.shape[1], unary.shape[1]))
     total, labels = np.empty((1, 1, unary.shape[1])), np.empty(longest, dtype=np.int64)
     p, norms = trainer.n_penalized, np.empty((2, len(trainer.group_state.names)))
-    kept = np.empty(p), *norms, np.empty(p), np.empty((p, unary.shape[1]))
+    kept = np.empty(p), *norms, np.empty(p), np.empty((p, unary.shape[1])), np.empty(norms.shape[1])
     return jit.Scratch(unary, pairwise, unary.copy(), pairwise.copy(), total, labels, *kept)
 
 

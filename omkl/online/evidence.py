@@ -72,6 +72,11 @@ class Evidence:
         self.sums, self.squares = np.zeros(n_groups), np.zeros(n_groups)
         self._totals, self._counts = np.zeros((n_groups + 1, 0)), np.zeros(jit.N_COUNTS)
 
+    def restart(self) -> None:
+        """Forget all examples, because the stream has changed."""
+        for array in (self.sums, self.squares, self._totals, self._counts):
+            array[...] = 0.0
+
     @property
     def takes_part(self) -> bool:
         """True if examples are new, and there are groups to compare."""

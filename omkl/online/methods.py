@@ -51,6 +51,12 @@ class Method(ABC):
         """Return the distance of the model from the origin, given the norms of groups and their total norm."""
         return total
 
+    def restart(self) -> None:  # noqa: B027
+        """Forget losses before a change of the stream."""
+
+    def discount(self, factor: float) -> None:  # noqa: B027
+        """Multiply the weights of all models in the average."""
+
     def grow(self, n_groups: int) -> None:  # noqa: B027
         """Add new groups of the model."""
 
@@ -198,6 +204,14 @@ class OutOfSampleWeights(ForwardBackward):
     def value(self, norms: np.ndarray) -> float:
         """Return the regularizer at the current weights; ``norms`` are the group norms ``||theta_k||``."""
         return jit.half_weighted_squares(norms, self.weights)
+
+    def restart(self) -> None:
+        if self.learning:
+            self.weights = np.where(self.weights > 0.0, 1.0 / max(np.count_nonzero(self.weights), 1), 0.0)
+            self.cumulative[:], self.gap = 0.0, 0.0
+
+    def discount(self, factor: float) -> None:
+        self.sums *= factor
 
     def grow(self, n_groups: int) -> None:
         # new groups start with the mean weight, and with the weighted mean of cumulative losses

@@ -132,6 +132,8 @@ class Step(NamedTuple):
         Whether the examples were learned in shards.
     costs : array of shape (n_examples,) or None
         Costs of the predictions before each of several rounds.
+    changed : bool
+        Whether the last of these rounds has found that the stream changed.
     """
 
     loss: float | np.ndarray
@@ -144,6 +146,7 @@ class Step(NamedTuple):
     weight: float | np.ndarray = 1.0
     in_shards: bool = False
     costs: np.ndarray | None = None
+    changed: bool = False
 
 
 class LearnedBlock(NamedTuple):
@@ -172,6 +175,8 @@ class TrainingProgress:
     examples: int = 0
     loss: float = 0.0
     weight: float = 0.0
+    #: Rows of the current epoch after which a change of the stream was found.
+    changes: list[int] = field(default_factory=list)
     #: Seconds spent on the epoch before :meth:`start_clock`.
     seconds: float = 0.0
     #: Records of completed epochs.
@@ -204,7 +209,7 @@ class TrainingProgress:
     def next_epoch(self) -> None:
         """Begin the next epoch."""
         self.epoch, self.block, self.examples, self.loss, self.weight = self.epoch + 1, 0, 0, 0.0, 0.0
-        self.seconds = 0.0
+        self.changes, self.seconds = [], 0.0
         self.start_clock()
 
     def state(self) -> Values:
@@ -255,6 +260,8 @@ def _merged(first: Record, second: Record) -> Record:
     merged = {**second, "examples": n, "seconds": seconds}
     for name in {"loss", "error"} & first.keys() & second.keys():
         merged[name] = (first["examples"] * first[name] + second["examples"] * second[name]) / n
+    if changes := [*first.get("changes", ()), *second.get("changes", ())]:
+        merged["changes"] = changes
     return merged
 
 

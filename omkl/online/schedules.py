@@ -57,6 +57,14 @@ class Schedule(Component):
     def restart(self) -> None:
         """Reset all measurements, because the model was reset to the origin."""
 
+    @property
+    def sums(self) -> tuple[float, float]:
+        """Sums of the losses and of the squared norms of gradients, where rates depend on them."""
+        return 0.0, 0.0
+
+    def forget(self, sums: tuple[float, float], rounds: int) -> None:
+        """Forget the first rounds, and the sums of these, because the stream has changed."""
+
     def plan(self, rounds: float) -> None:
         """Set the total number of rounds, if it is known; rates may decay to zero with the last round.
 
@@ -163,6 +171,9 @@ class LinearDecay(Schedule):
     def plan(self, rounds: float) -> None:
         self._horizon = float(rounds)
 
+    def forget(self, sums: tuple[float, float], rounds: int) -> None:
+        self._horizon = max(self._horizon - rounds, 1.0)
+
     def state(self) -> list[float]:
         return [self._horizon]
 
@@ -187,6 +198,10 @@ class _Squares:
         self.total += square_gradient
         self.largest = max(self.largest, square_gradient / weight**2)
         return first
+
+    def forget(self, total: float) -> None:
+        """Subtract a former total."""
+        self.total = max(self.total - total, self.largest)
 
     def before(self, weight: float) -> float:
         """Return the sum of squares to use for the rate of an example of this weight."""
@@ -228,6 +243,15 @@ class MeanPolyak(LinearDecay):
 
     def restart(self) -> None:
         self._losses, self._squares = 0.0, _Squares()
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        return self._losses, self._squares.total
+
+    def forget(self, sums: tuple[float, float], rounds: int) -> None:
+        super().forget(sums, rounds)
+        self._losses -= sums[0]
+        self._squares.forget(sums[1])
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
         if self._squares.total == 0.0:
@@ -279,6 +303,14 @@ class DistanceOverGradients(Schedule):
 
     def restart(self) -> None:
         self._distance, self._squares = 0.0, _Squares()
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        return 0.0, self._squares.total
+
+    def forget(self, sums: tuple[float, float], rounds: int) -> None:
+        # the distance stays: the new solution may be as far from the origin as the old one
+        self._squares.forget(sums[1])
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
         if self._squares.total == 0.0:

@@ -11,6 +11,7 @@ from omkl.groups.base import Bank, check_ability, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
+from omkl.online.drift.detector import DriftTest
 from omkl.online.evidence import Evidence
 from omkl.online.methods import OutOfSampleWeights, as_method
 from omkl.online.rounds import Example, Record, Step, below
@@ -86,7 +87,8 @@ class OnlineTrainer:
         self.evidence = Evidence(self.n_penalized) if weighting == "out-of-sample" else None
         self.recompute_every = RECOMPUTE_EVERY
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
-        self.began = 0  # number of rounds before the model last started from zero
+        self.began = 0  # number of rounds before the learning rates and the average last began
+        self.drift: DriftTest | None = None
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
@@ -127,6 +129,11 @@ class OnlineTrainer:
         self.method.prepare(self.group_state)
         self._bind_regularizer()
 
+    def watch(self) -> None:
+        """Test for drift from now on, if there is an average whose potentials can be computed in a round."""
+        if self.drift is None and self.average is not None and all("watch" in bank.abilities for bank in self.banks):
+            self.drift = DriftTest()
+
     def update(self, x: Sized, y: Output, weight: float = 1.0) -> Step:
         r"""Perform one round of Algorithm 1 (Martins et al. 2011) on one example.
 
@@ -149,9 +156,13 @@ class OnlineTrainer:
             return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
         if self.evidence is not None:
             self.evidence.look_at(self, x, y, weight)
+        potentials, drift = self.potentials(x), self.drift  # line 4
+        average_loss = self._loss_of_average(x, y) if drift is not None and drift.is_due(self.round) else None
         rate = self._open_round(weight)
-        potentials = self.potentials(x)  # line 4
         loss, gradient = self._loss_and_gradient(potentials, y)
+        changed = False
+        if drift is not None and average_loss is not None:
+            changed = drift.compare(average_loss - loss, self.round - 1, self.schedule.sums)
         square_gradient = 0.0
         if gradient is not None:  # None means zero
             for bank in self.banks:
@@ -164,7 +175,32 @@ class OnlineTrainer:
             for bank in self.banks:
                 bank.apply_events(x, gradient)
         self._close_round(weight)
-        return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
+        if changed:
+            self.restart_average()
+        return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight, changed=changed)
+
+    def _loss_of_average(self, x: Sized, y: Output) -> float:
+        """Return the loss of the averaged model on an example; banks may hold its features for the round."""
+        potentials = initial_potentials(self.structure, x)
+        for bank in self.banks:
+            bank.add_running_average(x, potentials)
+        return self.loss.value_and_gradient(self.structure, potentials, y)[0]
+
+    def restart_average(self) -> None:
+        """After a change of the stream, restart average and learning rates at its beginning, and Hedge and evidence."""
+        assert self.drift is not None
+        began, sums = self.drift.restart()
+        self.schedule.forget(sums, max(began - self.began, 0))
+        self.began, self._predictor = max(began, self.began), None
+        self._discount(0.0)
+        self.method.restart()
+        if self.evidence is not None:
+            self.evidence.restart()
+
+    def _discount(self, factor: float) -> None:
+        """Multiply the weights of all models in the average."""
+        for part in (self.group_state, self.method, *self.banks):
+            part.discount(factor)
 
     def _open_round(self, weight: float) -> float:
         """Begin a round on an example of this weight, and return the learning rate."""
@@ -250,9 +286,7 @@ class OnlineTrainer:
         """Discount the average, and recompute norms, after the rounds where that is due."""
         average = self.average
         if average is not None and average.period and (self.round - self.began) % average.period == 0:
-            self.group_state.discount(1.0 / average.discount)
-            for bank in self.banks:
-                bank.discount(1.0 / average.discount)
+            self._discount(1.0 / average.discount)
         if self.round % self.recompute_every == 0:
             self.recompute_norms()
 
@@ -390,12 +424,15 @@ class OnlineTrainer:
             self.banks[index] = released = bank.release()
             released.group_state = bank.group_state
 
+    def _parts(self) -> list[tuple[str, Any]]:
+        return [("method", self.method), ("evidence", self.evidence), ("drift", self.drift)]
+
     def state(self) -> dict[str, np.ndarray]:
         """Return the training state, except for the random generator, as named arrays."""
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
-        for name, part in (("method", self.method), ("evidence", self.evidence)):
+        for name, part in self._parts():
             arrays.update({f"{name}/{key}": value for key, value in (part.state() if part else {}).items()})
         counters = [self.round, self.presented, self.began, *self.schedule.state()]
         return {**arrays, "counters": np.array(counters, dtype=np.float64)}
@@ -407,7 +444,9 @@ class OnlineTrainer:
             bank.load_state(below(state, f"bank{index}/"))
         if "method/weights" in state and not self.method.has_weights:
             self.hedge()
-        for name, part in (("method", self.method), ("evidence", self.evidence)):
+        if "drift/numbers" in state:
+            self.watch()
+        for name, part in self._parts():
             if part is not None and (own := below(state, f"{name}/")):
                 part.load_state(own)
         if "counters" not in state:  # a model without training state

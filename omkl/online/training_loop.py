@@ -1,5 +1,6 @@
 """The training loop: passes over examples, with callbacks and checkpoints."""
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ import numpy as np
 from omkl.exceptions import DivergenceError, InputError
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.compiled_pass import AT_A_TIME, fastest_pass
+from omkl.online.drift.detector import unit_of
 from omkl.online.rounds import (
     Examples,
     LearnedBlock,
@@ -25,6 +27,7 @@ from omkl.online.rounds import (
 )
 from omkl.online.trainer import OnlineTrainer
 
+logger = logging.getLogger("omkl")
 #: If groups with more than this total weight are left out after the first epoch, training restarts.
 NEGLIGIBLE = 0.1
 
@@ -136,8 +139,9 @@ class TrainingLoop:
         Each can define ``on_start(trainer, source)``, ``on_round(trainer, step)``, ``on_block(trainer, block)``,
         ``on_epoch(trainer, record)`` and ``on_end(trainer)``. A plain callable counts as ``on_epoch``. In shards,
         ``on_block`` is called after every mix, and ``on_round`` is not called. A true return value ends training;
-        after ``on_round``, immediately. Callbacks with ``state()`` and ``load_state(values, arrays)`` are part of
-        checkpoints.
+        after ``on_round``, immediately. ``on_change(trainer, row)`` is called when a change of the stream was found,
+        with the number of the last row or sequence, from 1. Callbacks with ``state()`` and
+        ``load_state(values, arrays)`` are part of checkpoints.
     checkpoints : Checkpoints, optional
         Checkpoints of the states of all of these, which are restored at the start.
     stage : str
@@ -225,6 +229,8 @@ class TrainingLoop:
             for step in steps:
                 progress.add(step.n_examples, step.loss, step.weight)
                 in_shards = step.in_shards
+                if not in_shards and step.changed:
+                    self._report_change(examples)
                 if in_shards:
                     self._shard_record = step.record
                 elif on_round and any([tell(trainer, step) for tell in on_round]):
@@ -239,9 +245,19 @@ class TrainingLoop:
             block = LearnedBlock(examples, *learned, in_shards)
             stopped |= any([tell(trainer, block) for tell in self._on_block])
             progress.next_block()
+            if trainer.drift is not None:
+                trainer.drift.pass_block(examples)
             if stopped:
                 return True
         return False
+
+    def _report_change(self, examples: Examples) -> None:
+        """Tell callbacks, the record and the log after which row a change of the stream was found."""
+        row = self.trainer.drift.row(examples, self.progress.block_examples)
+        self.progress.changes.append(row)
+        logger.warning("The stream changed before %s %d: the average restarts.", unit_of(self.trainer.structure), row)
+        for tell in hooks(self.callbacks, "on_change"):
+            tell(self.trainer, row)
 
     def _pass_for(self, examples: Examples) -> Pass:
         """Return the pass over a block: a compiled one where all parts are known to it.
@@ -263,6 +279,8 @@ class TrainingLoop:
         mean_loss = progress.loss / progress.weight
         record = self.trainer.record(progress.epoch, progress.examples, mean_loss, progress.elapsed())
         record.update(self._shard_record)
+        if progress.changes:
+            record["changes"] = progress.changes
         progress.history.append(record)
         stopped = any([tell(self.trainer, record) for tell in self._on_epoch])
         self.source.end_epoch(progress.examples, progress.weight)

@@ -48,7 +48,7 @@ class BudgetedExpansion(KernelBank):
     *Breaking the curse of kernelization* (2012), section 4.2.
     """
 
-    abilities = frozenset({"grow", "condense"})
+    abilities = frozenset({"grow", "condense", "watch"})
     _moves_norms = True
 
     def __init__(
@@ -129,6 +129,12 @@ class BudgetedExpansion(KernelBank):
         if self._at_hand is not x:
             self._take_up(x)
         return self._own
+
+    def add_running_average(self, x: Span, potentials: Potentials) -> None:
+        own = np.zeros_like(self._own_potentials(x))
+        average = np.ascontiguousarray(self.averaged_coefficients().swapaxes(1, 2))
+        jit.score(self._rows, self.n_support, average, own)
+        potentials.unary[:] += own.sum(axis=0)
 
     def _take_up(self, x: Span) -> None:
         """Compute the kernel values of the tokens of ``x`` with one another and the support, and their potentials."""

@@ -140,7 +140,7 @@ class KernelExpansion(KernelBank):
         See :class:`KernelBank`.
     """
 
-    abilities = frozenset({"mix", "grow", "condense"})
+    abilities = frozenset({"mix", "grow", "condense", "watch"})
 
     def _allocate(self) -> None:
         nothing = np.zeros((len(self.names), 0, self.n_outputs))
@@ -204,6 +204,11 @@ class KernelExpansion(KernelBank):
             expand(self.kernels, self.views, x, self._references, self.coefficients, out)
             self._scored = (x, own)
         return self._scored[1]
+
+    def add_running_average(self, x: Span, potentials: Potentials) -> None:
+        self._own_potentials(x)
+        out = [None if left else potentials.unary for left in self.group_state.left_out]
+        expand(self.kernels, self.views, x, self._references or {}, self.averaged_coefficients(), out)
 
     def _vectors(self, x: Span, moving: np.ndarray) -> dict[str, np.ndarray]:
         tokens = x.low + moving

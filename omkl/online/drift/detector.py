@@ -1,0 +1,79 @@
+"""Test of whether the averaged model lags behind a stream that changes."""
+
+import numpy as np
+
+from omkl.online.drift import _jit_drift as jit
+from omkl.online.rounds import Examples
+from omkl.structures.base import Structure
+from omkl.structures.chain import Chain
+from omkl.structures.multiclass import Binary, Multiclass, Scalar
+from omkl.structures.trees import ArcFactored
+
+
+class DriftTest:
+    r"""Test by betting of whether the last iterate predicts better than the averaged model.
+
+    On a new example, let :math:`d_t \in [-1, 1]` be the loss of the averaged model minus that of the last iterate,
+    divided by twice the mean size of earlier differences, and cut. While the distribution is fixed, the average is
+    better, so that :math:`E[d_t] \le 0` given the past, and then no bet on :math:`d_t > 0` gains on average. Starting
+    from wealth 1, the test bets fixed shares :math:`b_j` of it:
+
+    .. math:: M_t = \frac15 \sum_{j=1}^5 \prod_{s=r}^t (1 + b_j d_s)
+
+    with r the comparison after the last one at which :math:`M \le 1`. It reports a change when :math:`M_t \ge c`, with
+    c = 10,000. This is an e-detector: as long as :math:`E[d_t] \le 0`, the expected number of comparisons up to the
+    first report is at least c, for any distribution (Theorem 2.4 of Shin et al.). One of eight examples is compared,
+    and every one while :math:`M_t > 2`; this choice depends on the past only, so that the bound holds.
+
+    Round r is an estimate of the time of the change. After a report, average and learning rates begin there.
+
+    References
+    ----------
+    Shin, Ramdas, Rinaldo (2024), E-detectors: a nonparametric framework for sequential change detection.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = np.zeros(jit.WEALTH + len(jit.BETS))
+        self.numbers[jit.WEALTH :] = 1.0
+        #: Number of rows, sequences or sentences of the stream before the present block.
+        self.rows = 0
+
+    def is_due(self, t: int) -> bool:
+        """Return whether to compare both models on the example after round t."""
+        return jit.is_due(self.numbers, t)
+
+    def compare(self, difference: float, t: int, sums: tuple[float, float]) -> bool:
+        """Take in the loss of the average minus that of the last iterate; return whether the stream has changed.
+
+        Both are losses on the example after round t; ``sums`` are those of the schedule.
+        """
+        return jit.compare(self.numbers, difference, t, *sums)
+
+    def restart(self) -> tuple[int, tuple[float, float]]:
+        """Begin again after a change; return the round in which it began, and the schedule's sums before it."""
+        _, start, losses, squares = self.numbers[: jit.WEALTH].tolist()
+        self.numbers[jit.WEALTH :] = 1.0
+        return int(start), (losses, squares)
+
+    def row(self, examples: Examples, learned: int) -> int:
+        """Return the number, from 1, of the row of the last of the ``learned`` examples of the present block."""
+        chosen = getattr(examples, "chosen", None)
+        return self.rows + int(learned if chosen is None else chosen[learned - 1] + 1)
+
+    def pass_block(self, examples: Examples) -> None:
+        """Count the rows of a block that was learned."""
+        self.rows += getattr(examples, "n_inputs", len(examples))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return named arrays for checkpoints and model files."""
+        return {"numbers": self.numbers, "rows": np.array(self.rows)}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Load the arrays of :meth:`state`."""
+        self.numbers, self.rows = np.array(state["numbers"], dtype=np.float64), int(state["rows"])
+
+
+def unit_of(structure: Structure) -> str:
+    """Return the name of an example of a structure."""
+    names = {(Binary, Multiclass, Scalar): "row", (Chain,): "sequence", (ArcFactored,): "sentence"}
+    return next((name for kinds, name in names.items() if isinstance(structure, kinds)), "example")
