@@ -73,7 +73,7 @@ class Bank(ABC):
 
     #: Optional methods: "mix" (:meth:`mix`), "grow" (:meth:`grow_outputs`), "coordinates"
     #: (:meth:`coordinates` and :meth:`set_coordinates`), "condense" (:meth:`condensed`), "watch"
-    #: (:meth:`add_running_average` takes no longer than a gradient step).
+    #: (:meth:`add_both`).
     abilities: ClassVar[frozenset[str]] = frozenset()
     names: list[str]
     #: Whether to keep running sums; otherwise the average is the current model.
@@ -169,9 +169,10 @@ class Bank(ABC):
         GroupState([frozen]).scales.fill(1.0)
         frozen.add_potentials(x, potentials)
 
-    def add_running_average(self, x: Input, potentials: Potentials) -> None:
-        """Add the averaged potentials of the input of this round, equal to rounding. Ability "watch"."""
-        self.add_averaged_potentials(x, potentials)
+    def add_both(self, x: Input, potentials: Potentials, average: Potentials) -> None:
+        """Add the potentials of the current and of the averaged model, in little more time. Ability "watch"."""
+        self.add_potentials(x, potentials)
+        self.add_averaged_potentials(x, average)
 
     @abstractmethod
     def state(self) -> dict[str, np.ndarray]:

@@ -77,10 +77,11 @@ class FeatureMapBank(TableBank):
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_mapped_scores(self._features(x), self._starts, self.table, self.group_state.scales, potentials.unary)
 
-    def add_running_average(self, x: Span, potentials: Potentials) -> None:
+    def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
+        self.add_potentials(x, potentials)
         factors, total = self.group_state.factors(len(self._sums) > 0)
-        average = self.table, self._sums, factors, total, self.group_state.left_out
-        jit.add_averaged_maps(self._features(x), self._starts, *average, potentials.unary)
+        arrays = self._starts, self.table, self._sums, factors, total, self.group_state.left_out
+        jit.add_averaged_maps(self._features(x), *arrays, average.unary)
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         products = np.zeros(len(self.names))

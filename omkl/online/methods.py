@@ -207,7 +207,8 @@ class OutOfSampleWeights(ForwardBackward):
 
     def restart(self) -> None:
         if self.learning:
-            self.weights = np.where(self.weights > 0.0, 1.0 / max(np.count_nonzero(self.weights), 1), 0.0)
+            used = (self.weights > 0.0).astype(np.float64)
+            self.weights = used / max(used.sum(), 1.0)
             self.cumulative[:], self.gap = 0.0, 0.0
 
     def discount(self, factor: float) -> None:

@@ -10,6 +10,8 @@ from omkl._components import Component, check_number
 
 #: Lower bound of the distance of the iterates from the origin, as a fraction of the first gradient step.
 LEAST_SHARE = 0.1
+#: After a change of the stream, learning rates restart if the mean squared gradient has grown by this factor.
+LONGER = 1.05
 
 
 class Schedule(Component):
@@ -62,8 +64,8 @@ class Schedule(Component):
         """Sums of the losses and of the squared norms of gradients, where rates depend on them."""
         return 0.0, 0.0
 
-    def forget(self, sums: tuple[float, float], rounds: int) -> None:
-        """Forget the first rounds, and the sums of these, because the stream has changed."""
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
+        """Forget the rounds ``before`` a change of the stream, with these :attr:`sums`; there are some ``after`` it."""
 
     def plan(self, rounds: float) -> None:
         """Set the total number of rounds, if it is known; rates may decay to zero with the last round.
@@ -171,8 +173,8 @@ class LinearDecay(Schedule):
     def plan(self, rounds: float) -> None:
         self._horizon = float(rounds)
 
-    def forget(self, sums: tuple[float, float], rounds: int) -> None:
-        self._horizon = max(self._horizon - rounds, 1.0)
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
+        self._horizon = max(self._horizon - before, 1.0)
 
     def state(self) -> list[float]:
         return [self._horizon]
@@ -199,9 +201,15 @@ class _Squares:
         self.largest = max(self.largest, square_gradient / weight**2)
         return first
 
-    def forget(self, total: float) -> None:
-        """Subtract a former total."""
-        self.total = max(self.total - total, self.largest)
+    def forget(self, total: float, before: int, after: int) -> bool:
+        """Subtract the total before a change, if gradients have become longer since; return whether they have.
+
+        If the solution moves slowly, they have not, and larger steps would only add noise.
+        """
+        longer = (self.total - total) * before > LONGER * total * after
+        if longer:
+            self.total = max(self.total - total, self.largest)
+        return longer
 
     def before(self, weight: float) -> float:
         """Return the sum of squares to use for the rate of an example of this weight."""
@@ -248,10 +256,10 @@ class MeanPolyak(LinearDecay):
     def sums(self) -> tuple[float, float]:
         return self._losses, self._squares.total
 
-    def forget(self, sums: tuple[float, float], rounds: int) -> None:
-        super().forget(sums, rounds)
-        self._losses -= sums[0]
-        self._squares.forget(sums[1])
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
+        super().forget(sums, before, after)
+        if self._squares.forget(sums[1], before, after):
+            self._losses -= sums[0]
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
         if self._squares.total == 0.0:
@@ -308,9 +316,9 @@ class DistanceOverGradients(Schedule):
     def sums(self) -> tuple[float, float]:
         return 0.0, self._squares.total
 
-    def forget(self, sums: tuple[float, float], rounds: int) -> None:
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
         # the distance stays: the new solution may be as far from the origin as the old one
-        self._squares.forget(sums[1])
+        self._squares.forget(sums[1], before, after)
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
         if self._squares.total == 0.0:

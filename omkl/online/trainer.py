@@ -156,8 +156,11 @@ class OnlineTrainer:
             return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
         if self.evidence is not None:
             self.evidence.look_at(self, x, y, weight)
-        potentials, drift = self.potentials(x), self.drift  # line 4
-        average_loss = self._loss_of_average(x, y) if drift is not None and drift.is_due(self.round) else None
+        drift, average_loss = self.drift, None
+        if drift is not None and drift.is_due(self.round):
+            potentials, average_loss = self._potentials_and_loss_of_average(x, y)
+        else:
+            potentials = self.potentials(x)  # line 4
         rate = self._open_round(weight)
         loss, gradient = self._loss_and_gradient(potentials, y)
         changed = False
@@ -179,19 +182,18 @@ class OnlineTrainer:
             self.restart_average()
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight, changed=changed)
 
-    def _loss_of_average(self, x: Sized, y: Output) -> float:
-        """Return the loss of the averaged model on an example; banks may hold its features for the round."""
-        potentials = initial_potentials(self.structure, x)
+    def _potentials_and_loss_of_average(self, x: Sized, y: Output) -> tuple[Potentials, float]:
+        potentials, average = initial_potentials(self.structure, x), initial_potentials(self.structure, x)
         for bank in self.banks:
-            bank.add_running_average(x, potentials)
-        return self.loss.value_and_gradient(self.structure, potentials, y)[0]
+            bank.add_both(x, potentials, average)
+        return potentials, self.loss.value_and_gradient(self.structure, average, y)[0]
 
     def restart_average(self) -> None:
         """After a change of the stream, restart average and learning rates at its beginning, and Hedge and evidence."""
         assert self.drift is not None
         began, sums = self.drift.restart()
-        self.schedule.forget(sums, max(began - self.began, 0))
-        self.began, self._predictor = max(began, self.began), None
+        self.schedule.forget(sums, began - self.began, self.round - began)
+        self.began, self._predictor = began, None
         self._discount(0.0)
         self.method.restart()
         if self.evidence is not None:

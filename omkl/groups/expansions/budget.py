@@ -130,11 +130,11 @@ class BudgetedExpansion(KernelBank):
             self._take_up(x)
         return self._own
 
-    def add_running_average(self, x: Span, potentials: Potentials) -> None:
-        own = np.zeros_like(self._own_potentials(x))
-        average = np.ascontiguousarray(self.averaged_coefficients().swapaxes(1, 2))
-        jit.score(self._rows, self.n_support, average, own)
-        potentials.unary[:] += own.sum(axis=0)
+    def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
+        self.add_potentials(x, potentials)
+        own, coefficients = np.zeros_like(self._own), self.averaged_coefficients().swapaxes(1, 2)
+        jit.score(self._rows, self.n_support, np.ascontiguousarray(coefficients), own)
+        average.unary[:] += own.sum(axis=0)
 
     def _take_up(self, x: Span) -> None:
         """Compute the kernel values of the tokens of ``x`` with one another and the support, and their potentials."""

@@ -197,18 +197,24 @@ class KernelExpansion(KernelBank):
 
     def _own_potentials(self, x: Span) -> np.ndarray:
         if self._scored is None or self._scored[0] is not x:
-            own = np.zeros((len(self.names), len(x), self.n_outputs))
-            out = [None if left else part for left, part in zip(self.group_state.left_out, own)]
-            if self._references is None:
-                self._references = {view: Reference(support) for view, support in self.supports.items()}
-            expand(self.kernels, self.views, x, self._references, self.coefficients, out)
-            self._scored = (x, own)
+            self._scored = (x, self._expanded(x, self.coefficients))
         return self._scored[1]
 
-    def add_running_average(self, x: Span, potentials: Potentials) -> None:
-        self._own_potentials(x)
-        out = [None if left else potentials.unary for left in self.group_state.left_out]
-        expand(self.kernels, self.views, x, self._references or {}, self.averaged_coefficients(), out)
+    def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
+        # kernel values take most of the time
+        both = self._expanded(x, np.concatenate([self.coefficients, self.averaged_coefficients()], axis=2))
+        self._scored = x, np.ascontiguousarray(both[:, :, : self.n_outputs])
+        self.add_potentials(x, potentials)
+        average.unary[:] += both[:, :, self.n_outputs :].sum(axis=0)
+
+    def _expanded(self, x: Span, coefficients: np.ndarray) -> np.ndarray:
+        """Return ``K_k(x, support) A_k`` of every group for these coefficients, (p, n, K)."""
+        values = np.zeros((len(self.names), len(x), coefficients.shape[2]))
+        out = [None if left else part for left, part in zip(self.group_state.left_out, values)]
+        if self._references is None:
+            self._references = {view: Reference(support) for view, support in self.supports.items()}
+        expand(self.kernels, self.views, x, self._references, coefficients, out)
+        return values
 
     def _vectors(self, x: Span, moving: np.ndarray) -> dict[str, np.ndarray]:
         tokens = x.low + moving

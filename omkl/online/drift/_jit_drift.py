@@ -5,7 +5,7 @@ import numpy as np
 from omkl._compilation import compiled
 
 #: One of so many rounds is compared, and every round while the evidence is above this bound.
-STRIDE, SUSPICION = 8, 2.0
+STRIDE, SUSPICION = 8, 1.3
 #: Evidence at which a change is reported.
 ENOUGH = 1e4
 #: Bets on the average being worse, as shares of the wealth.
