@@ -166,7 +166,7 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     scratch, evidence = _scratch_of(trainer, int(np.diff(ends).max())), NO_EVIDENCE
     if trainer.evidence is not None and trainer.evidence.takes_part:
         evidence = trainer.evidence.arrays(scratch.unary.shape[1])
-    drift = NOTHING if trainer.drift is None else trainer.drift.numbers
+    drift = NOTHING if trainer.drift is None or trainer.drift.paused else trainer.drift.numbers
     state[jit.ROUND] = trainer.round
     kept = rules, tests, hedged, evidence, drift, method.learning, testing
     learned = jit.learn(rounds, *arrays, *kept, state, losses, costs, scratch)

@@ -225,6 +225,8 @@ class TrainingLoop:
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
             stopped = in_shards = False
+            if trainer.drift is not None:
+                trainer.drift.enter(examples)
             steps = self._pass_for(examples)(trainer, examples, self.source.orders, progress.block_examples)
             for step in steps:
                 progress.add(step.n_examples, step.loss, step.weight)

@@ -236,8 +236,10 @@ def training_parts(model: Model | omkl.Annotator) -> list[str]:
 def _history(records: Sequence[Record]) -> list[str]:
     """Plot training curves, and list the records."""
     if "epoch" in records[0]:
+        changes = ", ".join(f"{row:,}" for record in records for row in record.get("changes", ()))
+        note = f" The stream changed before the rows {changes} (dashed)." if changes else ""
         parts = [
-            drawn(plots.plot_history, records, caption="The loss along the training."),
+            drawn(plots.plot_history, records, caption=f"The loss along the training.{note}"),
             drawn(plots.plot_group_weights, records, caption="Weights of the groups along the training."),
         ]
     else:

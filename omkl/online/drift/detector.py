@@ -37,10 +37,11 @@ class DriftTest:
         self.numbers[jit.WEALTH :] = 1.0
         #: Number of rows, sequences or sentences of the stream before the present block.
         self.rows = 0
+        self.paused = False
 
     def is_due(self, t: int) -> bool:
         """Return whether to compare both models on the example after round t."""
-        return jit.is_due(self.numbers, t)
+        return not self.paused and jit.is_due(self.numbers, t)
 
     def compare(self, difference: float, t: int, sums: tuple[float, float]) -> bool:
         """Take in the loss of the average minus that of the last iterate; return whether the stream has changed.
@@ -54,6 +55,11 @@ class DriftTest:
         _, start, losses, squares = self.numbers[: jit.WEALTH].tolist()
         self.numbers[jit.WEALTH :] = 1.0
         return int(start), (losses, squares)
+
+    def enter(self, examples: Examples) -> None:
+        """Pause in a block that repeats rows for their weights: the last iterate has just learned from such a row."""
+        chosen = getattr(examples, "chosen", np.empty(0))
+        self.paused = bool((chosen[1:] == chosen[:-1]).any())
 
     def row(self, examples: Examples, learned: int) -> int:
         """Return the number, from 1, of the row of the last of the ``learned`` examples of the present block."""

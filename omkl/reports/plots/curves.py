@@ -134,6 +134,8 @@ def plot_history(
 ) -> Axes:
     """Draw a recorded value of training, such as the loss or the duality gap, over epochs, time or iterations.
 
+    Dashed lines mark records in which a change of the stream was found.
+
     Parameters
     ----------
     source : estimator, list of dict, callback, or dict of these
@@ -170,9 +172,10 @@ def plot_history(
     }
     if of is None:
         of = next((name for name in LOSSES if runs and all(name in own[0] for own in runs.values())), "loss")
-    curves, xlabel = {}, ""
+    curves, xlabel, changes = {}, "", []
     for name, records in runs.items():
         x, xlabel = progress_of(records, along)
+        changes += [at for at, record in zip(x, records) if record.get("changes")]
         known = [k for k, record in enumerate(records) if record.get(of) is not None]
         if not known:
             numbers = [key for key, value in records[0].items() if isinstance(value, (int, float)) and ":" not in key]
@@ -180,7 +183,10 @@ def plot_history(
         y = np.array([records[k][of] for k in known], dtype=np.float64)
         curves[name] = x[known], np.maximum(y, LEAST) if of == "gap" else y
     label = "relative duality gap" if of == "gap" else LOSSES.get(of, of.replace("_", " "))
-    return plot_curves(curves, None, title, xlabel, label, "y" if of == "gap" else "", ax=ax)
+    ax = plot_curves(curves, None, title, xlabel, label, "y" if of == "gap" else "", ax=ax)
+    for at in changes:
+        ax.axvline(at, **MARK)
+    return ax
 
 
 def _by_problem(records: Records) -> dict[str, list[dict[str, Any]]]:

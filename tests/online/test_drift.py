@@ -1,0 +1,303 @@
+"""Streams that change: the test for drift, and the restart of the average."""
+
+import logging
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import omkl
+from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl.data import Stream
+from omkl.estimators.sources import TrainingBlock
+from omkl.online import DistanceOverGradients, MeanPolyak
+from omkl.online.drift import _jit_drift as jit
+from omkl.online.drift.detector import DriftTest
+
+KERNELS = ["linear", "gaussian:features=30"]
+
+
+class Changes:
+    """Callback that collects the rows at which changes were found."""
+
+    def __init__(self):
+        self.rows = []
+
+    def on_change(self, trainer, row):
+        self.rows.append(row)
+
+
+class Killed(Exception):
+    pass
+
+
+class Kill:
+    """Callback that kills a run after a record."""
+
+    def __init__(self, records):
+        self.left = records
+
+    def on_block(self, trainer, block):
+        self.left -= 1
+        if self.left == 0:
+            raise Killed
+
+
+def drifting(rng, n=6000, change=3000):
+    """Rows whose gold class depends on a term that changes its sign."""
+    X = rng.normal(size=(n, 3))
+    sign = np.where(np.arange(n) < change, 1.0, -1.0)
+    return X, (0.5 * X[:, 0] + sign * X[:, 1] + 0.3 * rng.normal(size=n) > 0).astype(int)
+
+
+def trained(X, y, pieces=1000, kernels=KERNELS, **parameters):
+    """Train by ``partial_fit`` on pieces, and return the model and the changes that were found."""
+    changes = Changes()
+    model = OnlineMKLClassifier(kernels, random_state=0, callbacks=[changes], **parameters)
+    bounds = np.cumsum(pieces) if np.ndim(pieces) else np.arange(pieces, len(y) + pieces, pieces)
+    for low, high in zip([0, *bounds[:-1]], bounds):
+        model.partial_fit(X[low:high], y[low:high], classes=[0, 1])
+    return model, changes.rows
+
+
+# ---- the test by betting --------------------------------------------------------------------------------------------
+
+
+def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
+    test, differences = DriftTest(), rng.normal(0.1, 1.0, 300)
+    wealth, size, start = [1.0] * 5, 0.0, 0
+    for t, difference in enumerate(differences.tolist()):
+        test.compare(difference, t, (2.0 * t, 3.0 * t))
+        if sum(wealth) / 5 <= 1.0:
+            wealth, start = [1.0] * 5, t
+        if size > 0.0:
+            share = min(max(difference / (2 * size), -1.0), 1.0)
+            wealth = [w * (1 + bet * share) for w, bet in zip(wealth, (0.05, 0.1, 0.2, 0.4, 0.8))]
+        size += (abs(difference) - size) / 100
+        assert_allclose(test.numbers[jit.WEALTH :], wealth, rtol=1e-12)
+        assert test.is_due(t) == (t % 8 == 0 or sum(wealth) / 5 > 1.3)
+    assert 0 < start < 300
+    assert test.restart() == (start, (2.0 * start, 3.0 * start))
+    assert_array_equal(test.numbers[jit.WEALTH :], 1.0)
+
+
+@pytest.mark.parametrize("noise", ["signs", "heavy tails", "rare"])
+def test_false_alarms_are_as_rare_as_the_bound_says(noise, rng):
+    """For fair differences, P(alarm in n comparisons) <= n / c by Doob's inequality."""
+    runs, n = 300, 1000
+    draws = {
+        "signs": lambda: rng.choice([-1.0, 1.0], n),
+        "heavy tails": lambda: rng.standard_cauchy(n),
+        "rare": lambda: rng.choice([-1.0, 1.0], n) * (rng.random(n) < 0.05),
+    }
+    alarms = 0
+    for _ in range(runs):
+        numbers = DriftTest().numbers
+        alarms += any(jit.compare(numbers, d, 0.0, 0.0, 0.0) for d in draws[noise]().tolist())
+    bound = n / jit.ENOUGH
+    assert alarms <= runs * bound + 3 * np.sqrt(runs * bound)
+
+
+def test_differences_that_are_not_finite_are_no_evidence():
+    test = DriftTest()
+    before = test.numbers.copy()
+    for difference in (np.inf, -np.inf, np.nan):
+        assert not test.compare(difference, 0, (0.0, 0.0))
+    assert_array_equal(test.numbers, before)
+
+
+# ---- changes are found ----------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_found_soon():
+    found = [trained(*drifting(np.random.default_rng(seed)))[1] for seed in range(20)]
+    assert all(len(rows) >= 1 and rows[0] > 3000 for rows in found)
+    assert sum(rows[0] <= 3500 for rows in found) >= 18
+    assert sum(map(len, found)) <= 22
+
+
+def test_no_change_is_found_where_there_is_none():
+    """The bound allows 20 * 20,000 / 8 / 10,000 = 5 false alarms, for an average that is no better than the iterate."""
+    found = [trained(*drifting(np.random.default_rng(seed), 20_000, 20_000))[1] for seed in range(20)]
+    assert sum(map(len, found)) <= 1
+
+
+def test_the_model_recovers_from_a_change(rng):
+    X, y = drifting(rng, 40_000, 20_000)
+    model, found = trained(X[:24_000], y[:24_000])
+    same = slice(24_000, 40_000)
+    assert found and found[0] < 20_500
+    assert model.score(X[same], y[same]) > 0.85
+    untested = OnlineMKLClassifier(KERNELS, random_state=0).fit(X[:24_000], y[:24_000], shards=2)
+    assert untested.model_.trainer.drift is None
+
+
+def test_hedge_turns_to_another_kernel(rng):
+    X = rng.normal(size=(12_000, 4))
+    f = np.where(np.arange(12_000) < 8000, X[:, 0] * X[:, 1], X[:, 2] * X[:, 3])
+    kernels = ["gaussian:features=60,on=0:2", "gaussian:features=60,on=2:4"]
+    model, found = trained(X, (f > 0).astype(int), kernels=kernels)
+    assert len(found) == 1
+    assert model.kernel_weights_["gaussian:features=60,on=2:4"] > 0.9
+
+
+@pytest.mark.parametrize("kernels", [["linear"], ["gaussian"], ["gaussian", "laplacian"]])
+@pytest.mark.parametrize("budget", [None, 40])
+def test_kernel_expansions_compare_both_models(kernels, budget, rng):
+    X, y = drifting(rng, 1200, 600)
+    model = OnlineMKLClassifier(kernels, random_state=0, budget=budget, weighting="norms").partial_fit(X, y)
+    trainer, x = model.model_.trainer, next(iter(model.model_.codec.encode_known(model._read_known(TrainingBlock(X[:1], y[:1])))))[0]
+    expected = trainer.potentials(x), trainer.predictor().potentials(x)
+    both = trainer.structure.zeros(1), trainer.structure.zeros(1)
+    for bank in trainer.banks:
+        bank.add_both(x, *both)
+    for own, wanted in zip(both, expected):
+        assert_allclose(own.unary, wanted.unary, rtol=1e-9, atol=1e-12)
+
+
+def test_regressors_and_labelers_are_tested_as_well(rng):
+    X = rng.normal(size=(6000, 3))
+    target = np.where(np.arange(6000) < 3000, 1.0, -1.0) * X[:, 1] + 0.1 * rng.normal(size=6000)
+    changes = Changes()
+    OnlineMKLRegressor(KERNELS, random_state=0, callbacks=[changes]).partial_fit(X, target)
+    assert changes.rows and 3000 < changes.rows[0] < 3500
+    labels = rng.integers(0, 2, (3000, 4))
+    tokens = labels ^ (np.arange(3000) >= 1500)[:, None]
+    changes = Changes()
+    labeler = SequenceLabeler(["linear"], random_state=0, callbacks=[changes])
+    labeler.partial_fit([np.eye(2)[own] for own in tokens], list(labels))
+    assert changes.rows and 1500 < changes.rows[0] < 1800
+
+
+# ---- the restart ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighting", ["norms", "out-of-sample"])
+def test_after_a_restart_the_average_is_that_of_later_iterates(weighting, rng):
+    X, y = drifting(rng, 300)
+    model = OnlineMKLClassifier(KERNELS, random_state=0, weighting=weighting).partial_fit(X[:200], y[:200])
+    trainer, codec = model.model_.trainer, model.model_.codec
+    examples = codec.encode_known(model._read_known(TrainingBlock(X, y)))
+    trainer.drift.numbers[jit.START] = 150.0
+    trainer.restart_average()
+    potentials, weights = [], []
+    for i in range(200, 300):
+        trainer.update(*examples[i])
+        potentials.append([trainer.potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]])
+        weights.append((i + 1 - 150) ** 2)
+    expected = np.average(potentials, axis=0, weights=weights)
+    averaged = [trainer.predictor().potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]]
+    assert_allclose(averaged, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_rates_restart_only_if_gradients_became_longer():
+    for schedule in (DistanceOverGradients(), MeanPolyak()):
+        for t in range(100):
+            schedule.observe(1.0, 1.0)
+            schedule.reach(1.0, 1.0)
+        sums, before = schedule.sums, schedule(101)
+        for _ in range(10):
+            schedule.observe(1.0, 1.0)
+        schedule.forget(sums, 100, 10)
+        assert schedule(111) <= before
+        for _ in range(20):
+            schedule.observe(3.0, 2.0)
+        schedule.forget(sums, 100, 30)
+        assert schedule(131) > before
+        assert schedule.sums[1] == 50.0
+
+
+# ---- equal results --------------------------------------------------------------------------------------------------
+
+
+def test_pieces_give_the_model_of_a_stream(rng):
+    X, y = drifting(rng)
+    whole, found = trained(X, y, [1000, 5000])  # kernels learn their widths from the first piece
+    pieces, again = trained(X, y, [1000, 700, 1, 1, 298, 2000, 37, 1, 1962])
+    assert found == again and found
+    assert_allclose(whole.decision_function(X), pieces.decision_function(X), rtol=1e-7, atol=1e-9)
+    changes = Changes()
+    stream = OnlineMKLClassifier(KERNELS, random_state=0, epochs=1, weighting="norms", callbacks=[changes])
+    stream.fit(Stream.from_arrays(X, y), classes=[0, 1])
+    known, found = trained(X, y, weighting="norms")
+    assert changes.rows == found
+    assert [row for record in stream.history_ for row in record.get("changes", [])] == found
+    assert_allclose(stream.decision_function(X), known.decision_function(X), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("weighting", ["norms", "out-of-sample"])
+def test_rounds_give_the_model_of_a_compiled_pass(weighting, rng, monkeypatch):
+    X, y = drifting(rng)
+    compiled, found = trained(X, y, weighting=weighting)
+    monkeypatch.setattr("omkl.online.training_loop.fastest_pass", lambda *_: None)
+    rounds, again = trained(X, y, weighting=weighting)
+    assert found == again and found
+    assert_allclose(rounds.decision_function(X), compiled.decision_function(X), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("killed", [1, 3, 4, 5])
+def test_a_resumed_run_is_equal_bit_for_bit(killed, rng, tmp_path):
+    X, y = drifting(rng)
+
+    def fit(callbacks, **options):
+        model = OnlineMKLClassifier(KERNELS, random_state=0, epochs=1, callbacks=callbacks)
+        return model.fit(Stream.from_arrays(X, y), classes=[0, 1], **options)
+
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": "300 rounds"}
+    with pytest.raises(Killed):
+        fit([Kill(killed)], **options)
+    resumed, straight = fit(None, resume=True, **options), fit(None)
+    for name, array in straight.model_.trainer.state().items():
+        assert_array_equal(resumed.model_.trainer.state()[name], array)
+    changes = [[record.get("changes") for record in model.history_] for model in (straight, resumed)]
+    assert changes[0] == changes[1] and any(changes[0])
+
+
+@pytest.mark.parametrize("cut", [1500, 3020, 4000])
+def test_a_saved_model_goes_on(cut, rng, tmp_path):
+    X, y = drifting(rng)
+    straight, found = trained(X, y, [cut, 6000 - cut])
+    model, before = trained(X[:cut], y[:cut], cut)
+    model.set_params(callbacks=None).save(tmp_path / "model.npz")
+    changes = Changes()
+    loaded = omkl.load(tmp_path / "model.npz").set_params(callbacks=[changes])
+    loaded.partial_fit(X[cut:], y[cut:])
+    assert before + changes.rows == found
+    assert_array_equal(loaded.decision_function(X), straight.decision_function(X))
+
+
+# ---- reports --------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
+    X, y = drifting(rng)
+    with caplog.at_level(logging.WARNING, "omkl"):
+        model, found = trained(X, y)
+    assert [record.get("changes") for record in model.history_].count(None) == 5
+    assert model.history_[3]["changes"] == found
+    assert caplog.messages == [f"The stream changed before row {found[0]}: the average restarts."]
+
+
+def test_rows_are_counted_as_users_count_them(rng):
+    """Rows of weight 0 are not learned, and those of weight 2 twice, where a comparison would not be fair."""
+    X, y = drifting(rng)
+
+    def learned(weights):
+        changes = Changes()
+        model = OnlineMKLClassifier(KERNELS, random_state=0, callbacks=[changes])
+        for low in range(0, 6000, 600):
+            part = slice(low, low + 600)
+            model.partial_fit(X[part], y[part], classes=[0, 1], sample_weight=weights[part])
+        return model.model_.trainer, changes.rows
+
+    trainer, found = learned(np.arange(6000) % 2)
+    assert len(found) == 1 and 3000 < found[0] < 3800 and found[0] % 2 == 0
+    assert (trainer.round, trainer.drift.rows) == (3000, 6000)
+    trainer, found = learned(np.full(6000, 2.0))
+    assert found == [] and (trainer.round, trainer.drift.rows) == (12_000, 6000)
+
+
+def test_models_without_an_average_are_not_tested(rng):
+    X, y = drifting(rng, 600)
+    assert OnlineMKLClassifier(KERNELS, average="last").partial_fit(X, y).model_.trainer.drift is None
+    assert OnlineMKLClassifier(KERNELS, epochs=2).fit(Stream.from_arrays(X, y)).model_.trainer.drift is None
