@@ -142,6 +142,7 @@ def test_probabilities_mix_marginals_and_the_best_tree(seed, n):
     assert np.array_equal(least_risk, structure.first_order.decode(expected))
 
 
+@pytest.mark.compiled
 def test_long_sentences_and_all_arcs(rng):
     n = 60
     structure = SecondOrderTree()
