@@ -285,3 +285,15 @@ def test_it_learns_which_groups_tell_the_segments_and_predicts_unseen_ones():
     assert weights["noise"] < 0.1
     code = (EXAMPLES / "semi_markov.py").read_text().split('"""', 2)[2]
     assert len(code.splitlines()) < 80
+
+
+def test_pairs_of_arcs_help(tmp_path):
+    informative = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
+    treebank = synthetic_treebank(120, informative=informative, vocabulary=10, random_state=3)
+    train, test = tmp_path / "train.conllu", tmp_path / "test.conllu"
+    write_treebank(train, treebank[:90])
+    write_treebank(test, treebank[90:])
+    run_example("parser_orders", tmp_path, str(train), str(test), "--seeds", "1", "-o", str(tmp_path))
+    (row,) = json.loads((tmp_path / "parser_orders.json").read_text())["rows"]
+    assert row["uas"] > 50
+    assert row["search_errors"] < 20

@@ -146,7 +146,10 @@ def test_hedge_turns_to_another_kernel(rng):
 def test_kernel_expansions_compare_both_models(kernels, budget, rng):
     X, y = drifting(rng, 1200, 600)
     model = OnlineMKLClassifier(kernels, random_state=0, budget=budget, weighting="norms").partial_fit(X, y)
-    trainer, x = model.model_.trainer, next(iter(model.model_.codec.encode_known(model._read_known(TrainingBlock(X[:1], y[:1])))))[0]
+    trainer, x = (
+        model.model_.trainer,
+        next(iter(model.model_.codec.encode_known(model._read_known(TrainingBlock(X[:1], y[:1])))))[0],
+    )
     expected = trainer.potentials(x), trainer.predictor().potentials(x)
     both = trainer.structure.zeros(1), trainer.structure.zeros(1)
     for bank in trainer.banks:
