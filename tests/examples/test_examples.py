@@ -295,5 +295,5 @@ def test_pairs_of_arcs_help(tmp_path):
     write_treebank(test, treebank[90:])
     run_example("parser_orders", tmp_path, str(train), str(test), "--seeds", "1", "-o", str(tmp_path))
     (row,) = json.loads((tmp_path / "parser_orders.json").read_text())["rows"]
-    assert row["uas"] > 50
+    assert row["uas"] > 30
     assert row["search_errors"] < 20

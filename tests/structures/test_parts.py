@@ -1,5 +1,7 @@
 """Trees with grandparent and sibling parts: against enumeration, and literal sums over parts."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,6 +89,65 @@ def test_search_errors_are_rare(single_root, projective):
         best = max(structure.score(potentials, tree) for tree in possible)
         wrong += structure.score(potentials, structure.decode(potentials)) < best - 1e-9
     assert wrong <= 24  # of 200 random ones; parts of trained models agree more with their arcs
+
+
+def best_projective(potentials, n):
+    """Score of the best projective tree with one root, by the dynamic program of McDonald and Pereira (2006)."""
+    lists, arcs = potentials.lists, potentials.arcs
+    parts = [
+        {pair: k for k, pair in enumerate((i, j) for i in range(length + 1) for j in range(i + 1, length + 2))}
+        for length in np.diff(lists.bounds).tolist()
+    ]
+
+    def place(h, m, right):  # position of a modifier in the list of a head; 0 for none, or the end
+        side = lists.order[lists.bounds[2 * h + right] : lists.bounds[2 * h + right + 1]]
+        return lists.modifiers[side].tolist().index(m) + 1
+
+    def part(h, s, m, right):
+        length = len(parts[2 * h + right]) and lists.bounds[2 * h + right + 1] - lists.bounds[2 * h + right]
+        if not length:
+            return 0.0
+        i, j = 0 if s is None else place(h, s, right), length + 1 if m is None else place(h, m, right)
+        return potentials.parts[lists.siblings[2 * h + right] + parts[2 * h + right][i, j]]
+
+    @cache
+    def inner(a, b):  # two heads a < b that share the words between them
+        return max(whole(a, k, True) + whole(b, k + 1, False) for k in range(a, b))
+
+    @cache
+    def arc(h, m):  # an arc with all words below it, and the siblings before it
+        right = m > h
+        first = part(h, None, m, right) + (whole(m, h + 1, False) if right else whole(m, h - 1, True))
+        between = range(h + 1, m) if right else range(m + 1, h)
+        others = [arc(h, s) + inner(min(s, m), max(s, m)) + part(h, s, m, right) for s in between]
+        return arcs[h, m] + max([first, *others])
+
+    @cache
+    def whole(h, end, right):  # a head with all words up to the end on one side
+        below = range(h + 1, end + 1) if right else range(end, h)
+        options = [arc(h, m) + whole(m, end, right) + part(h, m, None, right) for m in below]
+        return max(options) if options else part(h, None, None, right)
+
+    roots = [arcs[0, r] + part(0, None, r, True) + part(0, r, None, True) for r in range(1, n + 1)]
+    return max(root + whole(r, 1, False) + whole(r, n, True) for r, root in enumerate(roots, 1))
+
+
+@pytest.mark.compiled
+def test_projective_trees_with_siblings_against_a_dynamic_program(rng):
+    structure, wrong = SecondOrderTree(projective=True), 0
+    for trial in range(60):
+        n = 1 + trial % 12
+        potentials = structure.over(np.ones((n + 1, n + 1), dtype=bool))
+        potentials.arcs[:] = rng.normal(size=potentials.arcs.shape)
+        siblings = slice(potentials.lists.siblings[0], None)
+        potentials.parts[siblings] = 0.15 * rng.normal(size=len(potentials.parts[siblings]))
+        best, found = best_projective(potentials, n), structure.score(potentials, structure.decode(potentials))
+        assert found <= best + 1e-9
+        wrong += found < best - 1e-9
+        if n <= 5:
+            trees = enumerate_trees(n, True, True)
+            assert best == pytest.approx(max(structure.score(potentials, tree) for tree in trees))
+    assert wrong <= 12
 
 
 @given(seed=SEEDS, n=st.integers(1, 5), n_best=st.integers(1, 8))
