@@ -10,7 +10,7 @@ from omkl._components import Component, check_number
 
 #: Lower bound of the distance of the iterates from the origin, as a fraction of the first gradient step.
 LEAST_SHARE = 0.1
-#: After a change of the stream, learning rates restart if the mean squared gradient has grown by this factor.
+#: Learning rates restart if the mean squared gradient has grown by this factor, less a standard error.
 LONGER = 1.05
 
 
@@ -204,9 +204,10 @@ class _Squares:
     def forget(self, total: float, before: int, after: int) -> bool:
         """Subtract the total before a change, if gradients have become longer since; return whether they have.
 
-        If the solution moves slowly, they have not, and larger steps would only add noise.
+        If the solution moves slowly, they have not, and longer steps would only add noise.
         """
-        longer = (self.total - total) * before > LONGER * total * after
+        least = LONGER - after**-0.5  # about a standard error
+        longer = (self.total - total) * before > least * total * after
         if longer:
             self.total = max(self.total - total, self.largest)
         return longer

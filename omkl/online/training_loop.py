@@ -257,7 +257,8 @@ class TrainingLoop:
         """Tell callbacks, the record and the log after which row a change of the stream was found."""
         row = self.trainer.drift.row(examples, self.progress.block_examples)
         self.progress.changes.append(row)
-        logger.warning("The stream changed before %s %d: the average restarts.", unit_of(self.trainer.structure), row)
+        unit = unit_of(self.trainer.structure)
+        logger.warning("The averaged model lags behind the stream at %s %d: the average restarts.", unit, row)
         for tell in hooks(self.callbacks, "on_change"):
             tell(self.trainer, row)
 

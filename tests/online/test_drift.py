@@ -27,7 +27,7 @@ class Changes:
         self.rows.append(row)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -40,7 +40,7 @@ class Kill:
     def on_block(self, trainer, block):
         self.left -= 1
         if self.left == 0:
-            raise Killed
+            raise KilledError
 
 
 def drifting(rng, n=6000, change=3000):
@@ -84,7 +84,7 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
 @pytest.mark.parametrize("noise", ["signs", "heavy tails", "rare"])
 def test_false_alarms_are_as_rare_as_the_bound_says(noise, rng):
     """For fair differences, P(alarm in n comparisons) <= n / c by Doob's inequality."""
-    runs, n = 300, 1000
+    runs, n = 300, 200
     draws = {
         "signs": lambda: rng.choice([-1.0, 1.0], n),
         "heavy tails": lambda: rng.standard_cauchy(n),
@@ -117,7 +117,7 @@ def test_a_change_is_found_soon():
 
 
 def test_no_change_is_found_where_there_is_none():
-    """The bound allows 20 * 20,000 / 8 / 10,000 = 5 false alarms, for an average that is no better than the iterate."""
+    """The bound allows 20 * 20,000 / 8 / 1,000 = 50 false alarms, for an average that is no better than the iterate."""
     found = [trained(*drifting(np.random.default_rng(seed), 20_000, 20_000))[1] for seed in range(20)]
     assert sum(map(len, found)) <= 1
 
@@ -126,7 +126,8 @@ def test_the_model_recovers_from_a_change(rng):
     X, y = drifting(rng, 40_000, 20_000)
     model, found = trained(X[:24_000], y[:24_000])
     same = slice(24_000, 40_000)
-    assert found and found[0] < 20_500
+    assert found
+    assert found[0] < 20_500
     assert model.score(X[same], y[same]) > 0.85
     untested = OnlineMKLClassifier(KERNELS, random_state=0).fit(X[:24_000], y[:24_000], shards=2)
     assert untested.model_.trainer.drift is None
@@ -146,10 +147,8 @@ def test_hedge_turns_to_another_kernel(rng):
 def test_kernel_expansions_compare_both_models(kernels, budget, rng):
     X, y = drifting(rng, 1200, 600)
     model = OnlineMKLClassifier(kernels, random_state=0, budget=budget, weighting="norms").partial_fit(X, y)
-    trainer, x = (
-        model.model_.trainer,
-        next(iter(model.model_.codec.encode_known(model._read_known(TrainingBlock(X[:1], y[:1])))))[0],
-    )
+    trainer, codec = model.model_.trainer, model.model_.codec
+    x = codec.encode_known(model._read_known(TrainingBlock(X[:1], y[:1])))[0].x
     expected = trainer.potentials(x), trainer.predictor().potentials(x)
     both = trainer.structure.zeros(1), trainer.structure.zeros(1)
     for bank in trainer.banks:
@@ -163,13 +162,15 @@ def test_regressors_and_labelers_are_tested_as_well(rng):
     target = np.where(np.arange(6000) < 3000, 1.0, -1.0) * X[:, 1] + 0.1 * rng.normal(size=6000)
     changes = Changes()
     OnlineMKLRegressor(KERNELS, random_state=0, callbacks=[changes]).partial_fit(X, target)
-    assert changes.rows and 3000 < changes.rows[0] < 3500
+    assert changes.rows
+    assert 3000 < changes.rows[0] < 3500
     labels = rng.integers(0, 2, (3000, 4))
     tokens = labels ^ (np.arange(3000) >= 1500)[:, None]
     changes = Changes()
     labeler = SequenceLabeler(["linear"], random_state=0, callbacks=[changes])
     labeler.partial_fit([np.eye(2)[own] for own in tokens], list(labels))
-    assert changes.rows and 1500 < changes.rows[0] < 1800
+    assert changes.rows
+    assert 1500 < changes.rows[0] < 1800
 
 
 # ---- the restart ----------------------------------------------------------------------------------------------------
@@ -195,19 +196,21 @@ def test_after_a_restart_the_average_is_that_of_later_iterates(weighting, rng):
 
 def test_rates_restart_only_if_gradients_became_longer():
     for schedule in (DistanceOverGradients(), MeanPolyak()):
-        for t in range(100):
+        for _ in range(1000):
             schedule.observe(1.0, 1.0)
             schedule.reach(1.0, 1.0)
-        sums, before = schedule.sums, schedule(101)
-        for _ in range(10):
+        sums = schedule.sums
+        for _ in range(500):
             schedule.observe(1.0, 1.0)
-        schedule.forget(sums, 100, 10)
-        assert schedule(111) <= before
-        for _ in range(20):
+        before = schedule(1500)
+        schedule.forget(sums, 1000, 500)
+        assert schedule(1500) == before
+        for _ in range(500):
             schedule.observe(3.0, 2.0)
-        schedule.forget(sums, 100, 30)
-        assert schedule(131) > before
-        assert schedule.sums[1] == 50.0
+        before = schedule(2000)
+        schedule.forget(sums, 1000, 1000)
+        assert schedule(2000) > before
+        assert schedule.sums[1] == 1500.0
 
 
 # ---- equal results --------------------------------------------------------------------------------------------------
@@ -217,7 +220,8 @@ def test_pieces_give_the_model_of_a_stream(rng):
     X, y = drifting(rng)
     whole, found = trained(X, y, [1000, 5000])  # kernels learn their widths from the first piece
     pieces, again = trained(X, y, [1000, 700, 1, 1, 298, 2000, 37, 1, 1962])
-    assert found == again and found
+    assert found == again
+    assert found
     assert_allclose(whole.decision_function(X), pieces.decision_function(X), rtol=1e-7, atol=1e-9)
     changes = Changes()
     stream = OnlineMKLClassifier(KERNELS, random_state=0, epochs=1, weighting="norms", callbacks=[changes])
@@ -234,7 +238,8 @@ def test_rounds_give_the_model_of_a_compiled_pass(weighting, rng, monkeypatch):
     compiled, found = trained(X, y, weighting=weighting)
     monkeypatch.setattr("omkl.online.training_loop.fastest_pass", lambda *_: None)
     rounds, again = trained(X, y, weighting=weighting)
-    assert found == again and found
+    assert found == again
+    assert found
     assert_allclose(rounds.decision_function(X), compiled.decision_function(X), rtol=1e-7, atol=1e-9)
 
 
@@ -247,13 +252,14 @@ def test_a_resumed_run_is_equal_bit_for_bit(killed, rng, tmp_path):
         return model.fit(Stream.from_arrays(X, y), classes=[0, 1], **options)
 
     options = {"checkpoint": tmp_path / "run", "checkpoint_every": "300 rounds"}
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         fit([Kill(killed)], **options)
     resumed, straight = fit(None, resume=True, **options), fit(None)
     for name, array in straight.model_.trainer.state().items():
         assert_array_equal(resumed.model_.trainer.state()[name], array)
     changes = [[record.get("changes") for record in model.history_] for model in (straight, resumed)]
-    assert changes[0] == changes[1] and any(changes[0])
+    assert changes[0] == changes[1]
+    assert any(changes[0])
 
 
 @pytest.mark.parametrize("cut", [1500, 3020, 4000])
@@ -278,7 +284,7 @@ def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
         model, found = trained(X, y)
     assert [record.get("changes") for record in model.history_].count(None) == 5
     assert model.history_[3]["changes"] == found
-    assert caplog.messages == [f"The stream changed before row {found[0]}: the average restarts."]
+    assert caplog.messages == [f"The averaged model lags behind the stream at row {found[0]}: the average restarts."]
 
 
 def test_rows_are_counted_as_users_count_them(rng):
@@ -294,10 +300,13 @@ def test_rows_are_counted_as_users_count_them(rng):
         return model.model_.trainer, changes.rows
 
     trainer, found = learned(np.arange(6000) % 2)
-    assert len(found) == 1 and 3000 < found[0] < 3800 and found[0] % 2 == 0
+    assert len(found) == 1
+    assert 3000 < found[0] < 3800
+    assert found[0] % 2 == 0
     assert (trainer.round, trainer.drift.rows) == (3000, 6000)
     trainer, found = learned(np.full(6000, 2.0))
-    assert found == [] and (trainer.round, trainer.drift.rows) == (12_000, 6000)
+    assert found == []
+    assert (trainer.round, trainer.drift.rows) == (12_000, 6000)
 
 
 def test_models_without_an_average_are_not_tested(rng):

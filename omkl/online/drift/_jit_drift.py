@@ -7,7 +7,7 @@ from omkl._compilation import compiled
 #: One of so many rounds is compared, and every round while the evidence is above this bound.
 STRIDE, SUSPICION = 8, 1.3
 #: Evidence at which a change is reported.
-ENOUGH = 1e4
+ENOUGH = 1e3
 #: Bets on the average being worse, as shares of the wealth.
 BETS = (0.05, 0.1, 0.2, 0.4, 0.8)
 #: Differences are cut at this multiple of their mean size, which is taken over about this number of comparisons.

@@ -21,7 +21,7 @@ class DriftTest:
     .. math:: M_t = \frac15 \sum_{j=1}^5 \prod_{s=r}^t (1 + b_j d_s)
 
     with r the comparison after the last one at which :math:`M \le 1`. It reports a change when :math:`M_t \ge c`, with
-    c = 10,000. This is an e-detector: as long as :math:`E[d_t] \le 0`, the expected number of comparisons up to the
+    c = 1000. This is an e-detector: as long as :math:`E[d_t] \le 0`, the expected number of comparisons up to the
     first report is at least c, for any distribution (Theorem 2.4 of Shin et al.). One of eight examples is compared,
     and every one while :math:`M_t > 1.3`; this choice depends on the past only, so that the bound holds.
 
