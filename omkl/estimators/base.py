@@ -238,7 +238,8 @@ class OnlineEstimator(SavedEstimator, ABC):
             self._settings()  # raise for invalid values, although the model keeps the old ones
         source = StreamSource([data] if stream is None else stream, model, task.read)
         source.open()
-        model.trainer.watch()
+        if model.settings.n_examples is None or model.settings.epochs == 1:  # otherwise the data may be in epochs
+            model.trainer.watch()
         history = self.history_ if started else []
         done = history[-1]["epoch"] if history else 0
         progress = TrainingProgress(epoch=done + 1, history=history)

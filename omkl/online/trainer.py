@@ -130,8 +130,12 @@ class OnlineTrainer:
         self._bind_regularizer()
 
     def watch(self) -> None:
-        """Test for drift from now on, if there is an average whose potentials can be computed in a round."""
-        if self.drift is None and self.average is not None and all("watch" in bank.abilities for bank in self.banks):
+        """Test for drift from now on, if there is an average whose potentials can be computed in a round.
+
+        In dual averaging, the model is proportional to the rate, which cannot restart.
+        """
+        can = self.average is not None and self.method.forgets
+        if self.drift is None and can and all("watch" in bank.abilities for bank in self.banks):
             self.drift = DriftTest()
 
     def update(self, x: Sized, y: Output, weight: float = 1.0) -> Step:

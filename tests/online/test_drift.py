@@ -309,7 +309,8 @@ def test_rows_are_counted_as_users_count_them(rng):
     assert (trainer.round, trainer.drift.rows) == (12_000, 6000)
 
 
-def test_models_without_an_average_are_not_tested(rng):
+def test_some_models_are_not_tested(rng):
     X, y = drifting(rng, 600)
     assert OnlineMKLClassifier(KERNELS, average="last").partial_fit(X, y).model_.trainer.drift is None
+    assert OnlineMKLClassifier(KERNELS, method="rda").partial_fit(X, y).model_.trainer.drift is None
     assert OnlineMKLClassifier(KERNELS, epochs=2).fit(Stream.from_arrays(X, y)).model_.trainer.drift is None
