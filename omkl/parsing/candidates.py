@@ -39,13 +39,14 @@ def advice_of(decoder: TreeDecoder, treebank: Treebank, constraints: ArcConstrai
 
 
 def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
-    """Return the smallest margin below the best potential of a word that includes this share of gold arcs."""
+    """Return the smallest margin below the best potential of a word that includes this share of possible gold arcs."""
     below = []
     for arcs, heads in zip(guide.arcs, gold.trees()):
         potentials, known = np.array(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)
         np.fill_diagonal(potentials, -np.inf)
         below.append(potentials[:, 1:].max(axis=0)[known] - potentials[heads[known], known + 1])
-    return float(np.quantile(np.concatenate(below), share, method="higher"))
+    found = np.concatenate(below)
+    return float(np.quantile(found[np.isfinite(found)], share, method="higher"))
 
 
 def candidate_arcs(

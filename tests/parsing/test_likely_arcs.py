@@ -382,3 +382,11 @@ def test_confidence_is_noted_beside_what_misc_has(models, grammar_and_held_out):
         assert float(values.pop("HeadConf")) == pytest.approx(found.arcs[parsed.heads[word], word + 1], abs=6e-4)
         assert float(values.pop("RelConf")) == pytest.approx(found.relations[word].max(), abs=6e-4)
         assert not values
+
+
+def test_the_margin_of_second_order_ignores_arcs_that_are_not_likely(grammar):
+    templates = [*GRAMMAR, "g.upos h.upos m.upos", "s.upos m.upos"]
+    model = parser(templates, likely=0.9).fit(grammar[0])
+    selections = [own.model_.codec.selection for own in (model, model.first_)]
+    assert all(0 < own.margin < np.inf for own in selections)
+    assert (selections[0].most, selections[1].most) == (8, None)
