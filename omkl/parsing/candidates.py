@@ -14,7 +14,7 @@ from omkl.estimators.training import RunOptions, in_folder
 from omkl.groups.templates.layout import ArcGuide
 from omkl.parsing.decoding import FREE, ArcConstraints, TreeDecoder
 from omkl.parsing.sentences import Guide, joined
-from omkl.structures.trees import ArcFactored, TreePotentials, as_scores
+from omkl.structures.trees import TreePotentials, TreeStructure, as_scores
 
 
 class Selection(NamedTuple):
@@ -89,7 +89,7 @@ def candidate_arcs(
     return Guide(guide.heads, found)
 
 
-def completed(structure: ArcFactored, guide: Guide, gold: Treebank) -> np.ndarray:
+def completed(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndarray:
     """Replace unknown heads by those of the best tree of the first parser that agrees with the known heads."""
     heads = gold.heads.astype(np.int64)
     for s in np.flatnonzero(np.minimum.reduceat(heads, gold.offsets[:-1]) < 0) if len(heads) else ():

@@ -34,7 +34,7 @@ from omkl.parsing.sentences import ArcExamples, Guide, as_treebank, check_trees,
 from omkl.parsing.template_selection import suited
 from omkl.persistence import Packer, Unpacker
 from omkl.structures.parts import SecondOrderTree
-from omkl.structures.trees import ArcFactored, NonProjectiveTree, ProjectiveTree
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreeStructure
 
 #: Number of strongest features of each template that a parser stores by name.
 TOP = 10
@@ -94,7 +94,7 @@ class TreebankCodec:
     ----------
     templates : TemplateSet
         Templates of the trainer, adapted to the training data: of arcs, or of the parts of second-order trees.
-    structure : ArcFactored
+    structure : TreeStructure
     relations : RelationLabeler or None
     features : dict of str to list
         Names and weights of the strongest features of each template.
@@ -113,7 +113,7 @@ class TreebankCodec:
         self._given = SimpleNamespace(**parser.get_params(deep=False))
         self._chosen, self._running = templates, running or {}
         self._sizes: list[list[int]] | None = None
-        self.structure: ArcFactored
+        self.structure: TreeStructure
         self.templates: TemplateSet
         self.relations: RelationLabeler | None = None
         self.features: dict[str, list] = {}
@@ -150,11 +150,15 @@ class TreebankCodec:
         templates = self.suited(data)
         kinds = templates.by_part()
         if of_trees := sorted(filter(sees_trees, templates.fields)):
-            raise InputError(f"The field {of_trees[0]!r} of a template is known for relations only: use g or s.")
+            raise InputError(
+                f"The field {of_trees[0]!r} needs a tree, which templates do not have: use g.FIELD or s.FIELD."
+            )
         if "arc" not in kinds:
             raise InputError("Every template has an atom of g or s: give a template of arcs.")
         of_arcs = kinds.pop("arc")
         second_order = bool(kinds) and self._given.order == 2
+        if kinds and not second_order and self._given.templates != "auto":
+            warn_caller(f"order=1 leaves out {len(templates) - len(of_arcs)} templates of g or s.", DataWarning)
         if self._given.labeled:
             arguments = data.treebank, data.whole, templates.lexicons, second_order
             self.relations = RelationLabeler.for_treebank(*arguments)
@@ -190,7 +194,9 @@ class TreebankCodec:
     def _check_whole(self, data: TreeData) -> None:
         if not data.whole:
             what, remedy = ("order=2", "order=1") if self.has_parts else ("likely=", "likely=None")
-            raise InputError(f"A parser with {what} learns from all sentences at once: call fit, or set {remedy}.")
+            raise InputError(
+                f"A parser with {what} learns from all sentences at once: give them to fit, or set {remedy}."
+            )
 
     def guide(
         self,

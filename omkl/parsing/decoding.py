@@ -17,7 +17,7 @@ from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
 from omkl.parsing.sentences import Sentences, check_trees, joined, treebanks_of, with_notes, with_trees
 from omkl.structures.base import Potentials
-from omkl.structures.trees import ArcFactored
+from omkl.structures.trees import TreeStructure
 
 #: Pairs ``(head, word)`` of each sentence, or None.
 Arcs: TypeAlias = Sequence[Iterable[tuple[int, int]] | None] | None
@@ -73,7 +73,7 @@ class ArcConstraints:
     def __bool__(self) -> bool:
         return any(arcs is not None for arcs in self._arcs.values())
 
-    def applied(self, potentials: Potentials, i: int, structure: ArcFactored) -> Potentials:
+    def applied(self, potentials: Potentials, i: int, structure: TreeStructure) -> Potentials:
         """Return potentials of sentence ``i``, from 0, in which trees that break the constraints are forbidden.
 
         Raises
@@ -139,7 +139,7 @@ class TreeDecoder:
     n_jobs: int | None = None
 
     @property
-    def structure(self) -> ArcFactored:
+    def structure(self) -> TreeStructure:
         """Structure of the trees."""
         return self.model.predictor().structure
 

@@ -17,7 +17,7 @@ from omkl.online.group_contributions import GIVEN, Contributions, Piece, contrib
 from omkl.parsing.decoding import TreeDecoder
 from omkl.parsing.sentences import ArcExamples
 from omkl.structures.base import Potentials
-from omkl.structures.trees import ArcFactored, as_heads
+from omkl.structures.trees import TreeStructure, as_heads
 
 
 def explain_tree(
@@ -63,7 +63,7 @@ def explain_tree(
     return explanation(chosen, other, listed(told), margin, found, n, named)
 
 
-def _other_tree(structure: ArcFactored, potentials: Potentials, chosen: np.ndarray, word: int | None) -> np.ndarray:
+def _other_tree(structure: TreeStructure, potentials: Potentials, chosen: np.ndarray, word: int | None) -> np.ndarray:
     """Return the best other tree, or the best tree in which ``word`` has another head."""
     if word is None:
         found = [own for own in structure.decode_best(potentials, 2)[0] if not np.array_equal(own, chosen)]

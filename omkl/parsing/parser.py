@@ -90,8 +90,9 @@ class DependencyParser(OnlineEstimator):
         Largest parts of trees with scores. 1: arcs. 2: also grandparent parts (an arc and the arc to its head) and
         sibling parts (two adjacent modifiers on one side of a head), if there are templates for these. A parser of
         order 1 is trained first, and a second training learns the templates of parts, given the potentials of parsers
-        trained on other sentences. The best tree is searched by hill climbing. Order 2 takes two to three times as
-        long to train, and is not for streams or ``loss="crf"``.
+        trained on other sentences. It takes at most three epochs; ``early_stopping`` and ``callbacks`` refer to it. The
+        best tree is searched by hill climbing. Order 2 takes two to three times as long to train, and is not for
+        streams or ``loss="crf"``.
     folds : int
         Number of folds of the training data for first parsers, at least 2.
     likely : float, optional

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from omkl.structures import _jit_parts as jit
 from omkl.structures.base import Potentials, Structure
-from omkl.structures.trees import ArcFactored, NonProjectiveTree, ProjectiveTree, as_heads
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreeStructure, as_heads
 
-#: Number of trees from which climbing starts. With one, the scores of 2% of the English gold trees exceed that of the
-#: tree found; with four, 0.5%; eight are hardly better, and take twice as long.
+#: Number of trees from which climbing starts. Of the English gold trees of candidate arcs, 2% have a higher score than
+#: the tree found from one start, and 0.5% than that found from four. Eight are hardly better, and take twice as long.
 STARTS = 4
 #: Standard deviations of the scores of arcs by which the Gumbel noise of all starts but the first is scaled.
 NOISE = 0.3
@@ -87,14 +87,14 @@ class PartPotentials(NamedTuple):
     lists: PartLists
 
 
-class SecondOrderTree(ArcFactored):
+class SecondOrderTree(TreeStructure):
     """Dependency trees whose scores are sums over arcs, grandparent parts and sibling parts.
 
     The best tree is NP-hard to find. Hill climbing (Zhang, Lei, Barzilay and Jaakkola 2014, *Greed is good if
     randomized*) improves the best trees of several arc-factored models, by changes of single heads and exchanges of
     two, until none raises the score. Ties go to the first tree found.
 
-    Potentials are :class:`PartPotentials`; see :class:`~omkl.structures.trees.ArcFactored` for outputs and costs.
+    Potentials are :class:`PartPotentials`; see :class:`~omkl.structures.trees.TreeStructure` for outputs and costs.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class SecondOrderTree(ArcFactored):
     def __init__(self, single_root: bool = True, projective: bool = False) -> None:
         super().__init__(single_root)
         self.projective = bool(projective)
-        self.first_order: ArcFactored = (ProjectiveTree if projective else NonProjectiveTree)(single_root)
+        self.first_order: TreeStructure = (ProjectiveTree if projective else NonProjectiveTree)(single_root)
 
     def __repr__(self) -> str:
         return f"SecondOrderTree(single_root={self.single_root}, projective={self.projective})"

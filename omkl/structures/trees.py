@@ -27,8 +27,8 @@ class TreePotentials(NamedTuple):
 AnyPotentials: TypeAlias = TreePotentials | ArrayLike
 
 
-class ArcFactored(Structure):
-    """Dependency trees over n >= 1 tokens, scored arc by arc; base of the tree structures.
+class TreeStructure(Structure):
+    """Dependency trees over n >= 1 tokens, base of the tree structures; here, scores are sums over arcs.
 
     Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
     ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. Every wrong head costs 1. A gold head of
@@ -237,14 +237,14 @@ class ArcFactored(Structure):
         )
 
 
-class NonProjectiveTree(ArcFactored):
+class NonProjectiveTree(TreeStructure):
     """All dependency trees over n tokens, crossing arcs allowed.
 
     Decoding takes O(n^2) (Chu and Liu 1965, Edmonds 1967, contracted as in Gabow et al. 1986), and is exact for a
     single root child (compare Zmigrod et al. 2020). Marginals take O(n^3), by the Matrix-Tree theorem in a form without
     subtractions (Koo et al. 2007; Grassmann et al. 1985), so they keep their accuracy at any scale of scores.
 
-    See :class:`ArcFactored` for potentials. Ties break towards the lower head.
+    See :class:`TreeStructure` for potentials. Ties break towards the lower head.
 
     Parameters
     ----------
@@ -273,13 +273,13 @@ class NonProjectiveTree(ArcFactored):
         return log_space.arborescences(scores, best, self.single_root, expected)
 
 
-class ProjectiveTree(ArcFactored):
+class ProjectiveTree(TreeStructure):
     """Projective dependency trees over n tokens: each head and its descendants are a range of tokens.
 
     Decoding is Eisner's (1996) dynamic program, and marginals are its inside-outside; both take O(n^3), and a single
     root child is exact. A gold tree that is not projective is never decoded, so its loss may not reach 0.
 
-    See :class:`ArcFactored` for potentials. Ties go to the tree whose spans split further to the left.
+    See :class:`TreeStructure` for potentials. Ties go to the tree whose spans split further to the left.
 
     Parameters
     ----------

@@ -218,7 +218,7 @@ def test_bad_settings_are_refused(grammar, settings, method, n, message):
 
 
 def test_a_parser_with_a_first_parser_learns_from_all_sentences_at_once(grammar):
-    with pytest.raises(InputError, match="call fit"):
+    with pytest.raises(InputError, match="give them to fit"):
         parser(likely=0.9, epochs=1).fit(grammar[0][:30]).partial_fit(grammar[0][30:40])
 
 

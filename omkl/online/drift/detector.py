@@ -7,7 +7,7 @@ from omkl.online.rounds import Examples
 from omkl.structures.base import Structure
 from omkl.structures.chain import Chain
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
-from omkl.structures.trees import ArcFactored
+from omkl.structures.trees import TreeStructure
 
 
 class DriftTest:
@@ -81,5 +81,5 @@ class DriftTest:
 
 def unit_of(structure: Structure) -> str:
     """Return the name of an example of a structure."""
-    names = {(Binary, Multiclass, Scalar): "row", (Chain,): "sequence", (ArcFactored,): "sentence"}
+    names = {(Binary, Multiclass, Scalar): "row", (Chain,): "sequence", (TreeStructure,): "sentence"}
     return next((name for kinds, name in names.items() if isinstance(structure, kinds)), "example")
