@@ -21,6 +21,8 @@ from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegresso
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from .parsing.evaluation import evaluate_treebanks
 from .parsing.parser import DependencyParser
+from .selection.groups import select_groups
+from .selection.result import GroupSelection
 from .sequences.evaluation import evaluate_labels
 from .sequences.labeler import SequenceLabeler
 
@@ -32,6 +34,7 @@ __all__ = [
     "Explanation",
     "GroupLasso",
     "GroupLassoCV",
+    "GroupSelection",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLRegressor",
@@ -55,5 +58,6 @@ __all__ = [
     "online",
     "regularizers",
     "reports",
+    "select_groups",
     "structures",
 ]

@@ -50,8 +50,9 @@ MAY_IMPORT = {
     "parsing": BELOW_ESTIMATORS | {"estimators", "sequences"},
     "linear": BELOW_ESTIMATORS | {"estimators"},
     "annotation": BELOW_ESTIMATORS | {"estimators", "sequences", "parsing"},
-    "reports": BELOW_ESTIMATORS | ESTIMATORS,
-    "cli": BELOW_ESTIMATORS | ESTIMATORS | {"reports"},
+    "selection": BELOW_ESTIMATORS | ESTIMATORS,
+    "reports": BELOW_ESTIMATORS | ESTIMATORS | {"selection"},
+    "cli": BELOW_ESTIMATORS | ESTIMATORS | {"selection", "reports"},
 }
 MODULES = [path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__")]
 

@@ -18,7 +18,7 @@ from omkl.data.blocks import is_collection
 from omkl.estimators.collections import load, start_on
 from omkl.estimators.persistence import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of, validation_block
-from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part
+from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part, warn_of_evidence
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
 from omkl.groups.expansions.kernel import KernelBank
@@ -152,6 +152,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         self._adopt(model)
         self.n_iter_, self.history_ = len(history), records
         self.fit_seconds_ = time.perf_counter() - started
+        warn_of_evidence(model.trainer.evidence)
         return None if plan.stopping is None else plan.stopping.examples()
 
     def _shards(self, client: Any, shards: int | None) -> dict[str, Any]:
@@ -293,6 +294,18 @@ class OnlineEstimator(SavedEstimator, ABC):
         trainer = self.model_.trainer
         left_out = {name for name, left in zip(trainer.group_names, trainer.group_state.left_out) if left}
         return [name for name in trainer.order if name in left_out]
+
+    @property
+    def evidence_(self) -> dict[str, float] | None:
+        """Evidence that each group helps on new examples, as a z-score; None without ``weighting="out-of-sample"``.
+
+        Useless groups have a mean of 0 and a standard deviation of 1; see ``omkl.online.evidence.Evidence``.
+        """
+        trainer = self.model_.trainer
+        if trainer.evidence is None or not trainer.evidence.n_examples:
+            return None
+        scores = dict(zip(trainer.group_names, trainer.evidence.z_scores().tolist()))
+        return {name: scores[name] for name in trainer.order}
 
     @property
     def dual_coef_(self) -> dict[str, np.ndarray]:

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
+from omkl._components import warn_caller
 from omkl.estimators.persistence import fingerprint
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressBar
 from omkl.online.checkpointing import Checkpoints
+from omkl.online.evidence import Evidence, beyond_chance
 from omkl.online.model import Codec
 from omkl.online.rounds import Record, TrainingProgress
 from omkl.online.trainer import OnlineTrainer
@@ -185,3 +187,15 @@ def held_out_part(n: int, fraction: float, rng: np.random.Generator) -> tuple[np
         raise InputError(f"Early stopping cannot hold out {n_held_out} of {n} examples.")
     shuffled = rng.permutation(n)
     return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
+
+
+def warn_of_evidence(evidence: Evidence | None) -> None:
+    """Warn if no group helps beyond chance on examples that were new to the model."""
+    if evidence is not None and evidence.is_weak():
+        n, scores = len(evidence.sums), evidence.z_scores()
+        warn_caller(
+            f"No group stands out on new examples: the largest z-score of {n} groups is {scores.max():.2g}, and "
+            f"{beyond_chance(n):.2g} is beyond chance. Weights may be due to chance: see `evidence_`, or select groups "
+            "by omkl.select_groups.",
+            DataWarning,
+        )

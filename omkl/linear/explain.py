@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from omkl.estimators.batch import read_groups
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
-from omkl.linear.problems import DesignLike
+from omkl.linear.problems import DesignLike, Groups
 from omkl.online.group_contributions import Contributions, Piece
 
 
@@ -100,3 +101,13 @@ def _row_of(X: Any) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(f"explain takes a row of numbers, not {type(X).__name__}.")
     values = np.asarray(X, dtype=np.float64)[0]
     return np.flatnonzero(values), values[values != 0]
+
+
+def group_norms(coefficients: np.ndarray, groups: Groups, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """Return the norm of the coefficients (n, K, d) of each group of columns, as arrays (n,) by name."""
+    squares = np.square(coefficients).sum(axis=1)
+    named = read_groups(groups, names)
+    members = column_labels(named.groups, squares.shape[1])
+    if members is not None:
+        squares = np.array([np.bincount(members, row) for row in squares])
+    return dict(zip(named.texts(squares.shape[1]), np.sqrt(squares).T, strict=True))

@@ -29,8 +29,7 @@ from omkl.kernels.inputs import Vectors
 from omkl.losses import PointwiseLoss
 from omkl.mkl.kernel_sources import KernelInputs, KernelSource, combined_values, compares_sparse, is_precomputed
 from omkl.mkl.model import KernelModel
-from omkl.mkl.stability import StabilitySelection, stable_kernels
-from omkl.mkl.targets import warn_of_fit, warn_of_path, warn_of_selection
+from omkl.mkl.targets import warn_of_choice, warn_of_fit, warn_of_path
 from omkl.mkl.training import LARGEST_C, TrainingSet, learned_attributes, prepare, read_inputs
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
@@ -74,8 +73,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     }
     _plain_attributes = (
         *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_", "intercept_"),
-        *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "dual_gap_", "n_iter_", "history_"),
-        *("C_", "Cs_", "scores_", "cv_results_"),
+        *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "evidence_", "dual_gap_"),
+        *("n_iter_", "history_", "C_", "Cs_", "scores_", "cv_results_"),
     )
     _progress = "iteration"
 
@@ -132,7 +131,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         training.select()
         solutions = training.solve(C, self.verbose)
         self._learn(source, training, solutions)
-        warn_of_selection(training.kept)
+        warn_of_choice(training.choice)
         warn_of_fit(training.encoded, solutions, training.settings.tol, C)
 
     def _learn(self, source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> None:
@@ -291,7 +290,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         estimator = clone(self)
         source, training = prepare(estimator, X, y, sample_weight, client)
         training.select()
-        warn_of_selection(training.kept)
+        warn_of_choice(training.choice)
         records = []
         for points in training.path(training.path_values(C)):
             model = estimator._at(points[0].value)
@@ -300,54 +299,6 @@ class BatchMKL(TransformerMixin, SavedEstimator):
             records.append(path_record(model, points))
         warn_of_path([abs(record["dual_gap"]) for record in records], self.tol)
         return records
-
-    def stability_selection(
-        self,
-        X: KernelInputs,
-        y: ArrayLike,
-        C: int | ArrayLike = 20,
-        sample_weight: ArrayLike | None = None,
-        *,
-        n_pairs: int = 50,
-        threshold: float = 0.9,
-        max_false: float | None = 1.0,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        client: Client | None = None,
-    ) -> StabilitySelection:
-        """Select the kernels that are active on most random halves of the data.
-
-        The kernels are computed once, and each half is one path of C. The estimator itself is not changed.
-
-        Parameters
-        ----------
-        X, y, sample_weight, client
-            As for :meth:`fit`.
-        C : int or array
-            As for :meth:`path`; a half has half of the losses, each with the weight C.
-        n_pairs : int
-            Number of pairs of disjoint halves.
-        threshold : float in (0.5, 1]
-            Select kernels that are active on this share of the halves, at one of the Cs that count.
-        max_false : float > 0, optional
-            Bound on the expected number of uninformative kernels among the selected ones. Only the smallest Cs that
-            satisfy it count; None counts all.
-        n_jobs : int, optional
-            Number of halves solved in parallel threads; -1 uses all processors.
-        random_state : int, RandomState or None
-
-        Returns
-        -------
-        StabilitySelection
-            ``selection_frequency_`` (dict of kernels), ``selected_`` (their names), ``expected_false_`` (the bound).
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a parameter is invalid, or the regularizer is not sparse.
-        """
-        source, training = prepare(clone(self), X, y, sample_weight, client)
-        return stable_kernels(training, source.names, C, n_pairs, threshold, max_false, n_jobs, random_state)
 
     # ---- learned attributes -------------------------------------------------------------------------------------
 

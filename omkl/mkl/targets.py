@@ -9,20 +9,22 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from omkl._components import warn_caller
+from omkl.batch.mkl.out_of_sample import KernelChoice
 from omkl.batch.solver import Solution, Solver
 from omkl.estimators.batch import ClassDecoder, encode_classes, encode_labels, one_vs_rest
 from omkl.estimators.targets import finite_targets
 from omkl.estimators.validation import weighted_by_class
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
 
 class Settings(NamedTuple):
-    """Parameters of a batch estimator, resolved to objects."""
+    """Parameters of a batch estimator, resolved to objects; ``sparse_regularizer`` is for doubtful kernels."""
 
     loss: PointwiseLoss
     regularizer: Regularizer
+    sparse_regularizer: Regularizer
     solver: Solver
     intercept: bool
     tol: float
@@ -89,13 +91,14 @@ def _shared_or_each(columns: np.ndarray, shares: bool) -> list[np.ndarray]:
 # ---- warnings ---------------------------------------------------------------------------------------------------
 
 
-def warn_of_selection(kept: np.ndarray | None) -> None:
-    """Warn if no kernel helps out of sample; ``kept`` is the mask (M,) of helpful kernels."""
-    if kept is not None and not kept.any():
+def warn_of_choice(choice: KernelChoice | None) -> None:
+    """Warn if the evidence for kernels in the model is weak."""
+    if choice is not None and choice.is_doubtful:
+        n, n_certain = len(choice.kept), np.count_nonzero(choice.evidence > choice.threshold)
         warn_caller(
-            f"None of {len(kept)} kernels helps measurably on held-out samples: all are in the model, "
-            "and its predictions may be no better than a constant.",
-            UserWarning,
+            f"On held-out samples, {n_certain} of {n} kernels help beyond chance, and others are in the model as well. "
+            "Weights may be due to chance: see `evidence_`, or select kernels by omkl.select_groups.",
+            DataWarning,
         )
 
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import check_n_jobs, resolve
-from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
+from omkl.batch.mkl.out_of_sample import KernelChoice, helpful_kernels, sampled
 from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_c
 from omkl.batch.solver import PathPoint, Solution, Solver, is_number_of_values, ordered, regularization_path
 from omkl.data.frames import are_few_rows, plain_targets
@@ -70,8 +70,8 @@ class TrainingSet:
     ----------
     encoded : Encoded
         Targets of the problems.
-    kept : bool array of shape (M,) or None
-        Mask of the kernels kept by :meth:`select`.
+    choice : KernelChoice or None
+        Result of :meth:`select`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TrainingSet:
     ) -> None:
         self._store, self.y, self.weights, self.settings = store, y, weights, settings
         self.encoded = encode_targets(y, weights, settings, warns)
-        self.kept: np.ndarray | None = None
+        self.choice: KernelChoice | None = None
 
     @cached_property
     def stored(self) -> KernelStack:
@@ -94,8 +94,9 @@ class TrainingSet:
     @property
     def stack(self) -> KernelStack:
         """Kernels of the problems; kernels that were not kept are zero."""
-        selects = self.kept is not None and self.kept.any()
-        return MixedStack([self.stored], kept=self.kept) if selects else self.stored
+        choice = self.choice
+        selects = choice is not None and choice.kept.any()
+        return MixedStack([self.stored], kept=choice.kept) if selects else self.stored
 
     def on(self, samples: np.ndarray, n_copies: int = 1) -> TrainingSet:
         """Return a set of some of the samples; kernels are copied if ``n_copies`` such sets fit into memory."""
@@ -107,13 +108,18 @@ class TrainingSet:
         return TrainingSet(store, self.y[samples], self.weights[samples], self.settings)
 
     def select(self) -> None:
-        """If the settings require it, keep only kernels that help out of sample, or all if none helps."""
+        """If the settings require it, keep only kernels that help out of sample, or all if none helps.
+
+        Where evidence is weak, the regularizer has to select kernels, and the default becomes a sparse one.
+        """
         if self.settings.weighting != "norms":
             targets, stack = self.encoded.columns, self.stored
             samples, weights = sampled(targets, self.encoded.weights, stack.n_kernels)
             if len(samples) < len(targets):
                 stack = self.on(samples).stored
-            self.kept = helpful_kernels(stack, targets[samples], weights)
+            self.choice = helpful_kernels(stack, targets[samples], weights)
+            if self.choice.is_doubtful:
+                self.settings = self.settings._replace(regularizer=self.settings.sparse_regularizer)
 
     def n_threads(self, n_jobs: int | None) -> int:
         """Return the number of threads for ``n_jobs``; 1 if the stack does not support concurrent calls."""
@@ -164,7 +170,7 @@ class TrainingSet:
 
 def learned_attributes(source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> dict[str, Any]:
     """Return the learned attributes of an estimator from the solutions of all problems, except its model."""
-    decoder, regularizer, kept = training.encoded.decoder, training.settings.regularizer, training.kept
+    decoder, regularizer, choice = training.encoded.decoder, training.settings.regularizer, training.choice
     learned: dict[str, Any] = {}
     if decoder is not None:
         learned["classes_"], learned["multilabel_"] = decoder.classes, decoder.multilabel
@@ -172,12 +178,13 @@ def learned_attributes(source: KernelSource, training: TrainingSet, solutions: l
     norms = [solution.certificate.norms for solution in solutions]
     weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
     unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
-    left_out = np.zeros(len(source.names), dtype=bool) if kept is None or not kept.any() else ~kept
+    kept = np.ones(len(source.names), dtype=bool) if choice is None or not choice.kept.any() else choice.kept
     return learned | {
         "kernel_weights_": dict(zip(source.names, weights.tolist())),
         "unscaled_kernel_weights_": dict(zip(source.names, unscaled.tolist())),
         "kernel_representations_": source.representations,
-        "left_out_": [name for name, own in zip(source.names, left_out) if own],
+        "left_out_": [name for name, own in zip(source.names, kept) if not own],
+        "evidence_": None if choice is None else dict(zip(source.names, choice.evidence.tolist())),
         "dual_variables_": [rho for own in solutions for rho in own.certificate.rho.reshape(-1, source.n_samples)],
         "dual_gap_": largest_gap(solutions),
         "n_iter_": max(solution.n_iter for solution in solutions),
@@ -199,7 +206,10 @@ def prepare(
     settings = read_settings(estimator)
     source, targets, weights = read_samples(estimator, estimator.kernels, X, y, sample_weight)
     dtype = precision(estimator.dtype, len(source.names), source.n_samples, settings.tol)
-    settings = settings._replace(regularizer=settings.regularizer.bind(source.names))
+    settings = settings._replace(
+        regularizer=settings.regularizer.bind(source.names),
+        sparse_regularizer=settings.sparse_regularizer.bind(source.names),
+    )
 
     def store() -> KernelStack:
         return source.stack(dtype, estimator.approximate, client)
@@ -214,13 +224,15 @@ def read_settings(estimator: Any) -> Settings:
     loss, solver = resolve_loss(estimator), resolve(Solver, estimator.solver, "solver")
     if estimator.multiclass == "shared" and not solver.several_outputs:
         raise InputError(f'multiclass="shared" needs the solver "spicy" or "one-step", got {estimator.solver!r}.')
-    spec = estimator.regularizer
+    sparse = spec = estimator.regularizer
     if spec is None:
-        by_norms = estimator.weighting == "norms" or solver.natural_regularizer != "mkl"
-        spec = solver.natural_regularizer if by_norms else "elastic-net"
+        spec = sparse = solver.natural_regularizer
+        if estimator.weighting != "norms" and sparse == "mkl":
+            spec = "elastic-net"
     return Settings(
         loss,
         resolve(Regularizer, spec, "regularizer"),
+        resolve(Regularizer, sparse, "regularizer"),
         solver,
         bool(estimator.fit_intercept),
         estimator.tol,

@@ -15,6 +15,15 @@ from omkl.structures.base import Output, Structure
 LIKELIHOOD = CRF()
 #: Expected number of groups that pass the test if all groups are useless.
 PASSING = 0.5
+#: Probability that the largest z-score of useless groups is beyond :func:`beyond_chance`.
+DOUBT = 0.05
+#: Minimum number of examples for normal approximations.
+FEWEST = 30
+
+
+def beyond_chance(p: int) -> float:
+    """Return the z-score that the largest of p useless groups exceeds in 5% of cases."""
+    return float(ndtri(1.0 - DOUBT / p))
 
 
 class Method(Protocol):
@@ -129,6 +138,11 @@ class Evidence:
         p = len(self.sums)
         useful = self.z_scores() > ndtri(1.0 - PASSING / p) if p else np.zeros(0, dtype=bool)
         return useful if useful.any() else np.ones(p, dtype=bool)
+
+    def is_weak(self) -> bool:
+        """Whether useless groups alone may well have a largest z-score as high as these groups."""
+        p = len(self.sums)
+        return p > 1 and self.n_examples >= FEWEST and bool(self.z_scores().max() < beyond_chance(p))
 
     def grow(self, n_groups: int) -> None:
         """Add new groups, without evidence so far."""

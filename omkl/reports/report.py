@@ -22,6 +22,7 @@ from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
+from omkl.online.evidence import beyond_chance
 from omkl.reports import plots
 from omkl.reports.markup import ENVIRONMENT, Cell, Model, Record, details, drawn, html, number, percent, shares, table
 from omkl.reports.plots.canvas import figure_for
@@ -151,11 +152,25 @@ def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -
     if isinstance(model, SparseLinear):
         return [*parts, _coefficients(model)]
     if isinstance(model, BatchMKL):
-        return [*parts, details("All weights", _weight_table(model.kernel_weights_))]
+        return [*parts, *_evidence(model), details("All weights", _weight_table(model.kernel_weights_))]
     if model.left_out_:
         parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
+    parts += _evidence(model)
     measured = _measured(model, X, y)
     return [*_worth(measured, "each group"), *parts, _group_table(measured or model.group_report_), _features(model)]
+
+
+def _evidence(model: OnlineEstimator | BatchMKL) -> list[str]:
+    """Show the evidence for each group, and say whether any is beyond chance."""
+    evidence = model.evidence_
+    if not evidence or len(evidence) < 2:
+        return []
+    level, ranked = beyond_chance(len(evidence)), sorted(evidence.items(), key=lambda pair: -pair[1])
+    n = sum(score > level for score in evidence.values())
+    text = f"On new examples, {n} of {len(evidence)} groups help beyond chance (evidence above {level:.2g})."
+    if n == 0:
+        text += " The weights may be due to chance."
+    return [html.paragraph(text), details("Evidence for each group", table(["group", "evidence"], ranked))]
 
 
 def _worth(measured: list[Record] | None, what: str) -> list[str]:
@@ -173,7 +188,8 @@ def _of_part(name: str, model: OnlineEstimator, measured: list[Record] | None) -
     picture = drawn(plots.plot_weights, model.kernel_weights_)
     worth = _worth(measured, f"each group of {name}")
     weights = _group_table(measured) if measured else weights
-    return [*worth, html.heading(f"Weights of {name}"), picture, weights, _features(model)]
+    heading = html.heading(f"Weights of {name}")
+    return [*worth, heading, picture, *_evidence(model), weights, _features(model)]
 
 
 def _weight_table(weights: Mapping[str, float]) -> str:

@@ -126,16 +126,13 @@ def test_fewer_kernels_than_workers(client):
     assert_array_equal(stack.quadratics(Y), PackedStack.from_kernels([Linear()], X).quadratics(Y))
 
 
-def test_cross_validation_and_stability_on_workers_find_what_they_find_here(client):
+def test_cross_validation_on_workers_finds_what_it_finds_here(client):
     kernels = [*random_subset_gaussians(10, 6, 0), "linear"]
     model = MKLClassifierCV(kernels, Cs=[0.1, 1.0, 10.0], cv=3, scoring="neg_log_loss", dtype="float64", tol=1e-6)
     here, there = (clone(model).fit(X, Y, client=where) for where in (None, client))
     assert_allclose(there.scores_, here.scores_, rtol=1e-5)
     assert there.C_ == here.C_
     assert_allclose(there.decision_function(X), here.decision_function(X), atol=1e-4)
-    settings = {"C": [0.1], "n_pairs": 2, "max_false": None, "random_state": 0}
-    ours, theirs = (model.stability_selection(X, Y, **settings, client=where) for where in (None, client))
-    assert_array_equal(theirs.frequencies_, ours.frequencies_)
 
 
 def eventually(condition, seconds=20):

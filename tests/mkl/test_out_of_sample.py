@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from sklearn.model_selection import cross_val_score
 
-from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, load
 from omkl.batch.mkl import out_of_sample as out_of_sample_module
 from omkl.cli import main
+from omkl.exceptions import DataWarning
 from omkl.kernels import GramMatrices
 from omkl.mkl import training
+from omkl.reports import make_report
 
 N_USELESS = 12
 KERNELS = {f"k{i}": f"gaussian:sigma2=1,on={i}:{i + 1}" for i in range(2 + N_USELESS)}
@@ -76,7 +78,7 @@ def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
         np.testing.assert_array_equal(targets[:, 0], np.delete(y, np.s_[40 * fold : 40 * (fold + 1)]))
 
 
-def test_cross_validation_paths_and_stability(data, classes):
+def test_cross_validation_and_paths(data, classes):
     X, y = data
     model = out_of_sample(MKLClassifierCV, Cs=[1.0, 10.0], cv=3).fit(X, classes)
     assert {"k0", "k1"} <= set(alive(model))
@@ -84,14 +86,6 @@ def test_cross_validation_paths_and_stability(data, classes):
     for point in out_of_sample(MKLRegressor).path(X, y, C=[1.0, 10.0]):
         assert len(point["model"].left_out_) >= N_USELESS - 1
         assert point["active"] <= 3
-    found = out_of_sample(MKLRegressor, regularizer="block1").stability_selection(
-        X, y, C=[0.1, 1.0], n_pairs=4, random_state=0, max_false=None
-    )
-    assert set(found.selected_) == {"k0", "k1"}
-    by_norms = MKLRegressor(KERNELS, regularizer="block1").stability_selection(
-        X, y, C=[0.1, 1.0], n_pairs=4, random_state=0, max_false=None
-    )
-    assert sum(found.selection_frequency_.values()) < sum(by_norms.selection_frequency_.values())
 
 
 def test_precomputed_kernels(data, classes):
@@ -106,15 +100,31 @@ def test_precomputed_kernels(data, classes):
     assert scores.mean() > 0.7
 
 
-def test_where_nothing_helps_all_stays_with_a_warning(data):
+def test_weak_evidence_is_named_and_makes_nothing_worse(data):
+    """Kernels without evidence are weighted as by norms, with one warning."""
     X, _ = data
     noise = np.random.default_rng(2).standard_normal(120)
     model = out_of_sample(MKLRegressor)
-    with pytest.warns(UserWarning, match="None of 14 kernels helps measurably"):
+    with pytest.warns(DataWarning, match="0 of 14 kernels help beyond chance") as warned:
         model.fit(X, noise)
+    assert len(warned) == 1
     assert model.left_out_ == []
-    with pytest.warns(UserWarning, match="None of 14 kernels helps measurably"):
+    assert list(model.evidence_) == list(KERNELS)
+    assert max(model.evidence_.values()) < 3.0
+    assert model.kernel_weights_ == MKLRegressor(KERNELS, weighting="norms").fit(X, noise).kernel_weights_
+    with pytest.warns(DataWarning, match="0 of 14 kernels help beyond chance"):
         out_of_sample(MKLRegressor).path(X, noise, C=[0.1])
+
+
+def test_evidence_tells_useful_kernels_from_useless_ones(data, tmp_path, recwarn):
+    model = out_of_sample(MKLRegressor, C=10.0).fit(*data)
+    assert not [own for own in recwarn if own.category is DataWarning]
+    assert min(model.evidence_[name] for name in ("k0", "k1")) > 3.0
+    assert max(model.evidence_[name] for name in model.left_out_) < 3.0
+    model.save(tmp_path / "model.npz")
+    assert load(tmp_path / "model.npz").evidence_ == model.evidence_
+    assert "2 of 14 groups help beyond chance" in make_report(model)
+    assert MKLRegressor(KERNELS, weighting="norms").fit(*data).evidence_ is None
 
 
 def test_a_cluster_chooses_as_one_machine_does(data):

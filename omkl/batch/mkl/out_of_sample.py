@@ -26,6 +26,8 @@ inflation criterion (Foster and George 1994), exceeds the loss of all kernels. I
 have no part in the choice; all kernels are kept if this lowers the loss by more than a standard error.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import scipy
 
@@ -47,6 +49,29 @@ RIDGES = np.geomspace(0.01, 100.0, 9)
 SAMPLES, ENTRIES = 1000, 2.5e8
 #: Diagonal of a centred kernel, relative to the largest entry, below which it is constant.
 CONSTANT = 1e-12
+
+
+class KernelChoice(NamedTuple):
+    """Kernels that help out of sample, and the evidence for each of M kernels.
+
+    Attributes
+    ----------
+    kept : bool array of shape (M,)
+        All False if no kernel helps measurably; all True if leaving out any kernel seems to do harm.
+    evidence : array of shape (M,)
+        Decrease of the leave-one-out loss by each kernel, in standard errors, beside the kernels kept before it.
+    threshold : float
+        Evidence that is beyond chance.
+    """
+
+    kept: np.ndarray
+    evidence: np.ndarray
+    threshold: float
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether no kernel is kept, or one without evidence beyond chance."""
+        return not self.kept.any() or bool((self.evidence[self.kept] <= self.threshold).any())
 
 
 def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +110,7 @@ def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[n
     return chosen, weights[chosen] / probabilities[chosen]
 
 
-def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarray) -> KernelChoice:
     """Find kernels that help to predict left-out samples.
 
     This takes memory for a few matrices (N, N), and in each round some products of every kernel and the eigenvectors of
@@ -101,8 +126,7 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
 
     Returns
     -------
-    bool array of shape (M,)
-        All False if no kernel helps measurably; all True if leaving out any kernel seems to do harm.
+    KernelChoice
     """
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (targets - weights @ targets / weights.sum())
@@ -110,14 +134,14 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     left, lengths, _ = np.linalg.svd(z, full_matrices=False)
     z = (left * lengths)[:, lengths > CONSTANT * max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))]
     if len(z) < 3 or not z.shape[1]:
-        return np.zeros(kernels.n_kernels, dtype=bool)
+        return KernelChoice(np.zeros(kernels.n_kernels, dtype=bool), np.zeros(kernels.n_kernels), 0.0)
     found = _Choice(kernels, z, roots)
     if found.everything_may_be_better():
         order = np.lexsort(targets.T)
         folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
         if len(z) < 3 * FOLDS or _better_on_folds(found, kernels, z, roots, folds):
             found.kept[:] = True
-    return found.kept
+    return KernelChoice(found.kept, found.evidence, found.threshold)
 
 
 class _Choice:
@@ -134,6 +158,7 @@ class _Choice:
     Attributes
     ----------
     kept : bool array of shape (M,)
+    evidence : array of shape (M,)
     model, everything : _RidgeModel
         Models of the kept kernels, and of all kernels.
     """
@@ -142,7 +167,7 @@ class _Choice:
         n, n_kernels = len(z), kernels.n_kernels
         self.kept, self.n_lucky, total = np.zeros(n_kernels, dtype=bool), 0, np.zeros((n, n))
         self.threshold, beyond_doubt = scipy.stats.t.ppf(1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1)
-        self.model = _RidgeModel(total, z, roots)
+        self.model, self.evidence = _RidgeModel(total, z, roots), np.zeros(n_kernels)
         for turn in range(ROUNDS):
             rest, errors = np.zeros((n, n)), np.full(n_kernels, -np.inf)
             for m in np.flatnonzero(~self.kept).tolist():
@@ -150,6 +175,7 @@ class _Choice:
                 errors[m] = self.model.standard_errors(kernel)
                 rest += kernel
                 total += kernel if errors[m] > self.threshold else 0.0
+            self.evidence = np.where(self.kept, self.evidence, errors)
             rest_helps, found = self.model.standard_errors(rest) > beyond_doubt, errors > self.threshold
             if turn == 0:
                 self.everything, self.all_help = _RidgeModel(rest, z, roots), rest_helps

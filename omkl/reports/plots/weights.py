@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from omkl.batch.group_lasso.blocks import column_labels
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.batch import read_groups
-from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
 from omkl.linear.base import SparseLinear
+from omkl.linear.explain import group_norms
 from omkl.mkl.base import BatchMKL
 from omkl.online.rounds import values_of
-from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, legend, shortened, style
+from omkl.reports.plots.canvas import COLOURS, GREY, MARK, axes_for, dress, legend, shortened, style
 from omkl.reports.plots.curves import Records, progress_of, records_of
+from omkl.selection.result import group_weights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from omkl.linear.estimators import Groups
+    from omkl.selection.result import GroupSelection
 
     Source: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear | Mapping[str, float] | Records
 
 NORM = "norm of the coefficients"
 
 
-def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: str = "") -> Axes:
+def plot_weights(
+    source: Source, *, ax: Axes | None = None, n: int = 30, title: str = "", label: str | None = None
+) -> Axes:
     """Draw the weights of groups as bars, largest first.
 
     Parameters
@@ -42,6 +44,8 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
     n : int
         Number of bars at most.
     title : str
+    label : str, optional
+        Label of the axis; by default that of the numbers in the source.
 
     Returns
     -------
@@ -58,7 +62,8 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['pixels', 'profiles', 'noise']
     """
-    weights, label = weights_of(source)
+    weights, usual = weights_of(source)
+    label = usual if label is None else label
     values = np.array(list(weights.values()))
     if not len(values) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         raise InputError("Weights must be finite numbers, at least one.")
@@ -80,6 +85,33 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
     return dress(ax, title, f"{label}\n({left_out} smaller ones are not shown)" if left_out else label)
 
 
+def plot_selection(selection: GroupSelection, *, ax: Axes | None = None, n: int = 30, title: str = "") -> Axes:
+    """Draw the statistics of groups as bars, largest first, with the threshold; selected groups are blue.
+
+    Parameters
+    ----------
+    selection : GroupSelection
+        From :func:`omkl.select_groups`.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    n : int
+        Number of bars at most.
+    title : str
+        By default the number of selected groups, and the bound.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    label = "weight minus weight of the knockoff" if selection.method == "knockoffs" else "share of halves"
+    ax = plot_weights(selection.statistics, ax=ax, n=n, title=title or str(selection), label=label)
+    for bar, statistic in zip(ax.patches, sorted(selection.statistics.values(), reverse=True)):
+        bar.set_color(COLOURS[0] if statistic >= selection.threshold else GREY)
+    if np.isfinite(selection.threshold):
+        ax.axvline(selection.threshold, **MARK)
+    return ax
+
+
 def weights_of(source: Source) -> tuple[dict[str, float], str]:
     """Return a number for each group, and the label of the axis."""
     if isinstance(source, Mapping):
@@ -88,11 +120,8 @@ def weights_of(source: Source) -> tuple[dict[str, float], str]:
         if "loss_increase" in source[0]:
             return {r["group"]: r["loss_increase"] for r in source}, "increase of the loss without it"
         return {r["group"]: r["weight"] for r in source if r["weight"] is not None}, "weight"
-    if isinstance(source, (OnlineEstimator, BatchMKL)):
-        return weights_of(source.kernel_weights_)
-    if isinstance(source, SparseLinear):
-        norms = group_norms(np.atleast_2d(source.coef_)[None], source.groups, column_names_of(source))
-        return {name: float(own[0]) for name, own in norms.items()}, NORM
+    if isinstance(source, (OnlineEstimator, BatchMKL, SparseLinear)):
+        return group_weights(source), NORM if isinstance(source, SparseLinear) else "weight"
     raise InputError(f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict.")
 
 
@@ -101,16 +130,6 @@ def _errors(source: Source) -> np.ndarray | None:
     if not isinstance(source, Sequence) or "loss_increase" not in source[0]:
         return None
     return np.array([2 * (record["standard_error"] or 0.0) for record in source])
-
-
-def group_norms(coefficients: np.ndarray, groups: Groups, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Return the norm of the coefficients (n, K, d) of each group of columns, as arrays (n,) by name."""
-    squares = np.square(coefficients).sum(axis=1)
-    named = read_groups(groups, names)
-    members = column_labels(named.groups, squares.shape[1])
-    if members is not None:
-        squares = np.array([np.bincount(members, row) for row in squares])
-    return dict(zip(named.texts(squares.shape[1]), np.sqrt(squares).T, strict=True))
 
 
 def plot_group_weights(

@@ -1,0 +1,1 @@
+"""Selection of groups with a bound on the useless ones among them."""

@@ -1,0 +1,244 @@
+"""select_groups: false discoveries, power, and what it trains."""
+
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LassoCV
+
+from omkl import (
+    DependencyParser,
+    GroupLasso,
+    GroupLassoCV,
+    MKLClassifier,
+    MKLRegressor,
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    SequenceLabeler,
+    select_groups,
+)
+from omkl.data import Sentence, Treebank
+from omkl.exceptions import DataWarning, InputError
+from omkl.features.fields import code_of
+from omkl.kernels import GramMatrices, per_column
+from omkl.selection.groups import trial
+from omkl.selection.knockoffs import column_knockoffs, knockoff_threshold
+
+
+def table(n, d, n_useful, seed, bent=False):
+    """Make correlated columns, and a target that depends on some of them, linearly or by cosines."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) @ np.linalg.cholesky(0.4 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))).T
+    useful = rng.choice(d, n_useful, replace=False)
+    parts = np.cos(2.0 * X[:, useful]) if bent else X[:, useful]
+    return X, parts @ rng.choice([-1.0, 1.0], n_useful) + rng.normal(size=n), {f"column {j}" for j in useful}
+
+
+def shares(found, useful):
+    """Return the share of false discoveries, and of useful groups that are found."""
+    found = set(found)
+    return len(found - useful) / max(len(found), 1), len(found & useful) / len(useful)
+
+
+def test_false_discoveries_of_the_lasso_stay_below_the_bound_with_the_power_of_scikit_learns():
+    ours, theirs = [], []
+    for seed in range(15):
+        X, y, useful = table(200, 40, 12, seed)
+        ours.append(shares(select_groups(GroupLassoCV(), X, y, fdr=0.2, random_state=seed).selected, useful))
+        knockoffs = column_knockoffs(X, np.arange(40), np.random.default_rng(seed))
+        weights = np.abs(LassoCV(alphas=30).fit(np.hstack([X, knockoffs]), y).coef_)
+        W = weights[:40] - weights[40:]
+        theirs.append(shares([f"column {j}" for j in np.flatnonzero(knockoff_threshold(W, 0.2) <= W)], useful))
+    false, power = np.array(ours).T
+    assert false.mean() <= 0.2 + 2.0 * false.std() / np.sqrt(len(false))
+    assert power.mean() == pytest.approx(np.mean(theirs, axis=0)[1], abs=0.1)
+    assert power.mean() > 0.8
+
+
+@pytest.mark.parametrize("make", [MKLRegressor, OnlineMKLRegressor])
+def test_kernels_find_columns_that_the_lasso_cannot_see(make):
+    results = []
+    for seed in range(5):
+        X, y, useful = table(300, 30, 10, seed, bent=True)
+        results.append(
+            shares(select_groups(make(per_column("gaussian", X)), X, y, fdr=0.2, random_state=seed).selected, useful)
+        )
+    false, power = np.mean(results, axis=0)
+    assert false <= 0.3
+    assert power > 0.6
+    assert not select_groups(GroupLassoCV(), X, y, random_state=0).selected
+
+
+def test_nothing_is_selected_where_there_is_nothing():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 40)), rng.integers(2, size=150)
+    counts = [
+        len(select_groups(MKLClassifier(per_column("gaussian", X)), X, y, random_state=s).selected) for s in range(5)
+    ]
+    assert counts.count(0) >= 4
+
+
+def test_kernels_on_the_same_columns_are_one_group_and_weighting_is_by_norms():
+    X, y, _ = table(100, 4, 2, 0)
+    kernels = {"a": "linear:on=0", "b": "gaussian:on=0", "c": "gaussian:on=1:3"}
+    model = OnlineMKLRegressor(kernels, weighting="out-of-sample", random_state=0)
+    tried = trial(model, X, y, None)
+    assert tried.members == {"a + b": ["a", "b"], "c": ["c"]}
+    trained = tried.train(np.random.default_rng(0))
+    assert trained.weighting == "norms"
+    assert set(trained.kernel_weights_) == {*kernels, *(f"{name} (knockoff)" for name in kernels)}
+    own, other = ([trained.kernel_weights_[name + suffix] for name in kernels] for suffix in ("", " (knockoff)"))
+    a, b, c = np.subtract(own, other)
+    np.testing.assert_allclose(tried.statistics(np.random.default_rng(0)), [a + b, c])
+    with pytest.warns(DataWarning, match="select at least 10 groups or none, and there are 2"):
+        assert select_groups(model, X, y).selected == []
+
+
+def test_groups_of_columns_by_name():
+    pandas = pytest.importorskip("pandas")
+    X, y, _ = table(60, 4, 2, 0)
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    tried = trial(GroupLasso(0.1, groups={"one": ["a", "d"], "two": ["b", "c"]}), frame, y, None)
+    trained = tried.train(np.random.default_rng(0))
+    assert trained.groups["one"] == [0, 3]
+    assert {len(columns) for columns in trained.groups.values()} == {2}
+    assert sorted(chain.from_iterable(trained.groups.values())) == list(range(8))
+
+
+SENTENCES = [
+    ("the old dog barks", "DET ADJ NOUN VERB", [3, 3, 4, 0]),
+    ("a cat sees the dog", "DET NOUN VERB DET NOUN", [2, 3, 0, 5, 3]),
+]
+
+
+def test_tokens_take_the_values_of_others_with_the_same_context(monkeypatch):
+    seen = []
+    monkeypatch.setattr(SequenceLabeler, "fit", lambda self, X, y: seen.append((X, y)) or self)
+    X = [[{"word": w, "tag": t, "last": w[-1]} for w, t in zip(s.split(), tags.split())] for s, tags, _ in SENTENCES]
+    y = [tags.split() for _, tags, _ in SENTENCES]
+    tried = trial(SequenceLabeler(), X, y, "tag")
+    assert list(tried.members) == ["word", "last"]
+    tried.train(np.random.default_rng(0))
+    [(new, labels)] = seen
+    assert labels is y
+    pairs = Counter()
+    for sequence, old in zip(new, X):
+        for token, own in zip(sequence, old):
+            assert {key: token[key] for key in own} == own
+            assert token["last (knockoff)"] == token["word (knockoff)"][-1]  # of one token
+            pairs[token["word (knockoff)"], token["tag"]] += 1
+    assert pairs == Counter((token["word"], token["tag"]) for sequence in X for token in sequence)
+
+
+def test_useless_features_of_words_are_not_selected():
+    rng = np.random.default_rng(0)
+    words = [[str(w) for w in rng.integers(30, size=12)] for _ in range(60)]
+    X = [[{"digit": w[-1], **{f"noise{k}": str(rng.integers(9)) for k in range(12)}} for w in s] for s in words]
+    y = [[int(w[-1]) % 3 for w in s] for s in words]
+    found = select_groups(SequenceLabeler(random_state=0), X, y, fdr=0.9, random_state=0)
+    assert max(found.statistics, key=found.statistics.get) == "digit"
+    rows, labels = [token for s in X for token in s], [label for s in y for label in s]
+    found = select_groups(OnlineMKLClassifier(random_state=0), rows, labels, fdr=0.9, random_state=0)
+    assert max(found.statistics, key=found.statistics.get) == "digit"
+
+
+def test_templates_read_fields_of_other_words_with_the_same_tag(monkeypatch):
+    seen = []
+    monkeypatch.setattr(DependencyParser, "fit", lambda self, X: seen.append((self.templates, X)) or self)
+    treebank = Treebank.from_sentences(
+        [Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES]
+    )
+    tried = trial(DependencyParser(["h.form m.form", "h.upos m.upos", "m.suffix2"]), treebank, None, None)
+    assert list(tried.members) == ["h.form m.form", "m.suffix2"]
+    tried.train(np.random.default_rng(0))
+    [(templates, new)] = seen
+    assert set(templates.names) == {"h.upos m.upos", *tried.members, *(f"{name} (knockoff)" for name in tried.members)}
+    forms = {f"{code_of(form):x}": form for form in treebank.strings["forms"].tolist()}
+    suffixes = {f"{code_of(form[-2:]):x}" for form in forms.values()}
+    found = Counter()
+    for sentence in new:
+        for misc, tag in zip(sentence.misc, sentence.upos):
+            values = dict(part.split("=") for part in misc.split("|"))
+            assert values["Knockoff1"] in suffixes
+            found[forms[values["Knockoff0"]], tag] += 1
+    assert found == Counter((form, tag) for s in treebank for form, tag in zip(s.forms, s.upos))
+
+
+def test_useless_templates_are_not_selected():
+    rng = np.random.default_rng(0)
+    sentences = []
+    for _ in range(60):
+        tags = rng.choice(["A", "B", "C"], size=6)
+        heads = [2 if i else 0 for i in range(6)]
+        heads[0], heads[1] = 2, 0
+        misc = ["|".join(f"N{k}={rng.integers(9)}" for k in range(10)) for _ in tags]
+        forms = ["root" if head == 0 else f"w{rng.integers(5)}" for head in heads]
+        sentences.append(Sentence(forms=forms, upos=tags.tolist(), heads=heads, misc=misc))
+    templates = ["h.form m.form", *(f"h.misc:N{k} m.upos" for k in range(10))]
+    parser = DependencyParser(templates, order=1, labeled=False, memory=4, random_state=0)
+    found = select_groups(parser, Treebank.from_sentences(sentences), fdr=0.9, random_state=0)
+    assert max(found.statistics, key=found.statistics.get) == "h.form m.form"
+
+
+def test_stable_groups_are_those_of_fits_on_halves():
+    X, y, useful = table(120, 12, 3, 0)
+    model = MKLRegressor(per_column("linear", X), C=0.1, tol=1e-8)
+    found = select_groups(model, X, y, method="stability", n_pairs=5, random_state=3)
+    random, counts, q = np.random.RandomState(3), Counter(), int(np.sqrt(12 * 1.2 / 0.8))
+    for _ in range(5):
+        order = random.permutation(120)
+        for half in (order[:60], order[60:]):
+            weights = clone(model).fit(X[np.sort(half)], y[np.sort(half)]).kernel_weights_
+            counts.update(name for name in sorted(weights, key=weights.get)[-q:] if weights[name] > 0)
+    assert found.statistics == {name: counts[name] / 10 for name in per_column("linear", X)}
+    assert set(found.selected) <= useful
+    grams = GramMatrices({name: np.outer(x, x) for name, x in zip(per_column("linear", X), X.T)})
+    model = clone(model).set_params(kernels="precomputed")
+    same = select_groups(model, grams, y, method="stability", n_pairs=5, random_state=3)
+    assert same.selected == found.selected  # weights near 0 are rounding errors
+    again = select_groups(model, grams, y, method="stability", n_pairs=5, n_jobs=2, random_state=3)
+    assert again == same
+
+
+def test_few_useless_groups_are_stable():
+    false = []
+    for seed in range(4):
+        X, y, useful = table(100, 40, 4, seed)
+        found = select_groups(GroupLasso(0.3), X, y, method="stability", n_pairs=15, random_state=seed)
+        false.append(len(set(found.selected) - useful))
+        assert len(set(found.selected) & useful) >= 3
+    assert np.mean(false) <= 1.0
+
+
+def test_no_half_lacks_a_rare_class():
+    X, _, _ = table(60, 4, 2, 0)
+    y = np.where(np.arange(60) < 2, "rare", "usual")
+    model = MKLClassifier(per_column("linear", X), C=100.0)
+    assert select_groups(model, X, y, method="stability", n_pairs=5, random_state=0).statistics
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"fdr": 0.0}, "fdr"),
+        ({"method": "lasso"}, "method must be one of"),
+        ({"method": "stability", "max_false": 1e-3}, "`max_false` must be at least"),
+        ({"method": "stability", "n_pairs": 0}, "n_pairs"),
+        ({"method": "stability", "context": "a"}, "`context` is for"),
+        ({"context": "a"}, "`context` is for tokens and arcs"),
+        ({"estimator": MKLRegressor()}, "kernels on columns"),
+        ({"estimator": MKLRegressor(["gaussian:on=0:2", "linear:on=1"])}, "some share part of theirs"),
+        ({"estimator": GroupLasso(group_weights=[1, 2, 3, 4])}, "`group_weights` must be"),
+        ({"estimator": LassoCV()}, "not for LassoCV"),
+        ({"estimator": LassoCV(), "method": "stability"}, "LassoCV has no groups"),
+        ({"estimator": SequenceLabeler(), "X": [[np.ones(2)]]}, "need words or dicts"),
+        ({"estimator": SequenceLabeler(), "X": [[{"a": "b"}]], "context": "c"}, "got 'c'"),
+    ],
+)
+def test_bad_input_is_refused(settings, message):
+    X, y, _ = table(30, 4, 2, 0)
+    given = {"estimator": GroupLasso(0.1), "X": X, "y": y} | settings
+    with pytest.raises(InputError, match=message):
+        select_groups(given.pop("estimator"), given.pop("X"), given.pop("y"), **given)
