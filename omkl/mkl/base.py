@@ -55,7 +55,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     fit_intercept: bool = True
     dtype: DTypeLike = "auto"
     approximate: bool | str = "auto"
-    weighting: str = "norms"
+    weighting: str = "auto"
     n_jobs: int | None = None
     verbose: bool = False
     # parameters of some subclasses
@@ -68,7 +68,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         "C": Number(above=0, below=LARGEST_C),
         "dtype": OneOf(("auto", "float32", "float64", np.float32, np.float64)),
         "approximate": OneOf(("auto", True, False)),
-        "weighting": OneOf(("norms", "out-of-sample")),
+        "weighting": OneOf(("auto", "norms", "out-of-sample")),
         "multiclass": OneOf(("auto", "shared", "ovr")),
     }
     _plain_attributes = (

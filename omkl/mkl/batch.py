@@ -48,8 +48,8 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
         The function :math:`\psi` of the norms. "mkl", the squared block 1-norm of online MKL, does not depend on the
         unit of the targets; "block1" is sparser, "uniform" weights all kernels equally. None is "elastic-net" for the
-        solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for "lp-norm", else "mkl", or "elastic-net" with
-        ``weighting="out-of-sample"``.
+        solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for "lp-norm", else "mkl". Of kernels that are
+        alike, "elastic-net" keeps more.
     C : float > 0
         Weight of the losses, as in scikit-learn's SVC; larger values fit closer.
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
@@ -76,12 +76,13 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         landmarks, with a warning that states the error. False recomputes them in every pass. "auto" approximates if a
         single Gram matrix takes more than 256 MiB. Model, prediction and certificate refer to the kernels as stored,
         see ``kernel_representations_``.
-    weighting : {"norms", "out-of-sample"}
+    weighting : {"auto", "norms", "out-of-sample"}
         "out-of-sample" first drops kernels that do not help on held-out samples (``left_out_``), by leave-one-out in
         closed form for the squared loss, see :func:`~omkl.batch.helpful_kernels`. "norms" leaves the choice to the
         regularizer, which uses training samples only. The choice uses at most 1000 samples, fewer for more than 250
-        kernels. Samples must be independent: copies of training samples do not show whether a kernel helps. If no
-        kernel helps, all are kept, with a warning.
+        kernels. Samples must be independent: copies of training samples do not show whether a kernel helps. A
+        warning tells if kernels are in the model without evidence that they help. "auto" is "out-of-sample" for the
+        solver "spicy" without a ``regularizer``, else "norms".
     n_jobs : int or None
         Number of threads for predictions; None is one, -1 one per core. Results do not depend on it.
     verbose : bool
@@ -110,6 +111,9 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     intercept_ : array of shape (P,)
     left_out_ : list of str
         Kernels dropped by ``weighting="out-of-sample"``; their weight is 0.
+    evidence_ : dict of str to float, or None
+        Decrease of the leave-one-out loss by each kernel beside those chosen before it, in standard errors; None with
+        ``weighting="norms"``.
     n_active_ : int
         Number of kernels needed for prediction.
     dual_variables_ : list of arrays
@@ -156,8 +160,8 @@ class MKLRegressor(RegressorMixin, BatchMKL):
 
     Attributes
     ----------
-    kernel_weights_, kernel_representations_, left_out_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, \
-dual_variables_, history_
+    kernel_weights_, kernel_representations_, left_out_, evidence_, dual_gap_, n_iter_, dual_coef_, intercept_, \
+n_active_, dual_variables_, history_
         As for :class:`MKLClassifier`, for one problem; (K, M, N) and (K,) for K outputs.
 
     Examples

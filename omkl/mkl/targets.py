@@ -20,11 +20,10 @@ from omkl.regularizers import Regularizer
 
 
 class Settings(NamedTuple):
-    """Parameters of a batch estimator, resolved to objects; ``sparse_regularizer`` is for doubtful kernels."""
+    """Parameters of a batch estimator, resolved to objects."""
 
     loss: PointwiseLoss
     regularizer: Regularizer
-    sparse_regularizer: Regularizer
     solver: Solver
     intercept: bool
     tol: float

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from omkl._components import check_n_jobs, resolve
 from omkl.batch.mkl.out_of_sample import KernelChoice, helpful_kernels, sampled
 from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_c
+from omkl.batch.mkl.spicy import Spicy
 from omkl.batch.solver import PathPoint, Solution, Solver, is_number_of_values, ordered, regularization_path
 from omkl.data.frames import are_few_rows, plain_targets
 from omkl.estimators.batch import GapProgress, is_a_classifier, resolve_loss
@@ -108,18 +109,13 @@ class TrainingSet:
         return TrainingSet(store, self.y[samples], self.weights[samples], self.settings)
 
     def select(self) -> None:
-        """If the settings require it, keep only kernels that help out of sample, or all if none helps.
-
-        Where evidence is weak, the regularizer has to select kernels, and the default becomes a sparse one.
-        """
+        """If the settings require it, keep only kernels that help out of sample, or all if none helps."""
         if self.settings.weighting != "norms":
             targets, stack = self.encoded.columns, self.stored
             samples, weights = sampled(targets, self.encoded.weights, stack.n_kernels)
             if len(samples) < len(targets):
                 stack = self.on(samples).stored
             self.choice = helpful_kernels(stack, targets[samples], weights)
-            if self.choice.is_doubtful:
-                self.settings = self.settings._replace(regularizer=self.settings.sparse_regularizer)
 
     def n_threads(self, n_jobs: int | None) -> int:
         """Return the number of threads for ``n_jobs``; 1 if the stack does not support concurrent calls."""
@@ -206,10 +202,7 @@ def prepare(
     settings = read_settings(estimator)
     source, targets, weights = read_samples(estimator, estimator.kernels, X, y, sample_weight)
     dtype = precision(estimator.dtype, len(source.names), source.n_samples, settings.tol)
-    settings = settings._replace(
-        regularizer=settings.regularizer.bind(source.names),
-        sparse_regularizer=settings.sparse_regularizer.bind(source.names),
-    )
+    settings = settings._replace(regularizer=settings.regularizer.bind(source.names))
 
     def store() -> KernelStack:
         return source.stack(dtype, estimator.approximate, client)
@@ -224,22 +217,19 @@ def read_settings(estimator: Any) -> Settings:
     loss, solver = resolve_loss(estimator), resolve(Solver, estimator.solver, "solver")
     if estimator.multiclass == "shared" and not solver.several_outputs:
         raise InputError(f'multiclass="shared" needs the solver "spicy" or "one-step", got {estimator.solver!r}.')
-    sparse = spec = estimator.regularizer
-    if spec is None:
-        spec = sparse = solver.natural_regularizer
-        if estimator.weighting != "norms" and sparse == "mkl":
-            spec = "elastic-net"
+    spec, weighting = estimator.regularizer, estimator.weighting
+    if weighting == "auto":
+        weighting = "out-of-sample" if spec is None and isinstance(solver, Spicy) else "norms"
     return Settings(
         loss,
-        resolve(Regularizer, spec, "regularizer"),
-        resolve(Regularizer, sparse, "regularizer"),
+        resolve(Regularizer, solver.natural_regularizer if spec is None else spec, "regularizer"),
         solver,
         bool(estimator.fit_intercept),
         estimator.tol,
         estimator.max_iter,
         estimator.multiclass,
         estimator.class_weight,
-        estimator.weighting,
+        weighting,
     )
 
 

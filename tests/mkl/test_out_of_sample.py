@@ -116,6 +116,12 @@ def test_weak_evidence_is_named_and_makes_nothing_worse(data):
         out_of_sample(MKLRegressor).path(X, noise, C=[0.1])
 
 
+@pytest.mark.parametrize(("settings", "n"), [({}, 2), ({"regularizer": "mkl"}, 14), ({"solver": "one-step"}, 14)])
+def test_by_default_kernels_are_chosen_out_of_sample_if_the_regularizer_is_not_given(data, settings, n):
+    model = MKLRegressor(KERNELS, C=10.0, **settings).fit(*data)
+    assert len(KERNELS) - len(model.left_out_) == n
+
+
 def test_evidence_tells_useful_kernels_from_useless_ones(data, tmp_path, recwarn):
     model = out_of_sample(MKLRegressor, C=10.0).fit(*data)
     assert not [own for own in recwarn if own.category is DataWarning]

@@ -1,5 +1,7 @@
 """The test of groups on new examples, the bound of Hedge, and their effect on training: formula, level, and power."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import omkl
+from omkl.exceptions import DataWarning
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.base import Bank
 from omkl.groups.templates.bank import ArcTemplateBank
@@ -14,7 +17,8 @@ from omkl.kernels import Average
 from omkl.losses import CRF
 from omkl.online import compiled_pass
 from omkl.online._jit_evidence import MEMORY
-from omkl.online.evidence import Evidence
+from omkl.online.evidence import Evidence, beyond_chance
+from omkl.reports import make_report
 
 USEFUL = "gaussian:on=0:3"
 JUNK = [f"gaussian:on={low}:{low + 4}" for low in range(3, 43, 4)]
@@ -242,6 +246,30 @@ def test_where_nothing_shows_anything_all_groups_stay():
     weights = np.array(list(model.kernel_weights_.values()))
     assert np.all(weights > 0)
     assert weights.sum() == pytest.approx(1)
+
+
+def test_a_warning_names_weak_evidence():
+    """Useless groups exceed the level in a twentieth of the draws, and few examples do not count."""
+    rng = np.random.default_rng(0)
+    n_warned = 0
+    for seed in range(12):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always", DataWarning)
+            model = omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=seed)
+            model.fit(rng.normal(size=(100, 43)), rng.integers(2, size=100))
+        n_warned += any("No group stands out" in str(own.message) for own in found)
+    assert n_warned >= 9
+    assert list(model.evidence_) == JUNK
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        X, y = interaction(300)
+        model = omkl.OnlineMKLClassifier([*JUNK, USEFUL], weighting="out-of-sample", random_state=0).fit(X, y)
+        omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=0).fit(X[:20], y[:20])
+    evidence = model.evidence_
+    assert max(evidence, key=evidence.get) == USEFUL
+    assert evidence[USEFUL] > beyond_chance(len(evidence)) == pytest.approx(stats.norm.isf(0.05 / 11))
+    assert "1 of 11 groups help beyond chance" in make_report(model)
+    assert omkl.OnlineMKLClassifier(JUNK, weighting="norms", random_state=0).fit(X, y).evidence_ is None
 
 
 def test_of_many_examples_fewer_and_fewer_are_looked_at():

@@ -10,6 +10,7 @@ from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.metrics import confusion_matrix
 
 import omkl
+from omkl import GroupSelection
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.reports import (
     plot_calibration,
@@ -20,6 +21,7 @@ from omkl.reports import (
     plot_panels,
     plot_path,
     plot_search,
+    plot_selection,
     plot_weights,
     plot_word,
     to_svg,
@@ -68,6 +70,17 @@ def test_a_group_report_has_intervals_of_two_standard_errors(online):
     [lines] = [own for own in ax.collections if hasattr(own, "get_segments")]
     widths = sorted(float(np.ptp(segment[:, 0])) for segment in lines.get_segments())
     np.testing.assert_allclose(widths, sorted(4 * record["standard_error"] for record in records))
+
+
+def test_selected_groups_stand_out_beside_the_threshold():
+    selection = GroupSelection("knockoffs", 0.2, {"a": 0.1, "b": 0.5, "c": -0.1, "d": 0.4}, 0.4)
+    ax = plot_selection(selection)
+    assert bars(ax) == {"b": 0.5, "d": 0.4, "a": 0.1, "c": -0.1}
+    to_hex = pytest.importorskip("matplotlib.colors").to_hex
+    assert [to_hex(bar.get_facecolor()).upper() for bar in ax.patches] == [COLOURS[0], COLOURS[0], GREY, GREY]
+    assert [line.get_xdata()[0] for line in ax.lines] == [0.4]
+    assert ax.get_title() == "2 of 4 groups selected, false discovery rate at most 0.2"
+    assert not plot_selection(GroupSelection("stability", 1.0, {"a": 0.1}, np.inf)).lines
 
 
 def test_norms_of_groups_of_columns():
