@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from omkl._components import warn_caller
+from omkl._messages import listed
 from omkl.data.blocks import is_frame
 from omkl.data.columns import Columns, days, import_pyarrow
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -74,6 +76,42 @@ def text_columns(X: Any) -> list[str]:
     return [name for name, kind in kinds.items() if kind == "string"]
 
 
+def is_missing(value: object) -> bool:
+    """Check for a missing value: None, nan, or pandas' NA or NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+
+
+def learn_categories(X: Any) -> list[list[str] | None] | None:
+    """Return the categories of each column of a data frame as sorted strings, None for numbers; None if all are."""
+    found = [_categories(X[name]) for name in X.columns] if is_frame(X) else []
+    return found if any(own is not None for own in found) else None
+
+
+def _categories(column: Any) -> list[str] | None:
+    """Return the distinct values of a column of strings, or of a categorical data type; None for other columns."""
+    values, typed = [] if _is_number(column.dtype) else column.to_list(), hasattr(column.dtype, "categories")
+    if not typed and not any(isinstance(value, str) for value in values):
+        return None
+    values = [value for value in values if not is_missing(value)]
+    return sorted(set(map(str, values))) if typed or all(isinstance(value, str) for value in values) else None
+
+
+def encode_categories(X: Any, categories: list[list[str] | None]) -> Any:
+    """Replace columns with categories by a column of 0 and 1 for each; all are 0 if the value is missing or unknown."""
+    columns: list[Any] = []
+    for name, known in zip(X.columns, categories):
+        if known is None:
+            columns.append(X[name])
+            continue
+        texts = [None if is_missing(value) else str(value) for value in X[name].to_list()]
+        unknown = sorted({text for text in texts if text is not None} - {*known})
+        if unknown:
+            which = f"values that were not in training, and count as missing: {listed(unknown, 3)}"
+            warn_caller(f"Column {name!r} of X has {which}.", DataWarning)
+        columns += list((np.array(known, dtype=object)[:, None] == np.array(texts, dtype=object)).astype(np.float64))
+    return type(X)({str(j): column for j, column in enumerate(columns)})
+
+
 def as_table(X: Any) -> "pyarrow.Table":
     """Convert a data frame to a table of Arrow."""
     with _converting():
@@ -114,7 +152,7 @@ def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
     """
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu" or X.itemsize > 8:
         return False
-    fits = X.shape[1] == learned.get("n_features_in_") and "feature_names_in_" not in learned
+    fits = X.shape[1] == learned.get("n_features_in_") and not {"feature_names_in_", "categories_"} & learned.keys()
     return fits and 0 < X.size <= FEW and float(np.abs(X).max()) <= LARGEST
 
 

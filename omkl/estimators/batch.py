@@ -19,6 +19,7 @@ from omkl._progress import progress_bar
 from omkl.estimators.targets import checked_classes, label_array
 from omkl.estimators.validation import Constraint, Number
 from omkl.exceptions import InputError
+from omkl.kernels.inputs import column_block
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import Logistic
 
@@ -217,8 +218,18 @@ class ColumnNames(NamedTuple):
 def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) -> ColumnNames:
     """Validate groups of columns: None, an array of labels, lists of positions or names, or a dict of such lists.
 
-    ``columns`` are the names of all columns, or None.
+    ``columns`` are the names of all columns, or None. A name that occurs k times is a column with k categories:
+    groups hold all of these, and positions and labels count it once.
     """
+    if columns is not None and len(distinct := list(dict.fromkeys(columns))) < len(columns):
+        found, members = read_groups(groups, distinct), [column_block(columns, name) for name in distinct]
+        if isinstance(found.groups, list):
+            known = dict(enumerate(members))
+            return found._replace(groups=[[k for j in own for k in known.get(j, [-1])] for own in found.groups])
+        labels = np.arange(len(members)) if found.groups is None else found.groups
+        if len(labels) != len(members):
+            raise InputError(f"groups must have a label for each of the {len(members)} columns of X.")
+        return found._replace(groups=np.repeat(labels, list(map(len, members))))
     if groups is None:
         return ColumnNames(None, None if columns is None else list(map(str, columns)))
     if not isinstance(groups, dict) and not (isinstance(groups, (list, tuple)) and any(map(_has_members, groups))):

@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, overload
 
@@ -18,11 +19,15 @@ from sklearn.utils.validation import validate_data
 
 from omkl._components import check_choice, check_flags, check_number, is_among
 from omkl._messages import listed, shown
+from omkl.data.blocks import is_frame
 from omkl.data.frames import (
     LARGEST,
     check_rows,
     check_unmasked,
     column_names,
+    encode_categories,
+    is_missing,
+    learn_categories,
     plain_targets,
     times_as_days,
     with_unique_entries,
@@ -32,7 +37,7 @@ from omkl.exceptions import InputError
 #: Number of rows to hash at a time.
 AT_A_TIME = 4096
 #: Learned attributes about columns.
-COLUMNS = ("n_features_in_", "feature_names_in_")
+COLUMNS = ("n_features_in_", "feature_names_in_", "categories_")
 
 
 # ---- parameters -------------------------------------------------------------------------------------------------
@@ -87,10 +92,21 @@ def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constra
 def checked_arrays(estimator: BaseEstimator, X: Any, *y: Any, names: Sequence[str] | None = None, **checks: Any) -> Any:
     """Validate X, or X and y, by scikit-learn's ``validate_data``; check magnitudes, and convert dates to days.
 
+    Text and categories of a data frame become columns of 0 and 1; the estimator stores them as ``categories_``.
     ``names`` are the column names of a block. Returns X, or (X, y) if y is given.
     """
     check_rows(X)
-    y = tuple(map(plain_targets, y))
+    y, reset = tuple(map(plain_targets, y)), checks.get("reset", True)
+    if reset:
+        estimator.__dict__.pop("categories_", None)
+    categories = learn_categories(X) if reset else estimator.__dict__.get("categories_")
+    if categories is not None:
+        if not is_frame(X):
+            raise InputError("X must be a data frame, as in training, where columns held text or categories.")
+        validate_data(estimator, X, reset=reset, skip_check_array=True)  # names of the columns
+        estimator.categories_ = categories
+        X, names = encode_categories(X, categories), encoded_columns(estimator)
+        estimator, checks["reset"] = copy(estimator), True  # the estimator counts the columns of the frame
     try:
         checked = validate_data(estimator, times_as_days(X), *y, **checks)
     except ValueError:
@@ -108,16 +124,11 @@ def check_largest(X: np.ndarray | sparse.csr_array) -> None:
         raise InputError(f"X must hold finite numbers up to {LARGEST:g}, got {np.abs(values).max():.3g}.")
 
 
-def is_missing(label: object) -> bool:
-    """Check for a missing label: None, nan, or pandas' NA or NaT."""
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
-
-
 def _refuse_column(X: Any, names: Sequence[str] | None) -> None:
     """Raise an InputError that names the first column with a non-finite value, and its row."""
     if sparse.issparse(X) or np.ndim(X) != 2 or np.iscomplexobj(X):
         return
-    names = column_names(X) or names
+    names = names or column_names(X)
     for j, column in enumerate(np.asarray(X, dtype=object).T):
         with suppress(TypeError, ValueError, OverflowError):  # text, or a missing value
             if np.isfinite(column.astype(np.float64)).all():
@@ -140,6 +151,24 @@ def column_names_of(estimator: BaseEstimator) -> list[str] | None:
     """Return the names of the columns on which an estimator was fitted; None if there are none."""
     names = estimator.__dict__.get("feature_names_in_")
     return None if names is None else names.tolist()
+
+
+def source_columns(estimator: BaseEstimator) -> list[str] | None:
+    """Return the name of each encoded column, where a column with k categories counts k times; None without names."""
+    names, categories = column_names_of(estimator), estimator.__dict__.get("categories_")
+    if categories is None:
+        return names
+    widths = [1 if own is None else len(own) for own in categories]
+    return np.repeat(names or [f"column {j}" for j in range(len(widths))], widths).tolist()
+
+
+def encoded_columns(estimator: BaseEstimator) -> list[str] | None:
+    """Return the names of the encoded columns, such as "age" and "city=Rome"; None without names."""
+    sources = source_columns(estimator)
+    if sources is None or "categories_" not in estimator.__dict__:
+        return sources
+    values = [value for own in estimator.categories_ for value in ([None] if own is None else own)]
+    return [name if value is None else f"{name}={value}" for name, value in zip(sources, values)]
 
 
 def keep_columns(estimator: BaseEstimator, names: Sequence[str] | None) -> None:

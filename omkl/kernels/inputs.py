@@ -93,11 +93,22 @@ def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = No
 
 def _positions(item: int | str | slice, n_columns: int, names: list[str]) -> list[int]:
     """Return the positions of a column, of a range, or of the columns whose names match a pattern."""
-    if isinstance(item, slice):
-        return list(range(n_columns)[item])
+    columns: Sequence[Any] = list(dict.fromkeys(names)) or range(n_columns)
     if isinstance(item, str):
-        return [names.index(name) for name in ([item] if item in names else fnmatch.filter(names, item))]
-    return [item % n_columns] if -n_columns <= item < n_columns else []
+        columns = [item] if item in names else fnmatch.filter(dict.fromkeys(names), item)
+    elif isinstance(item, slice):
+        columns = columns[item]
+    else:
+        columns = columns[item:][:1] if -len(columns) <= item < len(columns) else []
+    return [j for column in columns for j in (column_block(names, column) if names else [column])]
+
+
+def column_block(names: Sequence[str], name: str) -> range:
+    """Return the positions of a name, which is in a row k times if the column has k categories."""
+    first = last = names.index(name)
+    while last < len(names) and names[last] == name:
+        last += 1
+    return range(first, last)
 
 
 def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:

@@ -66,6 +66,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
     history_ : list of dict
         A flat record per iteration; see :class:`omkl.batch.Solution`.
     n_features_in_ : int
+    categories_ : list
+        For each column of a data frame with text or categories, its categories as strings, or None for numbers.
 
     References
     ----------
@@ -146,7 +148,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
         Number of iterations, the largest over the binary problems.
     history_ : list of dict
         A flat record per iteration; ``problem`` numbers the binary problems.
-    n_features_in_ : int
+    n_features_in_, categories_
+        As for :class:`GroupLasso`.
 
     Examples
     --------

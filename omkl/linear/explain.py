@@ -12,7 +12,7 @@ from scipy import sparse
 from omkl.batch.group_lasso.blocks import column_labels
 from omkl.estimators.batch import read_groups
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
-from omkl.estimators.validation import column_names_of
+from omkl.estimators.validation import encoded_columns, source_columns
 from omkl.exceptions import InputError
 from omkl.linear.problems import DesignLike, Groups
 from omkl.online.group_contributions import Contributions, Piece
@@ -71,7 +71,7 @@ def explain_columns(
     groups[CONSTANT] = float(chosen.weights @ np.atleast_1d(self.intercept_))
     if known is not None:
         groups["offset"] = float(chosen.weights @ np.broadcast_to(known, len(chosen.weights)))
-    names = column_names_of(self)
+    names = encoded_columns(self)
     pieces = [Piece("feature", name, j, None, v) for name, j, v in zip(owners, columns.tolist(), added.tolist())]
 
     def named(pieces: list[Piece]) -> list[str]:
@@ -83,9 +83,8 @@ def explain_columns(
 
 def _groups_of(model: Any, columns: np.ndarray) -> list[str]:
     """Return the names of the groups of some columns."""
-    names = column_names_of(model)
-    groups = read_groups(model.groups, names)
-    labels = column_labels(groups.groups, model.n_features_in_)
+    groups = read_groups(model.groups, names := source_columns(model))
+    labels = column_labels(groups.groups, np.shape(model.coef_)[-1])
     if labels is None:
         return [name_of_column(names, j) for j in columns.tolist()]
     known = groups.texts(int(labels.max()) + 1)

@@ -22,7 +22,7 @@ from omkl.estimators.batch import (
 from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import Explanation, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.validation import COLUMNS, Constraint, Number, OneOf, column_names_of
+from omkl.estimators.validation import COLUMNS, Constraint, Number, OneOf, encoded_columns
 from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
@@ -73,7 +73,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     }
     _plain_attributes = (
         *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_", "intercept_"),
-        *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "evidence_", "dual_gap_"),
+        *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "evidence_", "dual_gap_", "categories_"),
         *("n_iter_", "history_", "C_", "Cs_", "scores_", "cv_results_"),
     )
     _progress = "iteration"
@@ -100,6 +100,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         Parameters
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N)
+            Text and categories in a data frame become a column of 0 and 1 for each category (``categories_``).
             Gram matrices may be a dict of names and matrices, a list, an array (N, N, M) or (M, N, N), a single
             matrix, or :class:`~omkl.kernels.GramMatrices`. Matrices that are ``dask.delayed`` or ``dask.array`` (as a
             dict, a list, or an array (M, N, N)) are computed, checked and kept by workers.
@@ -255,7 +256,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
             If the sample does not fit the model, or a class is unknown.
         """
         X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
-        return self._model.explain(self._decoder(), X, (label, against, target), n, column_names_of(self))
+        return self._model.explain(self._decoder(), X, (label, against, target), n, encoded_columns(self))
 
     def _at(self, C: float) -> BatchMKL:
         """Return an estimator of a single C with the same parameters."""

@@ -103,6 +103,8 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     kernel_representations_ : dict of str to str
         Storage of each kernel: "dense" (a Gram matrix), "factor of rank 300" (a feature map of few dimensions), or
         "computed in every pass".
+    categories_ : list
+        For each column of a data frame with text or categories, its categories as strings, or None for numbers.
     dual_gap_ : float
         Relative duality gap, the largest over all problems, computed from the model over all kernels.
     n_iter_ : int

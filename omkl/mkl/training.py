@@ -25,8 +25,9 @@ from omkl.estimators.validation import (
     check_parameters,
     check_sample_weight,
     checked_arrays,
-    column_names_of,
+    encoded_columns,
     forget_columns,
+    source_columns,
 )
 from omkl.exceptions import InputError
 from omkl.features.encoder import KernelSpecs
@@ -257,8 +258,9 @@ def read_samples(
     if is_precomputed(kernels):
         source = GivenMatrices(X, len(targets), kept)
     else:
-        rows, names = rows if kept is None else rows[kept], column_names_of(estimator)
-        source = ArrayKernels(default_kernels(rows, names) if kernels is None else kernels, rows, names)
+        rows = rows if kept is None else rows[kept]
+        specs = default_kernels(rows, encoded_columns(estimator)) if kernels is None else kernels
+        source = ArrayKernels(specs, rows, source_columns(estimator))
     return source, targets[weights > 0], weights[weights > 0]
 
 

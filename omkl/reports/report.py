@@ -18,7 +18,7 @@ from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.structured import StructuredPredictor
-from omkl.estimators.validation import column_names_of
+from omkl.estimators.validation import encoded_columns
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
@@ -229,7 +229,7 @@ def _features(model: OnlineEstimator) -> str:
 def _coefficients(model: SparseLinear) -> str:
     """Show the largest coefficients of a linear model."""
     coefficients = np.atleast_2d(model.coef_)
-    names = column_names_of(model) or [f"column {j}" for j in range(coefficients.shape[1])]
+    names = encoded_columns(model) or [f"column {j}" for j in range(coefficients.shape[1])]
     order = np.argsort(-np.abs(coefficients), axis=None, kind="stable")[:MOST]
     pairs = zip(*np.unravel_index(order, coefficients.shape))
     rows = [[names[j], int(k), coefficients[k, j]] for k, j in pairs if coefficients[k, j] != 0]

@@ -13,7 +13,7 @@ from omkl.batch.group_lasso.blocks import column_labels
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.batch import read_groups
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.validation import checked_arrays, column_names_of
+from omkl.estimators.validation import checked_arrays, source_columns
 from omkl.exceptions import InputError
 from omkl.features.encoder import named_kernels
 from omkl.features.fields import code_of, column_of, values_of
@@ -99,7 +99,7 @@ def _columns_of_kernels(own: Any, X: np.ndarray) -> dict[str, list[int]]:
         raise InputError(
             'Knockoffs are for kernels on columns: set kernels, for example to omkl.kernels.per_column("gaussian", X).'
         )
-    place, names = np.arange(X.shape[1])[None], column_names_of(own)
+    place, names = np.arange(X.shape[1])[None], source_columns(own)
     return {
         name: take_columns(place, kernel.columns(X.shape[1], names))[0].tolist()
         for name, kernel in named_kernels(own.kernels)
@@ -110,7 +110,7 @@ def _columns_of_groups(own: SparseLinear, X: np.ndarray) -> dict[str, list[int]]
     """Return the columns of each group."""
     if own.group_weights is not None and not isinstance(own.group_weights, str):
         raise InputError('`group_weights` must be None or "sqrt-size" for knockoffs, which have the same weights.')
-    named = read_groups(own.groups, column_names_of(own))
+    named = read_groups(own.groups, source_columns(own))
     labels = column_labels(named.groups, X.shape[1])
     labels = np.arange(X.shape[1]) if labels is None else labels
     return {name: np.flatnonzero(labels == g).tolist() for g, name in enumerate(named.texts(labels.max() + 1))}

@@ -103,19 +103,12 @@ def test_missing_targets_are_named_by_their_row(learner):
             model.fit(X, np.array(["a", 1] * 12, dtype=object))
 
 
-@pytest.mark.parametrize("form", ["pandas", "polars", "array", "list"])
-def test_text_is_refused_by_its_column(learner, form):
+@pytest.mark.parametrize("form", ["array", "list"])
+def test_text_in_an_array_is_refused_by_its_column(learner, form):
     model, y = learner
-    words = ["1.5"] * 23 + ["north"]
-    if form in ("pandas", "polars"):
-        table, where = pytest.importorskip(form).DataFrame({"age": X[:, 0], "region": words}), "Column 'region'"
-        if "Online" in type(model).__name__:
-            pytest.skip("learns from text as it is")
-    else:
-        table, where = np.array([X[:, 0], words], dtype=object).T, "Column 1"
-        table = table if form == "array" else table.tolist()
-    with pytest.raises(InputError, match=f"{where} of X must hold finite numbers, got 'north' in row 23"):
-        model.fit(table, y)
+    table = np.array([X[:, 0], ["1.5"] * 23 + ["north"]], dtype=object).T
+    with pytest.raises(InputError, match="Column 1 of X must hold finite numbers, got 'north' in row 23"):
+        model.fit(table if form == "array" else table.tolist(), y)
 
 
 OWN_RNG = np.random.default_rng(0)
