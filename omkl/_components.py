@@ -232,16 +232,18 @@ def check_number(
     integer: bool = False,
     least: float = -math.inf,
     most: float = math.inf,
+    also: tuple = (),
 ) -> None:
-    """Raise InputError unless a number is finite, within the bounds, and whole if ``integer``."""
+    """Raise InputError unless a number is finite, within the bounds, and whole if ``integer``, or is in ``also``."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     value = float(value) if isinstance(value, np.floating) else value  # large bounds would overflow in float32
     fits = is_number and abs(value) <= sys.float_info.max and above < value < below and least <= value <= most
-    if fits and (not integer or value == int(value)):
+    if (fits and (not integer or value == int(value))) or is_among(value, also):
         return
     kind = "a whole number" if integer else "a finite number"
     limits = [(" >", above), (" >=", least), (" <", below), (" <=", most)]
     bounds = " and".join(f"{sign} {limit:g}" for sign, limit in limits if abs(limit) < math.inf)
+    bounds += "".join(f" or {other!r}" for other in also)
     raise InputError(f"{name} must be {kind}{bounds}, not {value!r:.100}.")
 
 

@@ -76,7 +76,7 @@ class WeightHistory:
     option("-o", "--output", default="omkl-demo", metavar="DIR", help="Folder for model, figure and metrics."),
     option("--n-train", type=int, default=80, metavar="N", help="Number of dates to train on."),
     option("--n-test", type=int, default=400, metavar="N", help="Number of dates to test on."),
-    strength(epochs=20, C=1.0),
+    strength(epochs=20),
     option("--random-state", type=opt.COUNT, default=0, metavar="N", help="Seed."),
     opt.METRICS,
 )

@@ -83,7 +83,7 @@ def _metrics(model: Model, kind: str, options: Options) -> Record:
     metrics |= {name: parameters[name] for name in ("C", "alpha") if name in parameters}
     metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
     if isinstance(model, OnlineEstimator):
-        metrics |= {"epochs": model.n_iter_, "memory": model.memory_usage()}
+        metrics |= {"C": model.model_.settings.C, "epochs": model.n_iter_, "memory": model.memory_usage()}
         metrics["group_report"] = _group_records(model, kind, options)
         metrics["top_features"] = model.top_features(options.top, options.group)
     else:

@@ -76,15 +76,15 @@ def check_options(options: Options) -> None:
         raise InputError("--resume needs --checkpoint DIR.")
 
 
-def strength(epochs: int, C: float) -> Callable:
+def strength(epochs: int, C: float | str = "auto") -> Callable:
     """Declare ``--epochs`` and ``--C`` with these defaults."""
     return declare(
         option("--epochs", type=int, metavar="N", default=epochs, help="Passes over the data."),
-        option("--C", "C", type=float, metavar="C", default=C, help="Weight of the losses, 1/(lambda m)."),
+        option("--C", "C", type=AutoOr(float), metavar="C", default=C, help="Weight of the losses, 1/(lambda m)."),
     )
 
 
-def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float = 1.0) -> Callable:
+def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float | str = "auto") -> Callable:
     """Declare the options of all online estimators; the first of the losses is the default."""
     return declare(
         *(TRAIN, OUTPUT, DEV),

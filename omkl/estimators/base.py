@@ -48,7 +48,7 @@ class OnlineEstimator(SavedEstimator, ABC):
     loss: Any = "hinge"
     regularizer: Any = "mkl"
     weighting: str = "auto"
-    C: float = 1.0
+    C: float | str = "auto"
     epochs: int = 20
     method: str = "fobos"
     eta0: float | str = "auto"
@@ -67,7 +67,7 @@ class OnlineEstimator(SavedEstimator, ABC):
 
     #: Valid values of parameters. Constraints of parameters that a subclass does not have are ignored.
     _constraints: ClassVar[dict[str, Constraint]] = {
-        "C": Number(above=0),
+        "C": Number(above=0, also=("auto",)),
         "weighting": OneOf(("auto", "out-of-sample", "norms")),
         "method": OneOf(("fobos", "rda")),
         "epochs": Number(above=0, integer=True),

@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from omkl._components import check_choice, check_flags, check_number, is_among
+from omkl._components import check_choice, check_flags, check_number
 from omkl._messages import listed, shown
 from omkl.data.blocks import is_frame
 from omkl.data.frames import (
@@ -60,8 +60,7 @@ class Number(NamedTuple):
 
     def check(self, name: str, value: object) -> None:
         """Raise an InputError unless the value is valid."""
-        if not is_among(value, self.also):
-            check_number(name, value, self.above, self.below, self.integer)
+        check_number(name, value, self.above, self.below, self.integer, also=self.also)
 
 
 class OneOf(NamedTuple):

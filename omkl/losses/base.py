@@ -38,6 +38,8 @@ class PointwiseLoss(Component):
     is_quadratic: ClassVar[bool] = False
     #: True if the prediction is :meth:`mean` of z, not z itself.
     has_link: ClassVar[bool] = False
+    #: Weight of the losses for ``C="auto"``.
+    default_c: ClassVar[float] = 1.0
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """Return the loss of each sample.

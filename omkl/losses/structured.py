@@ -42,6 +42,8 @@ class StructuredLoss(Component):
     uses_cost: ClassVar[bool] = True
     #: True if trained potentials are log-probabilities, so that marginals need no calibration.
     is_likelihood: ClassVar[bool] = False
+    #: Weight of the losses for ``C="auto"``.
+    default_c: ClassVar[float] = 1.0
 
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: Output
@@ -100,6 +102,7 @@ class CRF(StructuredLoss):
     aliases = {"crf": {}, "log": {}}
     uses_cost = False
     is_likelihood = True
+    default_c = 10.0  # at C = 1 labelers are 1 to 4 points less accurate
 
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: Output

@@ -97,7 +97,7 @@ class OnlineSettings:
             average=None if average in (None, "last") else resolve(Average, average, "average"),
             weighting=_weighting(estimator.weighting, regularizer),
             method=as_method(estimator.method).name,
-            C=float(estimator.C),
+            C=loss.default_c if estimator.C == "auto" else float(estimator.C),
             epochs=int(estimator.epochs),
             radius=estimator.radius,
             n_examples=None if estimator.n_examples is None else float(estimator.n_examples),

@@ -90,8 +90,9 @@ class SequenceLabeler(OnlineEstimator):
         the weights of ``regularizer="mkl"`` (:class:`~omkl.online.methods.OutOfSampleWeights`). ``partial_fit`` does
         not leave out groups. "auto" is "out-of-sample" for regularizers that select groups, such as "mkl" and
         "group-lasso", else "norms".
-    C : float > 0
+    C : "auto" or float > 0
         Weight of the losses, ``1 / (lambda m)`` for m training sequences. Larger values mean less regularization.
+        "auto" is ``default_c`` of the loss: 10 for "crf" and "softmax-margin", 1 for other losses.
     epochs : int > 0
         Number of passes over the data.
     method : {"fobos", "rda"}

@@ -297,3 +297,13 @@ def test_pairs_of_arcs_help(tmp_path):
     (row,) = json.loads((tmp_path / "parser_orders.json").read_text())["rows"]
     assert row["uas"] > 30
     assert row["search_errors"] < 20
+
+
+def test_likelihoods_need_a_larger_C_than_the_hinge(tmp_path, real_data):
+    real_data("uci/sonar.csv.gz")
+    run_example("default_c", tmp_path, "--sets", "sonar", "--seeds", "2", "--json", "c.json")
+    rows = json.loads((tmp_path / "c.json").read_text())["rows"]
+    found = {(row["loss"], row["C"]): row["accuracy"] for row in rows}
+    assert len(found) == 18
+    assert found["crf", 0.3] < found["hinge", 0.3]
+    assert found["crf", 0.3] + 5 < found["crf", 10.0] < 100

@@ -182,9 +182,9 @@ def test_memory_is_constant_on_a_stream():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 0}, "budget must be a whole number > 0, not 0"),
-        ({"budget": 2.5}, "budget must be a whole number > 0, not 2.5"),
-        ({"budget": "many"}, "budget must be a whole number > 0, not 'many'"),
+        ({"budget": 0}, "budget must be a whole number > 0 or None, not 0"),
+        ({"budget": 2.5}, "budget must be a whole number > 0 or None, not 2.5"),
+        ({"budget": "many"}, "budget must be a whole number > 0 or None, not 'many'"),
     ],
 )
 def test_bad_budgets_are_refused_at_the_door(options, message, iris):

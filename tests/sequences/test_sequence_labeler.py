@@ -163,6 +163,45 @@ def test_crf_marginals_sum_to_one_and_follow_enumeration(data):
     assert not hasattr(omkl.SequenceLabeler(loss="hinge"), "predict_marginals")
 
 
+@pytest.mark.parametrize(
+    ("loss", "C"), [("hinge", 1.0), ("perceptron", 1.0), ("crf", 10.0), ("softmax-margin:cost_weight=2", 10.0)]
+)
+def test_automatic_C_depends_on_the_loss(data, loss, C, reloaded):
+    X, y = words(*data), data[1]
+    model = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0).fit(X, y)
+    told = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=C).fit(X, y)
+    other = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=2 * C).fit(X, y)
+    scores = [np.concatenate(own.decision_function(X)) for own in (model, told, other, reloaded(model))]
+    assert_array_equal(scores[0], scores[1])
+    assert_array_equal(scores[0], scores[3])
+    assert np.abs(scores[0] - scores[2]).max() > 1e-3
+    with pytest.raises(InputError, match="C must be a finite number > 0 or 'auto', not 'large'"):
+        model.set_params(C="large").fit(X, y)
+
+
+@pytest.mark.parametrize("c2", [0.05, 0.5])
+def test_c2_of_crfsuite_is_one_half_over_C(c2, rng, tmp_path):
+    """Both give the same probabilities: ``loss + c2 |w|^2`` is ``C loss + |w|^2 / 2`` divided by C."""
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    y = [["abc"[i] for i in (rng.integers(3) + np.arange(rng.integers(2, 7))) % 3] for _ in range(40)]
+    X = [[{"w": label if rng.random() < 0.7 else "?", "v": str(rng.integers(5))} for label in own] for own in y]
+    trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
+    trainer.set_params({"c2": c2, "feature.possible_states": True, "feature.possible_transitions": True})
+    for x, labels in zip(X, y):
+        trainer.append(x, labels)
+    trainer.train(str(tmp_path / "model"))
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(tmp_path / "model"))
+    expected = []
+    for x in X:
+        tagger.set(x)
+        expected += [[tagger.marginal(label, t) for label in "abc"] for t in range(len(x))]
+    settings = {"loss": "crf", "regularizer": "l2", "transitions": "regularized", "random_state": 0}
+    for factor, close in ((1.0, True), (2.0, False), (0.5, False)):
+        model = omkl.SequenceLabeler(C=factor / (2 * c2), epochs=200, **settings).fit(X, y)
+        assert (np.abs(np.concatenate(model.predict_marginals(X)) - expected).max() < 0.015) == close
+
+
 def test_sample_weights_count_as_copies(data):
     X, y = data
     weights = np.array([2] * 10 + [1] * 10 + [0] * 10)
