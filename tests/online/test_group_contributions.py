@@ -151,7 +151,7 @@ def fitted(kind):
         model = omkl.SequenceLabeler(KERNELS, epochs=3, random_state=0, transitions_by_position=True)
         return model.fit(X[:25], y[:25]), (X[25:], y[25:])
     if kind == "dicts":
-        model = classifier(["linear:on=x", "gaussian:on=x,features=30", "gaussian:on=x"], loss="crf")
+        model = classifier(["linear:on=x", "gaussian:on=x,features=30", "gaussian:on=x"], loss="crf", C=1.0)
         return model.fit(*dicts(60)), dicts(40, seed=1)
     if kind == "regressor":
         X, _ = rows(80)
