@@ -106,8 +106,8 @@ def encode_categories(X: Any, categories: list[list[str] | None]) -> Any:
         texts = [None if is_missing(value) else str(value) for value in X[name].to_list()]
         unknown = sorted({text for text in texts if text is not None} - {*known})
         if unknown:
-            which = f"values that were not in training, and count as missing: {listed(unknown, 3)}"
-            warn_caller(f"Column {name!r} of X has {which}.", DataWarning)
+            unknown = listed(unknown, 3)
+            warn_caller(f"Column {name!r} of X has unknown values, which count as missing: {unknown}.", DataWarning)
         columns += list((np.array(known, dtype=object)[:, None] == np.array(texts, dtype=object)).astype(np.float64))
     return type(X)({str(j): column for j, column in enumerate(columns)})
 

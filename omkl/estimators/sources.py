@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.data.blocks import Block, is_collection
+from omkl.data.blocks import Block, is_collection, n_rows
 from omkl.data.streams import Stream, regrouped
 from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import InputError
@@ -201,16 +201,17 @@ class StreamSource:
     def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
         """Yield the blocks of an epoch (from 0), starting with block ``start``."""
         compared, wanted = self._n_read, self._digest
-        number, digest = 0, ""
+        number, digest, n_before = 0, "", 0
         for number, (block, examples) in enumerate(self._pairs(epoch), 1):
             if self._checked:
                 digest = fingerprint([digest, block])
             if number == compared and digest != wanted:
                 break
             if number > start:
-                examples = self._encoded(block) if examples is None else examples
+                examples = self._encoded(block, n_before) if examples is None else examples
                 self._n_read, self._digest = number, digest
                 yield examples
+            n_before += n_rows(block[0])
         if number <= compared and digest != wanted:
             raise InputError(f"The first {compared} blocks of epoch {epoch + 1} must be those of the checkpoint.")
 
@@ -221,8 +222,12 @@ class StreamSource:
             yield encoded.pop()
         yield from ((block, None) for block in blocks)
 
-    def _encoded(self, block: tuple) -> Examples:
-        examples = self._model.encode(self._read(TrainingBlock.of(block), self._first))
+    def _encoded(self, block: tuple, n_before: int = 0) -> Examples:
+        try:
+            examples = self._model.encode(self._read(TrainingBlock.of(block), self._first))
+        except InputError as error:  # rows in its message are counted from the start of the block
+            where = f"After {n_before} examples of the stream: " if n_before else ""
+            raise InputError(f"{where}{error}") from None
         self._first = False
         return examples
 

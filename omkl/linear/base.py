@@ -130,8 +130,7 @@ class SparseLinear(SavedEstimator):
         Parameters
         ----------
         X : array of shape (m, n), sparse matrix or scipy ``LinearOperator``
-            Text and categories in a data frame become a column of 0 and 1 for each category (``categories_``), in
-            place of the column; they are one group, or one column of ``groups``.
+            A column of text or categories in a data frame becomes columns of 0 and 1, one group (``categories_``).
             Never copied if it is float32 or float64, in C or Fortran order, CSC or CSR.
         y : array of shape (m,), or (m, K)
             Classes, or 0/1 indicators of K labels, any number of which may be 1. Numbers for a regressor, whose K

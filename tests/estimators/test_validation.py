@@ -184,3 +184,14 @@ def test_mistakes_are_refused(data, tmp_path):
 def test_unknown_parameters_are_named_with_a_similar_one(cls, name, message):
     with pytest.raises(TypeError, match=message):
         cls(**{name: 1})
+
+
+def test_a_missing_number_in_a_stream_is_named_after_the_blocks_before():
+    table = pandas.DataFrame(X, columns=list("abcd"))
+    table.loc[104, "c"] = np.nan
+    rows = Stream.from_arrays(table.to_numpy(), Y, 40)
+    for learn in (omkl.OnlineMKLClassifier(epochs=1).fit, omkl.OnlineMKLClassifier().partial_fit):
+        with pytest.raises(InputError, match=r"After 80 examples of the stream: Column 2 of X .* NaN in row 24"):
+            learn(rows)
+    with pytest.raises(InputError, match=r"^Column 'c' of X must hold finite numbers, got NaN in row 104"):
+        omkl.OnlineMKLClassifier().partial_fit(table, Y)
