@@ -99,8 +99,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
         Parameters
         ----------
-        X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N)
-            Text and categories in a data frame become a column of 0 and 1 for each category (``categories_``).
+        X : array or data frame (numbers, text, categories) of shape (N, d), or with ``kernels="precomputed"`` (N, N)
             Gram matrices may be a dict of names and matrices, a list, an array (N, N, M) or (M, N, N), a single
             matrix, or :class:`~omkl.kernels.GramMatrices`. Matrices that are ``dask.delayed`` or ``dask.array`` (as a
             dict, a list, or an array (M, N, N)) are computed, checked and kept by workers.
