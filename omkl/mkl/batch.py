@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import Tags
 
+from omkl.batch.solver import is_number_of_values
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import NumberDecoder, has_log_odds
 from omkl.estimators.cross_validation import HeldOut, PathSearch
@@ -226,6 +227,9 @@ def fit_with_search(
 
     weights = None if sample_weight is None else training.weights
     C = search.choose(Cs, held_out, training.y, weights, has_log_odds(self), n_threads)
+    if is_number_of_values(self.Cs) and len(Cs) > 1 and Cs[-1] == C:  # go on
+        Cs = np.append(Cs, C * (Cs[-1] / Cs[-2]) ** np.arange(1, len(Cs)))
+        C = search.choose(Cs, held_out, training.y, weights, has_log_odds(self), n_threads)
     self._solve(source, training, C)
     search.warn()
     return self
@@ -245,7 +249,7 @@ weighting, verbose
         As for :class:`MKLClassifier`.
     Cs : int or array of floats > 0
         Values of C. A number spreads as many values evenly on a log scale, over three decades above the largest C at
-        which no kernel is active under the block 1-norm.
+        which no kernel is active under the block 1-norm, and over the next three if the largest value is the best.
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn; a number gives stratified folds, None five of them.
     scoring : str, callable or None

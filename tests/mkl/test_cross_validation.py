@@ -229,3 +229,13 @@ def test_a_best_value_at_the_end_of_the_grid_is_named(cancer):
     X, y = cancer
     with pytest.warns(UserWarning, match="The best C, 0.02, is the largest of the grid"):
         MKLClassifierCV(KERNELS, Cs=[0.0001, 0.02], cv=3).fit(X, y)
+
+
+def test_a_grid_of_the_estimator_goes_on_where_its_largest_value_is_best():
+    """The target has no noise, so that large values of C are best."""
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    y = X[:, 0] + np.sin(X[:, 1])
+    short = MKLRegressorCV(KERNELS, Cs=3, cv=3).fit(X, y)
+    assert len(short.Cs_) == 5
+    assert short.Cs_[2] < short.C_
+    np.testing.assert_allclose(np.diff(np.log(short.Cs_)), np.log(1e3) / 2)

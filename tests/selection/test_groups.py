@@ -22,7 +22,7 @@ from omkl import (
 from omkl.data import Sentence, Treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import code_of
-from omkl.kernels import GramMatrices, per_column
+from omkl.kernels import per_column
 from omkl.selection.groups import trial
 from omkl.selection.knockoffs import column_knockoffs, knockoff_threshold
 
@@ -182,24 +182,23 @@ def test_useless_templates_are_not_selected():
     assert max(found.statistics, key=found.statistics.get) == "h.form m.form"
 
 
-def test_stable_groups_are_those_of_fits_on_halves():
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_stable_groups_are_those_of_fits_on_halves(precomputed):
     X, y, useful = table(120, 12, 3, 0)
-    model = MKLRegressor(per_column("linear", X), C=0.1, tol=1e-8)
-    found = select_groups(model, X, y, method="stability", n_pairs=5, random_state=3)
-    random, counts, q = np.random.RandomState(3), Counter(), int(np.sqrt(12 * 1.2 / 0.8))
+    grams = {name: np.outer(x, x) for name, x in zip(per_column("linear", X), X.T)}
+    model = MKLRegressor("precomputed" if precomputed else per_column("linear", X), C=0.1, tol=1e-6)
+    settings = {"method": "stability", "n_pairs": 5, "random_state": 3}
+    found = select_groups(model, grams if precomputed else X, y, **settings)
+    random, counts, q = np.random.RandomState(3), Counter(), int(np.sqrt(12 * (1.0 + 0.2) / (4.0 * 0.2)))
     for _ in range(5):
         order = random.permutation(120)
-        for half in (order[:60], order[60:]):
-            weights = clone(model).fit(X[np.sort(half)], y[np.sort(half)]).kernel_weights_
+        for half in np.sort([order[:60], order[60:]], axis=1):
+            given = {name: gram[np.ix_(half, half)] for name, gram in grams.items()} if precomputed else X[half]
+            weights = clone(model).fit(given, y[half]).kernel_weights_
             counts.update(name for name in sorted(weights, key=weights.get)[-q:] if weights[name] > 0)
-    assert found.statistics == {name: counts[name] / 10 for name in per_column("linear", X)}
+    assert found.statistics == {name: counts[name] / 10 for name in grams}
     assert set(found.selected) <= useful
-    grams = GramMatrices({name: np.outer(x, x) for name, x in zip(per_column("linear", X), X.T)})
-    model = clone(model).set_params(kernels="precomputed")
-    same = select_groups(model, grams, y, method="stability", n_pairs=5, random_state=3)
-    assert same.statistics == pytest.approx(found.statistics, abs=0.3)  # weights near 0 are rounding errors
-    again = select_groups(model, grams, y, method="stability", n_pairs=5, n_jobs=2, random_state=3)
-    assert again == same
+    assert select_groups(model, grams if precomputed else X, y, n_jobs=2, **settings) == found
 
 
 def test_few_useless_groups_are_stable():
