@@ -148,7 +148,7 @@ def _stable_groups(
 
     Of p groups, at most :math:`c\, q^2 / p` are expected to be selected that are among the heaviest with a probability
     below q / p, with :math:`c = 4 (1 - \tau + 1 / 2B) / (1 + 1 / B)` for B pairs and a share :math:`\tau > 3/4`, if the
-    distribution of the share is unimodal and :math:`q / p \le 1 / \sqrt 3` (Shah and Samworth 2013, theorem 2).
+    distribution of the share is unimodal and :math:`q / p \le 1 / \sqrt 3` (Shah and Samworth 2013).
     """
     from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit  # slow to import
 

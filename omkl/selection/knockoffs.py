@@ -27,7 +27,7 @@ def knockoff_threshold(statistics: np.ndarray, fdr: float) -> float:
 
     References
     ----------
-    Barber and Candes (2015), Controlling the false discovery rate via knockoffs, equation 1.9.
+    Barber and Candes (2015), Controlling the false discovery rate via knockoffs.
     """
     for t in np.unique(np.abs(statistics[statistics != 0.0])):
         if 1 + np.count_nonzero(statistics <= -t) <= fdr * np.count_nonzero(statistics >= t):

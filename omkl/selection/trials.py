@@ -156,6 +156,8 @@ def of_arcs(estimator: Any, X: Any, context: list[str]) -> Trial:
     """Prepare the templates of a parser. Knockoffs read fields of other words with the same fields ``context``."""
     data = estimator._read(TrainingBlock(X, None, None), whole=True)
     treebank, templates = data.treebank, TreebankCodec(estimator).suited(data)
+    if "misc" in templates.fields:
+        raise InputError("Knockoffs are stored in MISC: select among templates without the field misc.")
     fields = [field for field in templates.fields if field not in context]
     tested = [template for template in templates if not template.fields.isdisjoint(fields)]
     new = {field: f"misc:Knockoff{i}" for i, field in enumerate(fields)}
@@ -168,7 +170,7 @@ def of_arcs(estimator: Any, X: Any, context: list[str]) -> Trial:
 
     def train(random: np.random.Generator) -> Any:
         donors = resampled(codes.ravel(), random)
-        misc = [[] if string == MISSING else [string] for string in column("misc")]
+        misc = [[string] * (string != MISSING) for string in column("misc")]
         for field, name in new.items():
             for words, value in zip(misc, column(field)[donors]):
                 if value != MISSING:

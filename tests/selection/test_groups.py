@@ -241,3 +241,13 @@ def test_bad_input_is_refused(settings, message):
     given = {"estimator": GroupLasso(0.1), "X": X, "y": y} | settings
     with pytest.raises(InputError, match=message):
         select_groups(given.pop("estimator"), given.pop("X"), given.pop("y"), **given)
+
+
+def test_a_categorical_column_is_one_group():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"city": rng.choice(["Oslo", "Rome", "Bonn"], 80), "age": rng.normal(size=80)})
+    tried = trial(GroupLasso(0.01), frame, (frame.city == "Rome") + 0.1 * rng.normal(size=80), None)
+    assert list(tried.members) == ["city", "age"]
+    city, age = tried.statistics(rng)
+    assert city > abs(age)

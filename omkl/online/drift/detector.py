@@ -22,7 +22,7 @@ class DriftTest:
 
     with r the comparison after the last one at which :math:`M \le 1`. It reports a change when :math:`M_t \ge c`, with
     c = 1000. This is an e-detector: as long as :math:`E[d_t] \le 0`, the expected number of comparisons up to the
-    first report is at least c, for any distribution (Theorem 2.4 of Shin et al.). One of eight examples is compared,
+    first report is at least c, for any distribution (Shin et al.). One of eight examples is compared,
     and every one while :math:`M_t > 1.3`; this choice depends on the past only, so that the bound holds.
 
     Round r is an estimate of the time of the change. After a report, average and learning rates begin there.
