@@ -103,7 +103,7 @@ class Command(click.Command):
             raise InputError("Standard input can be read only once, and two files are called -.")
         with ExitStack() as stack:
             stack.enter_context(_printed_warnings(run, ctx.params["quiet"]))
-            if piped:
+            if piped and not ctx.params.get("line_buffered"):
                 source = copied(lambda: nullcontext(sys.stdin.buffer), "Standard input")
                 run.standard_input = stack.enter_context(source)
                 setattr(options, piped[0], run.standard_input)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -39,6 +41,7 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
     """
     omkl predict parser.npz new.conllu -o parsed.conllu --confidence
     echo "No way ." | omkl predict annotator.npz -      # standard input to standard output
+    tail -f new.txt | omkl predict annotator.npz - --line-buffered
     omkl predict annotator.npz --text book.txt -o book.conllu
     omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
     omkl predict classifier.npz new.csv -o labels.txt --jobs -1
@@ -50,6 +53,7 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
     option("--to", type=opt.CHOICE(["conllu", "jsonl", "text"]), help="Form; by default that of the output's name."),
     option("--nbest", type=opt.POSITIVE, metavar="N", help="Write the N best of each, best first, with their scores."),
     option("--confidence", is_flag=True, help="Write probabilities of labels, arcs and relations as well."),
+    option("--line-buffered", is_flag=True, help="Answer each sentence of standard input at once."),
     *(opt.FORMAT, *opt.TABLE, opt.JOBS, opt.METRICS),
 )
 def predict(options: Options) -> None:
@@ -82,7 +86,31 @@ def predict(options: Options) -> None:
             "parsers with --dev."
         )
     options.to = _form(options, kind, model)
-    {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}[kind](model, options)
+    write = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}[kind]
+    if not options.line_buffered:
+        write(model, options)
+        return
+    name = "input" if options.text is None else "text"
+    if kind == "rows" or getattr(options, name) != "-" or options.output != "-" or options.json is not None:
+        raise InputError("--line-buffered is for sentences from standard input to standard output, without --json.")
+    for record in _records(words=kind == "annotations" or (kind == "sequences" and options.to == "conllu")):
+        with copied(partial(io.BytesIO, record), "Standard input") as path:
+            setattr(options, name, path)
+            write(model, options)
+
+
+def _records(words: bool) -> Iterator[bytes]:
+    """Read standard input by sentence: a line of ``words`` or JSON, otherwise the lines up to an empty one."""
+    found, by_line = list[bytes](), None
+    for line in sys.stdin.buffer:
+        found += [line] if line.strip() or found else []
+        if by_line is None and line.strip() and not line.startswith(b"#"):
+            by_line = line.startswith(b"{") or (words and b"\t" not in line)
+        if found and (by_line or not line.strip()):
+            yield b"".join(found)
+            found = []
+    if found:
+        yield b"".join(found)
 
 
 def _form(options: Options, kind: str, model: Model) -> str:

@@ -53,6 +53,28 @@ def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
     assert "w=the" in printed
 
 
+def test_sentences_are_answered_before_standard_input_ends(model):
+    """Each answer is read before the next sentence is written."""
+    sentences = ["x\tw=the\tn=0\nx\tw=dog\tn=1\n\n", "\n", "x\tw=runs\tn=2\n\n"]
+    command = [sys.executable, "-m", "omkl", "predict", str(model), "-", "--line-buffered"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        process.stdin.write(sentences[0])
+        assert [process.stdout.readline() for _ in range(3)] == ["D\n", "N\n", "\n"]
+        process.stdin.write("".join(sentences[1:]))
+        assert [process.stdout.readline() for _ in range(2)] == ["V\n", "\n"]
+        process.stdin.write("x\tw=the\tn=0")
+        process.stdin.close()
+        assert process.stdout.read() == "D\n\n"
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("where", [["{data}"], ["-", "-o", "{data}.labels"], ["-", "--json", "{data}.json"]])
+def test_line_buffering_is_for_standard_input_and_output(where, corpus, model, capsys):
+    where = [word.format(data=corpus) for word in where]
+    assert main(["predict", str(model), *where, "--line-buffered"]) == 2
+    assert "--line-buffered is for sentences from standard input" in capsys.readouterr().err
+
+
 def test_a_model_that_only_predicts_is_small(corpus, model, tmp_path, capsys):
     small, output = tmp_path / "small.npz", tmp_path / "labels.txt"
     train = ["train", "labeler", str(corpus), "-o", str(small), "--random-state", "0", "--quiet", "--predict-only"]

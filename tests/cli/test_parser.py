@@ -294,6 +294,21 @@ def test_columns_without_gold_annotation_have_no_score(folder, capsys, refused):
     assert not any(name in printed for name in ("UPOS", "XPOS", "UFeats", "AllTags", "UAS"))
 
 
+def test_lines_of_standard_input_are_annotated_one_by_one(folder, capfdbinary, monkeypatch):
+    lines = b"the bobas tatated the dadas\n\nthe dadas\n"
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(lines)))
+    assert main(["predict", str(folder / "model.npz"), "-", "--line-buffered", "--to", "jsonl"]) == 0
+    found = [json.loads(line)["forms"] for line in capfdbinary.readouterr().out.splitlines()]
+    assert found == [["the", "bobas", "tatated", "the", "dadas"], ["the", "dadas"]]
+    written = b"".join(b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate((b"the", b"dadas"), 1))
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"# one\n" + written + b"\n# two\n" + written + b"\n")))
+    assert main(["predict", str(folder / "model.npz"), "-", "--line-buffered"]) == 0
+    out = capfdbinary.readouterr().out.decode()
+    assert out.count("\n\n") == 2
+    assert out.startswith("# one\n1\tthe\t")
+    assert "\n\n# two\n1\tthe\t" in out
+
+
 def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"the bobas tatated the dadas\n")))
     assert main(["predict", str(folder / "model.npz"), "-", "-o", str(folder / "o.jsonl"), "--quiet"]) == 0
