@@ -383,3 +383,18 @@ def test_groups_are_ranked_by_the_loss_without_them():
     assert table.index("useful") < table.index("heavy")
     table = _group_table([{key: record[key] for key in list(record)[:5]} for record in records])
     assert table.index("heavy") < table.index("useful")
+
+
+@pytest.mark.parametrize(
+    ("model", "score"),
+    [
+        (omkl.MKLClassifier(["gaussian"]), "accuracy"),
+        (omkl.MKLRegressor(["gaussian"]), "R²"),
+        (omkl.OnlineMKLClassifier(random_state=0), "accuracy"),
+    ],
+)
+def test_scores_on_training_rows_are_called_so(model, score):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model.fit(X[:40], (X[:40, 0] > 0).astype(int))
+    pages = [make_report(model, rows, (rows[:, 0] > 0).astype(int)) for rows in (X[:40], X[40:], X[35:])]
+    assert [f"{score} on training rows" in page for page in pages] == [True, False, False]
