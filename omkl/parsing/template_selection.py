@@ -16,6 +16,7 @@ from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import absent_fields, are_copies
 from omkl.groups.templates.language import Template, TemplateSet, own_field
+from omkl.online.rounds import Record
 
 #: Replacements of nearly empty columns of tags.
 STAND_INS = {"xpos": "upos", "upos": "xpos"}
@@ -77,8 +78,8 @@ def select_templates(
     treebank: Treebank,
     weights: np.ndarray | None,
     running: RunOptions,
-) -> TemplateSet:
-    """Select the templates to keep by training on a treebank.
+) -> tuple[TemplateSet, list[Record] | None]:
+    """Select the templates to keep by training on a treebank; return them, and the curve of ``keep="auto"``.
 
     Parameters
     ----------
@@ -107,16 +108,17 @@ def select_templates(
             raise InputError(f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number.')
         return fewest_templates(train, templates, treebank, tqdm.write if parser.verbose else lambda line: None)
     check_number("keep", keep, above=0, below=len(templates) + 1, integer=True)
-    return templates.keep(train("selection", templates, np.arange(n)).ranking()[:keep])
+    return templates.keep(train("selection", templates, np.arange(n)).ranking()[:keep]), None
 
 
 def fewest_templates(
     train: Callable[..., Any], templates: TemplateSet, treebank: Treebank, tell: Callable[[str], object]
-) -> TemplateSet:
-    """Find by halving a small set of templates that is as accurate on held-out sentences as all templates.
+) -> tuple[TemplateSet, list[Record]]:
+    """Find the smallest set of templates that is as accurate on held-out sentences as any.
 
-    The number of templates is halved, and a parser retrained on the best ones, as long as its number of correct heads
-    is within a standard error (of the difference, paired by sentence) of the best number so far.
+    The number of templates is halved down to 1, and each time a parser is retrained on the best ones. The knee of this
+    curve is the smallest number whose correct heads are within a standard error (of the difference, paired by sentence)
+    of the best number.
 
     Parameters
     ----------
@@ -126,6 +128,12 @@ def fewest_templates(
     treebank : Treebank
     tell : callable
         Called with a line of text about each training.
+
+    Returns
+    -------
+    templates : TemplateSet
+    curve : list of dict
+        See ``pruning_curve_`` of :class:`omkl.DependencyParser`.
     """
     held_out = np.arange(len(treebank)) % PERIOD == PERIOD - 1
     chosen, gold = np.flatnonzero(~held_out), treebank[held_out]
@@ -138,16 +146,30 @@ def fewest_templates(
         tell(f"{len(templates)} templates: {right.mean():.1%} of the held-out heads are right.")
         return parser, np.add.reduceat(right, gold.offsets[:-1])
 
-    parser, best = measured(templates)
-    weights = parser.template_weights_
-    names = [name for name in parser.ranking() if weights[name] > 0]
+    parser, counts = measured(templates)
+    weights, right = parser.template_weights_, {len(templates): counts}
+    names = arcs_first([name for name in parser.ranking() if weights[name] > 0], parser.templates_)
     size = len(names)
     while size > 1:
+        size //= 2
         # the first training has already tested templates out of sample
-        fewer = measured(parser.templates_.keep(names[: size // 2]), weighting="norms")[1]
-        lost = best - fewer
-        if lost.sum() > np.sqrt(len(lost) * lost.var(ddof=1)):
-            break
-        size, best = size // 2, best if lost.sum() > 0 else fewer
-    tell(f"{size} of {len(templates)} templates stay.")
-    return parser.templates_.keep(names[:size])
+        right[size] = measured(parser.templates_.keep(names[:size]), weighting="norms")[1]
+    best = max(right, key=lambda n: right[n].sum())
+    curve = [
+        {
+            "templates": n,
+            "accuracy": float(own.sum() / gold.n_words),
+            "behind": float((right[best] - own).sum() / gold.n_words),
+            "standard_error": float(np.sqrt(len(own) * (right[best] - own).var(ddof=1)) / gold.n_words),
+        }
+        for n, own in right.items()
+    ]
+    knee = min(n for n, point in zip(right, curve) if point["behind"] <= point["standard_error"])
+    tell(f"{min(knee, len(names))} of {len(templates)} templates stay.")
+    return parser.templates_.keep(names[:knee]), curve
+
+
+def arcs_first(names: list[str], templates: TemplateSet) -> list[str]:
+    """Move the best template of arcs, which trees need, to the front of a ranking."""
+    best = next(name for name in names if name in templates.by_part()["arc"].names)
+    return [best, *(name for name in names if name != best)]

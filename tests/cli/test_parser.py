@@ -156,6 +156,28 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
 
 
+def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, capsys):
+    train, small, picture = str(treebanks / "train.conllu"), tmp_path / "small.npz", tmp_path / "curve.svg"
+    prune = ["prune", str(model), "-o", str(small), "--retrain", train]
+    assert main([*prune, "--keep", "auto", "--plot", str(picture), "--json", str(tmp_path / "m.json")]) == 0
+    pruned, printed = omkl.load(small), capsys.readouterr().out
+    assert f"Kept {len(pruned.templates_)} of 4 templates" in printed
+    assert "behind the best" in printed
+    curve = json.loads((tmp_path / "m.json").read_text())["pruning_curve"]
+    assert [point["templates"] for point in curve] == [4, 1]  # three have a weight
+    assert curve == pruned.pruning_curve_
+    assert picture.read_text().startswith("<?xml")
+    line, knee = omkl.reports.plot_pruning(pruned).lines[0], omkl.reports.plot_pruning(pruned).lines[-1]
+    assert line.get_ydata().tolist() == [point["accuracy"] for point in curve]
+    assert knee.get_xdata()[0] == len(pruned.templates_)
+    with pytest.raises(omkl.exceptions.InputError, match='fit it with keep="auto"'):
+        omkl.reports.plot_pruning(omkl.load(model))
+    assert main(["prune", str(model), "--keep", "auto", "-o", str(small)]) == 2
+    assert "give --retrain FILE" in capsys.readouterr().err
+    assert main([*prune, "--keep", "2", "--plot", str(picture)]) == 2
+    assert "goes with --keep auto" in capsys.readouterr().err
+
+
 def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys, refused):
     gold, system, metrics = str(treebanks / "test.conllu"), str(tmp_path / "parsed.conllu"), tmp_path / "m.json"
     assert main(["predict", str(model), gold, "-o", system, "--quiet"]) == 0

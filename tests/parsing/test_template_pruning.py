@@ -46,6 +46,9 @@ def test_as_few_as_do_are_those_that_inform(grammar, tmp_path, reloaded, capsys)
         assert model.templates_ == auto.templates_
         assert np.array_equal(model.model_.trainer.banks[0].table, auto.model_.trainer.banks[0].table)
     assert reloaded(auto).keep == "auto"
+    assert reloaded(auto).pruning_curve_ == auto.pruning_curve_
+    assert auto.pruning_curve_[0]["templates"] == 8
+    assert parser(keep=3).fit(train).pruning_curve_ is None
     weights = np.ones(len(train))
     weights[::2] = 2
     assert len(parser(keep="auto").fit(train, sample_weight=weights).templates_) <= 5
@@ -72,13 +75,14 @@ class Scripted:
     ("right", "kept"),
     [
         ({16: 400, 7: 400, 3: 400, 1: 400}, 1),
-        ({16: 400, 7: 300}, 15),
-        ({16: 300, 7: 400, 3: 300}, 7),  # worse than the best so far, though not than all
+        ({16: 400, 7: 300, 3: 300, 1: 300}, 15),
+        ({16: 300, 7: 400, 3: 300, 1: 300}, 7),  # worse than the best, though not than all
         ({16: 300, 7: 400, 3: 399, 1: 300}, 3),  # one word is below a standard error
-        ({16: 400, 7: 500, 3: 400}, 7),
+        ({16: 400, 7: 500, 3: 400, 1: 400}, 7),
+        ({16: 400, 7: 300, 3: 400, 1: 300}, 3),
     ],
 )
-def test_halving_ends_where_it_is_worse_than_the_best_so_far(grammar, right, kept):
+def test_the_knee_is_the_smallest_number_within_a_standard_error_of_the_best(grammar, right, kept):
     train, _ = grammar
     templates = TemplateSet([f"h.form m+{k}.form" for k in range(16)])
     asked = []
@@ -90,7 +94,15 @@ def test_halving_ends_where_it_is_worse_than_the_best_so_far(grammar, right, kep
         return Scripted(templates, train, right[len(templates)])
 
     told = []
-    found = fewest_templates(trained, templates, train, told.append)
+    found, curve = fewest_templates(trained, templates, train, told.append)
+    gold = train[np.arange(len(train)) % PERIOD == PERIOD - 1]
+    assert [point["templates"] for point in curve] == list(right)
+    np.testing.assert_allclose([p["accuracy"] * gold.n_words for p in curve], list(right.values()))
+    best = max(right.values())
+    np.testing.assert_allclose([p["behind"] * gold.n_words for p in curve], [best - n for n in right.values()])
+    counts = [np.clip(n - gold.offsets[:-1], 0, gold.lengths) for n in right.values()]
+    errors = [np.std(counts[list(right.values()).index(best)] - own, ddof=1) * np.sqrt(len(gold)) for own in counts]
+    np.testing.assert_allclose([p["standard_error"] * gold.n_words for p in curve], errors)
     assert found.names == templates.names[:kept]
     assert [n for _, n in asked] == list(right)
     assert len({stage for stage, _ in asked}) == len(asked)

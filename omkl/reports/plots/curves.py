@@ -253,3 +253,36 @@ def plot_search(
     if len(values) > 1:
         ax.set_xlim(values[0], values[-1])
     return ax
+
+
+def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title: str = "") -> Axes:
+    """Draw the accuracy of parsers retrained on the best templates by their number, and mark the knee.
+
+    Parameters
+    ----------
+    parser : DependencyParser
+        Fitted with ``keep="auto"``. Bars are standard errors of the difference to the best accuracy.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    title : str
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the parser has no curve.
+    """
+    if not parser.pruning_curve_:
+        raise InputError('The parser has no `pruning_curve_`: fit it with keep="auto".')
+    ax = axes_for(ax)
+    n, accuracy, error = (
+        [point[name] for point in parser.pruning_curve_] for name in ("templates", "accuracy", "standard_error")
+    )
+    dress(ax, title, f"templates; knee: {len(parser.templates_)}", "share of right heads of held-out words")
+    ax.set_xscale("log")
+    ax.errorbar(n, accuracy, error, color=COLOURS[0], marker="o", markersize=4, capsize=2)
+    ax.axvline(len(parser.templates_), **{**MARK, "color": COLOURS[1]})
+    return ax
