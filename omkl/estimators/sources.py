@@ -225,9 +225,11 @@ class StreamSource:
     def _encoded(self, block: tuple, n_before: int = 0) -> Examples:
         try:
             examples = self._model.encode(self._read(TrainingBlock.of(block), self._first))
-        except InputError as error:  # rows in its message are counted from the start of the block
-            where = f"After {n_before} examples of the stream: " if n_before else ""
-            raise InputError(f"{where}{error}") from None
+        except InputError as error:
+            if not n_before or type(error) is not InputError:
+                raise
+            # rows in the message are counted from the start of the block
+            raise InputError(f"After {n_before} examples of the stream: {error}") from None
         self._first = False
         return examples
 

@@ -227,7 +227,7 @@ def fit_with_search(
 
     weights = None if sample_weight is None else training.weights
     C = search.choose(Cs, held_out, training.y, weights, has_log_odds(self), n_threads)
-    if is_number_of_values(self.Cs) and len(Cs) > 1 and Cs[-1] == C:  # go on
+    if is_number_of_values(self.Cs) and len(Cs) > 1 and Cs[-1] == C:  # the best may be beyond the end
         Cs = np.append(Cs, C * (Cs[-1] / Cs[-2]) ** np.arange(1, len(Cs)))
         C = search.choose(Cs, held_out, training.y, weights, has_log_odds(self), n_threads)
     self._solve(source, training, C)
