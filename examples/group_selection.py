@@ -1,9 +1,12 @@
-"""Selection of columns with a bound on the false discovery rate, by knockoffs.
+"""
+Columns selected with a bound on false discoveries
+==================================================
 
-Simulations: 50 columns, independent or with a correlation of 0.5 between neighbours. A third of them is useful: all
-linearly, or every other one by a cosine. Tables: columns of UCI data beside as many columns of noise. Shown are the
-mean share of useless columns among the selected ones with its standard error, and the share of useful columns that are
-selected (for tables, of all columns of the data). The bound is 0.2.
+``select_groups`` compares every column with its knockoff. Simulations: 50 columns, independent or with a correlation of
+0.5 between neighbours. A third of them is useful: all linearly, or every other one by a cosine. Tables: columns of UCI
+data beside as many columns of noise. Shown are the mean share of useless columns among the selected ones with its
+standard error, and the share of useful columns that are selected (for tables, of all columns of the data). The bound is
+0.2.
 
     python examples/group_selection.py --draws 30
 

@@ -91,7 +91,7 @@ def _shared_or_each(columns: np.ndarray, shares: bool) -> list[np.ndarray]:
 
 
 def warn_of_choice(choice: KernelChoice | None) -> None:
-    """Warn if the evidence for kernels in the model is weak."""
+    """Warn if the evidence for most kernels in the model is weak."""
     if choice is not None and choice.is_doubtful:
         n, n_certain = len(choice.kept), np.count_nonzero(choice.evidence > choice.threshold)
         warn_caller(

@@ -70,8 +70,8 @@ class KernelChoice(NamedTuple):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether no kernel is kept, or one without evidence beyond chance."""
-        return not self.kept.any() or bool((self.evidence[self.kept] <= self.threshold).any())
+        """Whether most of the kept kernels have no evidence beyond chance, or no kernel is kept."""
+        return not self.kept.any() or bool(np.mean(self.evidence[self.kept] > self.threshold) < 0.5)
 
 
 def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[np.ndarray, np.ndarray]:
