@@ -82,8 +82,8 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         closed form for the squared loss, see :func:`~omkl.batch.helpful_kernels`. "norms" leaves the choice to the
         regularizer, which uses training samples only. The choice uses at most 1000 samples, fewer for more than 250
         kernels. Samples must be independent: copies of training samples do not show whether a kernel helps. A
-        warning tells if most kernels are in the model without evidence that they help. "auto" is "out-of-sample" for the
-        solver "spicy" without a ``regularizer``, else "norms".
+        warning tells if most kernels are in the model without evidence that they help. "auto" is "out-of-sample" for
+        the solver "spicy" without a ``regularizer``, else "norms".
     n_jobs : int or None
         Number of threads for predictions; None is one, -1 one per core. Results do not depend on it.
     verbose : bool
