@@ -13,6 +13,8 @@ from omkl.exceptions import InputError
 
 #: Columns of the curve beside the number of templates.
 CURVE = ("accuracy", "behind", "standard_error")
+#: Forms of pictures.
+FORMS = ("svg", "png", "pdf")
 
 
 @opt.command(
@@ -32,8 +34,8 @@ CURVE = ("accuracy", "behind", "standard_error")
 def prune(options: Options) -> None:
     """Keep the best templates of the parser MODEL, with the same weights, or retrained.
 
-    With --keep auto, parsers are retrained on halves of the templates, and compared on a fifth of the sentences. The
-    knee is the smallest number of templates within a standard error of the best.
+    With --keep auto, parsers are retrained on fewer and fewer templates, and compared on held-out sentences. The knee
+    is the smallest number of templates within a standard error of the best.
     """
     parser, kind = load_model(options)
     if kind != "trees":
@@ -42,6 +44,9 @@ def prune(options: Options) -> None:
         opt.refuse("goes with --retrain FILE", "regularizer")
         if options.keep == "auto":
             raise InputError("--keep auto retrains on fewer and fewer templates: give --retrain FILE.")
+    form = (options.plot or ".svg").rpartition(".")[2]
+    if form not in FORMS:
+        raise InputError(f"--plot must end in .{', .'.join(FORMS)}, got {options.plot}.")
     if options.keep != "auto":
         opt.refuse("goes with --keep auto", "plot")
         pruned = parser.prune(options.keep)
@@ -62,7 +67,6 @@ def prune(options: Options) -> None:
         lines = [*table(rows, ["templates", "right heads", "behind the best", "std. error"]), *lines]
         if options.plot is not None:
             with data.output_file(options.plot) as file:
-                form = options.plot.rpartition(".")[2]
                 omkl.reports.plot_pruning(pruned).figure.savefig(file, format=form, dpi=150)
     if gold is not None:
         metrics["dev"] = {"all": pruned.evaluate(gold), "without_punctuation": pruned.evaluate(gold, ignore="form")}

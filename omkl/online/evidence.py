@@ -140,7 +140,7 @@ class Evidence:
         return useful if useful.any() else np.ones(p, dtype=bool)
 
     def is_weak(self) -> bool:
-        """Whether useless groups alone may well have a largest z-score as high as these groups."""
+        """Return whether the largest z-score is one that useless groups reach by chance."""
         p = len(self.sums)
         return p > 1 and self.n_examples >= FEWEST and bool(self.z_scores().max() < beyond_chance(p))
 

@@ -10,12 +10,14 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from omkl._components import check_choice, check_number, warn_caller
+from omkl.estimators.sources import TrainingBlock
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels.gram import GramMatrices
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from omkl.parsing.parser import DependencyParser
+from omkl.parsing.sentences import check_sentences
 from omkl.selection.knockoffs import knockoff_threshold
 from omkl.selection.result import GroupSelection, group_weights
 from omkl.selection.trials import Trial, of_arcs, of_columns, of_tokens
@@ -32,11 +34,11 @@ def select_groups(
     X: Any,
     y: Any = None,
     *,
-    fdr: float = 0.1,
+    fdr: float | None = None,
     method: str = "knockoffs",
     context: str | Sequence[str] | None = None,
-    max_false: float = 1.0,
-    n_pairs: int = 50,
+    max_false: float | None = None,
+    n_pairs: int | None = None,
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> GroupSelection:
@@ -56,17 +58,18 @@ def select_groups(
         the same columns are one group. For "stability" any estimator with weights of groups. It is not changed.
     X, y
         Training data, as for ``fit``.
-    fdr : float in (0, 1)
-        For "knockoffs", bound on the false discovery rate. At least 1 / fdr groups can be selected, or none.
+    fdr : float in (0, 1), optional
+        For "knockoffs", bound on the false discovery rate, by default 0.1. At least 1 / fdr groups can be selected, or
+        none.
     method : {"knockoffs", "stability"}
     context : str or list of str, optional
         For "knockoffs" of tokens and words: keys of dicts, or fields of words, that knockoffs share with the original.
         They are not tested. By default none, and for parsers "upos".
-    max_false : float > 0
+    max_false : float > 0, optional
         For "stability", bound on the expected number of selected groups that are among the heaviest no more often than
-        by chance.
-    n_pairs : int
-        For "stability", number of pairs of disjoint halves.
+        by chance; 1 by default.
+    n_pairs : int, optional
+        For "stability", number of pairs of disjoint halves; 50 by default.
     n_jobs : int, optional
         For "stability", number of trainings in parallel threads; -1 uses all processors.
     random_state : int, RandomState or None
@@ -103,13 +106,20 @@ def select_groups(
     ['column 0', 'column 1', 'column 2']
     """
     check_choice("method", method, ("knockoffs", "stability"))
+    of_knockoffs = {"fdr": fdr, "context": context}
+    of_stability = {"max_false": max_false, "n_pairs": n_pairs, "n_jobs": n_jobs}
+    others = of_stability if method == "knockoffs" else of_knockoffs
+    if unfit := [name for name, value in others.items() if value is not None]:
+        raise InputError(f'`{unfit[0]}` is not for method="{method}".')
     random = check_random_state(random_state)
+    if isinstance(estimator, DependencyParser):
+        X, y = estimator._read(TrainingBlock(check_sentences(X, y), None, None), whole=True).treebank, None
     if method == "stability":
-        if context is not None:
-            raise InputError('`context` is for method="knockoffs".')
+        max_false, n_pairs = 1.0 if max_false is None else max_false, 50 if n_pairs is None else n_pairs
         check_number("max_false", max_false, above=0)
         check_number("n_pairs", n_pairs, above=0, integer=True)
         return _stable_groups(estimator, X, y, max_false, n_pairs, n_jobs, random)
+    fdr = 0.1 if fdr is None else fdr
     check_number("fdr", fdr, above=0, below=1)
     tried = trial(estimator, X, y, context)
     if len(tried.members) < 1 / fdr:
@@ -132,7 +142,9 @@ def trial(estimator: Any, X: Any, y: Any, context: str | Sequence[str] | None) -
     if isinstance(estimator, DependencyParser):
         return of_arcs(estimator, X, contexts or [FIELD])
     is_online_mkl = isinstance(estimator, (OnlineMKLClassifier, OnlineMKLRegressor))
-    if isinstance(estimator, SequenceLabeler) or (is_online_mkl and isinstance(X, list) and isinstance(X[0], Mapping)):
+    if isinstance(estimator, SequenceLabeler) or (
+        is_online_mkl and isinstance(X, list) and X and isinstance(X[0], Mapping)
+    ):
         return of_tokens(estimator, X, y, contexts, is_online_mkl)
     if contexts:
         raise InputError("`context` is for tokens and arcs: columns of tables take all other columns into account.")

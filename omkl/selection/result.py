@@ -21,11 +21,11 @@ class GroupSelection:
     ----------
     method : {"knockoffs", "stability"}
     bound : float
-        Bound on the false discovery rate, the expected share of useless groups among the selected ones, of "knockoffs";
-        on the expected number of useless groups among them, of "stability".
+        "knockoffs": bound on the false discovery rate, which is the expected share of useless groups among the
+        selected ones. "stability": bound on their expected number.
     statistics : dict of str to float
-        For each group, its weight minus the weight of its knockoff, or the share of halves of the data on which it is
-        among the heaviest groups.
+        For each group, "knockoffs": its weight minus the weight of its knockoff; "stability": the share of halves of
+        the data on which it is among the heaviest groups.
     threshold : float
         Smallest statistic of selected groups; infinite if no group is selected.
     """

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from omkl._messages import listed
 from omkl.batch.group_lasso.blocks import column_labels
+from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.batch import read_groups
 from omkl.estimators.sources import TrainingBlock
@@ -152,10 +153,10 @@ def of_tokens(estimator: Any, X: Any, y: Any, context: list[str], are_rows: bool
 # ---- arcs -------------------------------------------------------------------------------------------------------
 
 
-def of_arcs(estimator: Any, X: Any, context: list[str]) -> Trial:
+def of_arcs(estimator: Any, treebank: Treebank, context: list[str]) -> Trial:
     """Prepare the templates of a parser. Knockoffs read fields of other words with the same fields ``context``."""
-    data = estimator._read(TrainingBlock(X, None, None), whole=True)
-    treebank, templates = data.treebank, TreebankCodec(estimator).suited(data)
+    templates = TreebankCodec(estimator).suited(estimator._read(TrainingBlock(treebank, None, None), whole=True))
+    TemplateSet([f"h.{field}" for field in context], templates.lexicons)  # checks the fields
     if "misc" in templates.fields:
         raise InputError("Knockoffs are stored in MISC: select among templates without the field misc.")
     fields = [field for field in templates.fields if field not in context]
@@ -166,10 +167,11 @@ def of_arcs(estimator: Any, X: Any, context: list[str]) -> Trial:
         codes, strings = treebank.codes(column_of(field)), treebank.strings[column_of(field)].tolist()
         return np.array(values_of(field, strings, templates.lexicons), dtype=object)[codes]
 
-    codes = np.unique(np.column_stack([treebank.codes(column_of(f)) for f in context]), axis=0, return_inverse=True)[1]
+    known = dict[tuple, int]()
+    codes = np.array([known.setdefault(values, len(known)) for values in zip(*map(column, context))])
 
     def train(random: np.random.Generator) -> Any:
-        donors = resampled(codes.ravel(), random)
+        donors = resampled(codes, random)
         misc = [[string] * (string != MISSING) for string in column("misc")]
         for field, name in new.items():
             for words, value in zip(misc, column(field)[donors]):

@@ -176,6 +176,8 @@ def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, 
     assert "give --retrain FILE" in capsys.readouterr().err
     assert main([*prune, "--keep", "2", "--plot", str(picture)]) == 2
     assert "goes with --keep auto" in capsys.readouterr().err
+    assert main([*prune, "--keep", "auto", "--plot", str(tmp_path / "curve.txt")]) == 2
+    assert "--plot must end in .svg, .png, .pdf" in capsys.readouterr().err
 
 
 def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys, refused):

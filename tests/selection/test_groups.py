@@ -19,7 +19,7 @@ from omkl import (
     SequenceLabeler,
     select_groups,
 )
-from omkl.data import Sentence, Treebank
+from omkl.data import Sentence, Treebank, write_treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import code_of
 from omkl.kernels import per_column
@@ -166,6 +166,17 @@ def test_templates_read_fields_of_other_words_with_the_same_tag(monkeypatch):
     assert found == Counter((form, tag) for s in treebank for form, tag in zip(s.forms, s.upos))
 
 
+def test_a_parser_takes_paths_and_checks_the_context(tmp_path):
+    sentences = [Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES] * 10
+    treebank, path = Treebank.from_sentences(sentences), tmp_path / "train.conllu"
+    write_treebank(path, treebank)
+    parser = DependencyParser(["h.form m.form", "h.upos m.upos"], order=1, labeled=False, memory=4, random_state=0)
+    settings = {"method": "stability", "n_pairs": 2, "max_false": 2.0, "random_state": 0}
+    assert select_groups(parser, path, **settings) == select_groups(parser, treebank, **settings)
+    with pytest.raises(InputError, match="no field 'Upos:x'"):
+        select_groups(parser, treebank, context="Upos:x")
+
+
 def test_useless_templates_are_not_selected():
     rng = np.random.default_rng(0)
     sentences = []
@@ -225,7 +236,10 @@ def test_no_half_lacks_a_rare_class():
         ({"method": "lasso"}, "method must be one of"),
         ({"method": "stability", "max_false": 1e-3}, "`max_false` must be at least"),
         ({"method": "stability", "n_pairs": 0}, "n_pairs"),
-        ({"method": "stability", "context": "a"}, "`context` is for"),
+        ({"method": "stability", "context": "a"}, '`context` is not for method="stability"'),
+        ({"method": "stability", "fdr": 0.1}, "`fdr` is not for"),
+        ({"n_jobs": 2}, '`n_jobs` is not for method="knockoffs"'),
+        ({"estimator": DependencyParser(), "X": [["a"]]}, "leave y out"),
         ({"context": "a"}, "`context` is for tokens and arcs"),
         ({"estimator": MKLRegressor()}, "kernels on columns"),
         ({"estimator": MKLRegressor(["gaussian:on=0:2", "linear:on=1"])}, "some share part of theirs"),

@@ -70,7 +70,7 @@ class KernelChoice(NamedTuple):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether most of the kept kernels have no evidence beyond chance, or no kernel is kept."""
+        """True if no kernel is kept, or most of the kept ones have no evidence beyond chance."""
         return not self.kept.any() or bool(np.mean(self.evidence[self.kept] > self.threshold) < 0.5)
 
 

@@ -15,22 +15,19 @@ from omkl.mkl.base import BatchMKL
 from omkl.online.rounds import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, MARK, axes_for, dress, legend, shortened, style
 from omkl.reports.plots.curves import Records, progress_of, records_of
-from omkl.selection.result import group_weights
+from omkl.selection.result import GroupSelection, group_weights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from omkl.linear.estimators import Groups
-    from omkl.selection.result import GroupSelection
 
-    Source: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear | Mapping[str, float] | Records
+    Source: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear | GroupSelection | Mapping[str, float] | Records
 
 NORM = "norm of the coefficients"
 
 
-def plot_weights(
-    source: Source, *, ax: Axes | None = None, n: int = 30, title: str = "", label: str | None = None
-) -> Axes:
+def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: str = "") -> Axes:
     """Draw the weights of groups as bars, largest first.
 
     Parameters
@@ -44,8 +41,6 @@ def plot_weights(
     n : int
         Number of bars at most.
     title : str
-    label : str, optional
-        Label of the axis; by default that of the numbers in the source.
 
     Returns
     -------
@@ -62,8 +57,7 @@ def plot_weights(
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['pixels', 'profiles', 'noise']
     """
-    weights, usual = weights_of(source)
-    label = usual if label is None else label
+    weights, label = weights_of(source)
     values = np.array(list(weights.values()))
     if not len(values) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         raise InputError("Weights must be finite numbers, at least one.")
@@ -103,8 +97,7 @@ def plot_selection(selection: GroupSelection, *, ax: Axes | None = None, n: int 
     -------
     matplotlib.axes.Axes
     """
-    label = "weight minus weight of the knockoff" if selection.method == "knockoffs" else "share of halves"
-    ax = plot_weights(selection.statistics, ax=ax, n=n, title=title or str(selection), label=label)
+    ax = plot_weights(selection, ax=ax, n=n, title=title or str(selection))
     for bar, statistic in zip(ax.patches, sorted(selection.statistics.values(), reverse=True)):
         bar.set_color(COLOURS[0] if statistic >= selection.threshold else GREY)
     if np.isfinite(selection.threshold):
@@ -120,6 +113,9 @@ def weights_of(source: Source) -> tuple[dict[str, float], str]:
         if "loss_increase" in source[0]:
             return {r["group"]: r["loss_increase"] for r in source}, "increase of the loss without it"
         return {r["group"]: r["weight"] for r in source if r["weight"] is not None}, "weight"
+    if isinstance(source, GroupSelection):
+        of_knockoffs = source.method == "knockoffs"
+        return source.statistics, "weight minus weight of the knockoff" if of_knockoffs else "share of halves"
     if isinstance(source, (OnlineEstimator, BatchMKL, SparseLinear)):
         return group_weights(source), NORM if isinstance(source, SparseLinear) else "weight"
     raise InputError(f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict.")
