@@ -46,6 +46,10 @@ class Kernel(Component):
         ``["age", "income"]``; or the name of a view, if inputs are dicts of arrays. Everything by default.
         In strings: ``"gaussian:on=age"``, ``"gaussian:on=0:3"``, ``"gaussian:on=[age,income],sigma2=5"``; ``"job_*"``
         selects all columns with matching names.
+    standardize : bool
+        Whether the kernel sees its columns minus their mean, divided by their standard deviation, so that the units of
+        columns do not matter. Batch estimators learn these scales from the training rows, online estimators as rows
+        come. Dense inputs only.
     explicit : bool, optional
         Store the group as explicit features (True), as a dual expansion (False), or in the cheaper form (None). Only
         for kernels with a finite feature map.
@@ -66,6 +70,7 @@ class Kernel(Component):
     _: KW_ONLY
     normalize: str | None = None
     on: On | list = None
+    standardize: bool = False
     explicit: bool | None = None
 
     #: Whether :meth:`raw` and :meth:`raw_diagonal` take CSR matrices, and whether :meth:`raw_features` does.
@@ -81,6 +86,8 @@ class Kernel(Component):
             raise InputError(f"normalize must be one of {NORMALIZATIONS}, not {self.normalize!r}.")
         self.on = parse_on(self.on)
         self.scale_: float | None = None
+        self.means_: np.ndarray | None = None
+        self.deviations_: np.ndarray | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -152,10 +159,17 @@ class Kernel(Component):
         omkl.exceptions.InputError
             If a number is not finite or above 1e100, or a value ``k(x, x)`` overflows.
         """
-        return self.fit_view(self._view(X))
+        fitted = self._copy()
+        if self.standardize:
+            from sklearn.preprocessing import StandardScaler
+
+            fitted.means_ = None
+            scaler = StandardScaler().fit(fitted.view(X))
+            fitted.means_, fitted.deviations_ = scaler.mean_, scaler.scale_
+        return fitted.fit_view(fitted.view(X))
 
     def fit_view(self, X: Vectors) -> Self:
-        """Fit to an array that has only the columns of the kernel; see :meth:`fit`.
+        """Fit to an array that has only the columns of the kernel, in the scale that it sees; see :meth:`fit`.
 
         Parameters
         ----------
@@ -173,11 +187,19 @@ class Kernel(Component):
             fitted.scale_ = float(1.0 / total) if total > 0 else 1.0
         return fitted
 
-    def _view(self, X: Any) -> Vectors:
-        """Return the columns of the kernel from whole inputs."""
+    def view(self, X: Any) -> Vectors:
+        """Return the columns of the kernel from whole inputs, standardized if it is fitted to standardized columns.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n, d)
+        """
         names = list(X.columns) if hasattr(X, "columns") else None
         X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
-        return as_floats(take_columns(X, self.columns(X.shape[1], names)))
+        if self.standardize and sparse.issparse(X):
+            raise InputError(f"The kernel {self.name!r} needs a dense array: sparse columns are not standardized.")
+        X = as_floats(take_columns(X, self.columns(X.shape[1], names)))
+        return X if self.means_ is None else (X - self.means_) / self.deviations_
 
     def _learn(self, X: Vectors) -> None:
         """Fit data-dependent attributes to the columns X (n, d); none by default."""
@@ -216,8 +238,8 @@ class Kernel(Component):
         X, Y : arrays of shapes (n, d) and (m, d)
             Whole inputs, as for :meth:`fit`.
         """
-        X = self._view(X).astype(np.float64, copy=False)
-        return self.between(Pair(X, X if Y is None else self._view(Y).astype(np.float64, copy=False)))
+        X = self.view(X).astype(np.float64, copy=False)
+        return self.between(Pair(X, X if Y is None else self.view(Y).astype(np.float64, copy=False)))
 
     def diagonal(self, X: Vectors) -> np.ndarray:
         """Return ``k(x, x)`` for each row, normalised: (n,).

@@ -27,7 +27,7 @@ STRONGEST = 3
 class FeatureMap(Kernel):
     """A kernel with an explicit feature map: ``k(x, y)`` is the inner product of the features of x and y.
 
-    ``normalize`` holds exactly for the approximation; ``on`` and ``explicit`` are those of the kernel.
+    ``normalize`` holds exactly for the approximation; ``on``, ``standardize`` and ``explicit`` are those of the kernel.
 
     Parameters
     ----------
@@ -46,7 +46,8 @@ class FeatureMap(Kernel):
         check_number("features", n_features, above=0, below=MOST_FEATURES + 1, integer=True)
         check_number("seed", seed, above=-1, integer=True)
         self.kernel = resolve(Kernel, kernel, "kernel")
-        super().__init__(normalize=self.kernel.normalize, on=self.kernel.on, explicit=self.kernel.explicit)
+        own = self.kernel
+        super().__init__(normalize=own.normalize, on=own.on, standardize=own.standardize, explicit=own.explicit)
         self.n_features, self.seed = int(n_features), int(seed)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
@@ -222,7 +223,7 @@ class Nystrom(FeatureMap):
         ----------
         X : array of shape (n, d)
         """
-        X = self._view(X)
+        X = self.view(X)
         return 1.0 - float(self.raw_diagonal(X).sum() / self.kernel.diagonal(X).sum())
 
     def raw_features(self, X: Vectors) -> Vectors:

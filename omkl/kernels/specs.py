@@ -72,16 +72,16 @@ class Average(Kernel):
         self.kernels = [kernel.fit(X) for kernel in self.kernels]
 
     def raw(self, pair: Pair) -> np.ndarray:
-        pairs, total = {"None": pair}, np.zeros((pair.X.shape[0], pair.Y.shape[0]), pair.X.dtype)
+        pairs, total = {"None False": pair}, np.zeros((pair.X.shape[0], pair.Y.shape[0]), pair.X.dtype)
         for kernel in self.kernels:
-            columns = kernel.columns(pair.X.shape[1])
-            if repr(columns) not in pairs:
-                pairs[repr(columns)] = Pair(take_columns(pair.X, columns), take_columns(pair.Y, columns))
-            total += kernel.between(pairs[repr(columns)])
+            seen = f"{kernel.on} {kernel.standardize}"
+            if seen not in pairs:
+                pairs[seen] = Pair(kernel.view(pair.X), kernel.view(pair.Y))
+            total += kernel.between(pairs[seen])
         return total / len(self.kernels)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        diagonals = [kernel.diagonal(take_columns(X, kernel.columns(X.shape[1]))) for kernel in self.kernels]
+        diagonals = [kernel.diagonal(kernel.view(X)) for kernel in self.kernels]
         return np.mean(diagonals, axis=0)
 
 
