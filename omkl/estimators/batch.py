@@ -53,6 +53,15 @@ def is_a_classifier(estimator: object) -> bool:
     return isinstance(estimator, ClassifierMixin)
 
 
+def centres_of(y: np.ndarray, loss: PointwiseLoss, intercept: bool) -> np.ndarray:
+    """Return what to subtract from targets (N,) or (N, P) before solving, and to add to the intercepts, (P,).
+
+    Rounding errors of the solvers are then relative to the spread of the targets, not to their size.
+    """
+    columns = y.reshape(len(y), -1)
+    return np.median(columns, axis=0) if intercept and loss.shift_invariant else np.zeros(columns.shape[1])
+
+
 class GapProgress:
     """Progress bar of the duality gap, shown if ``verbose``; called with every record of a solver's history.
 

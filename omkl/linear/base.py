@@ -21,6 +21,7 @@ from omkl.estimators.batch import (
     ClassDecoder,
     GapProgress,
     NumberDecoder,
+    centres_of,
     has_log_odds,
     is_a_classifier,
     is_probabilistic,
@@ -189,6 +190,9 @@ class SparseLinear(SavedEstimator):
         encoded, weights, decoder = encode_targets(self, targets[own], None if weights is None else weights[own])
         design = as_design(X) if kept is None else as_design(X).rows(kept)
         samples = Samples(design, encoded, weights)
+        if decoder is None:
+            samples.centres = centres_of(encoded[0], resolve_loss(self, links=True), self.fit_intercept)
+            samples.targets = [encoded[0] - samples.centres]
         offsets = read_offsets(offset, len(targets), sum(samples.widths))
         if not isinstance(X, LinearOperator):
             copies = identical_samples(X, targets, offsets)
@@ -230,7 +234,7 @@ class SparseLinear(SavedEstimator):
         self.history_ = [
             {"problem": p, **record} for p, solution in enumerate(solutions) for record in solution.history
         ]
-        coefficients, intercepts = coefficients_of(solutions, samples.design.shape[1])
+        coefficients, intercepts = coefficients_of(solutions, samples)
         if not coefficients.any() and problems[0].threshold > 0:
             largest = max(problem.largest_alpha() for problem in problems)
             if 0 < largest <= alpha:
@@ -246,7 +250,7 @@ class SparseLinear(SavedEstimator):
             return None
         known, shape = np.atleast_2d(self.coef_), (sum(samples.widths), samples.design.shape[1])
         known = np.maximum(known, 0.0) if self.positive else known
-        return starts_from(known, np.atleast_1d(self.intercept_), samples.widths) if known.shape == shape else None
+        return starts_from(known, np.atleast_1d(self.intercept_), samples) if known.shape == shape else None
 
     def __sklearn_is_fitted__(self) -> bool:
         return "coef_" in self.__dict__
@@ -288,7 +292,7 @@ class SparseLinear(SavedEstimator):
         for path in paths:
             for point in path:
                 warn_unless_converged(point.solution, self.tol)
-        return [path_record(points, samples.design.shape[1]) for points in zip(*paths)]
+        return [path_record(points, samples) for points in zip(*paths)]
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 

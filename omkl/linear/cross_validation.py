@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -85,7 +86,7 @@ def fit_best_alpha(
     alpha = search.choose(
         alphas,
         held_out,
-        given[kept] if is_a_classifier(self) else samples.targets[0],
+        given[kept] if is_a_classifier(self) else samples.targets[0] + samples.centres,
         None if weights is None else weights[kept],
         has_log_odds(self),
         self.n_jobs,
@@ -249,9 +250,9 @@ def _path_of_fold(
             continue
         own = slice(p, p + width)  # several outputs are one problem
         offsets = None if rows.offsets is None else rows.offsets[own]
-        [problem] = problems_of(model, Samples(rows.design, [known], rows.weights, offsets), 1.0)
+        [problem] = problems_of(model, replace(rows, targets=[known], offsets=offsets), 1.0)
         for a, point in enumerate(regularization_path(solver, problem, alphas, model.tol, model.max_iter)):
-            certificate, learned = point.solution.certificate, coefficients_of([point.solution], rows.design.shape[1])
+            certificate, learned = point.solution.certificate, coefficients_of([point.solution], rows)
             outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
             active[a] += np.count_nonzero(certificate.norms)
             gaps[a] = max(gaps[a], abs(certificate.gap))

@@ -60,6 +60,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
     ----------
     coef_ : array of shape (n,), or (K, n) for K outputs
     intercept_ : float, or array of shape (K,)
+        In units of y, as ``coef_``; for training, targets are centred.
     dual_gap_ : float
         Relative duality gap reached, computed from the model over all columns.
     n_iter_ : int

@@ -60,6 +60,8 @@ class Samples:
         Offsets of the P outputs of all problems.
     copies : int array of shape (m,), optional
         A number shared by identical samples.
+    centres : float array of shape (P,), or 0.0
+        Subtracted from the targets of each output of a regression.
     """
 
     design: Design
@@ -67,6 +69,7 @@ class Samples:
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
     copies: np.ndarray | None = None
+    centres: np.ndarray | float = 0.0
 
     @property
     def widths(self) -> list[int]:
@@ -76,7 +79,7 @@ class Samples:
     def rows(self, kept: np.ndarray) -> Samples:
         """Select the samples at some positions; rows of the design are not copied."""
         parts = (None if part is None else part[..., kept] for part in (self.weights, self.offsets, self.copies))
-        return Samples(self.design.rows(kept), [target[kept] for target in self.targets], *parts)
+        return Samples(self.design.rows(kept), [target[kept] for target in self.targets], *parts, self.centres)
 
     def merged(self) -> Samples:
         """Merge identical samples into one with the sum of their weights, an equivalent problem."""
@@ -191,7 +194,7 @@ def _column_groups(model: Any, n_columns: int) -> ColumnGroups:
 
 def constant_model(loss: PointwiseLoss, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients and intercepts for constant targets, whose loss may be 0, so that no relative gap exists."""
-    targets = samples.targets[0].reshape(len(samples.targets[0]), -1).T
+    targets = (samples.targets[0] + samples.centres).reshape(len(samples.targets[0]), -1).T
     ones, zeros = np.ones(targets.shape[1]), np.zeros(targets.shape[1])
     intercepts = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
     warn_caller(f"y is constant, and so is the model: {listed(targets[:, 0].tolist(), 5)}.", UserWarning)
@@ -211,29 +214,30 @@ def predictions_of(design: Design, coefficients: np.ndarray, intercepts: np.ndar
     return np.column_stack(outputs)
 
 
-def coefficients_of(solutions: Sequence[Solution], n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+def coefficients_of(solutions: Sequence[Solution], samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
+    n_columns = samples.design.shape[1]
     intercepts = [np.atleast_1d(solution.model.intercept) for solution in solutions]
     rows = [
         solution.model.dense(n_columns * len(own)).reshape(n_columns, -1).T
         for solution, own in zip(solutions, intercepts)
     ]
-    return np.concatenate(rows), np.concatenate(intercepts)
+    return np.concatenate(rows), np.concatenate(intercepts) + samples.centres
 
 
-def starts_from(coefficients: np.ndarray, intercepts: np.ndarray, widths: list[int]) -> list[LinearModel]:
-    """Split coefficients (P, n) and intercepts (P,) into models of problems with ``widths`` outputs."""
-    models = []
-    for last, width in zip(np.cumsum(widths), widths):
+def starts_from(coefficients: np.ndarray, intercepts: np.ndarray, samples: Samples) -> list[LinearModel]:
+    """Split coefficients (P, n) and intercepts (P,) into models of the problems."""
+    models, intercepts = [], intercepts - samples.centres
+    for last, width in zip(np.cumsum(samples.widths), samples.widths):
         w, b = coefficients[last - width : last].T.ravel(), intercepts[last - width : last]
         models.append(LinearModel(np.flatnonzero(w), w[w != 0], b if width > 1 else float(b[0])))
     return models
 
 
-def path_record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
+def path_record(points: Sequence[PathPoint], samples: Samples) -> dict[str, Any]:
     """Return the flat record of one alpha, from the points of all problems."""
     solutions = [point.solution for point in points]
-    coefficients, intercepts = coefficients_of(solutions, n_columns)
+    coefficients, intercepts = coefficients_of(solutions, samples)
     alone = len(coefficients) == 1
     return {
         "alpha": points[0].value,

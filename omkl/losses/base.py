@@ -36,6 +36,8 @@ class PointwiseLoss(Component):
     curvature: float = np.inf
     #: True if the second derivative in z is 1 everywhere.
     is_quadratic: ClassVar[bool] = False
+    #: True if the loss depends on the error y - z only: batch solvers with an intercept then centre the targets.
+    shift_invariant: ClassVar[bool] = False
     #: True if the prediction is :meth:`mean` of z, not z itself.
     has_link: ClassVar[bool] = False
     #: Weight of the losses for ``C="auto"``.

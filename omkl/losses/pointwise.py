@@ -84,6 +84,7 @@ class Squared(PiecewiseQuadratic):
     r""":math:`\frac12 (y - z)^2`."""
 
     aliases = {"squared": {}}
+    shift_invariant = True
     curvature = 1.0
     is_quadratic = True
 
@@ -115,6 +116,7 @@ class EpsilonInsensitive(PiecewiseQuadratic):
     """
 
     aliases = {"epsilon-insensitive": {}, "eps-insensitive": {}}
+    shift_invariant = True
     has_kink = True
 
     def __init__(self, epsilon: float = 0.1) -> None:
@@ -155,6 +157,7 @@ class Quantile(PiecewiseQuadratic):
     """
 
     aliases = {"quantile": {}}
+    shift_invariant = True
     has_kink = True
 
     def __init__(self, quantile: float = 0.5) -> None:
@@ -184,6 +187,7 @@ class Huber(PiecewiseQuadratic):
     """
 
     aliases = {"huber": {}}
+    shift_invariant = True
     curvature = 1.0
 
     def __init__(self, delta: float = 1.0) -> None:

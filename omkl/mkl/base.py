@@ -137,6 +137,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     def _learn(self, source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> None:
         """Set the learned attributes from the solutions of all problems."""
         self._model = KernelModel.of(source, [solution.model for solution in solutions])
+        self._model.intercepts += training.encoded.centres
         self.intercept_ = self._model.intercepts
         self.__dict__.update(learned_attributes(source, training, solutions))
 
@@ -277,8 +278,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         X, y, sample_weight, client
             As for :meth:`fit`.
         C : int or array
-            Values of C. A number spreads as many values evenly on a log scale, over three decades above the largest C
-            at which no kernel is active under the block 1-norm.
+            Values of C. A number spreads as many values evenly on a log scale, over three decades above
+            :func:`~omkl.batch.smallest_c`, where kernels become active.
 
         Returns
         -------

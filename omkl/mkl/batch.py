@@ -161,6 +161,10 @@ class MKLRegressor(RegressorMixin, BatchMKL):
     loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
         "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
 
+    With an intercept, targets are centred before training, and constants added to all targets do not matter. Their unit
+    does not matter either with the squared loss and a squared norm, such as "mkl". Predictions, ``intercept_`` and
+    ``dual_coef_`` are in units of y; objectives are in those of the loss.
+
     Attributes
     ----------
     kernel_weights_, kernel_representations_, left_out_, evidence_, dual_gap_, n_iter_, dual_coef_, intercept_, \
@@ -248,8 +252,9 @@ class MKLClassifierCV(ClassifierMixin, BatchMKL):
 weighting, verbose
         As for :class:`MKLClassifier`.
     Cs : int or array of floats > 0
-        Values of C. A number spreads as many values evenly on a log scale, over three decades above the largest C at
-        which no kernel is active under the block 1-norm, and over the next three if the largest value is the best.
+        Values of C. A number spreads as many values evenly on a log scale, over three decades above
+        :func:`~omkl.batch.smallest_c`, where kernels become active, and over the next three if the largest value is the
+        best.
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn; a number gives stratified folds, None five of them.
     scoring : str, callable or None
@@ -355,7 +360,7 @@ def _held_out_path(
     for points in fold.path(Cs):
         solutions = [point.solution for point in points]
         columns = [training.outputs(solution.model, train)[:, test] for solution in solutions]
-        outputs.append(np.concatenate(columns).T)
+        outputs.append(np.concatenate(columns).T + fold.encoded.centres)
         active.append(len(np.unique(np.concatenate([solution.model.active for solution in solutions]))))
         gaps.append(abs(largest_gap(solutions)))
     return HeldOut(np.array(outputs), np.array(active), np.array(gaps), fold.encoded.decoder or NumberDecoder())

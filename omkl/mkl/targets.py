@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from omkl._components import warn_caller
 from omkl.batch.mkl.out_of_sample import KernelChoice
 from omkl.batch.solver import Solution, Solver
-from omkl.estimators.batch import ClassDecoder, encode_classes, encode_labels, one_vs_rest
+from omkl.estimators.batch import ClassDecoder, centres_of, encode_classes, encode_labels, one_vs_rest
 from omkl.estimators.targets import finite_targets
 from omkl.estimators.validation import weighted_by_class
 from omkl.exceptions import DataWarning, InputError
@@ -43,11 +43,14 @@ class Encoded(NamedTuple):
     weights : array of shape (N,)
     decoder : ClassDecoder, optional
         Decoder of a classifier.
+    centres : float array of shape (P,), or 0.0
+        Subtracted from the targets of each output of a regression.
     """
 
     targets: list[np.ndarray]
     weights: np.ndarray
     decoder: ClassDecoder | None = None
+    centres: np.ndarray | float = 0.0
 
     @property
     def columns(self) -> np.ndarray:
@@ -67,7 +70,8 @@ def encode_targets(y: np.ndarray, weights: np.ndarray, settings: Settings, warns
         # with a kink, other constants may be optimal, too
         if warns and is_constant and settings.intercept and not settings.loss.has_kink:
             warn_caller(f"y is constant ({y[0]:g}): the model is that constant.", UserWarning)
-        return Encoded(_shared_or_each(y, shares), weights)
+        centres = centres_of(y, settings.loss, settings.intercept)
+        return Encoded(_shared_or_each(y - centres, shares), weights, centres=centres)
     shares = shares and settings.multiclass != "ovr"
     if y.ndim == 2:
         if settings.class_weight is not None:

@@ -208,6 +208,12 @@ def test_pointwise_gradient_is_a_subgradient(loss, number, z):
 
 
 @each_loss
+def test_a_loss_of_the_error_is_invariant_to_shifts(loss):
+    y, z = np.ones(50), np.linspace(-3, 3, 50)
+    assert loss.shift_invariant == np.allclose(loss.value(y + 2.0, z + 2.0), loss.value(y, z))
+
+
+@each_loss
 @given(number=predictions, share=st.floats(0, 1))
 def test_conjugate_is_the_supremum(loss, number, share):
     y = target(loss, number)

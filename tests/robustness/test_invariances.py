@@ -1,14 +1,18 @@
-"""Invariance of models to the order of rows, columns, groups, kernels, classes and outputs, and to repeated rows."""
+"""Invariance of models to the order of rows, columns, groups, kernels, classes and outputs, and to units of targets."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.metrics import r2_score
 
 from omkl import (
     GroupLasso,
+    GroupLassoCV,
     MKLClassifier,
     MKLRegressor,
+    MKLRegressorCV,
     OnlineMKLClassifier,
     OnlineMKLRegressor,
     SparseLogisticRegression,
@@ -137,6 +141,46 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
     weights = rng.integers(0, 3, len(y))
     repeated = np.repeat(np.arange(len(y)), weights)
     check(make(KERNELS).fit(X, y, weights), expected=answers(make(KERNELS).fit(X[repeated], y[repeated]), new))
+
+
+#: Regressors, and whether another unit of the targets changes nothing.
+UNITS = {
+    "squared": (MKLRegressor(KERNELS), True),
+    "norms": (MKLRegressor(KERNELS, weighting="norms", solver="fista", tol=1e-4), True),
+    "huber": (MKLRegressor(KERNELS, loss="huber"), False),
+    "epsilon": (MKLRegressor(KERNELS, loss="epsilon-insensitive"), False),
+    "block1": (MKLRegressor(KERNELS, regularizer="block1"), False),
+    "cv": (MKLRegressorCV(KERNELS, Cs=3, cv=2), True),
+    "block1 cv": (MKLRegressorCV(KERNELS, Cs=3, cv=2, regularizer="block1"), True),
+    "lasso": (GroupLasso(0.1), False),
+    "lasso huber": (GroupLasso(0.1, loss="huber"), False),
+    "lasso cv": (GroupLassoCV(4, cv=2), True),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("several", [False, True])
+def test_offsets_and_units_of_targets_change_nothing(name, several, rng):
+    (model, any_unit), X, weights = UNITS[name], rng.normal(size=(60, N)), rng.uniform(0.5, 2.0, 60)
+    y = X[:, 0] + 0.3 * X[:, 1] ** 2
+    y = np.column_stack([y, X[:, 0] - X[:, 2]]) if several else y
+    expected = clone(model).fit(X, y, weights).predict(X)
+    assert r2_score(y, expected) > 0.2
+    for offset, unit in [(1e6, 1.0), (1.7e9, 1.0), *([(0.0, 1e-9), (0.0, 1e9), (1e15, 1e9)] if any_unit else [])]:
+        again = clone(model).fit(X, offset + unit * y, weights)
+        assert again.dual_gap_ <= model.tol
+        assert_allclose((again.predict(X) - offset) / unit, expected, atol=0.02 * y.std(axis=0).max())
+
+
+def test_a_warm_start_and_a_path_are_in_units_of_the_targets(rng):
+    X, y = regression(rng)
+    y = y + 1e8
+    model = GroupLasso(0.1, warm_start=True, tol=1e-6).fit(X, y)
+    [record] = model.path(X, y, [0.1])
+    assert_allclose(X @ record["coef"] + record["intercept"], model.predict(X), rtol=1e-9)
+    residuals, alone = y - model.predict(X), np.abs(model.coef_).sum()
+    assert record["objective"] == pytest.approx(0.5 * np.mean(residuals**2) + 0.1 * alone, rel=1e-4)
+    assert model.fit(X, y).n_iter_ == 1
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])

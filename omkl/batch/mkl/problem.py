@@ -90,15 +90,19 @@ class Expansion:
 def smallest_c(problem: Problem) -> float:
     r"""Return the largest C at which a constant is optimal under the block 1-norm.
 
-    It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` if that is 0.
+    It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` if that is 0. For regressions with a
+    squared norm, whose C does not depend on the unit of y, this is multiplied by the root mean square of the errors.
 
     Parameters
     ----------
     problem : Problem
         Its ``C`` is not used.
     """
-    largest = float(problem.at(1.0).dual_norms(problem.at(1.0).best_constant()[1]).max())
-    return 1.0 / largest if largest > 0 else np.inf
+    constant, rho = problem.at(1.0).best_constant()
+    largest = float(problem.dual_norms(rho).max())
+    is_squared = problem.regularizer.weight_set is not None and not problem.loss.classifies
+    unit = float(np.sqrt(np.mean((problem.y - constant) ** 2))) if is_squared else 1.0
+    return unit / largest if largest > 0 else np.inf
 
 
 class SharedProblem(Problem):
