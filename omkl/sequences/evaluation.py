@@ -12,6 +12,8 @@ from omkl.exceptions import InputError
 
 #: Labels for entities: O (outside), or a type with B (begin), I (inside), E or L (end), S or U (single token).
 ENTITY_LABEL = re.compile(r"O|[BIELSU]-.+", re.DOTALL)
+#: The same without types; one of B and I must be there.
+UNTYPED_LABEL = re.compile("[OBIELSU]")
 #: Equivalent of each prefix in BIOES.
 LETTERS = {"O": "O", "B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 #: Schemes, and the prefixes of the last token of a well-formed entity.
@@ -38,7 +40,8 @@ def evaluate_labels(y_true: Iterable, y_pred: Iterable, *, scheme: str | None = 
         * ``labels``, a flat record for each ``label``, by decreasing frequency: ``gold``, ``predicted`` and ``correct``
           (counts of tokens), ``precision``, ``recall`` and ``f1``;
         * ``entity_precision``, ``entity_recall`` and ``entity_f1`` over all entities, and ``entities``, a record for
-          each ``type``. An entity is correct if both ends and the type are. None unless all labels mark entities.
+          each ``type``. An entity is correct if both ends and the type are. Labels without types, ``B``, ``I`` and
+          ``O``, have the one type ``""``. None unless all labels mark entities.
 
     Raises
     ------
@@ -81,10 +84,12 @@ def _entity_scores(
 ) -> dict[str, Any]:
     """Compute the scores of entities; labels are codes of ``members``."""
     OneOf((None, *ENDS)).check("scheme", scheme)
-    others = [label for label in members if not (isinstance(label, str) and ENTITY_LABEL.fullmatch(label))]
+    entity_label = UNTYPED_LABEL if {"B", "I"} & set(members) else ENTITY_LABEL
+    others = [label for label in members if not (isinstance(label, str) and entity_label.fullmatch(label))]
     if others or members == ["O"]:
         if scheme is not None:
-            raise InputError(f"scheme={scheme!r} needs labels such as 'B-PER' and 'O', got {[*others, 'O'][0]!r}.")
+            wanted = "labels such as 'B-PER' and 'O', or 'B' and 'O'"
+            raise InputError(f"scheme={scheme!r} needs {wanted}, got {[*others, 'O'][0]!r}.")
         return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1", "entities"))
     names = [str(label).partition("-")[2] for label in members]
     types = list(dict.fromkeys(names))

@@ -58,9 +58,10 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
     Parameters
     ----------
     spec : str, dict or bool array of shape (K, K)
-        The name of a chunking scheme, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on. Or a dict
-        from a label to the labels that may follow it, and from None to the labels that may begin a sequence; any
-        label may follow a missing key. Or a matrix with a row per label, in the order of ``labels``.
+        The name of a chunking scheme, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on, or all
+        without types: ``O``, ``B``, ``I``. Or a dict from a label to the labels that may follow it, and from None to
+        the labels that may begin a sequence; any label may follow a missing key. Or a matrix with a row per label, in
+        the order of ``labels``.
     labels : sequence of K labels
 
     Raises
@@ -91,7 +92,8 @@ def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
     if scheme not in SCHEMES:
         raise InputError(f"Unknown transitions {name!r}: choose BIO or BIOES, or give a dict or a matrix.")
     first, last, following = SCHEMES[scheme]
-    split = [_kind_and_chunk(label, name, following) for label in labels]
+    typed = "B" not in labels and "I" not in labels
+    split = [_kind_and_chunk(label, name, following, typed) for label in labels]
     allowed = [
         [to in following[of] or (to.lower() in following[of] and own == other) for to, other in split]
         for of, own in split
@@ -100,14 +102,15 @@ def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
     return AllowedTransitions(np.array(allowed), np.array(begins), np.array(ends))
 
 
-def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str]) -> tuple[str, str]:
-    """Split ``B-PER`` into ``("B", "PER")``."""
-    kind, _, chunk = label.partition("-") if isinstance(label, str) else ("", "", "")
+def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str], typed: bool) -> tuple[str, str]:
+    """Split ``B-PER`` into ``("B", "PER")``, and ``B`` without types into ``("B", "")``."""
+    kind, dash, chunk = label.partition("-") if isinstance(label, str) else ("", "", "")
     kind = SYNONYMS.get(kind, kind) if name.upper() == "BILOU" else kind
-    if kind not in kinds or (kind == "O") != (chunk == ""):
+    if kind not in kinds or not (chunk if typed and kind != "O" else not dash):
+        known = [f"{k}-X" if typed and k != "O" else k for k in kinds]
         raise InputError(
-            f"The label {label!r} is not in {name}, which has O, {', '.join(f'{k}-X' for k in kinds if k != 'O')}: "
-            "correct it, or choose other transitions."
+            f"The label {label!r} is not in {name}, which has {', '.join(known)}: correct it, or choose other "
+            "transitions."
         )
     return kind, chunk
 

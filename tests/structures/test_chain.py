@@ -479,6 +479,16 @@ def test_bio_lets_an_inside_follow_only_its_own_chunk():
     assert allowed.last.all()
 
 
+@pytest.mark.parametrize(("scheme", "labels"), [("BIO", "BIO"), ("BIOES", "BEIOS"), ("BILOU", "BILOU")])
+def test_labels_without_types_are_of_one_type(scheme, labels):
+    typed = [label if label == "O" else f"{label}-X" for label in labels]
+    for own, expected in zip(allowed_transitions(scheme, list(labels)), allowed_transitions(scheme, typed)):
+        assert_array_equal(own, expected)
+    for label in ("B-X", "B-", "O-"):
+        with pytest.raises(InputError, match=f"label '{label}' is not in {scheme}"):
+            allowed_transitions(scheme, [*labels, label])
+
+
 @pytest.mark.parametrize(("name", "ends"), [("BIOES", "ES"), ("IOBES", "ES"), ("BILOU", "LU")])
 def test_bioes_closes_what_it_opens(name, ends):
     end, single = ends
