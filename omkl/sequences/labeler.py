@@ -310,7 +310,7 @@ class SequenceLabeler(OnlineEstimator):
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
-    def predict(self, X: Sequences, labels: LabelSequences = None) -> list[np.ndarray]:
+    def predict(self, X: Sequences, labels: LabelSequences = None) -> np.ndarray:
         """Predict the labels of each sequence.
 
         Parameters
@@ -321,9 +321,11 @@ class SequenceLabeler(OnlineEstimator):
 
         Returns
         -------
-        list of arrays of labels
+        array of shape (number of sequences,), of arrays of labels
+            An array of objects: scikit-learn's ``cross_val_predict`` concatenates the predictions of folds.
         """
-        return [self.classes_[own] for own in predict_labels(self.model_, X, labels, self.n_jobs)]
+        found = predict_labels(self.model_, X, labels, self.n_jobs)
+        return np.fromiter((self.classes_[own] for own in found), dtype=object)
 
     def predict_nbest(self, X: Sequences, n: int = 5, labels: LabelSequences = None) -> list[list[Labeling]]:
         """Predict the n best labellings of each sequence, best first.

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+from sklearn.model_selection import KFold, cross_val_predict
 
 import omkl
 from omkl import evaluate_labels
@@ -529,7 +531,7 @@ def sides(sequences):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.one_of(labels_of(BIO), labels_of(BIOES)))
+@given(st.one_of(labels_of(BIO), labels_of(BIOES), labels_of("BIO")))
 def test_entities_are_those_of_seqeval(sequences):
     metrics = pytest.importorskip("seqeval.metrics")
     gold, predicted = sides(sequences)
@@ -543,13 +545,14 @@ def test_entities_are_those_of_seqeval(sequences):
         )
     report = metrics.classification_report(gold, predicted, output_dict=True, zero_division=0)
     for row in found["entities"]:
-        assert row["f1"] == pytest.approx(report[row["type"]]["f1-score"])
-        assert row["gold"] == report[row["type"]]["support"]
+        expected = report[row["type"] or "_"]
+        assert (row["f1"], row["gold"]) == (pytest.approx(expected["f1-score"]), expected["support"])
 
 
 @settings(max_examples=200, deadline=None)
 @pytest.mark.parametrize(
-    ("scheme", "name", "alphabet"), [("BIO", "IOB2", BIO), ("BIOES", "IOBES", BIOES), ("BIOES", "BILOU", BILOU)]
+    ("scheme", "name", "alphabet"),
+    [("BIO", "IOB2", BIO), ("BIOES", "IOBES", BIOES), ("BIOES", "BILOU", BILOU), ("BIO", "IOB2", "BIO")],
 )
 @given(data=st.data())
 def test_entities_of_a_scheme_are_those_of_the_strict_mode(scheme, name, alphabet, data):
@@ -587,12 +590,27 @@ def test_labels_have_the_scores_of_scikit_learn(sequences):
         ([["A"], ["B"]], [["A"], ["B", "B"]], None),
         ([], [], None),
         ([["NOUN"]], [["NOUN"]], "BIO"),
+        ([["B", "I-X"]], [["B", "O"]], "BIO"),
         ([["O"]], [["O"]], "IOB2"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(gold, predicted, scheme):
     with pytest.raises(InputError):
         evaluate_labels(gold, predicted, scheme=scheme)
+
+
+@pytest.mark.parametrize("lengths", [(1, 2, 3, 4), (2, 2, 2, 2)])
+def test_predictions_of_folds_are_joined(lengths):
+    X = [["a", "b", "a", "c"][:n] for n in lengths] * 3
+    y = [[word.upper() for word in x] for x in X]
+    labeler = omkl.SequenceLabeler(epochs=2, random_state=0)
+    folds = KFold(3)
+    found = cross_val_predict(labeler, X, y, cv=folds)
+    for train, test in folds.split(X):
+        known = clone(labeler).fit([X[i] for i in train], [y[i] for i in train])
+        for i, labels in zip(test, known.predict([X[i] for i in test])):
+            assert found[i].tolist() == labels.tolist()
+    assert evaluate_labels(y, found)["tokens"] == 3 * sum(lengths)
 
 
 def test_a_labeler_is_evaluated_on_lists_and_on_streams():
