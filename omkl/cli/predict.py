@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -20,7 +21,7 @@ from omkl.cli.console import Record
 from omkl.cli.files import UNREAD, Columns, are_columns, load_model, naming, of_class, open_rows, read_sequences
 from omkl.cli.options import Options, copied, option
 from omkl.data.files import find_files, is_pipe, open_bytes, text_pieces
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 
 if TYPE_CHECKING:
     from omkl.reports.markup import Model
@@ -182,10 +183,12 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
 
 
 def _sentences(path: str) -> Iterator[data.Treebank]:
-    """Read blocks of a treebank if the first line, except for comments, has columns, else of text."""
-    for line in data.lines(path):
-        if line.strip() and not line.startswith(b"#"):
-            return _treebanks(path) if b"\t" in line else data.iter_words(path)
+    """Read blocks of a treebank if the suffix or the first line, except for comments, says so, else of text."""
+    line = next((line for line in data.lines(path) if line.strip() and not line.startswith(b"#")), b"")
+    if data.find_format(path).holds == "trees" or b"\t" in line:
+        return _treebanks(path)
+    if len(cells := line.split()) == 10 and cells[0] == b"1":
+        warnings.warn(f"{path} looks like CoNLL-U without tabs, and is read as text.", DataWarning, stacklevel=2)
     return data.iter_words(path)
 
 
@@ -276,12 +279,12 @@ def _labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Ite
 
 def _columns_and_labels(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
     """Copy the lines of the input, and append the label of each token, and its probability for ``--confidence``."""
-    from omkl.data.sequences import cells_of
+    from omkl.data.sequences import token_lines
 
     labels = chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options)))
     found = filter(None, labels)
-    for line in chain.from_iterable(map(data.lines, find_files(options.input))):
-        if cells_of(line):
+    for line, is_token in chain.from_iterable(map(token_lines, find_files(options.input))):
+        if is_token:
             mark = b"\t" if b"\t" in line else b" "
             line = line.rstrip() + mark + next(found).replace(b"\t", mark)
         yield line + b"\n"

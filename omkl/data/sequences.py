@@ -28,6 +28,8 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     "columns": (".columns", ".bio", ".iob"),
     "jsonl": (".jsonl",),
 }
+#: Number of lines whose labels tell comments from tokens.
+FIRST_LINES = 10_000
 #: Matches JSON that may contain a number outside the range of floats, or an unpaired surrogate.
 IS_UNUSUAL = re.compile(rb"[eE][+]?\d{3}|\d{300}|\\u[dD]")
 PLAIN, NUMBERS = {str, bool, int, float, type(None)}, {bool, int, float}
@@ -43,7 +45,7 @@ def guess_format(path: PathLike, otherwise: str | None = None) -> str:
     found = [name for name, suffixes in SUFFIXES.items() if suffix in suffixes]
     if found or otherwise is not None:
         return [*found, otherwise or ""][0]
-    first = _first_line(path) if Path(path).is_file() else b""  # a pipe can be read only once
+    first = _first_token(path) if Path(path).is_file() else b""  # a pipe can be read only once
     cells = first.split()[1:]
     if cells and b"\t" not in first and not all(b":" in cell for cell in cells):  # not svmlight
         return "columns"
@@ -52,13 +54,13 @@ def guess_format(path: PathLike, otherwise: str | None = None) -> str:
     return "crfsuite"
 
 
-def _first_line(path: PathLike) -> bytes:
-    return next((line for line in lines(path) if cells_of(line)), b"")
+def _first_token(path: PathLike) -> bytes:
+    return next((line for line, is_token in token_lines(path) if is_token), b"")
 
 
 def n_columns_in(path: PathLike) -> int:
-    """Number of cells in the first line of a file of columns."""
-    return len(_first_line(path).split())
+    """Number of cells of the first token of a file of columns."""
+    return len(_first_token(path).split())
 
 
 def read_sequences(
@@ -75,6 +77,8 @@ def read_sequences(
           sequences. The part of an attribute before ``=`` names its group.
         * ``columns``: one token per line, in cells separated by spaces or tabs, and an empty line between sequences,
           as in CoNLL 2000 to 2003. The last cell is the label. Tokens are dicts with keys ``c0``, ``c1``, ...
+          In both formats, a line that starts with ``"# "`` before the first token of a sequence is a comment, unless
+          it ends in the label of another line, as a token ``#`` does.
         * ``jsonl``: one sequence per line, ``{"x": [...], "y": [...]}``. Tokens are words, dicts, lists of
           attributes, or lists of numbers. ``y`` is optional.
         * ``conllu``: words, labelled with their UPOS, None for ``_``.
@@ -142,9 +146,9 @@ def stream_sequences(
         elif format == "jsonl":
             sequences = _read_jsonl(path, skipped)
         elif format == "columns":
-            sequences = _read_paragraphs(path, skipped, _in_columns(labelled), cells_of)
+            sequences = _read_paragraphs(path, skipped, _in_columns(labelled), format)
         else:
-            sequences = _read_paragraphs(path, skipped, _in_attributes, bytes.strip)
+            sequences = _read_paragraphs(path, skipped, _in_attributes, format)
         while block := list(islice(sequences, block_size)):
             X, y = map(list, zip(*block))
             yield Block(X, None if y[0] is None else y)
@@ -160,21 +164,33 @@ def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
 # ---- one token per line ----------------------------------------------------------------------------------------------
 
 
-def cells_of(line: bytes) -> bytes:
-    """Strip a line of columns; the marker of a document in CoNLL 2003 counts as an empty line."""
-    return b"" if line.startswith(b"-DOCSTART-") else line.strip()
+def token_lines(path: PathLike, format: str = "columns") -> Iterator[tuple[bytes, bool]]:
+    """Yield the lines of a file in the format "columns" or "crfsuite", and whether each one is a token.
+
+    Others are empty lines and, in columns, the marker of a document in CoNLL 2003, or comments before a sequence.
+    """
+
+    def label(line: bytes) -> tuple:
+        cells = line.split()
+        return (line.partition(b"\t")[0],) if format == "crfsuite" else (len(cells), *cells[-1:])
+
+    rest = lines(path)
+    start = list(islice(rest, FIRST_LINES))
+    labels, is_token = {label(line) for line in start if not line.startswith(b"# ")}, False
+    for line in chain(start, rest):
+        is_comment = line.startswith(b"# ") and not is_token and label(line) not in labels
+        is_marker = format == "columns" and line.startswith(b"-DOCSTART-")
+        is_token = bool(line.strip()) and not is_comment and not is_marker
+        yield line, is_token
 
 
 def _read_paragraphs(
-    path: FileName,
-    skipped: Skipped,
-    parse: Callable[[str], LabelledToken],
-    content: Callable[[bytes], bytes],
+    path: FileName, skipped: Skipped, parse: Callable[[str], LabelledToken], format: str
 ) -> Iterator[Labelled]:
     """Parse sequences of non-empty lines, one token per line."""
     tokens, labels, reason = [], [], ""
-    for number, line in enumerate(chain(lines(path), [b""]), 1):
-        if content(line) and not reason:
+    for number, (line, is_token) in enumerate(chain(token_lines(path, format), [(b"", False)]), 1):
+        if is_token and not reason:
             try:
                 token, label = parse(line.decode())
                 tokens.append(token)
@@ -183,7 +199,7 @@ def _read_paragraphs(
                 reason = f"{path}, line {number}: not UTF-8 text."
             except DataFileError as error:
                 reason = f"{path}, line {number}: {error}"
-        elif not content(line):
+        elif not is_token:
             if reason:
                 skipped.refuse(reason)
             elif tokens:

@@ -213,6 +213,23 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     refused(["predict", model, text, "--to", "conllu", "--format", "crfsuite"], "--format does not go with --to conllu")
 
 
+@pytest.mark.parametrize(
+    ("damage", "reason"), [(("\t", " "), "bad.conllu, line 2: 1 columns"), (("\n", "\r"), "bad.conllu holds no s")]
+)
+def test_a_treebank_without_tabs_or_line_ends_is_not_read_as_text(tmp_path, damage, reason, refused, capsys):
+    row = "{}\t{}\t_\t{}\t_\t_\t0\troot\t_\t_\n"
+    good, bad, model = tmp_path / "good.conllu", tmp_path / "bad.conllu", tmp_path / "model.npz"
+    good.write_text("# sent_id = 1\n" + row.format(1, "Dogs", "NOUN") + "\n" + row.format(1, "Run", "VERB") + "\n")
+    bad.write_bytes(good.read_bytes().replace(*(own.encode() for own in damage)))
+    assert main(["train", "labeler", str(good), "-o", str(model), "--epochs", "1", "--quiet"]) == 0
+    for command in (["evaluate", model, bad], ["predict", model, bad, "--to", "conllu", "-o", tmp_path / "out"]):
+        refused(command, reason)
+    if damage[0] == "\t":
+        text = bad.rename(tmp_path / "text")
+        assert main(["predict", str(model), str(text), "--to", "conllu", "-o", str(tmp_path / "out")]) == 0
+        assert "text looks like CoNLL-U without tabs, and is read as text" in capsys.readouterr().err
+
+
 COLUMNS = "He PRP B-NP\nreckons\tVBZ   B-VP\n. . O\n\nthe DT B-NP\ndeficit NN I-NP\n"
 
 
@@ -346,16 +363,16 @@ def test_files_of_conll_2003_are_recognized_by_their_first_line(tmp_path):
 @pytest.mark.parametrize("mark", [" ", "\t"])
 @pytest.mark.parametrize("gold", [True, False])
 def test_predictions_for_columns_are_beside_their_lines(mark, gold, tmp_path):
-    """Every line has its place, also lines of documents, several empty lines, and spaces at the end."""
+    """Every line has its place, also documents, comments, several empty lines, and spaces at the end."""
     train, path, out, model = (tmp_path / name for name in ("t.bio", "in.txt", "out.txt", "m.npz"))
     train.write_text("EU NNP B\nrejects VBZ O\n\n" * 20)
-    rows = [f"-DOCSTART- -X-{' O' * gold}", "", f"EU NNP{' X' * gold}", f"rejects VBZ{' X' * gold}", "", "",
+    rows = [f"-DOCSTART- -X-{' O' * gold}", "", "# id 0", f"EU NNP{' X' * gold}", f"rejects VBZ{' X' * gold}", "", "",
             f"EU NNP{' O' * gold}"]  # fmt: skip
-    lines = [row.replace(" ", mark) for row in rows]
+    lines = [row if row.startswith("#") else row.replace(" ", mark) for row in rows]
     path.write_text("\n".join(lines) + " \n")
     assert main(["train", "labeler", str(train), "-o", str(model), "--loss", "crf", "--quiet"]) == 0
     assert main(["predict", str(model), str(path), "-o", str(out), "--quiet"]) == 0
-    added = ["", "", "B", "O", "", "", "B"]
+    added = ["", "", "", "B", "O", "", "", "B"]
     expected = [line + mark * bool(label) + label for line, label in zip(lines, added)]
     assert out.read_text().splitlines() == expected
     command = [sys.executable, "-m", "omkl", "predict", str(model), "/dev/stdin", "--quiet", "--confidence"]

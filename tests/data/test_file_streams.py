@@ -431,6 +431,35 @@ def test_tabs_between_columns_are_not_taken_for_attributes(tmp_path):
         assert read_sequences(path)[1] == [["A"]]
 
 
+COMMENTED = {
+    "columns of comments": (
+        "columns",
+        "# id 0 domain=train\nDogs NOUN _ B-X\nrun VERB _ O\n\n# id 1 domain=train\n# two\n# SYM _ O\n"
+        "#tag X _ O\n# SYM _ O\n\n# end\n",
+        [["Dogs", "run"], ["#", "#tag", "#"]],
+        [["B-X", "O"], ["O", "O", "O"]],
+    ),
+    "tokens": ("columns", "# O\n#tag B\n\n#\tO\n", [["#", "#tag"], ["#"]], [["O", "B"], ["O"]]),
+    "attributes": (
+        "crfsuite",
+        "# a comment\nA\tx=1\n\n# one\tw=2\nB\tx=2\n# A\tx=3\n",
+        [["1"], ["2", "3"]],
+        [["A"], ["B", "# A"]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMMENTED)
+def test_comments_before_a_sequence_are_no_tokens(tmp_path, name):
+    format, text, words, labels = COMMENTED[name]
+    (tmp_path / "train.txt").write_text(text)
+    X, y = read_sequences(tmp_path / "train.txt", format)
+    assert [[token["c0"] if format == "columns" else next(iter(token["x"])) for token in x] for x in X] == words
+    assert y == labels
+    if name != "tokens":  # the format is that of the first token
+        assert read_sequences(tmp_path / "train.txt") == (X, y)
+
+
 @pytest.mark.parametrize("blank", [" ", "\t", " \t ", "\r"])
 def test_a_line_of_spaces_parts_sequences_in_all_formats_of_lines(tmp_path, blank):
     """In CRFsuite's format too, where it could be a token with a blank label."""
