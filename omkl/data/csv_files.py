@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from omkl._components import warn_caller
 from omkl._messages import shown
 from omkl.data.blocks import Block
 from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.files import FileName, PathLike, after_last_line, chunks, find_files, is_pipe, pieces, stem
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
-from omkl.exceptions import DamagedFileError, DataFileError, InputError
+from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 PIECE = 1 << 20
 #: A number. Columns are numeric if at most one cell, or one in ten, does not match.
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+#: A number as people write it: with separators of thousands, a decimal comma, or a sign such as % or $.
+WRITTEN_NUMBER = r"^\W*\d+([.,' ]\d{3})*([.,]\d+)?\W*$"
 
 
 def stream_csv(
@@ -42,7 +46,8 @@ def stream_csv(
     Dates, with or without times (``2024-02-29``, ``2024-02-29 12:00:00.5``), become days since 1970 in UTC. Truth
     values (``true``, ``False``) become 1 and 0 in X, and stay strings in y. Missing values (empty cells, and ``NA``,
     ``NULL`` or ``nan`` in numeric columns) are NaN in arrays, and absent from dicts. Cells in quotation marks may
-    contain line ends.
+    contain line ends. Spaces around names and cells are dropped. Warnings name a column of numbers such as ``3,000`` or
+    ``45%``, which is read as strings, and an input column without a name, which may be an index.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ def stream_csv(
         If a file is missing; during a pass, at the first invalid row or if a file is damaged. Row 1 is the header,
         and empty lines do not count.
     omkl.exceptions.InputError
-        If a requested column is missing.
+        If a requested column is missing, or the target has no name.
     """
     paths = find_files(path)
     if delimiter is None:
@@ -90,6 +95,12 @@ def stream_csv(
     first = _CSVFile(paths[0], delimiter, header)
     schema = first.guess(categorical, target)
     plan = Columns(schema, target, columns, first.path, named=header)
+    if plan.target == "":
+        place = "last column" if first.names[-1] == "" else f"column {first.names.index('') + 1}"
+        raise InputError(f"{first.path}: the {place} has no name, and cannot be the target: choose another one.")
+    if columns is None and "" in plan.names:
+        place = first.names.index("") + 1
+        warn_caller(f"{first.path}: column {place} has no name, and is an input: is it an index?", DataWarning)
     types = {name: schema.field(name).type for name in plan.all_names}
     kept = [first] if is_pipe(first.path) else []  # a pipe cannot be opened again
 
@@ -120,7 +131,7 @@ class _CSVFile:
         if others or not cells:
             advice = f": give delimiter={others[0]!r} if that separates cells" if others else ", or no text in UTF-8"
             raise DataFileError(f"{path}, row 1: there are {len(cells)} cells between {delimiter!r}{advice}.")
-        self.names = cells if header else [f"f{i}" for i in range(len(cells))]
+        self.names = [cell.strip() for cell in cells] if header else [f"f{i}" for i in range(len(cells))]
         self._start = rest if header else line + end + rest
 
     def guess(self, categorical: Sequence[str], target: str | int | None) -> pyarrow.Schema:
@@ -130,10 +141,17 @@ class _CSVFile:
             raise InputError(f"{self.path} has no column {unknown[0]!r:.200} for categorical=.")
         places = list(map(str, range(n)))  # names may not be unique
         table, _ = self._parsed(self._start, places, dict.fromkeys(places, pyarrow.string()), 2)
-        types = [
-            pyarrow.string() if name in categorical else _guessed_type(column, target in (name, place, place - n))
-            for place, (name, column) in enumerate(zip(self.names, table.columns))
-        ]
+        types = []
+        for place, (name, column) in enumerate(zip(self.names, table.columns)):
+            is_target = target in (name, place, place - n)
+            types.append(pyarrow.string() if name in categorical else _guessed_type(column, is_target))
+            is_guess = types[-1] == pyarrow.string() and not is_target and name not in categorical
+            if is_guess and (example := _written_number(column)):
+                warn_caller(
+                    f"{self.path}: column {name!r:.200} is read as strings, because of {example!r:.80}: write plain "
+                    "numbers, or name it in categorical=.",
+                    DataWarning,
+                )
         return pyarrow.schema(zip(self.names, types))
 
     def tables(
@@ -186,8 +204,12 @@ class _CSVFile:
             raise DamagedFileError(f"{self.path}, row {torn[0]}: an unclosed quotation mark.")
         for i, name in enumerate(types):
             if types[name] == pyarrow.string():
-                is_empty, missing = pyarrow.compute.equal(table[name], ""), pyarrow.scalar(None, pyarrow.string())
-                table = table.set_column(i, name, pyarrow.compute.if_else(is_empty, missing, table[name]))
+                cells, missing = (
+                    pyarrow.compute.utf8_trim_whitespace(table[name]),
+                    pyarrow.scalar(None, pyarrow.string()),
+                )
+                is_empty = pyarrow.compute.equal(cells, "")
+                table = table.set_column(i, name, pyarrow.compute.if_else(is_empty, missing, cells))
         return table, refused
 
 
@@ -216,6 +238,15 @@ def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.Data
             return text if is_target and type == pyarrow.bool_() else type
     n_others = len(cells) - pyarrow.compute.sum(pyarrow.compute.match_substring_regex(cells, NUMBER)).as_py()
     return number if n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10) else text
+
+
+def _written_number(column: pyarrow.ChunkedArray) -> str | None:
+    """Return a cell that is a number as people write it, if most cells are such numbers or plain ones; else None."""
+    cells = [cell for cell in _with_missing(column).to_pylist() if cell is not None]
+    numbers = [cell for cell in cells if re.match(WRITTEN_NUMBER, cell)]
+    if len(numbers) <= len(cells) / 2:
+        return None
+    return next((cell for cell in numbers if not re.match(NUMBER, cell)), None)
 
 
 def _can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataType) -> bool:

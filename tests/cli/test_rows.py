@@ -152,6 +152,7 @@ def test_a_table_may_have_no_header(tmp_path):
         ("a.conllu", "", "holds no rows"),
         ("a.svm", "0.5 1:1\n1.25 1:2\n", "Unknown label type"),
         ("missing.svm", None, "missing.svm"),
+        ("a.csv", "a,b,\n1,2,\n2,3,\n", "the last column has no name"),
     ],
 )
 def test_bad_files_are_named_in_a_sentence(name, content, expected, tmp_path, refused):

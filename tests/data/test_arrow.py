@@ -5,8 +5,11 @@ import functools
 import http.server
 import io
 import os
+import re
 import sys
 import threading
+import warnings
+from contextlib import nullcontext
 
 import fsspec
 import numpy as np
@@ -186,6 +189,38 @@ def test_numbers_that_are_categories(tmp_path):
         {"zip": "99999", "x": 2.0},
     ]
     assert whole(stream_csv(path, "y", categorical=["y"]))[1].tolist() == ["0", "1"]
+
+
+@pytest.mark.parametrize("text", ["a, y\n1, p\n2,  q \n", "a,y\n 1,p\n2 ,q\n", 'a,y\n1, p\n2," q"\n'])
+def test_spaces_around_cells_are_dropped(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    X, y = stream_csv(tmp_path / "t.csv", "y").read()
+    assert (X.tolist(), y.tolist()) == ([[1.0], [2.0]], ["p", "q"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (",a,y\n0,1,p\n1,2,q\n", "column 1 has no name"),
+        ("y,a,\np,1,\nq,2,\n", "column 3 has no name"),
+        ('a,y\n"3,000",p\n500,q\n', "column 'a' is read as strings, because of '3,000'"),
+        ('a,y\n"1,5",p\n2,q\n"3,25",q\n', "column 'a' is read as strings, because of '1,5'"),
+        ("a,y\n$3,p\n$4.50,q\n", "column 'a' is read as strings, because of '$3'"),
+        ("a,y\n18-25,p\n<18,q\n>65,q\n26-65,q\n", None),
+        ("a,y\n1,3%\n2,5%\n", None),
+    ],
+)
+def test_columns_that_look_wrong_are_named_in_a_warning(tmp_path, text, message):
+    (tmp_path / "t.csv").write_text(text)
+    with nullcontext() if message is None else pytest.warns(DataWarning, match=re.escape(message)):
+        stream_csv(tmp_path / "t.csv", "y").read()
+
+
+def test_a_column_that_is_asked_for_gets_no_warning(tmp_path):
+    (tmp_path / "t.csv").write_text(',a,y\n0,"3,000",p\n1,"4,000",q\n')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream_csv(tmp_path / "t.csv", "y", columns=["", "a"], categorical=["a"]).read()
 
 
 def test_files_without_a_header_and_with_other_delimiters(tmp_path):
@@ -388,13 +423,13 @@ def test_after_any_cut_the_rest_begins_with_a_row(table, stray):
 
 @given(table=tables)
 def test_rows_are_those_of_pythons_reader(table, tmp_path_factory):
-    """Quoted line ends and quotation marks; the blank and empty cells of a column are missing."""
+    """Quoted line ends and quotation marks; blank and empty cells are missing, and spaces around others go."""
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     names = [f"c{i}" for i in range(len(table[0]))]
     with path.open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([names, *table])
     found = stream_csv(path, categorical=names).read().X
-    assert found == [{name: cell for name, cell in zip(names, row) if cell} for row in table]
+    assert found == [{name: cell.strip() for name, cell in zip(names, row) if cell.strip()} for row in table]
 
 
 def test_a_quotation_mark_that_is_never_closed_ends_the_file(tmp_path):
