@@ -78,8 +78,10 @@ class Samples:
 
     def rows(self, kept: np.ndarray) -> Samples:
         """Select the samples at some positions; rows of the design are not copied."""
-        parts = (None if part is None else part[..., kept] for part in (self.weights, self.offsets, self.copies))
-        return Samples(self.design.rows(kept), [target[kept] for target in self.targets], *parts, self.centres)
+        parts = (self.weights, self.offsets, self.copies)
+        weights, offsets, copies = (None if part is None else part[..., kept] for part in parts)
+        targets = [target[kept] for target in self.targets]
+        return Samples(self.design.rows(kept), targets, weights, offsets, copies, self.centres)
 
     def merged(self) -> Samples:
         """Merge identical samples into one with the sum of their weights, an equivalent problem."""

@@ -22,7 +22,7 @@ from omkl.estimators.batch import (
 from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import Explanation, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.validation import COLUMNS, Constraint, Number, OneOf, encoded_columns
+from omkl.estimators.validation import COLUMNS, Constraint, Number, OneOf, encoded_columns, source_columns
 from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
@@ -314,6 +314,28 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         check_is_fitted(self)
         dense = self._model.dense_coefficients()
         return dense[0] if len(dense) == 1 else dense
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        r"""Importance of each column of X, for scikit-learn's ``SelectFromModel`` and ``RFE``: (d,), summing to one.
+
+        It is the decrease of the squared norm :math:`\sum_m \|f_m\|^2 / d_m`, with kernel weights d, if the column is
+        replaced by its mean at the same dual coefficients (Guyon, Weston, Barnhill and Vapnik 2002). With "mkl" and a
+        kernel for each column these are the kernel weights. Not for sparse X and Gram matrices.
+        """
+        check_is_fitted(self)
+        X = getattr(self._model.source, "X", None)
+        if not isinstance(X, np.ndarray):
+            raise AttributeError("feature_importances_ needs training samples in a dense array.")
+        names: Sequence = source_columns(self) or range(X.shape[1])
+        weights, norms = np.array(list(self.kernel_weights_.values())), []
+        for name in dict.fromkeys(names):  # the columns of 0 and 1 of a column of text share their name
+            own = [j for j, other in enumerate(names) if other == name]
+            changed = X.copy()
+            changed[:, own] = X[:, own].mean(axis=0)
+            norms.append(self._model.squared_norm(changed, weights))
+        decreases = np.maximum(self._model.squared_norm(X, weights) - np.array(norms), 0.0)
+        return decreases / max(decreases.sum(), np.finfo(np.float64).tiny)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in self.__dict__

@@ -119,6 +119,8 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         ``weighting="norms"``.
     n_active_ : int
         Number of kernels needed for prediction.
+    feature_importances_ : array of shape (d,)
+        Importance of each column of X, for scikit-learn's ``SelectFromModel`` and ``RFE``; computed on access.
     dual_variables_ : list of arrays
         For each problem the dual feasible :math:`\rho` whose value bounds the optimum from below. With ``dual_coef_``
         and ``intercept_`` it verifies ``dual_gap_``. Not saved in model files.
@@ -168,7 +170,7 @@ class MKLRegressor(RegressorMixin, BatchMKL):
     Attributes
     ----------
     kernel_weights_, kernel_representations_, left_out_, evidence_, dual_gap_, n_iter_, dual_coef_, intercept_, \
-n_active_, dual_variables_, history_
+n_active_, feature_importances_, dual_variables_, history_
         As for :class:`MKLClassifier`, for one problem; (K, M, N) and (K,) for K outputs.
 
     Examples

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -64,6 +65,15 @@ class KernelModel:
 
         in_threads(add, self.source.blocks(X, self.active), n_jobs)
         return outputs
+
+    def squared_norm(self, X: np.ndarray, kernel_weights: np.ndarray) -> float:
+        r"""Return :math:`\sum_m \|f_m\|^2 / d_m` for other training inputs X, with the same dual coefficients."""
+        source, total = copy(self.source), 0.0
+        source.X = X
+        for block, parts in source.blocks(X, self.active):
+            for m, part, own in zip(self.active, parts, self.coefficients):
+                total += float(np.sum(own[block] * (part @ source.weights(m, own))) / kernel_weights[m])
+        return total
 
     def dense_coefficients(self) -> np.ndarray:
         """Return the dual coefficients of all kernels, (P, M, N)."""

@@ -12,6 +12,7 @@ from scipy.special import xlogy
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.linear_model import Ridge
 from sklearn.metrics import recall_score
 from sklearn.model_selection import cross_val_score
@@ -23,7 +24,7 @@ import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, OnlineMKLClassifier
 from omkl.batch import Expansion, Problem, certify
 from omkl.exceptions import InputError, MemoryWarning
-from omkl.kernels import Gaussian, GramMatrices, Linear, Nystrom, as_kernel
+from omkl.kernels import Gaussian, GramMatrices, Linear, Nystrom, as_kernel, per_column
 from omkl.losses import Logistic
 from omkl.mkl.gram_storage import precision
 from omkl.regularizers import L21
@@ -167,6 +168,24 @@ def test_the_defaults_of_regression_predict_as_well_as_ridge():
     X, y = load_diabetes(return_X_y=True)
     ours, ridge = (cross_val_score(model, X, y, cv=3).mean() for model in (MKLRegressor(), Ridge(alpha=0.1)))
     assert ours > ridge - 0.03
+
+
+def test_scikit_learn_selects_columns_that_are_used():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 6))
+    y = X[:, 2] * X[:, 5] + X[:, 1] > 0
+    frame = pd.DataFrame({"noise": X[:, 0], "text": np.where(X[:, 1] > 0, "up", "down")})
+    assert RFE(MKLClassifier(), n_features_to_select=3).fit(X, y).get_support().tolist() == [0, 1, 1, 0, 0, 1]
+    kept = (
+        SelectFromModel(MKLRegressor(), threshold=-np.inf, max_features=2)
+        .fit(X, X[:, 0] - X[:, 3] ** 2 + 1e6)
+        .get_support()
+    )
+    assert np.flatnonzero(kept).tolist() == [0, 3]
+    assert SelectFromModel(MKLClassifier()).fit(frame, X[:, 1] > 0).get_support().tolist() == [False, True]
+    model = MKLClassifier(per_column("gaussian", X), weighting="norms", tol=1e-4).fit(X, y)
+    assert_allclose(model.feature_importances_, list(model.kernel_weights_.values()), atol=1e-6)
+    assert not hasattr(MKLClassifier("precomputed").fit(X @ X.T, y), "feature_importances_")
 
 
 def test_weights_on_their_own_scale_are_those_of_citi(cancer):
