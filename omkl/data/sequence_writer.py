@@ -108,7 +108,10 @@ def _labels(x: Sequence[Token], y: Sequence | None) -> Sequence:
 
 
 def _label(label: object) -> str:
-    return _cell("" if label is None else label if isinstance(label, str) else _json(label))
+    cell = _cell("" if label is None else label if isinstance(label, str) else _json(label))
+    if cell.startswith("# "):
+        raise InputError(f"a label must not start with '# ', as comments do, got {cell!r:.80}.")
+    return cell
 
 
 def _as_columns(x: Sequence[Token], y: Sequence | None) -> str:
