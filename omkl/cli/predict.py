@@ -187,7 +187,7 @@ def _sentences(path: str) -> Iterator[data.Treebank]:
     line = next((line for line in data.lines(path) if line.strip() and not line.startswith(b"#")), b"")
     if data.find_format(path).holds == "trees" or b"\t" in line:
         return _treebanks(path)
-    if len(cells := line.split()) == 10 and cells[0] == b"1":
+    if len(cells := line.split()) >= 10 and cells[0].startswith(b"1") and b"_" in cells:
         warnings.warn(f"{path} looks like CoNLL-U without tabs, and is read as text.", DataWarning, stacklevel=2)
     return data.iter_words(path)
 
