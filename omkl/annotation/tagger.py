@@ -104,8 +104,11 @@ class Tagger:
         """Replace the columns of the tagger by predictions from the forms."""
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
         if self.chain is not None:
-            found = [] if self.labeler is None else self.labeler.predict(by_sentence(forms, treebank.offsets))
-            tags = [tag for labels in found for tag in labels.tolist()] or [str(self.chain)] * len(forms)
+            if self.labeler is None:
+                tags = [str(self.chain)] * len(forms)
+            else:
+                found = self.labeler.predict(by_sentence(forms, treebank.offsets))
+                tags = [tag for labels in found for tag in labels.tolist()]
             treebank = treebank.with_strings(str(self.tag), tags)
         if self.given_tag:
             (keys, values), labels = self._in_context(forms, tags, treebank.offsets), [""] * len(forms)

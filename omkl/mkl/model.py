@@ -68,8 +68,8 @@ class KernelModel:
 
     def squared_norm(self, X: np.ndarray, kernel_weights: np.ndarray) -> float:
         r"""Return :math:`\sum_m \|f_m\|^2 / d_m` for other training inputs X, with the same dual coefficients."""
-        source, total = copy(self.source), 0.0
-        source.X = X
+        source: Any = copy(self.source)
+        source.X, total = X, 0.0
         for block, parts in source.blocks(X, self.active):
             for m, part, own in zip(self.active, parts, self.coefficients):
                 total += float(np.sum(own[block] * (part @ source.weights(m, own))) / kernel_weights[m])
