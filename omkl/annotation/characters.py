@@ -46,6 +46,8 @@ TEMPLATES = np.array([([ATOMS.index(atom) for atom in name.split()] + [-1] * 9)[
 BITS = 15
 #: Number of places in a training example, and of sentences joined to a document.
 PLACES, SENTENCES = 20, 40
+#: Share of the documents whose sentences are drawn at random, so that ends are learned from many pairs of sentences.
+MIXED = 0.3
 #: Number of characters whose features are in memory at a time.
 BLOCK = 1 << 16
 #: Smallest share of the places between two kinds of characters, without whitespace, where a token must end in training.
@@ -250,7 +252,12 @@ class _Documents(ArraySource):
         firsts = np.arange(0, len(self._sentences), SENTENCES)
         texts, labels, size = [], [], 0
         for number, first in enumerate(rng.permutation(firsts).tolist(), 1):
-            text, own = varied(self._sentences[first : first + SENTENCES], rng)
+            sentences = self._sentences[first : first + SENTENCES]
+            if rng.random() < MIXED:
+                # without the first one of all, which has no gap
+                chosen = rng.integers(len(self._sentences) > 1, len(self._sentences), len(sentences))
+                sentences = [self._sentences[i] for i in chosen.tolist()]
+            text, own = varied(sentences, rng)
             texts += [text, "\n\n"]
             labels += [own, np.zeros(2, np.int8)]
             size += len(text)

@@ -1,8 +1,10 @@
 """Annotation of raw text: what is learned from ``# text``, characters that are never lost, and blocks of long texts."""
 
 import random
+import re
 import tempfile
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import omkl
 from omkl.annotation import tokenizer as tokenizer_module
 from omkl.annotation.characters import CharacterLabeler, Characters, kind_of
 from omkl.annotation.multiword import MultiwordSplitter, apply_rule, rule_of
-from omkl.annotation.raw_text import joined, raw_sentences, wrapped
+from omkl.annotation.raw_text import SENTENCE_END, joined, raw_sentences, wrapped
 from omkl.data import Sentence, Treebank, read_treebank, write_treebank
 from omkl.exceptions import DataWarning, InputError
 
@@ -380,3 +382,18 @@ def test_kinds():
 def test_a_text_of_one_sentence_can_be_learned():
     sentences = list(raw_sentences(read(f"# text = ab.\n{row(1, 'ab')}{row(2, '.')}\n")))
     assert CharacterLabeler().fit(sentences, 0).split("ab.") == [[(0, 2), (2, 3)]]
+
+
+def test_sentences_follow_others_than_their_neighbours_too(monkeypatch):
+    made = "".join(f"# text = ab{i} cd.\n{row(1, f'ab{i}')}{row(2, 'cd')}{row(3, '.')}\n" for i in range(200))
+    learned, encode = [], CharacterLabeler.training_example
+
+    def spy(labeler, text, labels):
+        bounds = [0, *(np.flatnonzero(labels == SENTENCE_END) + 1)]
+        learned.extend(" ".join(text[low:high].split()) for low, high in pairwise(bounds))
+        return encode(labeler, text, labels)
+
+    monkeypatch.setattr(CharacterLabeler, "training_example", spy)
+    CharacterLabeler().fit(list(raw_sentences(read(made))), 0)
+    numbers = np.array([int(re.fullmatch(r"ab(\d+) cd ?\.", sentence)[1]) for sentence in learned])
+    assert 0.5 < np.mean(np.diff(numbers) == 1) < 0.9
