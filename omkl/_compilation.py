@@ -98,7 +98,7 @@ def _use_temporary_cache() -> None:
 def prefetch(typing_context: object, address: object) -> tuple:
     """Prefetch the cache line at an address; inlined into callers."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)

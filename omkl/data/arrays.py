@@ -56,7 +56,7 @@ def stream_npz(
     return stream_files(find_files(path), read, block_size=block_size, on_error=on_error)
 
 
-def _flaw(arrays: Sequence[np.ndarray]) -> str:
+def _flaw(arrays: Sequence) -> str:
     """Describe what is missing from the inputs and outputs; empty if nothing is."""
     if not all(isinstance(own, np.ndarray) and own.dtype.kind in "biufSU" and own.ndim for own in arrays):
         return "arrays of numbers or strings in rows"

@@ -16,7 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from omkl._files import PathLike, replacing
+from omkl._files import PathLike as PathLike
+from omkl._files import replacing
 from omkl.exceptions import (
     DamagedFileError,
     DataFileError,

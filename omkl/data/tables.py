@@ -192,8 +192,9 @@ def stream_frames(
         nonlocal plan
         found, n_before = frames() if callable(frames) else frames, 0
         for frame in [found] if _is_table(found) else found:
-            reader = _reader(frame, plan.all_names if plan else None)
-            plan = plan or Columns(reader.schema, target, columns, "The first data frame")
+            reader = _reader(frame, None if plan is None else plan.all_names)
+            if plan is None:
+                plan = Columns(reader.schema, target, columns, "The first data frame")
             plan.check(reader.schema, "A data frame")
             for batch in reader:
                 for low in range(0, batch.num_rows, BATCH):

@@ -23,7 +23,7 @@ CONNECT_TIMEOUT = 5
 PATIENCE = 60.0
 
 
-def workers_of(client: Client) -> list[str]:
+def workers_of(client: object) -> list[str]:
     """Return the sorted addresses of running workers; wait for the first one.
 
     Paused workers are left out. Dask pauses a worker that is short of memory: it keeps its data, but starts no tasks.

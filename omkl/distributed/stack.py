@@ -28,7 +28,8 @@ from omkl.kernels.packed import KernelCache, packed_bytes, packed_kernels
 from omkl.kernels.stack import KernelStack, Which
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client as Client
+    from distributed import Future
 
 
 class DistributedStack(KernelStack):

@@ -10,8 +10,8 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 
 from omkl._messages import listed
-from omkl.data.frames import are_few_classes, is_missing
-from omkl.estimators.validation import LARGEST, as_numbers
+from omkl.data.frames import LARGEST, are_few_classes, is_missing
+from omkl.estimators.validation import as_numbers
 from omkl.exceptions import InputError
 from omkl.groups.tables import InterceptBank
 from omkl.persistence import Packer, Unpacker, check_labels

@@ -253,7 +253,7 @@ def class_weights(
     return weights
 
 
-def _weights_of_classes(class_weight: str | dict, classes: list, sums: np.ndarray, whole: bool) -> np.ndarray:
+def _weights_of_classes(class_weight: object, classes: list, sums: np.ndarray, whole: bool) -> np.ndarray:
     """Return the weight of each class; ``sums`` (K,) are the total sample weights of classes."""
     if isinstance(class_weight, dict):
         # a fold may lack classes of the dict if all its classes are in the dict

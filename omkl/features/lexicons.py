@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -111,12 +111,12 @@ def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> d
     return {name: Lexicon.restored({key: arrays[f"lexicons/{name}/{key}"] for key in keys}) for name in names}
 
 
-def _entries(source: Mapping[str, str], name: str) -> Iterator[tuple[str, str, str]]:
+def _entries(source: Mapping[str, str], name: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield place, word and value of each entry of a dict."""
     return ((f"The lexicon {name!r}", word, value) for word, value in source.items())
 
 
-def _lines_of(path: PathLike) -> Iterator[tuple[str, str, str]]:
+def _lines_of(path: PathLike) -> Iterator[tuple[str, Any, Any]]:
     """Yield place, word and value of each line of a file; the value of an invalid line is None."""
     for number, line in text_lines(path):
         word, _, value = line.partition("\t")
@@ -124,7 +124,7 @@ def _lines_of(path: PathLike) -> Iterator[tuple[str, str, str]]:
             yield f"{path}, line {number}", word, "" if "\t" in value else value
 
 
-def as_lexicons(lexicons: Mapping[str, LexiconSource] | None, taken: Collection[str] = ()) -> dict[str, Lexicon]:
+def as_lexicons(lexicons: Any, taken: Collection[str] = ()) -> dict[str, Lexicon]:
     """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons, whose names are not ``taken`` by features."""
     if lexicons is None:
         return {}

@@ -47,7 +47,7 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
         on = slice(*(int(bound) if bound.strip() else None for bound in on.split(":")))
     if on is None or isinstance(on, str) or (isinstance(on, slice) and on.step != 0):
         return on
-    if isinstance(on, Integral) and not isinstance(on, (bool, np.bool_)):
+    if isinstance(on, Integral) and not isinstance(on, (bool, np.bool_)):  # type: ignore[unreachable]
         return int(on)
     with suppress(TypeError, ValueError):
         if parsed := tuple(item if isinstance(item, str) else int(item) for item in on):

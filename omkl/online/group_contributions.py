@@ -151,7 +151,7 @@ def _of_features(bank: ExplicitBank, x: Span, direction: Potentials) -> Contribu
     return Contributions(dict(zip(bank.names, sums.tolist())), pieces)
 
 
-def _of_potentials(bank: Bank, structure: Structure, x: Input, direction: Potentials) -> Contributions:
+def _of_potentials(bank: Any, structure: Structure, x: Input, direction: Potentials) -> Contributions:
     """Compute the contributions of other banks; pieces are parts of outputs or kernels, or support vectors."""
     groups, pieces = {}, []
     for k, own in _parts(bank, structure, x, np.ones(len(bank.names), dtype=bool)):

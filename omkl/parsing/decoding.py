@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.special import softmax
@@ -65,7 +65,7 @@ class ArcConstraints:
     """Required and forbidden arcs of the trees of sentences."""
 
     def __init__(self, required: Arcs = None, forbidden: Arcs = None, n_sentences: int = 0) -> None:
-        self._arcs = {"required": required, "forbidden": forbidden}
+        self._arcs: dict[str, Any] = {"required": required, "forbidden": forbidden}
         for name, arcs in self._arcs.items():
             if arcs is not None and not (isinstance(arcs, Sequence) and len(arcs) == n_sentences):
                 raise InputError(f"{name} must be a list with a list of arcs for each of the {n_sentences} sentences.")

@@ -16,10 +16,10 @@ from omkl.groups.templates.named_sets import of_lexicon
 from omkl.losses import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
 from omkl.online.model import OnlineModel, condensed_state
-from omkl.online.rounds import Example
+from omkl.online.rounds import Example, LearnedBlock
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, LearnedBlock, Pass
+from omkl.online.training_loop import ArraySource, Pass
 from omkl.parsing.sentences import ArcExamples, encode
 from omkl.parsing.template_selection import suited
 from omkl.regularizers import Ridge

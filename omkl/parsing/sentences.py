@@ -51,10 +51,8 @@ def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> T
     if isinstance(X, Treebank):  # it may have been read with fewer checks
         check_heads(X.offsets, X.heads, trees, single_root)
         return X
-    if isinstance(X, (str, os.PathLike, Sentence)):
-        items: list = [X]
-    else:
-        items = list(X) if isinstance(X, Iterable) and not isinstance(X, Mapping) else [X]
+    single = (str, os.PathLike, Sentence, Mapping)
+    items: list[Any] = list(X) if isinstance(X, Iterable) and not isinstance(X, single) else [X]
     if items and all(isinstance(item, (str, os.PathLike)) for item in items):
         return read_treebank(items, single_root=single_root, trees=trees, keep_text=not trees)
     sentences = [_as_sentence(item, number) for number, item in enumerate(items, 1)]

@@ -33,7 +33,7 @@ class _UnionOfGroups(Regularizer):
     def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None) -> None:
         groups = list(groups.values() if isinstance(groups, Mapping) else groups)
         self.groups = [[] if isinstance(group, str) else list(group) for group in groups]
-        members = [member for group in self.groups for member in group]
+        members: list[Any] = [member for group in self.groups for member in group]
         by_index = all(isinstance(member, (int, np.integer)) for member in members)
         fit = all(isinstance(m, str) or (isinstance(m, (int, np.integer)) and m >= 0) for m in members)
         if not self.groups or not all(self.groups) or not fit:

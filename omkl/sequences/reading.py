@@ -10,10 +10,10 @@ from scipy import sparse
 
 from omkl.data import Stream
 from omkl.data.blocks import align_columns, is_frame, n_rows
-from omkl.data.frames import column_names, read_frame
+from omkl.data.frames import LARGEST, column_names, read_frame
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels, learn_labels
-from omkl.estimators.validation import LARGEST, check_sample_weight, class_weights
+from omkl.estimators.validation import check_sample_weight, class_weights
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import AttributeLists

@@ -87,7 +87,7 @@ class DesignProblem(BaseProblem):
             raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
         if self.loss.classifies and self.intercept and np.all(self.y == self.y[0]):
             raise InputError("y has one class only: with an intercept there is nothing to learn.")
-        groups = ColumnGroups(None, n) if self.groups is None else self.groups
+        groups = ColumnGroups(None, n) if self.groups is None else self.groups  # type: ignore[redundant-expr]
         if groups.n_columns != n:
             raise InputError(f"The groups have {groups.n_columns} columns, but the design has {n}.")
         regularizer, groups = _with_coordinates(self.regularizer, groups, self.positive)

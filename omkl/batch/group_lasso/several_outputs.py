@@ -68,7 +68,7 @@ class StackedProblem(DesignProblem):
         Whether the loss is the loss of multinomial regression.
     """
 
-    single: DesignProblem = field(default=None)  # type: ignore[assignment, misc]
+    single: DesignProblem = field(default=None)  # type: ignore[assignment]
     multinomial: bool = False
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class StackedProblem(DesignProblem):
         return np.tile(self.single.loss_weights, self.n_outputs)
 
     @property
-    def unpenalized(self) -> Unpenalized | None:  # type: ignore[override]
+    def unpenalized(self) -> Unpenalized | None:
         return self.single.unpenalized
 
     @property

@@ -20,7 +20,7 @@ from omkl.selection.result import GroupSelection, group_weights
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from omkl.linear.estimators import Groups
+    from omkl.linear.problems import Groups
 
     Source: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear | GroupSelection | Mapping[str, float] | Records
 
