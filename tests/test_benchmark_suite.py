@@ -2,7 +2,7 @@
 
 import json
 import os
-import time
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -43,13 +43,13 @@ WORDS = {
     "failed": failing,
     "gap 1e-1": short_of_the_gap,
     "crashed": lambda: lambda: os._exit(11),
-    "slow": lambda: lambda: time.sleep(60.0),
+    "slow": lambda: signal.pause,
 }
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_peer_that_does_not_run_is_a_word(word):
-    peer = Peer(WORDS[word], "cpu", 0.01, limit=0.5)
+    peer = Peer(WORDS[word], "cpu", 0.01, limit=0.0 if word == "slow" else 300.0, making=300.0)
     peer.round()
     peer.close()
     assert peer.word == word
@@ -57,7 +57,7 @@ def test_a_peer_that_does_not_run_is_a_word(word):
 
 def test_an_environment_that_cannot_be_made_is_a_missing_peer(monkeypatch):
     monkeypatch.setattr("tests.benchmarks.measuring.environment", lambda name: None)
-    peer = Peer(elsewhere("adelie"), "cpu", 0.01, limit=5.0)
+    peer = Peer(elsewhere("adelie"), "cpu", 0.01, limit=300.0)
     peer.close()
     assert peer.word == "missing"
 

@@ -17,5 +17,5 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    cluster.wait_for_workers(2, timeout=60)
+    cluster.wait_for_workers(2)
     return cluster

@@ -191,7 +191,7 @@ class Grow:
         self.passes.append(sum(map(bool, self.client.has_what().values())))
         if len(self.passes) == 1:
             self.cluster.adapt(minimum=2, maximum=2)
-            self.client.wait_for_workers(2, timeout=60)
+            self.client.wait_for_workers(2)
 
 
 def test_workers_that_join_take_their_share(expected):

@@ -48,7 +48,7 @@ def packed():
 
 @pytest.fixture(scope="module", params=[2**26, 0], ids=["kept", "none kept"])
 def stack(request, cluster):
-    cluster.wait_for_workers(2, timeout=60)
+    cluster.wait_for_workers(2)
     return DistributedStack.from_kernels(KERNELS, X, cluster, budget=request.param)
 
 
@@ -135,11 +135,9 @@ def test_cross_validation_on_workers_finds_what_it_finds_here(client):
     assert_allclose(there.decision_function(X), here.decision_function(X), atol=1e-4)
 
 
-def eventually(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
+def wait_until(condition):
+    while not condition():
         time.sleep(0.05)
-    return condition()
 
 
 # ---- workers that die -------------------------------------------------------------------------------------------
@@ -181,12 +179,12 @@ def deadly_kernel(left, right):
 def test_a_paused_worker_gets_no_partition(client, packed):
     both = sorted(client.nthreads())
     client.run(set_status, "paused", workers=both[:1])
-    assert eventually(lambda: workers_of(client) == both[1:])
+    wait_until(lambda: workers_of(client) == both[1:])
     stack = DistributedStack.from_kernels(KERNELS, X, client)
     assert stack.workers == both[1:]
     assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))
     client.run(set_status, "running", workers=both[:1])
-    assert eventually(lambda: workers_of(client) == both)
+    wait_until(lambda: workers_of(client) == both)
 
 
 def set_status(name, dask_worker):

@@ -135,10 +135,10 @@ def test_sigkill_at_any_instant(tmp_path, rng):
     run = tmp_path / "run"
     for _ in range(2):
         process = subprocess.Popen([sys.executable, program, run, tmp_path / "resumed.npz"])
-        before = os.listdir(run) if run.exists() else []
-        while process.poll() is None and (not run.exists() or os.listdir(run) == before):
-            time.sleep(0.01)
-        time.sleep(float(rng.uniform(0.0, 0.4)))
+        for _ in range(rng.integers(1, 20)):  # files that were written or renamed
+            before = os.listdir(run) if run.exists() else []
+            while process.poll() is None and (not run.exists() or os.listdir(run) == before):
+                time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
         process.wait()
     subprocess.run([sys.executable, program, run, tmp_path / "resumed.npz"], check=True)
