@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from omkl.exceptions import InputError
 
@@ -201,6 +202,13 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "omkl":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def as_random_state(random_state: object) -> np.random.RandomState:
+    """Return the generator that scikit-learn takes; a Generator of NumPy draws its seed."""
+    if isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**31))
+    return check_random_state(random_state)
 
 
 def check_flags(estimator: object) -> None:

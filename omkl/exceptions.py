@@ -38,7 +38,7 @@ class TruncatedFileError(DamagedFileError):
 
 
 class DataWarning(UserWarning):
-    """Part of the data was left out, or the data does not suit the defaults."""
+    """Part of the data was left out, or the data does not suit the settings."""
 
 
 class MemoryWarning(UserWarning):

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
-from omkl._components import check_n_jobs
+from omkl._components import as_random_state, check_n_jobs
 from omkl._progress import progress_bar
 from omkl.annotation import training
 from omkl.annotation.raw_text import NO_TEXT, text_of
@@ -73,7 +72,7 @@ class Annotator(SavedEstimator):
         training of the current model.
     verbose : bool
         Show a progress bar.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Replaces ``random_state`` of ``tagger`` and ``parser``. An int gives bitwise reproducible models.
 
     Attributes
@@ -158,7 +157,7 @@ class Annotator(SavedEstimator):
         if checkpoint is not None:
             for name, model in (("tagger", labeler), ("parser", parser)):
                 configuration |= training.nested_parameters(name, model)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         options: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         run = Run(type(self).__name__, configuration, seed, False, **options)
         trainings = TrainingSequence(labeler, check_callbacks(self.callbacks), run, seed, checkpoint_every)

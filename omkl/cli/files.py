@@ -176,7 +176,7 @@ def open_rows(path: str, options: Options, columns: Columns | None = None, label
     elif target.removeprefix("-").isdigit():
         target = int(target)
     given = {"header": False if options.no_header else None, "delimiter": options.delimiter}
-    given["on_error"] = "skip" if options.on_error == "skip" else None
+    given |= {"on_error": "skip" if options.on_error == "skip" else None, "zero_based": options.zero_based or None}
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if columns is not None:
         names = None if options.no_header else columns.names

@@ -60,7 +60,8 @@ class Options(SimpleNamespace):
     format: Any = None
     target = delimiter = categorical = jobs = budget = lexicon = templates = format
     kernels: Sequence[str] = ()
-    no_header, on_error = False, "raise"
+    no_header = zero_based = False
+    on_error = "raise"
 
     def values(self, *names: str) -> dict[str, Any]:
         """Return the values of some options by name."""
@@ -260,8 +261,9 @@ TABLE = (
     option("--no-header", is_flag=True, help="csv: the first line is a row, not names of columns."),
     option("--delimiter", metavar="C", help="csv: divides cells, as ';'; by default a comma, in .tsv files a tab."),
     option("--categorical", metavar="NAMES", help="csv: columns that are text, as zip codes, separated by commas."),
+    option("--zero-based", is_flag=True, help="svmlight: indices count from 0, as scikit-learn writes them."),
 )
-OF_TABLES = ("target", "no_header", "delimiter", "categorical")
+OF_TABLES = ("target", "no_header", "delimiter", "categorical", "zero_based")
 OF_DATA = ("format", *OF_TABLES, "on_error", "worst")
 DATA = declare(FORMAT, *TABLE, ON_ERROR)
 JOBS = option("--jobs", type=int, metavar="N", help="Threads; -1 is one for each core, by default one.")

@@ -174,8 +174,9 @@ def train_annotator(options: Options) -> None:
     words = f"{len(treebank)} sentences, {treebank.n_words} words"
     lines = [f"Learned {', '.join(model.parts_)} from {words}, in {seconds:.1f} s."]
     for name in (part for part in ("upos", "xpos", "trees") if part in weights):
-        ranked = sorted(weights[name].items(), key=lambda item: -item[1])[:MOST_GROUPS]
-        lines += ["", f"The heaviest groups of {name}", *bar_chart(dict(ranked))]
+        ranked = [(group, weight) for group, weight in weights[name].items() if weight > 0]
+        if ranked := sorted(ranked, key=lambda item: -item[1])[:MOST_GROUPS]:
+            lines += ["", f"The heaviest groups of {name}", *bar_chart(dict(ranked))]
     if gold is not None:
         found, metrics["dev"] = tree_scores(gold, model.annotate(gold), options.dev, model.parts_)
         lines += ["", *found, *uncalibrated]

@@ -44,7 +44,8 @@ def stream_svmlight(
         Number of columns of X. None reads all files once to find the largest index. Give it if the data is large,
         comes from a pipe, or needs the same number of columns as other data.
     zero_based : bool
-        Whether indices start at 0. In LIBSVM's data they start at 1.
+        Whether indices start at 0, as :func:`sklearn.datasets.dump_svmlight_file` writes them by default. In LIBSVM's
+        data they start at 1.
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
@@ -156,7 +157,7 @@ def _example(line: bytes, first_index: int, n_features: int) -> tuple[float, lis
         if not index.isdigit() or not _is_finite(number):
             flaw = "is not index:value with two finite numbers"
         elif column < 0:
-            flaw = "has the index 0, but indices count from 1: set zero_based=True"
+            flaw = "has the index 0, but indices count from 1: set zero_based=True (--zero-based)"
         elif column >= n_features:
             flaw = f"has an index beyond n_features={n_features}"
         elif columns and column <= columns[-1]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, TypeAlias
@@ -230,6 +230,8 @@ class OnlineEstimator(SavedEstimator, ABC):
         """
         stream, started = as_stream(*data), "model_" in self.__dict__
         model = self.model_ if started else self._new_model(task.codec)
+        if started and not model.trainer.group_state.scales.flags.writeable:  # mapped by joblib.load
+            model = deepcopy(model)
         if self.early_stopping or model.predicts_only:
             needed = "early_stopping=False" if self.early_stopping else "a model that was not saved with training=False"
             raise InputError(f"partial_fit needs {needed}; fit trains from scratch.")

@@ -18,7 +18,7 @@ from omkl._messages import shown
 from omkl._progress import progress_bar
 from omkl.estimators.targets import checked_classes, label_array
 from omkl.estimators.validation import Constraint, Number
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.kernels.inputs import column_block
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import Logistic
@@ -179,7 +179,7 @@ def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassD
         warnings.warn(
             f"{len(constant)} of {y.shape[1]} labels are those of all samples, or of none, and are predicted so: "
             f"columns {first} of y.",
-            UserWarning,
+            DataWarning,
             stacklevel=5,
         )
     return np.where(y[:, varying], 1.0, -1.0), ClassDecoder(np.arange(y.shape[1]), True, constant)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length
 from omkl._components import warn_caller
 from omkl.estimators.batch import ClassDecoder, NumberDecoder, is_a_classifier
 from omkl.estimators.validation import check_sample_weight
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 
 if TYPE_CHECKING:
     from sklearn.model_selection import BaseCrossValidator
@@ -147,12 +147,12 @@ class PathSearch:
             end = "largest" if values[-1] > values[0] else "smallest"
             warn_caller(
                 f"The best {self.name}, {values[-1]:.3g}, is the {end} of the grid: values beyond may be better.",
-                UserWarning,
+                DataWarning,
             )
         undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
         if undefined:
             warn_caller(
-                f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined.", UserWarning
+                f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined.", DataWarning
             )
         if (n_above := np.count_nonzero(gaps > tol)) > 0:
             warn_caller(

@@ -55,7 +55,9 @@ class Explanation:
         its ``token`` (from 0; for trees its word, from 1; None for inputs without tokens) and its contribution
         ``adds``. For a kernel with explicit features, features are columns (``linear[age]``), products of columns
         (``quadratic[age * income]``), landmarks of the Nyström method, by row of ``landmarks_``, or random
-        frequencies, cosine and sine together, with the columns of their largest entries.
+        frequencies, cosine and sine together, with the columns of their largest entries. For other kernels, features
+        are rows of ``support_vectors_``, or training samples of positive weight in batch (``gaussian[row 12]``); on a
+        single column, they are values of it (``gaussian[age = 31]``).
 
     Examples
     --------
@@ -226,13 +228,19 @@ def part_namer(encoder: Encoder, members: Sequence) -> Callable[[list[Piece]], l
             return encoder.name_of_part(piece.group, piece.key)
         if piece.kind == "labels":
             return " → ".join(str(members[code]) for code in piece.key)
-        return f"support vector {piece.key} of {piece.group}"
+        index, vector = piece.key
+        return name_of_support(piece.group, f"support vector {index}", encoder.columns_of(piece.group), vector)
 
     def named(pieces: list[Piece]) -> list[str]:
         features = encoder.names_of(piece.key for piece in pieces if piece.kind == "feature")
         return [name(piece, features) for piece in pieces]
 
     return named
+
+
+def name_of_support(group: str, place: str, column: Callable[[int], str], vector: np.ndarray) -> str:
+    """Name a support vector (d,) of a kernel by its value in a single column, or else by its place."""
+    return f"{group}[{f'{column(0)} = {vector[0]:.4g}' if len(vector) == 1 else place}]"
 
 
 # ---- batch estimators -------------------------------------------------------------------------------------------

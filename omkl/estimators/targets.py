@@ -222,8 +222,11 @@ class ClassOutputs(_RowOutputs):
         self._classes = classes
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
-        """Learn the codes from the labels of the first data."""
-        return learn_labels(Labels, labels, self._classes, self._cost)
+        """Learn the codes from the labels of the first data, of at least two classes."""
+        known = learn_labels(Labels, labels, self._classes, self._cost)
+        if len(known) < 2 and not known.grows:
+            raise InputError(f"y holds one class only, {known.members[0]!r}: a classifier needs two, or classes=.")
+        return known
 
     def structure(self, known: Labels) -> Binary | Multiclass:
         """Return a structure with one potential for two classes, else with one per class."""

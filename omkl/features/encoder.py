@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -271,9 +271,12 @@ class Encoder:
 
     def name_of_part(self, name: str, i: int) -> str:
         """Return the name of part i of a kernel with explicit features: ``kernel[column]``, ``kernel[landmark 3]``."""
-        view, shapes = self.views[name], self.shapes
-        column_name = partial(view.column_name, shapes=shapes, names=self.names)
-        return f"{name}[{self.kernels[name].part_name(i, column_name, view.width(shapes))}]"
+        width = self.views[name].width(self.shapes)
+        return f"{name}[{self.kernels[name].part_name(i, self.columns_of(name), width)}]"
+
+    def columns_of(self, name: str) -> Callable[[int], str]:
+        """Return a function from the number of a column of a kernel to its name."""
+        return partial(self.views[name].column_name, shapes=self.shapes, names=self.names)
 
     def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
         on = kernel.on

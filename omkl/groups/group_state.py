@@ -109,7 +109,15 @@ class GroupState:
         self.total_weight = 0.0
         self.pending_weight = 0.0
         self._before = np.zeros(p)
-        self.rescaled = RescaledArrays(
+        first = 0
+        for bank in banks:
+            bank.group_state = GroupStateView(self, first, first + len(bank.names))
+            first += len(bank.names)
+
+    @property
+    def rescaled(self) -> RescaledArrays:
+        """The arrays that a proximal step changes; not stored, since copies by joblib lose that they are the same."""
+        return RescaledArrays(
             self.bases,
             self.scales,
             self.square_norms,
@@ -118,10 +126,6 @@ class GroupState:
             self.deactivated,
             self.total_shrinkage,
         )
-        first = 0
-        for bank in banks:
-            bank.group_state = GroupStateView(self, first, first + len(bank.names))
-            first += len(bank.names)
 
     def rebuilt(self, banks: "Sequence[OwnsGroups]") -> "GroupState":
         """Return a state for banks that have gained groups; the new groups are empty.

@@ -6,9 +6,8 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
-from omkl._components import resolve, split_settings
+from omkl._components import as_random_state, resolve, split_settings
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel
 from omkl.kernels.feature_maps import approximated
@@ -157,7 +156,7 @@ def variable_kernels(n_columns: int) -> Iterator[Kernel]:
 def random_subset_gaussians(
     n_kernels: int,
     n_columns: int,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
     normalize: str | None = "trace",
 ) -> Iterator[Gaussian]:
     r"""Yield Gaussian kernels on random subsets of the variables, as in Suzuki and Tomioka (2011).
@@ -167,7 +166,7 @@ def random_subset_gaussians(
     Parameters
     ----------
     n_kernels, n_columns : int >= 1
-    random_state : int, numpy RandomState or None
+    random_state : int, Generator, RandomState or None
     normalize : str or None
         See :class:`~omkl.kernels.Kernel`.
 
@@ -175,7 +174,7 @@ def random_subset_gaussians(
     ------
     Gaussian
     """
-    random = check_random_state(random_state)
+    random = as_random_state(random_state)
     for _ in range(n_kernels):
         bandwidth = 5.0 * random.chisquare(1) + 0.1
         columns = random.permutation(n_columns)[: random.randint(1, n_columns + 1)]

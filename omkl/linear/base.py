@@ -39,7 +39,7 @@ from omkl.estimators.validation import (
     checked_arrays,
     forget_columns,
 )
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.linear.explain import explain_columns
 from omkl.linear.problems import (
     DesignLike,
@@ -240,7 +240,7 @@ class SparseLinear(SavedEstimator):
             if 0 < largest <= alpha:
                 warn_caller(
                     f"No column is in the model at alpha={alpha:g}: with these data it must be below {largest:.3g}.",
-                    UserWarning,
+                    DataWarning,
                 )
         return coefficients, intercepts
 

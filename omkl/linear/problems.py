@@ -31,7 +31,7 @@ from omkl.estimators.batch import (
 )
 from omkl.estimators.targets import finite_targets
 from omkl.estimators.validation import as_numbers, row_digests, source_columns, weighted_by_class
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -199,7 +199,7 @@ def constant_model(loss: PointwiseLoss, samples: Samples) -> tuple[np.ndarray, n
     targets = (samples.targets[0] + samples.centres).reshape(len(samples.targets[0]), -1).T
     ones, zeros = np.ones(targets.shape[1]), np.zeros(targets.shape[1])
     intercepts = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
-    warn_caller(f"y is constant, and so is the model: {listed(targets[:, 0].tolist(), 5)}.", UserWarning)
+    warn_caller(f"y is constant, and so is the model: {listed(targets[:, 0].tolist(), 5)}.", DataWarning)
     return np.zeros((len(targets), samples.design.shape[1])), np.array(intercepts)
 
 

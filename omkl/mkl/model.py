@@ -12,7 +12,7 @@ from scipy import sparse
 from omkl._threads import in_threads
 from omkl.batch.mkl.problem import Expansion
 from omkl.estimators.batch import ClassDecoder, NumberDecoder
-from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column
+from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, name_of_support
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import Vectors, take_columns
 from omkl.mkl.kernel_sources import ArrayKernels, KernelSource, unpack_source
@@ -124,20 +124,25 @@ class KernelModel:
         groups[CONSTANT] = float(self.intercepts @ chosen.weights)
 
         def names_of(strongest: Sequence[Piece]) -> list[str]:
-            return [
-                f"support vector {own.key} of {own.group}"
-                if own.kind == "support"
-                else self._name_of_part(own.group, own.key, X.shape[1], columns)
-                for own in strongest
-            ]
+            return [self._name_of(own, X, columns) for own in strongest]
 
         return explanation(*chosen[1:], float(total @ chosen.weights), Contributions(groups, pieces), n, names_of)
 
-    def _name_of_part(self, group: str, i: int, width: int, names: Sequence[str] | None) -> str:
-        """Return the name of part i of a kernel's explicit features, on inputs with ``width`` columns."""
-        kernel = self.source.kernels[self.source.names.index(group)]
+    def _name_of(self, piece: Piece, X: Any, names: Sequence[str] | None) -> str:
+        """Return the name of a training sample, or of a part of a kernel's explicit features; X is the input."""
+        if not isinstance(self.source, ArrayKernels):
+            return f"{piece.group}[row {piece.key}]"
+        kernel, width = self.source.kernels[self.source.names.index(piece.group)], X.shape[1]
         chosen = take_columns(np.arange(width)[None], kernel.columns(width))[0]
-        return kernel.part_name(i, lambda j: name_of_column(names, int(chosen[j])), len(chosen))
+
+        def column(j: int) -> str:
+            return name_of_column(names, int(chosen[j]))
+
+        if piece.kind == "part":
+            return kernel.part_name(piece.key, column, len(chosen))
+        row = self.source.X[[piece.key]]
+        vector = (row.toarray() if sparse.issparse(row) else row)[0, chosen]
+        return name_of_support(piece.group, f"row {piece.key}", column, vector)
 
     def pack(self, packer: Packer) -> dict[str, Any]:
         """Return JSON values for a model file; arrays go to the packer."""

@@ -69,7 +69,7 @@ def encode_targets(y: np.ndarray, weights: np.ndarray, settings: Settings, warns
         is_constant = y.ndim == 1 and len(y) > 1 and np.ptp(y) == 0.0
         # with a kink, other constants may be optimal, too
         if warns and is_constant and settings.intercept and not settings.loss.has_kink:
-            warn_caller(f"y is constant ({y[0]:g}): the model is that constant.", UserWarning)
+            warn_caller(f"y is constant ({y[0]:g}): the model is that constant.", DataWarning)
         centres = centres_of(y, settings.loss, settings.intercept)
         return Encoded(_shared_or_each(y - centres, shares), weights, centres=centres)
     shares = shares and settings.multiclass != "ovr"
@@ -123,10 +123,10 @@ def warn_of_fit(encoded: Encoded, solutions: list[Solution], tol: float, C: floa
         )
     constant = not any(len(solution.model.active) for solution in solutions)
     if constant and proven and any(np.any(solution.certificate.rho) for solution in solutions):
-        warn_caller(f"No kernel is in the model at C={C:g}: raise C.", UserWarning)
+        warn_caller(f"No kernel is in the model at C={C:g}: raise C.", DataWarning)
     elif _predicts_alike(encoded, np.concatenate([solution.certificate.outputs for solution in solutions])):
         same = "nearly one prediction" if encoded.decoder is None else "one class"
-        warn_caller(f"All training samples get {same} at C={C:g}: raise C, or scale the kernels.", UserWarning)
+        warn_caller(f"All training samples get {same} at C={C:g}: raise C, or scale the kernels.", DataWarning)
 
 
 def warn_of_path(gaps: Sequence[float], tol: float) -> None:

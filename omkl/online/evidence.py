@@ -140,9 +140,13 @@ class Evidence:
         return useful if useful.any() else np.ones(p, dtype=bool)
 
     def is_weak(self) -> bool:
-        """Return whether the largest z-score is one that useless groups reach by chance."""
+        """Return whether the largest z-score is one that useless groups reach by chance.
+
+        Where all outputs are equal, or the reference model predicts them, there is nothing for groups to help with.
+        """
         p = len(self.sums)
-        return p > 1 and self.n_examples >= FEWEST and bool(self.z_scores().max() < beyond_chance(p))
+        seen = p > 1 and self.n_examples >= FEWEST and self.squares.any()
+        return bool(seen and self.z_scores().max() < beyond_chance(p))
 
     def grow(self, n_groups: int) -> None:
         """Add new groups, without evidence so far."""

@@ -101,8 +101,8 @@ class Piece(NamedTuple):
     #: "feature", "part", "support", "labels", "arc", "grandparent" or "sibling".
     kind: str
     group: str
-    #: Identifies the piece: id of a feature, number of a part of a kernel with explicit features, index of a support
-    #: vector, codes of consecutive labels, or (head, modifier).
+    #: Identifies the piece: id of a feature, number of a part of a kernel with explicit features, index and row of a
+    #: support vector, codes of consecutive labels, or (head, modifier).
     key: Any
     #: Token of the feature, from 0, or modifier of the arc, from 1.
     at: int | None
@@ -162,8 +162,9 @@ def _of_potentials(bank: Any, structure: Structure, x: Input, direction: Potenti
             pieces += [Piece("part", name, i, token, value) for i, value in enumerate(values.tolist()) if value]
     if isinstance(bank, FrozenExpansion):
         indices = bank.support_indices.tolist()
-        for name, values in bank.products_of_supports(x, direction):
-            pieces += [Piece("support", name, i, None, value) for i, value in zip(indices, values.tolist()) if value]
+        for name, values, X in bank.products_of_supports(x, direction):
+            keys = zip(indices, X)
+            pieces += [Piece("support", name, key, None, value) for key, value in zip(keys, values.tolist()) if value]
     return Contributions(groups, pieces)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
-from omkl._components import check_choice, check_number, warn_caller
+from omkl._components import as_random_state, check_choice, check_number, warn_caller
 from omkl.estimators.sources import TrainingBlock
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels.gram import GramMatrices
@@ -72,7 +72,7 @@ def select_groups(
         For "stability", number of pairs of disjoint halves; 50 by default.
     n_jobs : int, optional
         For "stability", number of trainings in parallel threads; -1 uses all processors.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -111,7 +111,7 @@ def select_groups(
     others = of_stability if method == "knockoffs" else of_knockoffs
     if unfit := [name for name, value in others.items() if value is not None]:
         raise InputError(f'`{unfit[0]}` is not for method="{method}".')
-    random = check_random_state(random_state)
+    random = as_random_state(random_state)
     if isinstance(estimator, DependencyParser):
         X, y = estimator._read(TrainingBlock(check_sentences(X, y), None, None), whole=True).treebank, None
     if method == "stability":

@@ -23,8 +23,8 @@ def tables():
 def write(path, X, y):
     """Write a file in the format of its suffix; return the arguments that name the outputs."""
     if path.suffix == ".svm":
-        dump_svmlight_file(X, y, str(path), zero_based=False)
-        return []
+        dump_svmlight_file(X, y, str(path))
+        return ["--zero-based"]
     if path.suffix == ".npz":
         np.savez(path, X=X, y=y)
         return []

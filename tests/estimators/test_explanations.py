@@ -1,6 +1,7 @@
 """The parts of an explanation sum to the margin, the difference of two scores of the model."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -61,11 +62,26 @@ def test_a_class_against_the_next_best(options, classes):
 def test_support_vectors_are_those_of_the_model():
     model = omkl.OnlineMKLClassifier({"g": "gaussian"}, epochs=2, random_state=0).fit(X3, Y3)
     why = model.explain(X3[0], label="top", against="low", n=10**6)
-    index = int(why.features[0]["feature"].split()[2])
+    index = int(why.features[0]["feature"].removeprefix("g[support vector ").removesuffix("]"))
     support, A = model.support_vectors_["g"][index], model.dual_coef_["g"][index]
     kernel = model.model_.codec.encoder.kernels["g"]
     low, top = (model.classes_.tolist().index(name) for name in ("low", "top"))
     np.testing.assert_allclose(why.features[0]["adds"], kernel(X3[:1], support[None])[0, 0] * (A[top] - A[low]))
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+@pytest.mark.parametrize("kind", ["MKLClassifier", "MKLRegressor", "OnlineMKLClassifier", "OnlineMKLRegressor"])
+def test_a_support_vector_is_named_by_its_place_or_its_value(kind, as_frame):
+    X = pd.DataFrame(X3, columns=["w", "x", "y", "z"]) if as_frame else X3
+    model = getattr(omkl, kind)({"all": "gaussian:sigma2=1", "one": "gaussian:sigma2=1,on=1"}, regularizer="ridge")
+    why = model.fit(X, Y3 if "Classifier" in kind else X3[:, 1]).explain(X[:1], n=10**6)
+    place = "support vector" if kind.startswith("Online") else "row"
+    column = "x" if as_frame else "1" if kind.startswith("Online") else "column 1"
+    values = {f"one[{column} = {value:.4g}]" for value in X3[:, 1]}
+    for group, accepted in {"all": {f"all[{place} {i}]" for i in range(len(X3))}, "one": values}.items():
+        names = {record["feature"] for record in why.features if record["group"] == group}
+        assert names
+        assert names <= accepted
 
 
 def test_dicts_and_what_features_are_called():

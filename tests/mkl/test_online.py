@@ -2,6 +2,7 @@
 
 import pickle
 
+import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -115,15 +116,19 @@ def test_more_classes_than_the_examples_have_are_declared():
         omkl.OnlineMKLClassifier().fit(X, y, classes=[0, 1])
 
 
-def test_a_copy_goes_on_training_like_the_original():
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+@pytest.mark.parametrize("options", [{}, {"budget": 20}, {"method": "rda"}])
+def test_a_copy_goes_on_training_like_the_original(options, mmap_mode, tmp_path):
     """Views of shared arrays must be views again in a copy."""
     X, y = load_iris(return_X_y=True)
-    first = omkl.OnlineMKLClassifier(["linear", "gaussian"], random_state=0, epochs=2).fit(X, y)
-    second = pickle.loads(pickle.dumps(first))
-    for model in (first, second):
+    first = omkl.OnlineMKLClassifier(["linear", "gaussian"], random_state=0, epochs=2, **options).fit(X, y)
+    joblib.dump(first, tmp_path / "model")
+    copies = [joblib.load(tmp_path / "model", mmap_mode), pickle.loads(pickle.dumps(first))]
+    for model in (first, *copies):
         model.partial_fit(X[::3], y[::3])
-    assert_array_equal(first.decision_function(X), second.decision_function(X))
-    assert first.kernel_weights_ == second.kernel_weights_
+    for model in copies:
+        assert_array_equal(first.decision_function(X), model.decision_function(X))
+        assert first.kernel_weights_ == model.kernel_weights_
 
 
 KERNELS = {"linear": "linear", "dual": "linear:explicit=False", "gaussian": "gaussian:sigma2=1", "b1": "b1:h=2"}

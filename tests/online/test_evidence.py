@@ -265,6 +265,10 @@ def test_a_warning_names_weak_evidence():
         X, y = interaction(300)
         model = omkl.OnlineMKLClassifier([*JUNK, USEFUL], weighting="out-of-sample", random_state=0).fit(X, y)
         omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=0).fit(X[:20], y[:20])
+        # nothing is left to explain
+        omkl.OnlineMKLRegressor(JUNK, weighting="out-of-sample", random_state=0).fit(X, np.ones(300))
+        growing = omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=0)
+        growing.fit(X, ["a"] * 300, classes="growing")
     evidence = model.evidence_
     assert max(evidence, key=evidence.get) == USEFUL
     assert evidence[USEFUL] > beyond_chance(len(evidence)) == pytest.approx(stats.norm.isf(0.05 / 11))

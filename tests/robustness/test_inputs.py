@@ -14,8 +14,9 @@ from sklearn.base import clone
 
 import omkl
 from omkl._components import resolve
+from omkl.data import synthetic_treebank
 from omkl.exceptions import InputError, OmklError
-from omkl.kernels import Kernel, as_kernel
+from omkl.kernels import Kernel, as_kernel, random_subset_gaussians
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -206,3 +207,27 @@ def test_powers_that_would_take_for_ever_are_refused(degree):
 def test_maps_of_more_features_than_fit_are_refused(spec):
     with pytest.raises(InputError, match="features must be a whole number"):
         as_kernel(spec)
+
+
+def annotate(generator):
+    treebank = synthetic_treebank(20, random_state=0)
+    annotator = omkl.Annotator(["upos"], tagger=omkl.SequenceLabeler(epochs=1), random_state=generator, verbose=False)
+    return annotator.fit(treebank).kernel_weights_["upos"]
+
+
+NOISE = RNG.normal(size=24)
+DRAWN = {
+    "select_groups": lambda generator: (
+        omkl.select_groups(
+            omkl.GroupLasso(0.05), X, NOISE, method="stability", n_pairs=10, random_state=generator
+        ).statistics
+    ),
+    "random_subset_gaussians": lambda generator: list(random_subset_gaussians(3, 9, generator)),
+    "Annotator": annotate,
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_generator_of_numpy_is_a_random_state(name):
+    found = [DRAWN[name](np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]

@@ -100,14 +100,16 @@ X = RNG.normal(size=(30, 3))
 
 def test_one_class_and_one_target():
     n = 5
-    for estimator in (omkl.MKLClassifier(), omkl.SparseLogisticRegression()):
+    for estimator in (omkl.MKLClassifier(), omkl.SparseLogisticRegression(), omkl.OnlineMKLClassifier()):
         with pytest.raises(InputError, match="y holds one class only, 'yes': a classifier needs two"):
             estimator.fit(X[:n], ["yes"] * n)
     for estimator in (omkl.MKLRegressor(), omkl.GroupLasso(), omkl.OnlineMKLRegressor()):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             assert_allclose(estimator.fit(X[:n], [2.5] * n).predict(X[:3]), 2.5)
-    assert_array_equal(omkl.OnlineMKLClassifier().fit(X[:n], ["yes"] * n).predict(X[:3]), ["yes"] * 3)
+    for classes in ("growing", ["no", "yes"]):
+        model = omkl.OnlineMKLClassifier().partial_fit(X[:n], ["yes"] * n, classes=classes)
+        assert_array_equal(model.predict(X[:3]), ["yes"] * 3)
 
 
 WEIGHTS = np.array([1.0, 0.5, 2.0, 0.3])

@@ -326,14 +326,14 @@ class FrozenExpansion(FrozenGroups):
         out = [potentials.unary if self._in_use(k) else None for k in self._alive]
         expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
 
-    def products_of_supports(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the name of each kernel, and the contribution of each support vector to ``<theta_k, g_k>``: (S,)."""
+    def products_of_supports(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield name, contributions of support vectors to ``<theta_k, g_k>`` (S,), and these (S, d), of each kernel."""
         moving = np.flatnonzero(gradient.unary.any(axis=1))
         for k, kernel, view, A in zip(self._alive, self._kernels, self._views, self._coefficients):
             support = self._supports[view]
             block = np.ascontiguousarray(x.tokens.views[view][x.low + moving], dtype=support.X.dtype)
             values = kernel.between(Pair(block, support))
-            yield self.names[k], np.einsum("sj,sj->s", values.T @ gradient.unary[moving], A)
+            yield self.names[k], np.einsum("sj,sj->s", values.T @ gradient.unary[moving], A), support.X
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state: O(S^2) kernel values for S support vectors."""
