@@ -286,10 +286,11 @@ class Encoder:
             return View((key,), find_columns(on, width, kernel=name))
         known = [key for key in named if key in self.shapes or is_number_in(tokens, key)]
         if not named or len(known) < (len(on) if isinstance(on, tuple) else 1):
-            choice = f"one of {list(self.shapes)}" if self.shapes else "an array or a number"
+            choice = f"one of {list(self.shapes)}" if self.shapes else "numbers or an array"
             given = "" if on is None else f", got {format_on(on)}"
             raise InputError(
-                f"The kernel {name!r} must say which entry of dicts it is on, {choice}, as '{name}:on=...'{given}."
+                f"The kernel {name!r} must say which columns of a table with text, or entries of dicts, it is on, "
+                f"{choice}, as '{name}:on=...'{given}."
             )
         self.shapes.update({key: 1 for key in named if key not in self.shapes})
         return View(tuple(named), None)

@@ -1,6 +1,10 @@
-"""Files that the pages of the documentation name, small enough for their examples to run in a second."""
+"""Files that the pages of the documentation name, small enough for their examples to run in a second.
+
+A treebank with a name of Universal Dependencies is the real one where ``OMKL_DATA`` has it.
+"""
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +14,22 @@ NOUNS = {"dog": "Sing", "dogs": "Plur", "cat": "Sing", "cats": "Plur", "bird": "
 VERBS = {"barks": "Sing", "bark": "Plur", "sleeps": "Sing", "sleep": "Plur", "sees": "Sing", "see": "Plur"}
 LEMMAS = {word: word.rstrip("s") for word in (*NOUNS, *VERBS)}
 ADJECTIVES = ("old", "small", "black")
+
+
+#: Real treebanks below the folder of data, and what stands for them elsewhere.
+TREEBANKS = {
+    "ud/UD_Danish-DDT/da_ddt-ud-dev.conllu.gz": "train.conllu.gz",
+    "ud/UD_Danish-DDT/da_ddt-ud-test.conllu.gz": "test.conllu.gz",
+}
+
+
+def stands_in(code):
+    """Tell whether code reads a real treebank for which a made one stands, so that it prints other figures."""
+    return any(Path(own).name in code and not _is_there(own) for own in TREEBANKS)
+
+
+def _is_there(treebank):
+    return "OMKL_DATA" in os.environ and Path(os.environ["OMKL_DATA"], treebank).exists()
 
 
 def english(n_sentences, rng):
@@ -54,6 +74,8 @@ def write_samples(folder):
         y = X[:, 0] + X[:, 1] ** 2 > 0.5
         table = "".join(f"{a:.4f},{b:.4f},{c:.4f},{'yes' if label else 'no'}\n" for (a, b, c), label in zip(X, y))
         (folder / f"{name}.csv").write_text("age,income,height,bought\n" + table, encoding="utf-8")
+    for own, made in TREEBANKS.items():
+        (folder / Path(own).name).symlink_to(Path(os.environ["OMKL_DATA"], own) if _is_there(own) else folder / made)
     (folder / "data").mkdir()
     for part in range(2):
         X = rng.random((150, 40)) * (rng.random((150, 40)) < 0.3)

@@ -22,9 +22,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
+import omkl
 from omkl.cli import main
 
 ROOT = Path(__file__).parents[2]
+#: Where omkl is imported from, by commands as well.
+INSTALLED = str(Path(omkl.__file__).parents[1])
 FENCE = re.compile(r"^```(python|bash)\n(.*?)^```$(\n\n?```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
@@ -70,7 +73,7 @@ def run_page(page, folder):
     for name, module in (("omkl", " -m omkl"), ("python", "")):
         (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n', encoding="utf-8")
         (commands / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": INSTALLED, "COLUMNS": "100"}
     namespace = {"__name__": "__main__"}
     with contextlib.chdir(folder):
         for block in blocks_of(page.read_text(encoding="utf-8")):
@@ -128,7 +131,7 @@ def same(expected, printed):
 def test_code_on_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
     for block, printed in run_page(page, tmp_path):
-        if block.printed is not None:
+        if block.printed is not None and not load_samples().stands_in(block.code):
             assert same(block.printed, printed), f"{page}, line {block.line} prints:\n{printed}"
 
 
