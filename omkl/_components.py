@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from omkl.exceptions import InputError
 
@@ -206,6 +205,8 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 def as_random_state(random_state: object) -> np.random.RandomState:
     """Return the generator that scikit-learn takes; a Generator of NumPy draws its seed."""
+    from sklearn.utils import check_random_state  # the command line explains itself without scikit-learn
+
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**31))
     return check_random_state(random_state)
