@@ -94,7 +94,7 @@ def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float | s
         strength(epochs, C),
         option("--method", type=CHOICE(["fobos", "rda"]), default="fobos", help="Online method."),
         option("--eta0", type=AutoOr(float), metavar="RATE", default="auto", help="Scale of the learning rate."),
-        option("--average", metavar="A", default="quadratic", help="quadratic, uniform or last."),
+        option("--average", metavar="A", default="auto", help="auto, quadratic, uniform or last."),
         option("--early-stopping", is_flag=True, help="Keep the best epoch, on --dev or a held-out tenth."),
         option("--stream", is_flag=True, help="Never hold the file whole: read it once an epoch, through a buffer."),
         *(SEED, JOBS, CHECKPOINTS),

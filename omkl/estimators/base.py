@@ -53,7 +53,7 @@ class OnlineEstimator(SavedEstimator, ABC):
     method: str = "fobos"
     eta0: float | str = "auto"
     schedule: Any = None
-    average: Any = "quadratic"
+    average: Any = "auto"
     radius: float | str | None = None
     shuffle: bool = True
     early_stopping: bool = False

@@ -1,6 +1,14 @@
 """Online training: trainer and training loop, learning rates, averages, callbacks."""
 
-from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
+from omkl.online.averaging import (
+    AutomaticAverage,
+    Average,
+    DecayedAverage,
+    PolynomialAverage,
+    Predictor,
+    RecentAverage,
+    UniformAverage,
+)
 from omkl.online.callbacks import ProgressiveValidation, RecordLog
 from omkl.online.rounds import Example, Step, values_of
 from omkl.online.schedules import (
@@ -17,6 +25,7 @@ from omkl.online.training_loop import ArraySource, TrainingLoop
 
 __all__ = [
     "ArraySource",
+    "AutomaticAverage",
     "Average",
     "Constant",
     "DecayedAverage",
@@ -30,6 +39,7 @@ __all__ = [
     "PolynomialAverage",
     "Predictor",
     "ProgressiveValidation",
+    "RecentAverage",
     "RecordLog",
     "Schedule",
     "Step",

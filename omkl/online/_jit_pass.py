@@ -308,7 +308,7 @@ def _learn(stamp):
             losses[i] = weight * loss
             if not np.isfinite(loss):
                 return i
-            if compared and compare(drift, average_loss - loss, state[ROUND] + i, state[LOSSES], state[SQUARES]):
+            if compared and compare(drift, average_loss, loss, state[ROUND] + i, state[LOSSES], state[SQUARES]):
                 state[CHANGED] = 1.0
             square_gradient = 0.0
             if moves:

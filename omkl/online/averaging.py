@@ -1,5 +1,6 @@
 """Averages over the iterates of training, and Predictor, the averaged model."""
 
+import math
 from collections.abc import Iterator, Sequence, Sized
 from functools import cached_property
 from typing import Any
@@ -17,14 +18,15 @@ from omkl.structures.base import Potentials, Structure
 BLOCK = 2**17
 #: Largest power; larger ones could overflow after a billion rounds.
 MOST_POWER = 30.0
+#: In a stream, the average reaches back about this many times the square root of the number of rounds.
+REACH = 6.0
 
 
 class Average(Component):
     """Weights ``w_t >= 0`` of the average ``sum_t w_t theta_t / sum_t w_t``, updated lazily in O(p) a round."""
 
-    #: Number of rounds after which weights restart and all sums are divided by :attr:`discount`; None for never.
+    #: Number of rounds after which weights restart and all sums are divided by the last weight; None for never.
     period: int | None = None
-    discount = 1.0
 
     def weight(self, t: int) -> float:
         """Return the weight of the model after a round.
@@ -44,6 +46,10 @@ class Average(Component):
         rounds : int array
         """
         return np.array([self.weight(t) for t in rounds.tolist()])
+
+    def in_stream(self) -> "Average":
+        """Return the average for a stream that is tested for drift."""
+        return self
 
 
 class UniformAverage(Average):
@@ -103,10 +109,40 @@ class DecayedAverage(Average):
         check_number("half_life", half_life, above=0)
         self.half_life = float(half_life)
         self.period = self._rounds = max(1, round(40 * self.half_life))
-        self.discount = 2.0 ** (self._rounds / self.half_life)
 
     def weight(self, t: int) -> float:
-        return 2.0 ** (((t - 1) % self._rounds) / self.half_life)
+        return 2.0 ** (((t - 1) % self._rounds + 1) / self.half_life)
+
+
+class AutomaticAverage(PolynomialAverage):
+    """Weights ``t^2``, and those of :class:`RecentAverage` in a stream that is tested for drift."""
+
+    aliases = {"auto": {}}
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def in_stream(self) -> Average:
+        return RecentAverage()
+
+
+class RecentAverage(Average):
+    r"""Weights :math:`t^2 e^{\sqrt t / 3}`: the average reaches back about :math:`6 \sqrt t` rounds.
+
+    The noise of the iterates is that of the latest rounds: as learning rates decay like :math:`1 / \sqrt t`, about so
+    many rounds average it away. A longer average gains little, and lags behind a stream that changes.
+    """
+
+    aliases = {"recent": {}}
+    period = 5000
+
+    def weight(self, t: int) -> float:
+        start = max((t - 1) // self.period * self.period, 1)
+        return (t / start) ** 2 * math.exp(2.0 / REACH * (math.sqrt(t) - math.sqrt(start)))
+
+    def weights(self, rounds: np.ndarray) -> np.ndarray:
+        starts = np.maximum((rounds - 1) // self.period * self.period, 1)
+        return (rounds / starts) ** 2 * np.exp(2.0 / REACH * (np.sqrt(rounds) - np.sqrt(starts)))
 
 
 class Predictor:

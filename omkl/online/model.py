@@ -206,7 +206,7 @@ class OnlineModel:
         trainer.schedule.load_state(theirs.schedule.state())
         trainer.go_on(theirs.round, theirs.presented)
         trainer.began, self.predicts_only = theirs.began, other.predicts_only
-        trainer.drift = theirs.drift
+        trainer.drift, trainer.average = theirs.drift, theirs.average
 
     def predictor(self) -> Predictor:
         """Return the current averaged model, frozen."""

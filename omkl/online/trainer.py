@@ -134,9 +134,13 @@ class OnlineTrainer:
 
         In dual averaging, the model is proportional to the rate, which cannot restart.
         """
-        can = self.average is not None and self.method.forgets
-        if self.drift is None and can and all("watch" in bank.abilities for bank in self.banks):
-            self.drift = DriftTest()
+        average, t = self.average, self.round - self.began
+        if self.drift is not None or average is None or not self.method.forgets:
+            return
+        if all("watch" in bank.abilities for bank in self.banks):
+            self.drift, self.average = DriftTest(), average.in_stream()
+            if t > 0:
+                self._discount(self.average.weight(t) / average.weight(t))
 
     def update(self, x: Sized, y: Output, weight: float = 1.0) -> Step:
         r"""Perform one round of Algorithm 1 (Martins et al. 2011) on one example.
@@ -169,7 +173,7 @@ class OnlineTrainer:
         loss, gradient = self._loss_and_gradient(potentials, y)
         changed = False
         if drift is not None and average_loss is not None:
-            changed = drift.compare(average_loss - loss, self.round - 1, self.schedule.sums)
+            changed = drift.compare(average_loss, loss, self.round - 1, self.schedule.sums)
         square_gradient = 0.0
         if gradient is not None:  # None means zero
             for bank in self.banks:
@@ -292,7 +296,7 @@ class OnlineTrainer:
         """Discount the average, and recompute norms, after the rounds where that is due."""
         average = self.average
         if average is not None and average.period and (self.round - self.began) % average.period == 0:
-            self._discount(1.0 / average.discount)
+            self._discount(1.0 / average.weight(self.round - self.began))
         if self.round % self.recompute_every == 0:
             self.recompute_norms()
 

@@ -104,8 +104,9 @@ class SequenceLabeler(OnlineEstimator):
         If ``eta0`` is a number: ``"sqrt"`` for ``eta0 / sqrt(t)`` (the default), ``"constant"``, or
         ``"inverse-time"`` for ``eta0 / t``.
     average : str, Average or None
-        Averaging of iterates: ``"quadratic"`` weights the iterate of round t by t^2; ``"uniform"``;
-        ``"uniform:start=1000"``; ``"polynomial:power=4"``; ``None`` or ``"last"`` use the last iterate.
+        Averaging of iterates: ``"quadratic"`` weights the iterate of round t by t^2; ``"recent"`` by
+        ``t^2 exp(sqrt(t) / 3)``; ``"auto"`` is "recent" in streams that are tested for drift, else "quadratic";
+        ``"uniform"``; ``"uniform:start=1000"``; ``"polynomial:power=4"``; ``None`` or ``"last"`` use the last iterate.
     class_weight : None, "balanced" or dict
         Weights of the labels, as in scikit-learn. The weight of a sequence is the mean over its labels. "balanced"
         requires ``fit`` on data in memory.

@@ -1,4 +1,4 @@
-"""Streams that change: windows of 2,000 rows, against the average of all iterates, the last one, and SGD."""
+"""Streams that change: errors against the average of all iterates, the last one, SGD, and trees of river."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,9 @@ from omkl.groups import FeatureMapBank
 from omkl.online import ProgressiveValidation
 from omkl.online.trainer import OnlineTrainer
 
-N, WINDOW, BLOCK, FIRST = 60_000, 2000, 50, 500
+N, CHANGE, BLOCK = 20_000, 10_000, 100
+#: Rows whose errors are counted: all but the first, and after the change, if there is one.
+PARTS = {"all": (1000, N), "0-500 after": (CHANGE, CHANGE + 500), "500-2,000 after": (CHANGE + 500, CHANGE + 2000)}
 RATES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2)
 
 
@@ -36,24 +38,24 @@ def from_river(name):
         own = {"n_features": 10, "n_drift_features": 5, "mag_change": 0.001, "noise_percentage": 0.05}
         stream = synth.Hyperplane(seed=0, **own)
     else:
-        make, *kinds = {"SEA": (synth.SEA, 0, 3), "sine": (synth.Sine, 2, 3), "agrawal": (synth.Agrawal, 0, 2)}[name]
-        kind = "classification_function" if name != "SEA" else "variant"
-        parts = [make(**{kind: value}, seed=seed) for seed, value in enumerate(kinds)]
-        stream = synth.ConceptDriftStream(*parts, position=20_000, width=4000 if name == "agrawal" else 200, seed=0)
-    pairs = [(list(map(float, x.values())), int(y)) for x, y in stream.take(40_000)]
+        make, kind, before, after, own = {
+            "SEA": (synth.SEA, "variant", 0, 3, {"noise": 0.1}),
+            "Agrawal": (synth.Agrawal, "classification_function", 0, 2, {}),
+        }[name]
+        parts = [make(**{kind: value}, **own, seed=seed) for seed, value in enumerate((before, after))]
+        stream = synth.ConceptDriftStream(*parts, position=CHANGE, width=100, seed=0)
+    pairs = [(list(map(float, x.values())), int(y)) for x, y in stream.take(N)]
     X, y = np.array([x for x, _ in pairs]), np.array([y for _, y in pairs])
-    return (X - X[:2000].mean(axis=0)) / X[:2000].std(axis=0), y
+    return (X - X[:1000].mean(axis=0)) / X[:1000].std(axis=0), y
 
 
 STREAMS = {
-    "none": lambda: rows(0, lambda t, rng: np.ones(N)),
-    "sudden": lambda: rows(0, lambda t, rng: np.where(t < N // 2, 1.0, -1.0)),
-    "sudden, ten columns": lambda: rows(0, lambda t, rng: np.where(t < N // 2, 1.0, -1.0), 10, 0.05),
-    "recurring": lambda: rows(0, lambda t, rng: 1.0 - 2.0 * (t // 6000 % 2)),
-    "recurring, ten columns": lambda: rows(0, lambda t, rng: 1.0 - 2.0 * (t // 6000 % 2), 10, 0.05),
-    "gradual": lambda: rows(0, lambda t, rng: np.where(rng.random(N) < (t - 25_000) / 10_000, -1.0, 1.0)),
-    "turning": lambda: turning(0),
-    **{name: lambda name=name: from_river(name) for name in ("SEA", "sine", "hyperplane", "agrawal")},
+    "no change": lambda: rows(0, lambda t, rng: np.ones(N)),
+    "a sign flips": lambda: rows(0, lambda t, rng: np.where(t < CHANGE, 1.0, -1.0), 10, 0.05),
+    "it flips every 5,000 rows": lambda: rows(0, lambda t, rng: 1.0 - 2.0 * (t // 5000 % 2), 10, 0.05),
+    "it flips gradually": lambda: rows(0, lambda t, rng: np.where(rng.random(N) < (t - 5000) / 10_000, -1.0, 1.0)),
+    "a direction turns": lambda: turning(0),
+    **{name: lambda name=name: from_river(name) for name in ("SEA", "hyperplane", "Agrawal")},
 }
 
 
@@ -71,21 +73,31 @@ def sgd(Z, y, rate, alpha=1e-5):
     return wrong
 
 
-def windows(wrong):
-    """Return the mean error of each window but the first, in percent."""
-    return 100 * wrong[: len(wrong) // WINDOW * WINDOW].reshape(-1, WINDOW).mean(axis=1)[1:]
-
-
-def learned(X, y):
+def learned(X, y, **options):
     """Predict each block before learning it; return the model, and errors of the average and of the last iterate."""
-    meter, wrong = ProgressiveValidation(WINDOW), np.zeros(len(y))
-    model = OnlineMKLClassifier(["linear", "gaussian:features=300"], random_state=0, callbacks=[meter])
-    model.partial_fit(X[:FIRST], y[:FIRST], classes=[0, 1])
-    for low in range(FIRST, len(y), BLOCK):
+    meter, wrong = ProgressiveValidation(BLOCK), np.zeros(len(y))
+    kernels = ["linear", "gaussian:features=100"]
+    model = OnlineMKLClassifier(kernels, random_state=0, callbacks=[meter], **options)
+    for low in range(0, len(y), BLOCK):
         block = slice(low, low + BLOCK)
-        wrong[block] = model.predict(X[block]) != y[block]
-        model.partial_fit(X[block], y[block])
-    return model, windows(wrong), 100 * np.array([record["error"] for record in meter.records])[1:]
+        if low:
+            wrong[block] = model.predict(X[block]) != y[block]
+        model.partial_fit(X[block], y[block], classes=[0, 1])
+    return model, wrong, np.repeat([record["error"] for record in meter.records], BLOCK)
+
+
+def trees(X, y):
+    """Return the mistakes of an adaptive Hoeffding tree and of an adaptive random forest."""
+    tree, forest = pytest.importorskip("river.tree"), pytest.importorskip("river.forest")
+    wrong = {"adaptive tree": tree.HoeffdingAdaptiveTreeClassifier(seed=0), "ARF": forest.ARFClassifier(seed=0)}
+    for name, model in wrong.items():
+        mistakes = []
+        for row, label in zip(X.tolist(), y.tolist()):
+            x = dict(enumerate(row))
+            mistakes.append(model.predict_one(x) != label)
+            model.learn_one(x, label)
+        wrong[name] = np.array(mistakes, dtype=np.float64)
+    return wrong
 
 
 def best_sgd(model, X, y):
@@ -94,27 +106,25 @@ def best_sgd(model, X, y):
     tokens = inner.codec.encode(model._task().read(TrainingBlock(X, y), False), inner.trainer).tokens
     maps = [bank for bank in inner.trainer.banks if isinstance(bank, FeatureMapBank)]
     Z = np.hstack([X, *(bank.features_of(tokens, np.arange(len(y))) for bank in maps)])
-    return windows(min((sgd(Z, 2.0 * y - 1.0, rate) for rate in RATES), key=np.mean))
+    return min((sgd(Z, 2.0 * y - 1.0, rate) for rate in RATES), key=np.mean)
 
 
 @pytest.mark.study
 @pytest.mark.parametrize("name", STREAMS)
 def test_drift(measure, name, monkeypatch, capsys):
     X, y = STREAMS[name]()
-    found = learned(X, y)
-    rivals = {"omkl": found[1], "its last iterate": found[2], "SGD, best rate": best_sgd(found[0], X, y)}
+    model, errors, last = learned(X, y)
+    found = [row for record in model.history_ for row in record.get("changes", [])]
+    rivals = {"omkl": errors, "last iterate": last, "omkl, crf": learned(X, y, loss="crf")[1]}
     with monkeypatch.context() as without:
         without.setattr(OnlineTrainer, "watch", lambda trainer: None)
-        rivals["average of all"], rivals["last without test"] = learned(X, y)[1:]
+        rivals["average of all"] = learned(X, y)[1]
+    rivals |= {"SGD, best rate": best_sgd(model, X, y), **trees(X, y)}
     with capsys.disabled():
-        print(f"\n{name}: percent of errors in windows of {WINDOW:,} rows")
-        for rival, errors in rivals.items():
-            print(f"{rival:>18} {errors.mean():5.2f} |", *(f"{error:4.1f}" for error in errors))
-    kernels = ["linear", "gaussian:features=300"]
-    measure(lambda: OnlineMKLClassifier(kernels, random_state=0).partial_fit(X[:10_000], y[:10_000]))
-    measure.note(
-        error=found[1].mean(),
-        average_of_all=rivals["average of all"].mean(),
-        worst_behind_last=(found[1] - found[2]).max(),
-        worst_behind_sgd=(found[1] - rivals["SGD, best rate"]).max(),
-    )
+        print(f"\n{name}: percent of errors; changes found at {found}")
+        for rival, wrong in rivals.items():
+            parts = [f"{part} {100 * wrong[low:high].mean():5.2f}" for part, (low, high) in PARTS.items()]
+            print(f"{rival:>15} | {' | '.join(parts)}")
+    measure(lambda: OnlineMKLClassifier(["linear", "gaussian:features=100"], random_state=0).partial_fit(X, y))
+    mean = {rival: 100 * wrong[slice(*PARTS["all"])].mean() for rival, wrong in rivals.items()}
+    measure.note(error=mean["omkl"], average_of_all=mean["average of all"], sgd=mean["SGD, best rate"], arf=mean["ARF"])

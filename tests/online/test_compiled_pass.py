@@ -21,7 +21,7 @@ KERNELS = [
     ["gaussian", "polynomial:degree=2", "linear"],
 ]
 REGULARIZERS = ["mkl", "block1", "elastic-net:mu=0.3", "uniform", "block-q:q=1.5", "block-q:q=3", "weighted", None]
-AVERAGES = ["quadratic", "uniform", None, "decayed:half_life=1"]
+AVERAGES = ["quadratic", "uniform", "recent", None, "decayed:half_life=1"]
 SCHEDULES = [None, "sqrt", "inverse-time", "linear", "polyak"]
 
 

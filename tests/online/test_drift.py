@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import SGDClassifier
 
 import omkl
 from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
@@ -64,45 +65,61 @@ def trained(X, y, pieces=1000, kernels=KERNELS, **parameters):
 
 
 def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
-    test, differences = DriftTest(), rng.normal(0.1, 1.0, 300)
-    wealth, size, start = [1.0] * 5, 0.0, 0
-    for t, difference in enumerate(differences.tolist()):
-        test.compare(difference, t, (2.0 * t, 3.0 * t))
-        if sum(wealth) / 5 <= 1.0:
-            wealth, start = [1.0] * 5, t
-        if size > 0.0:
-            share = min(max(difference / (2 * size), -1.0), 1.0)
-            wealth = [w * (1 + bet * share) for w, bet in zip(wealth, (0.05, 0.1, 0.2, 0.4, 0.8))]
-        size += (abs(difference) - size) / 100
-        assert_allclose(test.numbers[jit.WEALTH :], wealth, rtol=1e-12)
-        assert test.is_due(t) == (t % 8 == 0 or sum(wealth) / 5 > 1.3)
-    assert 0 < start < 300
+    test, bets = DriftTest(), np.array([0.05, 0.1, 0.2, 0.4, 0.8])
+    wealth, evidence, sizes, usual, start, began = np.ones((2, 5)), np.zeros(2), np.zeros(2), 0.0, 0, (0.0, 1.0)
+
+    def share(difference, size):
+        return min(max(difference / (2 * size), -1.0), 1.0) if size > 0.0 else 0.0
+
+    for t in range(500):
+        average, last = rng.exponential(1.0 + (t > 200)), rng.exponential(1.0)
+        wealth[evidence <= 1.0] = 1.0
+        if evidence[1] <= 1.0:
+            start, began = t, (usual, 0.5 / np.sqrt(min(t, 100)) if t >= 30 else 1.0)
+        rise = max(share(average - began[0], sizes[1]) - began[1], -1.0)
+        wealth *= 1.0 + np.outer([share(average - last, sizes[0]), rise], bets)
+        wealth = np.minimum(wealth, 1000.0)
+        evidence = wealth.mean(axis=1)
+        found = test.compare(average, last, t, (2.0 * t, 3.0 * t))
+        excess, new = average - usual, 1.0 / min(t + 1, 100)
+        usual += new * (2 * sizes[1] * share(excess, sizes[1]) if t > 1 else excess)
+        sizes += new * (np.abs([average - last, excess]) - sizes)
+        numbers = test.numbers[[jit.LAGS, jit.RISES, jit.LAG, jit.SPREAD, jit.LOSS]]
+        assert_allclose(numbers, [*evidence, *sizes, usual], rtol=1e-12)
+        assert test.is_due(t) == (t % 8 == 0 or evidence[1] > 2.0)
+        assert found == (evidence.min() >= 100.0)
+        if found:
+            break
+    assert 150 < start < t < 499
     assert test.restart() == (start, (2.0 * start, 3.0 * start))
-    assert_array_equal(test.numbers[jit.WEALTH :], 1.0)
+    assert_array_equal(test.numbers, 0.0)
 
 
-@pytest.mark.parametrize("noise", ["signs", "heavy tails", "rare"])
-def test_false_alarms_are_as_rare_as_the_bound_says(noise, rng):
-    """For fair differences, P(alarm in n comparisons) <= n / c by Doob's inequality."""
-    runs, n = 300, 200
-    draws = {
-        "signs": lambda: rng.choice([-1.0, 1.0], n),
-        "heavy tails": lambda: rng.standard_cauchy(n),
-        "rare": lambda: rng.choice([-1.0, 1.0], n) * (rng.random(n) < 0.05),
-    }
-    alarms = 0
+@pytest.mark.parametrize(
+    ("losses", "most"),
+    [
+        (lambda rng, n: rng.exponential(size=(n, 2)), 0.05),
+        (lambda rng, n: rng.standard_cauchy((n, 2)) ** 2, 0.05),
+        (lambda rng, n: (rng.random((n, 2)) < 0.05).astype(float), 0.05),
+        (lambda rng, n: np.sort(rng.exponential(size=n))[::-1, None] + [[0.5, 0.0]], 0.0),  # learns fast
+        (lambda rng, n: np.linspace(1, 2, n)[:, None] + rng.exponential(size=(n, 2)) * [[1.0, 1.5]], 0.01),  # of noise
+    ],
+    ids=["equal", "heavy tails", "rare", "a lag without a rise", "a rise without a lag"],
+)
+def test_false_alarms_are_rare(losses, most, rng):
+    """As long as there is no lag, or no rise, P(alarm in n comparisons) <= n / 100; it is far below that."""
+    runs, alarms = 200, 0
     for _ in range(runs):
         numbers = DriftTest().numbers
-        alarms += any(jit.compare(numbers, d, 0.0, 0.0, 0.0) for d in draws[noise]().tolist())
-    bound = n / jit.ENOUGH
-    assert alarms <= runs * bound + 3 * np.sqrt(runs * bound)
+        alarms += any(jit.compare(numbers, *pair, 0.0, 0.0, 0.0) for pair in losses(rng, 1000).tolist())
+    assert alarms <= most * runs
 
 
-def test_differences_that_are_not_finite_are_no_evidence():
+def test_losses_that_are_not_finite_are_no_evidence():
     test = DriftTest()
     before = test.numbers.copy()
-    for difference in (np.inf, -np.inf, np.nan):
-        assert not test.compare(difference, 0, (0.0, 0.0))
+    for loss in (np.inf, -np.inf, np.nan):
+        assert not test.compare(loss, 1.0, 0, (0.0, 0.0))
     assert_array_equal(test.numbers, before)
 
 
@@ -117,9 +134,49 @@ def test_a_change_is_found_soon():
 
 
 def test_no_change_is_found_where_there_is_none():
-    """The bound allows 20 * 20,000 / 8 / 1,000 = 50 false alarms, for an average that is no better than the iterate."""
-    found = [trained(*drifting(np.random.default_rng(seed), 20_000, 20_000))[1] for seed in range(20)]
-    assert sum(map(len, found)) <= 1
+    found = [trained(*drifting(np.random.default_rng(seed), 20_000, 20_000))[1] for seed in range(10)]
+    assert sum(map(len, found)) == 0
+
+
+STATIONARY = {
+    "noise": lambda X, rng: rng.random(len(X)) > 0.5,
+    "clean": lambda X, rng: X[:, 0] > X[:, 1],
+    "noisy": lambda X, rng: X[:, 0] + rng.normal(size=len(X)) > 0,
+    "rare": lambda X, rng: X[:, 0] + X[:, 1] > 2.5,
+    "curved": lambda X, rng: X[:, 0] * X[:, 1] > 0.3,
+}
+
+
+@pytest.mark.parametrize("kind", STATIONARY)
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+def test_a_model_that_begins_to_learn_is_no_change(kind, loss):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(600, 4))
+        assert trained(X, STATIONARY[kind](X, rng).astype(int), 300, loss=loss)[1] == []
+
+
+def test_after_a_small_change_the_model_is_soon_as_good_as_before():
+    """Also where the change is too small to be found soon; SGD with a constant rate stands for what is possible."""
+    before, after, rival = [], [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1.73, 1.73, size=(8000, 3))
+        bound = np.where(np.arange(8000) < 6000, -0.5, 0.35)
+        y = ((X[:, 0] + X[:, 1] > bound) ^ (rng.random(8000) < 0.1)).astype(int)
+        model = OnlineMKLClassifier(KERNELS, random_state=0)
+        sgd = SGDClassifier(learning_rate="constant", eta0=0.01, random_state=0)
+        for low in range(0, 8000, 100):
+            block = slice(low, low + 100)
+            if 5000 <= low < 6000:
+                before.append(model.score(X[block], y[block]))
+            if low >= 6500:
+                after.append(model.score(X[block], y[block]))
+                rival.append(sgd.score(X[block], y[block]))
+            for learner in (model, sgd):
+                learner.partial_fit(X[block], y[block], classes=[0, 1])
+    assert np.mean(after) > np.mean(before) - 0.015
+    assert np.mean(after) > np.mean(rival) - 0.015
 
 
 def test_the_model_recovers_from_a_change(rng):
@@ -188,10 +245,29 @@ def test_after_a_restart_the_average_is_that_of_later_iterates(weighting, rng):
     for i in range(200, 300):
         trainer.update(*examples[i])
         potentials.append([trainer.potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]])
-        weights.append((i + 1 - 150) ** 2)
+        weights.append((i + 1 - 150) ** 2 * np.exp(np.sqrt(i + 1 - 150) / 3))
     expected = np.average(potentials, axis=0, weights=weights)
     averaged = [trainer.predictor().potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]]
     assert_allclose(averaged, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("average", ["auto", "quadratic"])
+def test_in_a_stream_the_average_goes_on_from_that_of_fit(average, rng):
+    X, y = drifting(rng, 300)
+    model = OnlineMKLClassifier(["linear"], random_state=0, epochs=2, average=average, weighting="norms").fit(X, y)
+    trainer, codec = model.model_.trainer, model.model_.codec
+    examples = codec.encode_known(model._read_known(TrainingBlock(X, y)))
+    own = lambda potentials: np.array([potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]])  # noqa: E731
+    weigh = lambda t: t**2 * np.exp(np.sqrt(t) / 3 if average == "auto" else 0.0)  # noqa: E731
+    earlier = sum((t / 600) ** 2 for t in range(1, 601)) * weigh(600)
+    parts, weights = [own(trainer.predictor().potentials)], [earlier]
+    trainer.watch()
+    for i in range(100):
+        trainer.update(*examples[i])
+        parts.append(own(trainer.potentials))
+        weights.append(weigh(601 + i))
+    averaged = own(trainer.predictor().potentials)
+    assert_allclose(averaged, np.average(parts, axis=0, weights=weights), rtol=1e-9, atol=1e-12)
 
 
 def test_rates_restart_only_if_gradients_became_longer():

@@ -31,6 +31,7 @@ from omkl.online import (
     MeanPolyak,
     OnlineTrainer,
     PolynomialAverage,
+    RecentAverage,
     UniformAverage,
     values_of,
 )
@@ -278,16 +279,24 @@ def test_groups_that_arrive_late_join_the_others(data):
     assert_allclose(tracked, trainer.group_state.square_norms)
 
 
-@pytest.mark.parametrize("half_life", [0.7, 3.0])
-def test_decayed_average_weights_models_by_their_age_for_ever(data, half_life):
-    trainer = data.trainer(SquaredL21(), averaging=DecayedAverage(half_life))
+@pytest.mark.parametrize(
+    ("average", "growth"),
+    [
+        (DecayedAverage(0.7), lambda t: 2.0 ** (1 / 0.7)),  # more rounds than half-lives that a double could count
+        (DecayedAverage(3.0), lambda t: 2.0 ** (1 / 3)),
+        (RecentAverage(), lambda t: ((t + 1) / t) ** 2 * np.exp((np.sqrt(t + 1) - np.sqrt(t)) / 3)),
+    ],
+    ids=["half-life 0.7", "half-life 3", "recent"],
+)
+def test_averages_weight_models_by_their_age_for_ever(average, growth, data, monkeypatch):
+    monkeypatch.setattr(RecentAverage, "period", 50)
+    trainer = data.trainer(SquaredL21(), averaging=average)
     first = np.repeat(np.arange(4), 2) == 0
     total = weight = 0.0
     for t, (x, y, _) in enumerate(data.examples * 4):
         trainer.update(x, y)
-        # more rounds than half-lives that a double could count
-        total = total * 2.0 ** (-1.0 / half_life) + trainer.group_state.scales[0] * trainer.banks[0].table
-        weight = weight * 2.0 ** (-1.0 / half_life) + 1.0
+        total = total / growth(max(t, 1)) + trainer.group_state.scales[0] * trainer.banks[0].table
+        weight = weight / growth(max(t, 1)) + 1.0
         if t % 37 == 0:
             assert_allclose(trainer.predictor().banks[0].table[first], (total / weight)[first], rtol=1e-10)
 

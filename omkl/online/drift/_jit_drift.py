@@ -4,40 +4,67 @@ import numpy as np
 
 from omkl._compilation import compiled
 
-#: One of so many rounds is compared, and every round while the evidence is above this bound.
-STRIDE, SUSPICION = 8, 1.3
-#: Evidence at which a change is reported.
-ENOUGH = 1e3
-#: Bets on the average being worse, as shares of the wealth.
+#: One of so many rounds is compared, and every round while the evidence of a rise is above this bound.
+STRIDE, SUSPICION = 8, 2.0
+#: Evidence at which a change is reported, and the most that a bet keeps, so that it can be lost again.
+ENOUGH, MOST = 100.0, 1000.0
+#: Bets as shares of the wealth.
 BETS = (0.05, 0.1, 0.2, 0.4, 0.8)
-#: Differences are cut at this multiple of their mean size, which is taken over about this number of comparisons.
+#: Differences are cut at this multiple of their mean size. Means are taken over about this number of comparisons.
 CUT, MEMORY = 2.0, 100
-#: Positions of the mean size, of the round, the sums of losses and of squares at the start, and of the wealth of bets.
-SIZE, START, LOSSES, SQUARES, WEALTH = range(5)
+#: The usual loss is known after this number of comparisons, up to :data:`DOUBT` of the cut over the root of the number.
+FEWEST, DOUBT = 30, 0.5
+#: Positions of the number of comparisons; of the mean size of differences from the last iterate and from the mean loss,
+#: and of this loss; of the evidence of a lag, and of a rise.
+COUNT, LAG, SPREAD, LOSS, LAGS, RISES = range(6)
+#: Positions of numbers at the start of a rise: the round, the schedule's sums, the usual loss and its doubt.
+START, LOSSES, SQUARES, USUAL, UNSURE = range(6, 11)
+#: Positions of the wealth of the bets on a lag, and of those on a rise.
+ON_LAG, ON_RISE, N_NUMBERS = 11, 11 + len(BETS), 11 + 2 * len(BETS)
 
 
 @compiled
 def is_due(numbers, t):
     """Return whether to compare both models on the example after round t."""
-    return t % STRIDE == 0 or numbers[WEALTH:].mean() > SUSPICION
+    return t % STRIDE == 0 or numbers[RISES] > SUSPICION
 
 
 @compiled
-def compare(numbers, difference, t, losses, squares):
-    """Bet on the loss of the average minus that of the last iterate; return whether the evidence is enough.
+def share_of(difference, size):
+    """Return a difference as a share of the cut, in [-1, 1]."""
+    return min(max(difference / (CUT * size), -1.0), 1.0) if size > 0.0 else 0.0
+
+
+@compiled
+def bet(wealth, share):
+    """Bet on a positive share; return the mean wealth."""
+    for j in range(len(BETS)):
+        wealth[j] = min(wealth[j] * (1.0 + BETS[j] * share), MOST)
+    return wealth.mean()
+
+
+@compiled
+def compare(numbers, average, last, t, losses, squares):
+    """Bet on the average's loss being above the last iterate's, and above the usual; return whether this is enough.
 
     ``losses`` and ``squares`` are those of the schedule before the example.
     """
-    wealth = numbers[WEALTH:]
-    if wealth.mean() <= 1.0:
-        wealth[:] = 1.0
-        numbers[START], numbers[LOSSES], numbers[SQUARES] = t, losses, squares
-    if not np.isfinite(difference):
+    if not np.isfinite(average - last):
         return False
-    most = CUT * numbers[SIZE]
-    if most > 0.0:
-        share = min(max(difference / most, -1.0), 1.0)
-        for j in range(len(BETS)):
-            wealth[j] *= 1.0 + BETS[j] * share
-    numbers[SIZE] += (abs(difference) - numbers[SIZE]) / MEMORY
-    return wealth.mean() >= ENOUGH
+    count, on_lag, on_rise = min(numbers[COUNT], MEMORY), numbers[ON_LAG:ON_RISE], numbers[ON_RISE:]
+    if numbers[LAGS] <= 1.0:
+        on_lag[:] = 1.0
+    if numbers[RISES] <= 1.0:
+        on_rise[:] = 1.0
+        numbers[START], numbers[LOSSES], numbers[SQUARES], numbers[USUAL] = t, losses, squares, numbers[LOSS]
+        numbers[UNSURE] = DOUBT / np.sqrt(count) if count >= FEWEST else 1.0
+    rise = share_of(average - numbers[USUAL], numbers[SPREAD]) - numbers[UNSURE]
+    numbers[LAGS] = bet(on_lag, share_of(average - last, numbers[LAG]))
+    numbers[RISES] = bet(on_rise, max(rise, -1.0))
+    numbers[COUNT] += 1.0
+    new, excess = 1.0 / min(count + 1.0, MEMORY), average - numbers[LOSS]
+    # the mean of losses that are cut as the bets are
+    numbers[LOSS] += new * (CUT * numbers[SPREAD] * share_of(excess, numbers[SPREAD]) if count > 1 else excess)
+    numbers[LAG] += new * (abs(average - last) - numbers[LAG])
+    numbers[SPREAD] += new * (abs(excess) - numbers[SPREAD])
+    return min(numbers[LAGS], numbers[RISES]) >= ENOUGH
