@@ -186,7 +186,8 @@ def move_cached(cached, step, low, gradient, chosen):
     moving = has_gradient(gradient)
     tokens, D = low + moving, np.empty((len(moving), gradient.shape[1]))
     for i in range(len(moving)):
-        D[i] = gradient[moving[i]]
+        for j in range(D.shape[1]):
+            D[i, j] = gradient[moving[i], j]
     arrays = cached.potentials, cached.coefficients, cached.sums
     move(cached.grams, tokens, tokens, D, chosen, *arrays, step.rates, step.averages)
     for k in range(len(chosen)):
@@ -229,10 +230,14 @@ def fold_dense(table, sums, factor, average):
 def fold_cached(cached, k, factor, average):
     """Multiply the direction of a kernel group likewise."""
     if cached.moved[k]:
-        if cached.sums.shape[1]:
-            cached.sums[k] += average * cached.coefficients[k]
-        cached.coefficients[k] *= factor
-        cached.potentials[k] *= cached.potentials.dtype.type(factor)
+        for i in range(cached.coefficients.shape[1]):
+            for j in range(cached.coefficients.shape[2]):
+                if cached.sums.shape[1]:
+                    cached.sums[k, i, j] += average * cached.coefficients[k, i, j]
+                cached.coefficients[k, i, j] *= factor
+        for j in range(cached.potentials.shape[1]):
+            for i in range(cached.potentials.shape[2]):
+                cached.potentials[k, j, i] *= cached.potentials.dtype.type(factor)
         cached.moved[k] = factor != 0.0
 
 

@@ -40,36 +40,37 @@ def agreeing(unary, gold):
 
 
 @uncached
-def likelihood(unary, pairwise, gold, partial, gradient, pair_gradient):
-    """Write the gradient of the negative log-likelihood of a chain; return its value."""
-    log_partition = marginals(unary, pairwise, gradient, pair_gradient)
-    if not partial:
-        gold_score = score_labels(unary, pairwise, gold)
-        add_indicator(gradient, pair_gradient, gold, -1.0)
-        return max(log_partition - gold_score, 0.0)
-    expected, expected_pairs = np.empty(gradient.shape), np.empty(pair_gradient.shape)
-    gold_score = marginals(agreeing(unary, gold), pairwise, expected, expected_pairs)
-    for t in range(len(gold)):
-        gradient[t] -= expected[t]
-    for i in range(len(pairwise)):
-        pair_gradient[i] -= expected_pairs[i]
-    return max(log_partition - gold_score, 0.0)
-
-
-@uncached
 def loss_of_labels(unary, pairwise, gold, costs, kind, cost_weight, gradient, pair_gradient, labels):
     """Write the gradient of a loss of a chain, or of one label; return the value, and whether there is a gradient.
 
     ``labels`` is working memory for the labels of the tokens.
     """
-    partial = gold.min() < 0
+    n_known = 0
+    for label in gold:
+        n_known += label >= 0
+    partial = n_known < len(gold)
     if kind in (CRF, SOFTMAX_MARGIN):
         augmented = unary.copy()
         for t in range(len(gold)):
             if kind == SOFTMAX_MARGIN and gold[t] >= 0:
                 for j in range(unary.shape[1]):
                     augmented[t, j] += cost_weight * costs[gold[t], j]
-        return likelihood(augmented, pairwise, gold, partial, gradient, pair_gradient), True
+        log_partition = marginals(augmented, pairwise, gradient, pair_gradient)
+        if not partial:
+            gold_score = score_labels(augmented, pairwise, gold)
+            add_indicator(gradient, pair_gradient, gold, -1.0)
+            return max(log_partition - gold_score, 0.0), True
+        expected, expected_pairs = np.empty(gradient.shape), np.empty(pair_gradient.shape)
+        gold_score = marginals(agreeing(augmented, gold), pairwise, expected, expected_pairs)
+        # elements one by one: Numba takes seconds to compile an operation on arrays in place
+        for t in range(gradient.shape[0]):
+            for j in range(gradient.shape[1]):
+                gradient[t, j] -= expected[t, j]
+        for t in range(pair_gradient.shape[0]):
+            for i in range(pair_gradient.shape[1]):
+                for j in range(pair_gradient.shape[2]):
+                    pair_gradient[t, i, j] -= expected_pairs[t, i, j]
+        return max(log_partition - gold_score, 0.0), True
     gradient[:] = 0.0
     pair_gradient[:] = 0.0
     viterbi(unary, pairwise, costs, gold, 0.0 if kind == PERCEPTRON else cost_weight, labels)

@@ -41,6 +41,8 @@ FORWARD_BACKWARD, DUAL_AVERAGING, HEDGE = 0, 1, 2
 NO_PROX, LINEAR_QUADRATIC, SQUARED_L1, LQ = 0, 1, 2, 3
 #: Schedules: rates that are known, and those that follow from gradients.
 KNOWN, DISTANCE_OVER_GRADIENTS, MEAN_POLYAK = 0, 1, 2
+#: Models of which a round takes the loss: for evidence, for the test for drift, and to learn.
+WITHOUT_GROUPS, AVERAGED, CURRENT = range(3)
 #: Numbers that change from round to round.
 PENDING, TOTAL_WEIGHT, SHRINKAGE, DISTANCE, LOSSES, SQUARES, LARGEST, GAP, RATE, SQUARE_GRADIENT = range(10)
 #: Number of rounds before these, and whether the stream has changed.
@@ -113,10 +115,9 @@ class Weights(NamedTuple):
 @uncached
 def prox_jointly(norms, step, kind, q, weights):
     """Replace the norms by those after a proximal step that depends on all of them, or on each in turn."""
-    if kind == SQUARED_L1:
-        norms[:] = prox_weighted_squared_l1(norms, weights, step)
-    else:
-        norms[:] = prox_lq(norms, step, q)
+    found = prox_weighted_squared_l1(norms, weights, step) if kind == SQUARED_L1 else prox_lq(norms, step, q)
+    for k in range(len(norms)):
+        norms[k] = found[k]
 
 
 @borrowing
@@ -205,22 +206,6 @@ def shrink(before, step, groups, hedged, rules, norms):
 
 
 @borrowing
-def loss_of(rules, rounds, i, unary, pairwise, gradient, pair_gradient, labels):
-    """Write the gradient of the loss of a round; return the value, and whether there is a gradient."""
-    if rules.structure == SCALAR:
-        loss, slope = loss_of_number(unary[0, 0], rounds.numbers[rounds.ends[i]], rules.loss, rules.loss_parameter)
-        gradient[0, 0] = slope
-        return loss, slope != 0.0
-    gold = rounds.codes[rounds.ends[i] : rounds.ends[i + 1]]
-    if rules.structure == BINARY:
-        loss, slope, moves = loss_of_binary(unary[0, 0], gold[0], rules.loss, rules.loss_parameter)
-        gradient[0, 0] = slope
-        return loss, moves
-    weight = rules.loss_parameter
-    return loss_of_labels(unary, pairwise, gold, rules.costs, rules.loss, weight, gradient, pair_gradient, labels)
-
-
-@borrowing
 def cost_of(rules, rounds, i, unary, pairwise, labels):
     """Return the cost of the prediction before a round."""
     if rules.structure == SCALAR:
@@ -233,13 +218,9 @@ def cost_of(rules, rounds, i, unary, pairwise, labels):
 
 
 @borrowing
-def look_at(rounds, i, banks, groups, rules, hedged, evidence, unary, scratch, gradient, labels):
+def add_evidence(rounds, i, banks, groups, rules, hedged, evidence, scratch, gradient):
     """Add the evidence of an example for each regularized group; see :meth:`omkl.online.evidence.Evidence.look_at`."""
     low, first, last = rounds.lows[i], rounds.ends[i], rounds.ends[i + 1]
-    add_reference(banks, groups, unary, scratch.pairwise)
-    moves = loss_of(rules, rounds, i, unary, scratch.pairwise, gradient, scratch.pair_gradient, labels)[1]
-    if not moves:
-        return
     slopes, totals = scratch.slopes, scratch.totals
     slopes_of(banks, groups, low, first, last, gradient, scratch.pair_gradient, slopes, totals)
     for k in range(len(slopes)):
@@ -290,21 +271,44 @@ def _learn(stamp):
             low, first, last, weight = rounds.lows[i], rounds.ends[i], rounds.ends[i + 1], rounds.weights[i]
             unary, gradient = scratch.unary[: last - first], scratch.gradient[: last - first]
             labels = scratch.labels[: last - first]
-            if len(evidence.sums) and is_sampled(evidence.counts):
-                look_at(rounds, i, banks, groups, tests, hedged, evidence, unary, scratch, gradient, labels)
-            compared, average_loss = len(drift) > 0 and is_due(drift, state[ROUND] + i), 0.0
-            if compared:
-                pending, total = state[PENDING], state[TOTAL_WEIGHT]
-                add_average(banks, groups, pending, total, scratch.factors, low, first, last, unary, pairwise)
-                average_loss = loss_of(rules, rounds, i, unary, pairwise, gradient, pair_gradient, labels)[0]
-            rate = rate_of(rules, state, rounds.rates[i], weight)
-            for k in range(len(square_norms)):
-                square_norms[k] = arrays.square_norms[k]
-            begin(groups, hedged, rules, state, rate, weight)
-            add_potentials(banks, groups, low, first, last, unary, pairwise)
-            if testing:
-                costs[i] = cost_of(rules, rounds, i, unary, pairwise, labels)
-            loss, moves = loss_of(rules, rounds, i, unary, pairwise, gradient, pair_gradient, labels)
+            compared, average_loss, rate = len(drift) > 0 and is_due(drift, state[ROUND] + i), 0.0, 0.0
+            loss, moves = 0.0, False
+            # up to three models in one loop, since each further call of the loss takes seconds to compile
+            for model in range(3):
+                own = rules
+                if model == WITHOUT_GROUPS:
+                    if not (len(evidence.sums) and is_sampled(evidence.counts)):
+                        continue
+                    add_reference(banks, groups, unary, pairwise)
+                    own = tests
+                elif model == AVERAGED:
+                    if not compared:
+                        continue
+                    pending, total = state[PENDING], state[TOTAL_WEIGHT]
+                    add_average(banks, groups, pending, total, scratch.factors, low, first, last, unary, pairwise)
+                else:
+                    rate = rate_of(rules, state, rounds.rates[i], weight)
+                    for k in range(len(square_norms)):
+                        square_norms[k] = arrays.square_norms[k]
+                    begin(groups, hedged, rules, state, rate, weight)
+                    add_potentials(banks, groups, low, first, last, unary, pairwise)
+                    if testing:
+                        costs[i] = cost_of(rules, rounds, i, unary, pairwise, labels)
+                if own.structure == SCALAR:
+                    number = rounds.numbers[first]
+                    loss, gradient[0, 0] = loss_of_number(unary[0, 0], number, own.loss, own.loss_parameter)
+                    moves = gradient[0, 0] != 0.0
+                elif own.structure == BINARY:
+                    gold = rounds.codes[first]
+                    loss, gradient[0, 0], moves = loss_of_binary(unary[0, 0], gold, own.loss, own.loss_parameter)
+                else:
+                    known = rounds.codes[first:last]
+                    kinds = own.costs, own.loss, own.loss_parameter
+                    loss, moves = loss_of_labels(unary, pairwise, known, *kinds, gradient, pair_gradient, labels)
+                if model == WITHOUT_GROUPS and moves:
+                    add_evidence(rounds, i, banks, groups, rules, hedged, evidence, scratch, gradient)
+                elif model == AVERAGED:
+                    average_loss = loss
             losses[i] = weight * loss
             if not np.isfinite(loss):
                 return i
