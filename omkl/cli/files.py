@@ -153,7 +153,7 @@ class Columns(NamedTuple):
         names, text = column_names_of(model), []
         if names is not None and isinstance(model, OnlineEstimator):
             vocabulary = model.model_.codec.encoder.vocabulary
-            text = [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.is_text(key)]
+            text = [] if vocabulary is None else [key for key in names if vocabulary.is_text(key)]
         return cls(model.__dict__.get("n_features_in_"), names, text)
 
     @classmethod

@@ -49,7 +49,7 @@ def load(data: TrainingBlock, client: Any, shards: int | None) -> Partitions:
 def start_on(partitions: Partitions, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None) -> Sharded:
     """Start the model of an online estimator on blocks, and encode these where they are; only surveys are fetched."""
     codec, kind = model.codec, type(model.codec)
-    sample = estimator._task().read(_sample(partitions), True)
+    sample = estimator._task().read(_sample(partitions), True)._replace(total=sum(partitions.sizes))
     reader = copy(estimator)  # for the workers: without the model and callbacks
     columns = {name: own for name, own in estimator.__dict__.items() if name in COLUMNS}
     reader.__dict__ = {**estimator._saved_parameters(), **columns}

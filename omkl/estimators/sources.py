@@ -183,7 +183,7 @@ class StreamSource:
         self._n_shards, self._checked = n_shards, checked
         self._opened: tuple[list, Iterator] | None = None
         self._first = model.trainer is None  # also for a model that is restored
-        self._n_read, self._digest = 0, ""
+        self._n_read, self._digest, self._in_block = 0, "", False
         self.n_examples: int | None = None
         self._weight: float | None = None
 
@@ -230,7 +230,7 @@ class StreamSource:
                 raise
             # rows in the message are counted from the start of the block
             raise InputError(f"After {n_before} examples of the stream: {error}") from None
-        self._first = False
+        self._first, self._in_block = False, True
         return examples
 
     def _raw(self, epoch: int) -> Iterator[Any]:
@@ -248,7 +248,7 @@ class StreamSource:
         """Store the number of examples and their total weight, which are known after the first epoch."""
         if self.n_examples is None:
             self.n_examples, self._weight = n_examples, weight
-        self._n_read, self._digest = 0, ""
+        self._n_read, self._digest, self._in_block = 0, "", False
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return ``(JSON values, arrays)`` of the position and of the model without its trainer."""
@@ -256,7 +256,9 @@ class StreamSource:
         model, arrays = self._model.describe(packer)
         position = {"n_read": self._n_read, "digest": self._digest}
         values = {**position, "n_examples": self.n_examples, "weight": self._weight, "model": model}
-        return values, {**packer.arrays, **arrays}
+        # a resumed run encodes the block again
+        before = self._model.codec.before_block() if self._in_block else {}
+        return values, {**packer.arrays, **arrays, **before}
 
     def load_state(self, values: Manifest) -> None:
         """Load the position from the values of :meth:`state`."""

@@ -203,6 +203,10 @@ class PlainCodec:
         """Return the examples."""
         return data
 
+    def before_block(self) -> dict[str, Any]:
+        """Return nothing: encoding changes no state."""
+        return {}
+
     def facts(self, examples: PlainExamples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
         return {"number of examples": len(examples.X), "sample weights": fingerprint([examples.given])}

@@ -15,6 +15,7 @@ from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.encoder import Encoder, KernelSpecs
 from omkl.features.lexicons import LexiconSource, pack_lexicons
+from omkl.features.scales import ColumnScales
 from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import Vocabulary
 from omkl.groups.expansions.budget import BudgetedExpansion
@@ -73,11 +74,12 @@ class Examples(WeightedExamples):
 
 
 class Survey(NamedTuple):
-    """Distinct labels, features, and length of the sequences in a part of the first data."""
+    """Distinct labels, features, length of the sequences, and scales of columns in a part of the first data."""
 
     labels: list
     vocabulary: Vocabulary | None
     longest: int
+    scales: dict[str, ColumnScales]
 
 
 class KernelSettings(Protocol):
@@ -100,6 +102,8 @@ class TokenCodec:
         A labeler, classifier or regressor that has the parameters.
     lexicons : mapping, optional
         Lexicons of a labeler.
+    missing : {"error", "indicator"}
+        Treatment of missing numbers; see :class:`~omkl.features.encoder.Encoder`.
 
     Attributes
     ----------
@@ -112,46 +116,64 @@ class TokenCodec:
     """
 
     def __init__(
-        self, outputs: Outputs, estimator: KernelSettings, lexicons: Mapping[str, LexiconSource] | None = None
+        self,
+        outputs: Outputs,
+        estimator: KernelSettings,
+        lexicons: Mapping[str, LexiconSource] | None = None,
+        missing: str = "error",
     ) -> None:
         self._outputs = outputs
         self._budget = estimator.budget
         self._cache_size, self._dtype, self._n_jobs = estimator.cache_size, estimator.dtype, estimator.n_jobs
-        self.encoder = Encoder(estimator.kernels, in_sequences=not outputs.single, lexicons=lexicons)
+        self.encoder = Encoder(estimator.kernels, in_sequences=not outputs.single, lexicons=lexicons, missing=missing)
 
     # ---- encoding -----------------------------------------------------------------------------------------------
 
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from the first data, and encode these data."""
         self.learn_kernels(data)
-        self.learn(data, [Survey([], None, int(np.diff(data.offsets).max()))])
-        return self.encode_part(data, grow=True)
+        self.learn(data, [Survey([], None, int(np.diff(data.offsets).max()), {})])
+        return self.encode_part(data, grow=True, follow=not data.whole)
 
     def learn_kernels(self, data: TokenData) -> None:
         """Learn the views and widths of kernels."""
-        self.encoder.fit(data.inputs if data.distinct is None else data.inputs[data.distinct], data.names)
+        self.encoder.fit(data)
 
     def survey(self, data: TokenData) -> Survey:
         """Return what a part of the first data adds to the model, after :meth:`learn_kernels`."""
         encoder, is_numbers = deepcopy(self.encoder), self._outputs.codes is Targets
-        if encoder.vocabulary is not None:
-            encoder.encode(data.inputs, data.offsets, grow=True)
+        encoder.start_scales()
+        if encoder.vocabulary is not None or encoder.scales:
+            encoder.encode(data.inputs, data.offsets, grow=True, weights=data.token_weights)
         labels = [] if is_numbers else list(dict.fromkeys(data.labels))
-        return Survey(labels, encoder.vocabulary, int(np.diff(data.offsets).max()))
+        return Survey(labels, encoder.vocabulary, int(np.diff(data.offsets).max()), encoder.scales)
 
     def learn(self, sample: TokenData, surveys: Sequence[Survey]) -> None:
-        """Learn keys and outputs from surveys of all parts, in their order; the level of numbers from a sample."""
+        """Learn keys, scales and outputs from surveys of all parts, in their order; the level of numbers from a sample.
+
+        Of a stream, this is the first number, so that blocks do not matter.
+        """
+        if self._outputs.codes is Targets and not sample.whole:
+            sample = sample._replace(labels=sample.labels[:1], weights=None)
         labels = [*sample.labels, *(label for own in surveys for label in own.labels)]
         self.known = self._outputs.learn(labels, sample.weights)
         for own in surveys:
             if self.encoder.vocabulary is not None and own.vocabulary is not None:
                 self.encoder.vocabulary.merge(own.vocabulary)
+        if surveys[0].scales:
+            self.encoder.start_scales()
+        for own in surveys:
+            for key, scales in own.scales.items():
+                self.encoder.scales[key].merge(scales)
         self.structure = self._outputs.structure(self.known)
         self.longest = max(own.longest for own in surveys)
 
-    def encode_part(self, data: TokenData, grow: bool = False) -> Examples:
-        """Encode a part of the first data, after :meth:`learn`; ``grow`` adds its features."""
-        examples = self.encode_known(data, grow)
+    def encode_part(self, data: TokenData, grow: bool = False, follow: bool = False) -> Examples:
+        """Encode a part of the first data, after :meth:`learn`; ``grow`` adds its features.
+
+        If ``follow``, the scales of columns learn from each token before it is encoded.
+        """
+        examples = self.encode_known(data, grow, follow)
         self._outputs.check(self.structure, self.known, examples.gold, data.offsets)
         return examples
 
@@ -164,17 +186,21 @@ class TokenCodec:
         gold = self.known.encode(data.labels)
         self._outputs.check(self.structure, self.known, gold, data.offsets)
         try:
-            tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
+            tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, weights=data.token_weights)
         finally:
             # also after an error, as every known feature must have parameters
             self._grow(trainer)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
-    def encode_known(self, data: TokenData, grow: bool = False) -> Examples:
-        """Encode data for evaluation, without unknown features, unless ``grow`` adds these."""
+    def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> Examples:
+        """Encode data for evaluation, without unknown features; see :meth:`encode_part` for ``grow`` and ``follow``."""
         gold = self.known.encode(data.labels)
-        tokens = self.encoder.encode(data.inputs, data.offsets, grow)
+        tokens = self.encoder.encode(data.inputs, data.offsets, grow, data.token_weights if follow else None)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
+
+    def before_block(self) -> dict[str, np.ndarray]:
+        """Return the arrays of the state before the last encoded data that encoding has changed."""
+        return self.encoder.arrays(before=True)
 
     def check_declared(self, classes: Sequence | str) -> None:
         """Raise InputError if declared labels differ from those of the model, which has started."""

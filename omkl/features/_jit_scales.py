@@ -12,7 +12,7 @@ def follow_rows(X, row_weights, weights, means, squares, rounding, standardized)
     Parameters
     ----------
     X : array of shape (n, d)
-        Missing entries are NaN.
+        Missing entries are NaN; changed: they are set to the mean of the column so far.
     row_weights : array of shape (n,)
     weights, means, squares : arrays of shape (d,)
         Changed: weight, mean and sum of squared deviations of the entries of each column.
@@ -25,7 +25,7 @@ def follow_rows(X, row_weights, weights, means, squares, rounding, standardized)
         for j in range(X.shape[1]):
             x = X[i, j]
             if np.isnan(x):
-                standardized[i, j] = 0.0
+                X[i, j], standardized[i, j] = means[j], 0.0
                 continue
             if row_weights[i] > 0.0:
                 weights[j] += row_weights[i]

@@ -1,5 +1,7 @@
 """Encoder of arrays, dicts, words or attributes to :class:`~omkl.groups.Tokens`."""
 
+import math
+import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,16 +14,20 @@ from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.features.lexicons import Lexicon, LexiconSource, as_lexicons, pack_lexicons, unpack_lexicons
+from omkl.features.scales import ColumnScales
 from omkl.features.views import (
+    COLUMNS,
+    MISSING,
     PLAIN,
+    Entries,
     FlatTokens,
+    TokenData,
     View,
     is_number_in,
-    scaled,
-    scales_of_numbers,
+    number_keys,
+    numbers_of,
     shapes_of_first,
     stacked,
-    warn_of_units,
 )
 from omkl.features.vocabulary import AttributeLists, Vocabulary
 from omkl.features.words import TEMPLATES, WordEncoder, Words
@@ -37,15 +43,24 @@ KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, Kernel
 
 #: Maximum number of features of kernels that are stored explicitly by default.
 EXPLICIT_LIMIT = 512
-DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
+#: Up to this number of training rows, default kernels are exact; for more rows, and streams, they have features.
+EXACT_UP_TO = 2000
+#: Widths of default Gaussian kernels on standardized columns, per column: the mean squared distance is 2.
+WIDTH, NARROW = 0.5, 0.1
+#: Columns have equal units if none varies more than this many times as much as their lower quartile.
+UNITS_APART = 10.0
+#: Number of Fourier features of a default kernel.
+FEATURES = 200
+#: Number of normal vectors from which kernels on standardized columns of a stream learn their widths.
+SAMPLE = 200
 
 
 class Encoder:
     """Encoder of tokens; learns kernels and keys of features from training tokens.
 
     Tokens are an (N, d) array, a scipy sparse (N, d) matrix, or a flat list of N dicts, words, or lists of attributes.
-    In dicts, arrays are views for kernels, and so are numbers that a kernel selects with ``on``. All other entries are
-    sparse features, and each of their keys is a group.
+    In dicts, arrays are views for kernels. So are numbers that a kernel selects with ``on``, and all numbers of rows
+    for kernels without ``on``. All other entries are sparse features, and each of their keys is a group.
 
     Parameters
     ----------
@@ -55,6 +70,9 @@ class Encoder:
         Whether tokens come in sequences; if so, encoding raises an error if no feature is known.
     lexicons : mapping, optional
         Lexicons of words by name, as for :class:`~omkl.SequenceLabeler`.
+    missing : {"error", "indicator"}
+        Treatment of missing numbers: refuse them, or use the mean of the column, and a group of sparse features that
+        say which columns are missing.
 
     Attributes
     ----------
@@ -66,11 +84,13 @@ class Encoder:
         Names of the kernels with explicit sparse features, with dense features computed on demand, and with dual
         expansions.
     vocabulary : Vocabulary or None
-        Sparse features; None for arrays.
+        Sparse features; None for sparse matrices.
     shapes : dict of str to int
         Number of columns of each entry that kernels use.
-    scales : dict of str to (float, float)
-        Mean and standard deviation of each column of numbers beside text, for default kernels.
+    numbers : list of str or None
+        Keys of dicts whose numbers are the columns of the entry :data:`~omkl.features.views.COLUMNS`; None for arrays.
+    scales : dict of str to ColumnScales
+        Scales of the columns of entries, for kernels on standardized columns and for missing numbers.
     lexicons : dict of str to Lexicon
     names : list of str or None
         Names of the columns of an array.
@@ -81,55 +101,98 @@ class Encoder:
         kernels: KernelSpecs | None = None,
         in_sequences: bool = False,
         lexicons: Mapping[str, LexiconSource] | None = None,
+        missing: str = "error",
     ) -> None:
         self._specs, self.in_sequences = kernels, in_sequences
         self._asked, self.lexicons = lexicons, dict[str, Lexicon]()
+        self.missing = missing
         self.kernels: dict[str, Kernel] = {}
         self.views: dict[str, View] = {}
         self.vocabulary: Vocabulary | None = None
         self.shapes: dict[str, int] = {}
-        self.scales: dict[str, tuple[float, float]] = {}
+        self.numbers: list[str] | None = None
+        self.scales: dict[str, ColumnScales] = {}
         self.names: list[str] | None = None
         self._words: WordEncoder | None = None
+        self._are_sparse = False
 
-    def fit(self, tokens: FlatTokens, names: Sequence[str] | None = None) -> "Encoder":
-        """Learn kernels and views from training tokens; ``names`` are the column names of an array."""
+    def fit(self, data: TokenData) -> "Encoder":
+        """Learn kernels and views from training tokens, and scales of columns if these are all training data."""
+        tokens, names = data.inputs, data.names
         self.lexicons = as_lexicons(self._asked, [template.name for template in TEMPLATES])
         if self.lexicons and not isinstance(tokens, Words):
             found = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
             raise InputError(f"`lexicons` look up words: each token must be a string, got tokens of type {found}.")
         self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
-        specs = self._default_kernels(tokens) if self._specs is None else self._specs
-        named = named_kernels(specs)
+        named = None if self._specs is None else named_kernels(self._specs)
+        if isinstance(tokens, list):
+            self.numbers = self._columns_of_dicts(data, None if named is None else [kernel for _, kernel in named])
+            self.shapes |= {COLUMNS: len(self.numbers)} if self.numbers else {}
+        named = self._default_kernels(data) if named is None else named
         if not isinstance(tokens, list):
             named = [(name, kernel.placed(tokens.shape[1], names)) for name, kernel in named]
-        self.views = {name: self._view_of(name, kernel, tokens) for name, kernel in named}
-        raw = self._read_views(tokens)
+        self.views = {name: self._view_of(name, kernel) for name, kernel in named}
+        self._are_sparse = sparse.issparse(tokens)
+        self.start_scales()
+        entries = self._entries(tokens, data.token_weights)
         for name, kernel in named:
-            inputs = self.views[name].select(raw)
+            inputs = self.views[name].select(entries)
             if sparse.issparse(inputs):
                 _refuse_dense(name, kernel)
+            if kernel.standardize and not data.whole:  # widths do not depend on the first rows of a stream
+                inputs = np.random.default_rng(0).normal(size=(SAMPLE, inputs.shape[1]))
+            elif data.distinct is not None:
+                inputs = inputs[data.distinct]
             self.kernels[name] = kernel.fit_view(inputs)
         self._arrange()
-        if isinstance(tokens, list):
+        if not data.whole:  # rows count when they are encoded for training
+            self.start_scales()
+        if isinstance(tokens, list) or (self.missing == "indicator" and not self._are_sparse):
             self.vocabulary = Vocabulary(first_id=self._n_kernel_features())
-        elif not self.kernels:
-            raise InputError(f"kernels must hold at least one kernel, got {specs!r}.")
+        if not isinstance(tokens, list) and not self.kernels:
+            raise InputError(f"kernels must hold at least one kernel, got {self._specs!r}.")
         return self
 
-    def _default_kernels(self, tokens: FlatTokens) -> KernelSpecs:
-        """Return the default kernels, and learn the scales of numbers beside text."""
-        if not isinstance(tokens, list):
-            if sparse.issparse(tokens):
-                return ["linear"]
-            warn_of_units(tokens, self.names)
-            return DEFAULT_KERNELS
-        if self.names is not None and isinstance(tokens[0], dict) and not self.shapes:
-            self.scales = scales_of_numbers(tokens, self.names)
-            self.shapes = dict.fromkeys(self.scales, 1)
-            if self.scales:
-                return {name: as_kernel(name).restricted(list(self.scales)) for name in DEFAULT_KERNELS}
-        return ["linear"] if self.shapes else []
+    def _columns_of_dicts(self, data: TokenData, kernels: list[Kernel] | None) -> list[str]:
+        """Return the keys of dicts whose numbers are columns for kernels (None: the default ones)."""
+        ons = [kernel.on for kernel in kernels or ()]
+        if not self.in_sequences and not self.shapes and (kernels is None or None in ons):
+            return number_keys(list(data.inputs), data.names, data.whole)
+        items = chain.from_iterable(on if isinstance(on, tuple) else (on,) for on in ons)
+        keys = [key for key in dict.fromkeys(items) if isinstance(key, str) and key not in self.shapes]
+        return [key for key in keys if is_number_in(data.inputs, key)]
+
+    def _default_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
+        key = self._table
+        if sparse.issparse(data.inputs) or key not in self.shapes:
+            return named_kernels(["linear"] if self.shapes else [])
+        if self.in_sequences:
+            return named_kernels(["linear", "quadratic", "gaussian"])
+        exact = data.total <= EXACT_UP_TO
+        return default_kernels(self.shapes[key], self._read(data.inputs)[key] if exact else None)
+
+    def start_scales(self) -> None:
+        """Start the scales of the entries of kernels on standardized columns, and of those with missing numbers."""
+        scaled = {key for view in self.views.values() if view.standardize for key in view.keys}
+        if self.missing == "indicator":
+            scaled.add(self._table)
+        shapes = {} if self._are_sparse else self.shapes
+        self.scales = {key: ColumnScales(d) for key, d in shapes.items() if key in scaled}
+
+    @property
+    def _table(self) -> str:
+        """Name of the entry whose columns are the numbers of rows."""
+        return PLAIN if self.numbers is None else COLUMNS
+
+    def _table_columns(self, d: int) -> list[str]:
+        """Names of the columns of numbers, or their positions as strings."""
+        return list((self.names if self.numbers is None else self.numbers) or map(str, range(d)))
+
+    def column_scales(self) -> dict[str, tuple[float, float]]:
+        """Return the mean and the standard deviation of each column of numbers."""
+        scales = self.scales.get(self._table, ColumnScales(0))
+        names = self._table_columns(len(scales.means))
+        return dict(zip(names, zip(scales.means.tolist(), scales.deviations.tolist())))
 
     def _arrange(self) -> None:
         """Determine the representation of each kernel."""
@@ -139,22 +202,28 @@ class Encoder:
         #: Views for banks, by label; computed once, because this takes as long as encoding a row.
         self._read_by_banks = {self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]}
 
-    def encode(self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False) -> Tokens:
-        """Encode tokens; sequence s is ``offsets[s] : offsets[s + 1]``; ``grow`` adds new keys and values."""
-        raw = self._read_views(tokens)
-        views = {label: view.select(raw) for label, view in self._read_by_banks.items()}
-        parts = [self.kernels[name].features(self.views[name].select(raw)) for name in self.explicit]
+    def encode(
+        self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False, weights: np.ndarray | None = None
+    ) -> Tokens:
+        """Encode tokens; sequence s is ``offsets[s] : offsets[s + 1]``; ``grow`` adds new keys and values.
+
+        If ``weights`` of the tokens are given, the scales of columns learn from each token before it is encoded.
+        """
+        entries = self._entries(tokens, weights)
+        views = {label: view.select(entries) for label, view in self._read_by_banks.items()}
+        parts = [self.kernels[name].features(self.views[name].select(entries)) for name in self.explicit]
         features = _joined(parts) if parts else None
-        if self.vocabulary is not None and isinstance(tokens, list):
-            found = self._sparse(tokens, offsets, grow, self.vocabulary)
+        for found in self._sparse(tokens, entries.missing, offsets, grow):
             features = found if features is None else _side_by_side(features, found)
         return Tokens(offsets, features, views)
 
     def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
         """Yield the unknown keys of tokens."""
         if self.vocabulary is not None:
-            known = self.shapes.keys() | self.vocabulary.ids.keys()
-            yield from (key for key in _keys_of(tokens) if key not in known)
+            known = {*self.shapes, *(self.numbers or ()), *self.vocabulary.ids}
+            found = _keys_of(tokens) if isinstance(tokens, list) else []
+            gaps = [MISSING] if self._entries(tokens).missing is not None else []
+            yield from (key for key in [*found, *gaps] if key not in known)
 
     def absent_keys(self, tokens: FlatTokens) -> list[str]:
         """Return known keys of sparse features that no token has, and that are not absent by chance."""
@@ -165,9 +234,31 @@ class Encoder:
             encoder = self._words if isinstance(tokens, Words) else None
             found = set(tokens.keys()) if encoder is None else encoder.keys
             return [key for key in expected if key not in found]
-        return [key for key in expected if all(token.get(key) is None for token in tokens)]
+        return [key for key in expected if key != MISSING and all(token.get(key) is None for token in tokens)]
 
-    def _sparse(self, tokens: list, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
+    def _sparse(
+        self, tokens: FlatTokens, missing: np.ndarray | None, offsets: np.ndarray, grow: bool
+    ) -> Iterator[Features]:
+        """Yield the sparse features of dicts, words or attributes, and those that say which numbers are missing."""
+        if self.vocabulary is None:
+            return
+        if isinstance(tokens, list):
+            yield self._sparse_entries(tokens, offsets, grow, self.vocabulary)
+        if missing is not None:
+            yield self._missing_columns(missing, grow, self.vocabulary)
+        elif not isinstance(tokens, list) and not self.explicit:
+            yield Features(np.zeros(len(tokens) + 1, np.int64), np.empty(0, np.int32), np.empty(0))
+
+    def _missing_columns(self, missing: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
+        """Encode which columns (n, d) are missing, as features of one group."""
+        ids = np.full(missing.shape[1], -1, np.int32)
+        if grow or MISSING in vocabulary.ids:  # all columns, so that ids do not depend on which is missing first
+            ids = vocabulary.look_up(MISSING, self._table_columns(len(ids)), grow).ids
+        known = missing & (ids >= 0)
+        starts = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+        return Features(starts, ids[np.nonzero(known)[1]].astype(np.int32, copy=False), np.ones(starts[-1]))
+
+    def _sparse_entries(self, tokens: list, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
         """Encode the sparse features of dicts, words or attributes."""
         if isinstance(tokens, Words):
             if not grow:
@@ -176,8 +267,8 @@ class Encoder:
             return self._words.encode(tokens, offsets, grow)
         is_dicts = not isinstance(tokens, AttributeLists)
         if is_dicts and self.shapes:
-            shapes = self.shapes
-            tokens = [{key: value for key, value in token.items() if key not in shapes} for token in tokens]
+            dense = {*self.shapes, *(self.numbers or ())}
+            tokens = [{key: value for key, value in token.items() if key not in dense} for token in tokens]
         found = vocabulary.encode(tokens, grow)
         if not grow and not len(found.ids) and (self.in_sequences or not is_dicts):
             self._check_known(_keys_of(tokens), vocabulary)
@@ -191,54 +282,77 @@ class Encoder:
                 f"{', '.join(map(repr, vocabulary.keys[:3]))}."
             )
 
-    @staticmethod
-    def _learned_tokens(vocabulary: Vocabulary) -> str:
+    def _learned_tokens(self) -> str:
         """Name the tokens of training for messages."""
-        are_words = all(template.name in vocabulary.ids for template in TEMPLATES)
+        known = {} if self.vocabulary is None else self.vocabulary.ids
+        are_words = all(template.name in known for template in TEMPLATES)
         return "words" if are_words else "dicts or a table with text"
 
-    def _read_views(self, tokens: FlatTokens) -> dict[str, Vectors]:
+    def _entries(self, tokens: FlatTokens, weights: np.ndarray | None = None) -> Entries:
+        """Return the entries that kernels use; their scales learn from the tokens if their ``weights`` are given."""
+        raw, standardized = dict(self._read(tokens)), {}
+        missing = np.isnan(raw[self._table]) if self._table in self.scales else None
+        for name, scales in self.scales.items():
+            found = scales.apply(raw[name]) if weights is None else scales.follow(raw[name], weights)
+            raw[name], standardized[name] = found
+        return Entries(raw, standardized, missing if missing is not None and missing.any() else None)
+
+    def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""
-        width = self.shapes.get(PLAIN) if self.vocabulary is None else None
-        is_list = isinstance(tokens, list)
-        are_dicts = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], dict) and PLAIN not in tokens[0]
+        width, is_list = self.shapes[PLAIN] if self.numbers is None else None, isinstance(tokens, list)
+        are_dicts = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], dict)
         if (are_dicts and width is not None) or (not is_list and tokens.shape[1] != width):
-            learned = f"rows of {width} numbers" if self.vocabulary is None else self._learned_tokens(self.vocabulary)
+            learned = f"rows of {width} numbers" if width is not None else self._learned_tokens()
             found = "dicts" if is_list else f"rows of {tokens.shape[1]} numbers"
             raise InputError(f"The model was trained on {learned}, got {found}.")
         if not isinstance(tokens, list):
             for name, kernel in self.kernels.items() if sparse.issparse(tokens) else ():
                 _refuse_dense(name, kernel)
             return {PLAIN: tokens}
-        used = dict.fromkeys(key for view in self.views.values() for key in view.keys)
-        dicts = [token if isinstance(token, dict) else {} for token in tokens] if used and not are_dicts else tokens
+        used = dict.fromkeys([*([COLUMNS] if self.numbers else []), *(k for v in self.views.values() for k in v.keys)])
+        dicts = tokens if are_dicts else [{}] * len(tokens)
         return {
-            key: scaled(dicts, key, self.scales[key])
-            if key in self.scales
+            key: self._numbers(dicts)
+            if key == COLUMNS
             else stacked([token.get(key) for token in dicts], key, self.shapes[key])
             for key in used
         }
 
+    def _numbers(self, dicts: list[dict]) -> np.ndarray:
+        """Return the columns of numbers, (n, d); NaN where they are missing, unless that is an error."""
+        numbers = numbers_of(dicts, self.numbers or [])
+        if self.missing == "error" and np.isnan(numbers).any():
+            for key in self.numbers or ():
+                stacked([token.get(key) for token in dicts], key, 1)  # names the row
+        return numbers
+
     def pack(self, packer: Packer) -> Manifest:
         """Return everything learned except the features of the vocabulary as JSON values, with arrays of lexicons."""
-        packer.arrays.update(pack_lexicons(self.lexicons))
+        packer.arrays.update(pack_lexicons(self.lexicons) | self.arrays())
         return {
             "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()},
             "shapes": self.shapes,
-            "scales": self.scales,
+            "scales": list(self.scales),
             "names": self.names,
+            "numbers": self.numbers,
+            "missing": self.missing,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
             "lexicons": list(self.lexicons),
         }
 
+    def arrays(self, before: bool = False) -> dict[str, np.ndarray]:
+        """Return the scales as arrays, now or ``before`` the last tokens from which they learned."""
+        return {f"scales/{key}": own.before if before else own.state() for key, own in self.scales.items()}
+
     @classmethod
     def unpack(cls, packed: Manifest, unpacker: Unpacker, in_sequences: bool) -> "Encoder":
         """The inverse of :meth:`pack`."""
-        encoder = cls(in_sequences=in_sequences)
+        encoder = cls(in_sequences=in_sequences, missing=packed["missing"])
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
-        encoder.shapes, encoder.scales, encoder.names = packed["shapes"], packed["scales"], packed["names"]
+        encoder.shapes, encoder.names, encoder.numbers = packed["shapes"], packed["names"], packed["numbers"]
+        encoder.scales = {key: ColumnScales.from_state(unpacker.arrays[f"scales/{key}"]) for key in packed["scales"]}
         encoder.lexicons = unpack_lexicons(packed["lexicons"], unpacker.arrays)
-        encoder.views = {name: encoder._view_of(name, kernel, []) for name, kernel in encoder.kernels.items()}
+        encoder.views = {name: encoder._view_of(name, kernel) for name, kernel in encoder.kernels.items()}
         encoder._arrange()
         if packed["keys"] is not None:
             prefix, arrays = "vocabulary/", unpacker.arrays
@@ -276,24 +390,32 @@ class Encoder:
 
     def columns_of(self, name: str) -> Callable[[int], str]:
         """Return a function from the number of a column of a kernel to its name."""
-        return partial(self.views[name].column_name, shapes=self.shapes, names=self.names)
+        names = {PLAIN: self.names, COLUMNS: self.numbers}
+        return partial(self.views[name].column_name, shapes=self.shapes, names=names)
 
-    def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
-        on = kernel.on
+    def _view_of(self, name: str, kernel: Kernel) -> View:
+        on, numbers = kernel.on, self.numbers or []
         named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
-        if not named and len(self.shapes) == 1:
-            ((key, width),) = self.shapes.items()
-            return View((key,), find_columns(on, width, kernel=name))
-        known = [key for key in named if key in self.shapes or is_number_in(tokens, key)]
+        vectors = {key: width for key, width in self.shapes.items() if key != COLUMNS} or self.shapes
+        if not named and len(vectors) == 1:
+            ((key, width),) = vectors.items()
+            return View((key,), find_columns(on, width, kernel=name), kernel.standardize)
+        known = [key for key in named if key in vectors or key in numbers]
         if not named or len(known) < (len(on) if isinstance(on, tuple) else 1):
-            choice = f"one of {list(self.shapes)}" if self.shapes else "numbers or an array"
+            choice = f"one of {[*vectors, *numbers]}" if self.shapes else "numbers or an array"
             given = "" if on is None else f", got {format_on(on)}"
             raise InputError(
                 f"The kernel {name!r} must say which columns of a table with text, or entries of dicts, it is on, "
                 f"{choice}, as '{name}:on=...'{given}."
             )
-        self.shapes.update({key: 1 for key in named if key not in self.shapes})
-        return View(tuple(named), None)
+        keys = tuple(dict.fromkeys(COLUMNS if key in numbers else key for key in named))
+        starts = dict(zip(keys, np.cumsum([0, *(self.shapes[key] for key in keys)]).tolist()))
+        columns = [
+            starts[COLUMNS] + numbers.index(key) if key in numbers else range(starts[key], starts[key] + vectors[key])
+            for key in named
+        ]
+        flat = tuple(chain.from_iterable([own] if isinstance(own, int) else own for own in columns))
+        return View(keys, find_columns(flat, sum(self.shapes[key] for key in keys)), kernel.standardize)
 
     def feature_count(self, name: str) -> int | None:
         """Return the dimension of a kernel's feature map on its view; None if there is no finite map."""
@@ -309,6 +431,32 @@ class Encoder:
         if kernel.explicit and count is None:
             raise InputError(f"The kernel {name!r} has no finite feature map that could be held explicitly.")
         return bool(kernel.explicit)
+
+
+def default_kernels(d: int, rows: np.ndarray | None) -> list[tuple[str, Kernel]]:
+    """Return the default kernels on d columns: exact ones for a few ``rows`` (n, d), else with a bounded size.
+
+    Missing entries of the rows are NaN.
+    """
+    features = "" if rows is not None else f",features={FEATURES}"
+    specs = {"linear": "linear:standardize=True"}
+    if rows is not None or math.comb(d + 2, 2) <= EXPLICIT_LIMIT:
+        specs["quadratic"] = "quadratic:standardize=True"
+    specs["gaussian"] = f"gaussian:standardize=True,sigma2={WIDTH * d}{features}"
+    if rows is None:
+        specs["narrow gaussian"] = f"gaussian:standardize=True,sigma2={NARROW * d}{features},seed=1"
+    elif _have_equal_units(rows):
+        specs["raw gaussian"] = "gaussian"
+    return named_kernels(specs)
+
+
+def _have_equal_units(X: np.ndarray) -> bool:
+    """Check whether no column varies much more than the others, as for pixels."""
+    with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # of columns without entries
+        spread = np.nanstd(X, axis=0)
+    varied = spread[spread > 0]
+    return bool(len(varied)) and varied.max() <= UNITS_APART * np.quantile(varied, 0.25)
 
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
@@ -341,7 +489,7 @@ def takes_sparse(specs: KernelSpecs | None) -> bool:
 
 
 def _reads_sparse(kernel: Kernel) -> bool:
-    return kernel.maps_sparse and kernel.explicit is not False
+    return kernel.maps_sparse and kernel.explicit is not False and not kernel.standardize
 
 
 def _refuse_dense(name: str, kernel: Kernel) -> None:

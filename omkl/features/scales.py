@@ -21,6 +21,8 @@ class ColumnScales:
     ----------
     weights, means, squares : arrays of shape (d,)
         Total weight of the entries of each column, their mean, and the sum of their weighted squared deviations.
+    before : array of shape (3, d)
+        The :meth:`state` before the last call of :meth:`follow`, from which a resumed run learns the same rows again.
 
     References
     ----------
@@ -30,6 +32,7 @@ class ColumnScales:
 
     def __init__(self, n_columns: int) -> None:
         self.weights, self.means, self.squares = np.zeros((3, n_columns))
+        self.before = self.state()
 
     @property
     def deviations(self) -> np.ndarray:
@@ -37,20 +40,33 @@ class ColumnScales:
         found = np.sqrt(self.squares / np.where(self.weights > 0.0, self.weights, 1.0))
         return np.where(found <= ROUNDING * np.abs(self.means), 1.0, found)
 
-    def follow(self, X: np.ndarray, row_weights: np.ndarray | None = None) -> np.ndarray:
-        """Learn from rows one after the other; return each standardized by the scales that include it, (n, d).
+    def follow(self, X: np.ndarray, row_weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Learn from rows one after the other; return them, (n, d), and standardized by the scales so far, (n, d).
 
-        Splitting rows into several calls changes no bit. Missing entries become 0, the mean.
+        Missing entries become the mean so far. Splitting rows into several calls changes no bit.
         """
-        standardized = np.empty(X.shape)
+        self.before = self.state()
+        filled, standardized = np.array(X, dtype=np.float64, order="C"), np.empty(X.shape)
         row_weights = np.ones(len(X)) if row_weights is None else row_weights
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        follow_rows(X, row_weights, self.weights, self.means, self.squares, ROUNDING, standardized)
-        return standardized
+        follow_rows(filled, row_weights, self.weights, self.means, self.squares, ROUNDING, standardized)
+        return filled, standardized
 
-    def standardized(self, X: np.ndarray) -> np.ndarray:
-        """Return rows minus the means, divided by the deviations, (n, d); missing entries become 0."""
-        return np.nan_to_num((X - self.means) / self.deviations, copy=False)
+    def apply(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows, (n, d), and their standardized form, (n, d); missing entries become the mean."""
+        missing = np.isnan(X)
+        filled = np.where(missing, self.means, X) if missing.any() else X
+        return filled, (filled - self.means) / self.deviations
+
+    def state(self) -> np.ndarray:
+        """Return everything learned as an array, (3, d)."""
+        return np.stack([self.weights, self.means, self.squares])
+
+    @classmethod
+    def from_state(cls, state: np.ndarray) -> "ColumnScales":
+        """The inverse of :meth:`state`."""
+        scales = cls(state.shape[1])
+        scales.weights, scales.means, scales.squares = np.array(state, dtype=np.float64)
+        return scales
 
     def merge(self, other: "ColumnScales") -> None:
         """Add the rows of other scales of the same columns."""

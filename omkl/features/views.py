@@ -1,29 +1,32 @@
 """Views, the input arrays of kernels: entries of dicts, or columns of an array."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl._components import warn_caller
 from omkl._messages import shown
-from omkl.exceptions import DataWarning, InputError
-from omkl.features.vocabulary import LARGEST, NUMBERS, warn_of_kind
+from omkl.data.frames import is_missing
+from omkl.exceptions import InputError
+from omkl.features.vocabulary import LARGEST, NUMBERS, PLAIN_NUMBERS, warn_of_kind
 from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
 
 #: Concatenated tokens: rows of an array or CSR matrix, dicts, words or lists of attributes.
 FlatTokens: TypeAlias = Vectors | list[Any]
 
-#: Name of the only view of plain arrays.
-PLAIN = "x"
-#: Warn about different units if the largest standard deviation of columns exceeds the lower quartile by this factor
-#: (the minimum is not robust: a pixel at the edge). Accuracy of the default kernels on raw columns, on scaled columns,
-#: and of one kernel per column: iris (largest by smallest: 4) 0.96, 0.95, 0.96; diabetes (69; R^2) 0.37, 0.50, 0.46;
-#: wine (2,500) 0.71, 0.98, 0.97; breast cancer (215,000) 0.91, 0.97, 0.96.
-UNITS_APART = 10.0
-#: Standard deviations up to this fraction of the mean are rounding errors of a constant.
-ROUNDING = 1e-12
+#: Names of the entries that are the rows of plain arrays, and the numbers of dicts.
+PLAIN, COLUMNS = "x", "columns of numbers"
+#: Name of the group that says which columns are missing.
+MISSING = "missing"
+#: Types of dates and durations, which count in days.
+TIMES = (date, timedelta, np.datetime64, np.timedelta64)
+#: Types of values that need no conversion.
+ORDINARY = PLAIN_NUMBERS | {type(None)}
 
 
 class TokenData(NamedTuple):
@@ -43,6 +46,9 @@ class TokenData(NamedTuple):
         Tokens from which kernels learn their widths; all by default.
     names : sequence of str, optional
         Names of columns.
+    total : float
+        Number of all training sequences, if these are all or a sample of them; infinite if they are the first ones of a
+        stream.
     """
 
     inputs: FlatTokens
@@ -51,6 +57,18 @@ class TokenData(NamedTuple):
     weights: np.ndarray | None = None
     distinct: np.ndarray | None = None
     names: Sequence[str] | None = None
+    total: float = math.inf
+
+    @property
+    def whole(self) -> bool:
+        """Whether scales and widths are learned from these data before training, and not as rows come."""
+        return self.total < math.inf
+
+    @property
+    def token_weights(self) -> np.ndarray:
+        """Weight of every token."""
+        lengths = np.diff(self.offsets)
+        return np.repeat(np.ones(len(lengths)) if self.weights is None else self.weights, lengths)
 
 
 class View(NamedTuple):
@@ -62,28 +80,31 @@ class View(NamedTuple):
         Entries of dicts, which are concatenated; :data:`PLAIN` for rows of an array.
     columns : None, slice or tuple of int
         Selected columns of these; None for all.
+    standardize : bool
+        Whether the kernel sees standardized columns.
     """
 
     keys: tuple[str, ...]
     columns: Positions
+    standardize: bool = False
 
     @property
     def label(self) -> str:
         """Name in the views of :class:`~omkl.groups.Tokens`."""
         columns = "" if self.columns is None else f"[{format_on(self.columns)}]"
-        return "+".join(self.keys) + columns
+        return "+".join(self.keys) + columns + (" standardized" if self.standardize else "")
 
     def width(self, shapes: Mapping[str, int]) -> int:
         """Return the number of columns."""
         return count_columns(self.columns, sum(shapes[key] for key in self.keys))
 
-    def select(self, raw: Mapping[str, Vectors]) -> Vectors:
+    def select(self, entries: "Entries") -> Vectors:
         """Return the array of this view."""
-        arrays = [raw[key] for key in self.keys]
+        arrays = [(entries.standardized if self.standardize else entries.raw)[key] for key in self.keys]
         return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
 
-    def column_name(self, i: int, shapes: Mapping[str, int], names: Sequence[str] | None) -> str:
-        """Return the name of a column: in the data frame, its number in the array, or the entry of the dict."""
+    def column_name(self, i: int, shapes: Mapping[str, int], names: Mapping[str, Sequence[str] | None]) -> str:
+        """Return the name of a column: one of ``names``, its number in the array, or the entry of the dict."""
         j, columns = i, self.columns
         if columns is not None:
             j = range(sum(shapes[key] for key in self.keys))[columns][i] if isinstance(columns, slice) else columns[i]
@@ -91,10 +112,26 @@ class View(NamedTuple):
             if j < shapes[key]:
                 break
             j -= shapes[key]
-        if key == PLAIN and names is not None:
-            return str(names[j])
+        if (known := names.get(key)) is not None:
+            return str(known[j])
         entry = key != PLAIN and (shapes[key] == 1 or len(self.keys) > 1)
         return str(j) if not entry else key if shapes[key] == 1 else f"{key}[{j}]"
+
+
+class Entries(NamedTuple):
+    """Arrays of the entries of dicts, or of the rows (:data:`PLAIN`), by name.
+
+    Attributes
+    ----------
+    raw, standardized : dict of str to array (n, d)
+        With the mean where entries are missing; standardized where a kernel needs it.
+    missing : bool array of shape (n, d), or None
+        The missing entries of :data:`PLAIN`, if there are any.
+    """
+
+    raw: Mapping[str, Vectors]
+    standardized: Mapping[str, np.ndarray]
+    missing: np.ndarray | None
 
 
 def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:
@@ -112,9 +149,54 @@ def _is_vector(value: object) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def is_number_in(tokens: FlatTokens, key: str) -> bool:
+def number_keys(tokens: Sequence[Any], names: Sequence[str] | None, whole: bool) -> list[str]:
+    """Return the keys of dicts whose numbers are columns, in order of appearance.
+
+    These are keys with a number in at least half of the dicts, if these are the ``whole`` data; or in the first dict of
+    a stream, so that blocks do not matter. A column of a table (``names``) is one if its first value is a number.
+    """
+    if names is not None:
+        firsts = ((name, next((row[name] for row in tokens if row.get(name) is not None), None)) for name in names)
+        return [name for name, value in firsts if isinstance(value, NUMBERS + TIMES)]
+    sample = [token for token in (tokens if whole else tokens[:1]) if isinstance(token, dict)]
+    counts = Counter(key for row in sample for key, value in row.items() if isinstance(value, NUMBERS + TIMES))
+    return [key for key, count in counts.items() if 2 * count >= len(sample)]
+
+
+def is_number_in(tokens: FlatTokens, key: object) -> bool:
     """Check whether the value of this key is a number in the first dict that has the key."""
     return isinstance(next((token[key] for token in tokens if isinstance(token, dict) and key in token), None), NUMBERS)
+
+
+def numbers_of(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> np.ndarray:
+    """Return the numbers of dicts, (n, d), dates and durations in days; NaN where they are missing, or text."""
+    values: list[Any] = [row.get(key) for row in rows for key in keys]
+    if not set(map(type, values)) <= ORDINARY:
+        for j, key in enumerate(keys):
+            column = values[j :: len(keys)]
+            if any(isinstance(value, str) for value in column):
+                warn_of_kind(key, "text", "numbers")
+            values[j :: len(keys)] = map(_number, column)
+    with suppress(TypeError, ValueError, OverflowError):
+        numbers = np.array(values, dtype=np.float64).reshape(len(rows), len(keys))
+        if not (np.abs(numbers) > LARGEST).any():
+            return numbers
+    scalars = [value if np.ndim(value) == 0 else str(value) for value in values]
+    present = [0.0 if value is None or value != value else value for value in scalars]
+    # raises an error that names the wrong value
+    return np.hstack([stacked(present[j :: len(keys)], key, 1) for j, key in enumerate(keys)])
+
+
+def _number(value: Any) -> Any:
+    """Convert dates to days since 1970 in UTC, durations to days, and text and missing values to NaN."""
+    if isinstance(value, str) or (np.ndim(value) == 0 and is_missing(value)):
+        return math.nan
+    if not isinstance(value, TIMES):
+        return value
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    unit = "m8[us]" if isinstance(value, (timedelta, np.timedelta64)) else "M8[us]"
+    return np.array(value, unit).astype(np.int64) / (24 * 3600 * 1e6)
 
 
 def stacked(values: Sequence[ArrayLike | None], key: str, n_columns: int) -> np.ndarray:
@@ -136,43 +218,3 @@ def _valid(values: Sequence[ArrayLike | None], n_columns: int) -> np.ndarray | N
         return None
     view = view[:, None] if view.ndim == 1 else view
     return view if view.shape == (len(values), n_columns) and (np.abs(view) <= LARGEST).all() else None
-
-
-def scales_of_numbers(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Return mean and standard deviation of each column of numbers in rows of a table with text."""
-    scales = {}
-    for name in names:
-        values = [value for row in rows if (value := row.get(name)) is not None]
-        if values and set(map(type, values)) <= {int, float}:
-            numbers = stacked(values, name, 1)
-            mean, deviation = float(np.mean(numbers)), float(np.std(numbers))
-            scales[name] = mean, deviation if deviation > ROUNDING * abs(mean) else 1.0
-    return scales
-
-
-def scaled(rows: Sequence[Mapping[str, Any]], name: str, scale: tuple[float, float]) -> np.ndarray:
-    """Return a column of numbers, (n, 1), minus its mean and divided by its deviation; 0 for missing values."""
-    mean, deviation = scale
-    values = [row.get(name) for row in rows]
-    if any(isinstance(value, str) for value in values):
-        warn_of_kind(name, "text", "numbers")
-    values = [mean if value is None or isinstance(value, str) else value for value in values]
-    return (stacked(values, name, 1) - mean) / deviation
-
-
-def warn_of_units(X: np.ndarray, names: Sequence[str] | None = None) -> None:
-    """Warn if the scales of columns differ so much that the largest ones dominate kernels on all columns."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = np.std(X, axis=0)
-    varied = np.flatnonzero(spread > 0)
-    if not len(varied) or not np.isfinite(spread).all():
-        return
-    small, large = varied[np.argmin(spread[varied])], int(np.argmax(spread))
-    if spread[large] > UNITS_APART * np.quantile(spread[varied], 0.25):
-        called = [repr(names[k]) if names is not None else str(k) for k in (large, small)]
-        warn_caller(
-            f"Column {called[0]} varies {spread[large] / spread[small]:.3g} times as much as column {called[1]}, and "
-            "the default kernels see little else: scale the columns, or set "
-            'kernels=omkl.kernels.per_column("gaussian", X).',
-            DataWarning,
-        )

@@ -12,7 +12,6 @@ from scipy import sparse
 from omkl.data.blocks import is_collection
 from omkl.exceptions import InputError
 from omkl.features.encoder import KernelSpecs, named_kernels
-from omkl.features.views import warn_of_units
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.functions import Gaussian
 from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernel_names, check_kernels
@@ -306,8 +305,6 @@ def default_kernels(X: Vectors, names: Sequence[str] | None = None) -> dict[str,
     similar: a kernel of a tenth of the median is then near 0 between almost all samples, and overfits.
     """
     check_magnitudes(X, "gaussian")
-    if not sparse.issparse(X):
-        warn_of_units(X, names)
     narrowest, narrow, median = (0.5 * median_distance(X, squared_distances, q) for q in (0.1, 0.25, 0.5))
     widths = {"10% of distances": narrowest, "25% of distances": narrow, "median": median}
     wide = {f"{factor} x median": factor * median for factor in (3, 10)}

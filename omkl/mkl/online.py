@@ -19,6 +19,7 @@ from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes, finite_targets
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
+from omkl.estimators.validation import OneOf
 from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.features.views import TokenData
 from omkl.losses import PointwiseLoss
@@ -36,16 +37,26 @@ class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None is linear, quadratic and Gaussian kernels on arrays and on the standardized numbers of frames with text,
-        and a linear kernel on sparse matrices.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, early_stopping, \
+        None is linear, quadratic and Gaussian kernels on standardized columns: of arrays, and of the numbers of frames
+        and dicts. If a ``fit`` has up to 2,000 rows in memory, a Gaussian kernel on the columns as they are is added if
+        no column varies much more than others; for more rows, and in streams, Gaussian kernels of two widths have 200
+        Fourier features each, and there is no quadratic kernel of more than 30 columns. A linear kernel on sparse
+        matrices. Kernels that are given see columns as they are, unless they say ``standardize=True``.
+    loss : str or StructuredLoss
+        "crf" has probabilities, and is as accurate as "hinge".
+    missing : {"indicator", "error"}
+        Treatment of missing numbers, NaN or None: use the mean of the column, and add a group "missing" of features
+        that say which columns are missing, if any is; or refuse them.
+    C : float or "auto"
+        As for :class:`~omkl.SequenceLabeler`, with another default.
+    regularizer, weighting, epochs, method, eta0, schedule, average, radius, early_stopping, \
 validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype, \
 callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     class_weight : None, "balanced" or dict
         Weights of the classes, as in scikit-learn; "balanced" needs ``fit`` with all data in memory.
     cost : array of shape (K, K), optional
-        ``cost[gold, predicted]`` in the order of ``classes_``, for three or more classes.
+        ``cost[gold, predicted]`` in the order of ``classes_``, for three or more classes and ``loss="hinge"``.
     fit_intercept : bool
         Whether to learn a constant for every class, which is not regularized.
     n_jobs : int or None
@@ -66,6 +77,9 @@ callbacks, verbose, random_state
         Number of epochs.
     n_features_in_ : int
         Number of columns of X.
+    column_scales_ : dict of str to (float, float)
+        Mean and standard deviation of each column of numbers, by its name or position; learned from all rows of a
+        ``fit``, and row by row from streams, before each row is learned.
 
     Examples
     --------
@@ -75,9 +89,12 @@ callbacks, verbose, random_state
     True
     """
 
-    _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS}
+    _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS, "missing": OneOf(("indicator", "error"))}
 
     kernels: KernelSpecs | None = field(default=None, kw_only=False)
+    loss: Any = "crf"
+    C: float | str = 100.0
+    missing: str = "indicator"
     class_weight: str | dict | None = None
     cost: ArrayLike | None = None
     fit_intercept: bool = True
@@ -130,7 +147,7 @@ callbacks, verbose, random_state
     ) -> Self:
         """Train one round on each example, in the given order.
 
-        Kernels learn their widths, and the model its classes, from the first call.
+        Kernels without ``standardize=True`` learn their widths, and the model its classes, from the first call.
 
         Parameters
         ----------
@@ -198,7 +215,7 @@ callbacks, verbose, random_state
 
     @available_if(needs_probabilities)
     def predict_proba(self, X: RowsLike) -> np.ndarray:
-        """Predict the probability of each class, (n, K). Only for ``loss="crf"``.
+        """Predict the probability of each class, (n, K). Only for ``loss="crf"``, the default.
 
         Parameters
         ----------
@@ -218,18 +235,23 @@ callbacks, verbose, random_state
         """
         return score_rows(self, X, y, sample_weight)
 
+    @property
+    def column_scales_(self) -> dict[str, tuple[float, float]]:
+        """Mean and standard deviation of each column of numbers in the training rows, by its name or position."""
+        return self.model_.codec.encoder.column_scales()
+
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, checked_classes, None, block, first=False)
 
     def _codec(self, classes: ArrayLike | str | None = None) -> TokenCodec:
-        return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self)
+        return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self, missing=self.missing)
 
     def _task(self, classes: ArrayLike | str | None = None) -> Task:
         return Task(self._codec(classes), partial(read_rows, self, checked_classes, self.class_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.sparse, tags.input_tags.allow_nan = takes_sparse(self.kernels), self.missing == "indicator"
         return tags
 
 
@@ -243,20 +265,23 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     ``X`` is an array of shape (n, d), a scipy sparse matrix (as for a classifier), or a list of n dicts as
     described in :class:`~omkl.SequenceLabeler`.
 
-    Inputs should be standardised, as for any kernel machine. Targets need not be centred or scaled: the model learns
-    ``y - level_``, where ``level_`` is the median of the targets of ``fit``, or of the first call of ``partial_fit``,
-    and an intercept for the rest. With the squared loss, ``eta0="auto"`` and the regularizers ``"mkl"`` and ``"l2"``,
-    predictions scale with the targets. A numeric ``eta0`` also suits the squared loss at any scale; for other losses,
-    whose gradients do not scale with y, it is in units of y.
+    Targets need not be centred or scaled: the model learns ``y - level_``, where ``level_`` is the median of the
+    targets of ``fit``, or the first target of a stream, and an intercept for the rest. With the squared loss,
+    ``eta0="auto"`` and the regularizers ``"mkl"`` and ``"l2"``, predictions scale with the targets. A numeric ``eta0``
+    also suits the squared loss at any scale; for other losses, whose gradients do not scale with y, it is in units of
+    y.
 
     Parameters
     ----------
     kernels : list, dict or None
-        None is linear, quadratic and Gaussian kernels on arrays and on the standardized numbers of frames with text,
-        and a linear kernel on sparse matrices.
+        As for :class:`OnlineMKLClassifier`.
     loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
         "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
-    regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples, budget, cache_size, dtype
+    missing
+        As for :class:`OnlineMKLClassifier`.
+    C : float or "auto"
+        As for :class:`~omkl.SequenceLabeler`, with another default.
+    regularizer, weighting, epochs, method, eta0, schedule, average, radius, n_examples, budget, cache_size, dtype
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     early_stopping : bool
         Whether to hold out ``validation_fraction`` of the examples, stop when R^2 on them has not improved for
@@ -271,8 +296,8 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     Attributes
     ----------
     level_ : float
-        Median of the first targets, in units of y: the model learns the difference.
-    kernel_weights_, history_, n_iter_, n_features_in_
+        Median of the targets of ``fit``, or first target of a stream: the model learns the difference.
+    kernel_weights_, history_, n_iter_, n_features_in_, column_scales_
         As for :class:`OnlineMKLClassifier`.
 
     Examples
@@ -287,10 +312,12 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 
     _losses = PointwiseLoss
 
-    _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS}
+    _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS, "missing": OneOf(("indicator", "error"))}
 
     kernels: KernelSpecs | None = field(default=None, kw_only=False)
     loss: Any = "squared"
+    C: float | str = 3.0
+    missing: str = "indicator"
     fit_intercept: bool = True
     budget: int | None = None
     cache_size: float = 4000
@@ -328,7 +355,8 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     def partial_fit(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train one round on each example, in the given order.
 
-        Kernels learn their widths, and the model the level of its targets, from the first call.
+        Kernels without ``standardize=True`` learn their widths from the first call, and the model the level of its
+        targets from the first target.
 
         Parameters
         ----------
@@ -381,16 +409,21 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         """
         return score_rows(self, X, y, sample_weight)
 
+    @property
+    def column_scales_(self) -> dict[str, tuple[float, float]]:
+        """Mean and standard deviation of each column of numbers in the training rows, by its name or position."""
+        return self.model_.codec.encoder.column_scales()
+
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, _numbers, None, block, first=False)
 
     def _codec(self) -> TokenCodec:
         resolve_loss(self)
-        return TokenCodec(NumberOutputs(self.fit_intercept), self)
+        return TokenCodec(NumberOutputs(self.fit_intercept), self, missing=self.missing)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.sparse, tags.input_tags.allow_nan = takes_sparse(self.kernels), self.missing == "indicator"
         return tags
 
 

@@ -25,9 +25,10 @@ Row: TypeAlias = Mapping[Hashable, Any]
 class RiverClassifier(base.Classifier):
     """An :class:`~omkl.OnlineMKLClassifier` with ``learn_one``, ``predict_one`` and ``predict_proba_one``.
 
-    It works in river's pipelines, metrics and ``progressive_val_score``. Rows are dicts. Strings and numbers are sparse
-    features, with a learned weight per key. Kernels use numbers and arrays by name, such as
-    ``"gaussian:on=[a,b],features=200"``. Keys that no kernel uses may come and go.
+    It works in river's pipelines, metrics and ``progressive_val_score``. Rows are dicts. The numbers of the first row
+    are columns, which the default kernels see standardized; they may be missing later. Strings, and numbers whose keys
+    come later, are sparse features, with a learned weight per key. Kernels can use numbers and arrays by name, such as
+    ``"gaussian:on=[a,b],features=200"``; then all other numbers are sparse features.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class RiverClassifier(base.Classifier):
     --------
     >>> import omkl
     >>> from omkl.mkl.river import RiverClassifier
-    >>> model = RiverClassifier(omkl.OnlineMKLClassifier(loss="crf", random_state=0))
+    >>> model = RiverClassifier(omkl.OnlineMKLClassifier(random_state=0))
     >>> for x, y in [({"sky": "grey"}, "rain"), ({"sky": "blue"}, "sun")] * 5:
     ...     model.learn_one(x, y)
     >>> model.predict_one({"sky": "grey"})

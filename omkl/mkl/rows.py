@@ -86,7 +86,7 @@ def read_rows(
         order, first_of_run = _order_by_content(X, y)
         X, y, weights = X[order], y[order], None if weights is None else weights[order]
         distinct = np.flatnonzero(first_of_run)
-    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names)
+    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names, len(y))
 
 
 def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
@@ -138,7 +138,7 @@ def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
     return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 
 
-def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: ArrayLike) -> Any:
+def checked_rows(estimator: Any, X: Any, reset: bool, *y: ArrayLike) -> Any:
     """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
 
     ``reset`` stores the names of columns instead of comparing them. Return X, or X and ``y`` if given.
@@ -161,6 +161,8 @@ def checked_rows(estimator: BaseEstimator, X: Any, reset: bool, *y: ArrayLike) -
         checked = (X, *y) if y else X
     else:
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
+        if estimator.missing == "indicator" and not sparse.issparse(X):
+            checks["ensure_all_finite"] = "allow-nan"
         if y:
             checks["y_numeric"] = isinstance(estimator, RegressorMixin)
         with warnings.catch_warnings():

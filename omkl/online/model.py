@@ -45,6 +45,9 @@ class Codec(Protocol):
     def encode_known(self, data: Data) -> Examples:
         """Encode data for evaluation; raises InputError for unknown labels."""
 
+    def before_block(self) -> dict[str, np.ndarray]:
+        """Return the arrays of :meth:`pack` that the last :meth:`encode` has changed, as they were before."""
+
     def banks(self, averaging: bool, *given: Any) -> tuple[list, list]:
         """Make untrained banks, for given examples: a list of regularized and one of unregularized banks."""
 

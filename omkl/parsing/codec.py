@@ -231,6 +231,10 @@ class TreebankCodec:
         (treebank,) = self.complete([data.treebank])
         return ArcExamples.of(treebank, self.templates, None, self.guide(treebank, right=[treebank.heads]))
 
+    def before_block(self) -> dict[str, Any]:
+        """Return nothing: encoding changes no state."""
+        return {}
+
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
         advice = [] if examples.guide is None else [part for own in examples.guide.arcs for part in own]

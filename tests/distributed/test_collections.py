@@ -91,12 +91,15 @@ def trained_here(model, X, y, weights):
     if data.weights is not None and isinstance(model, OnlineMKLRegressor):
         codec.known.level = codec._outputs.learn(np.asarray(y)[weights > 0].tolist(), weights[weights > 0]).level
     kept = np.arange(N) if weights is None else np.flatnonzero(weights)
-    codec.learn_kernels(task.read(collections._some(TrainingBlock(X, y, None), kept), True))
+    codec.learn_kernels(task.read(collections._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept)))
     codec.structure, codec.longest = codec._outputs.structure(codec.known), int(np.diff(data.offsets).max())
     blocks = list(map(TrainingBlock, parts_of(X), parts_of(y), parts_of(weights)))
     blocks = [b if b.y is None or weights is None else collections._some(b, np.flatnonzero(b[2])) for b in blocks]
     parts = [task.read(block, False) for block in blocks]
+    codec.encoder.start_scales()
     for part in parts:
+        for key, scales in codec.survey(part).scales.items():
+            codec.encoder.scales[key].merge(scales)
         codec.encoder.encode(part.inputs, part.offsets, grow=True)
     shards = [codec.encode_known(part) for part in parts]
     model_.start(given=(None, True))
@@ -114,6 +117,11 @@ def test_a_collection_is_learned_as_its_partitions_here(client, name, reloaded):
     there = make().set_params(**SETTINGS).fit(*map(collected, (X, y, weights)), client=client)
     assert_same_state(there, here)
     assert there.history_[-1]["shards"] == PARTS
+    if name == "rows":
+        assert_allclose(
+            [mean for mean, _ in there.column_scales_.values()],
+            np.average(X, axis=0, weights=weights * np.where(y == 0, 2, 1)),
+        )
     if hasattr(here, "classes_"):
         assert_array_equal(there.classes_, here.classes_)
     for found, expected in zip(reloaded(there).predict(X), here.predict(X)):

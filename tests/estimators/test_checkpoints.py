@@ -274,6 +274,7 @@ def cases(rng):
     words, tags = tagged(rng)
     return {
         "arrays": (OnlineMKLClassifier(KERNELS), Stream.from_arrays(X, y, 32), {}),
+        "scales": (OnlineMKLClassifier(), Stream.from_arrays(np.where(X > 1.5, np.nan, X), y, 32), {}),
         "sparse": (OnlineMKLClassifier(), Stream.from_arrays(sparse.csr_array(X), y, 50), {"classes": [0, 1, 2]}),
         "shuffled": (OnlineMKLClassifier(KERNELS), Stream.from_arrays(X, y, 20).shuffled(90, random_state=1), {}),
         "growing": (OnlineMKLClassifier(KERNELS), Stream.from_arrays(X, np.sort(y), 32), {"classes": "growing"}),

@@ -32,15 +32,17 @@ def test_scales_are_those_of_all_present_entries(X, rng):
 
 
 def test_rows_are_standardized_by_the_rows_up_to_them(X):
-    _, found = followed(X)
-    expected = [followed(X[: i + 1])[0].standardized(X[i : i + 1])[0] for i in range(len(X))]
-    assert_allclose(found, expected, atol=1e-9)
+    _, (filled, found) = followed(X)
+    expected = [[part[0] for part in followed(X[: i + 1])[0].apply(X[i : i + 1])] for i in range(len(X))]
+    assert_allclose(filled, [row for row, _ in expected])
+    assert_allclose(found, [row for _, row in expected], atol=1e-9)
     assert (found[np.isnan(X)] == 0.0).all()
+    assert_array_equal(filled[~np.isnan(X)], X[~np.isnan(X)])
 
 
 def test_splitting_a_stream_changes_no_bit(X):
     whole, parts = ColumnScales(4), ColumnScales(4)
-    found = np.vstack([parts.follow(block) for block in np.split(X, [1, 2, 30])])
+    found = np.hstack([parts.follow(block) for block in np.split(X, [1, 2, 30])])
     assert_array_equal(found, whole.follow(X))
     assert_array_equal(parts.squares, whole.squares)
 

@@ -16,8 +16,8 @@ from river import checks, datasets, evaluate, metrics, preprocessing  # noqa: E4
 from omkl.mkl.river import RiverClassifier, RiverRegressor  # noqa: E402
 
 MODELS = {
-    "hinge": lambda: RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)),
-    "crf": lambda: RiverClassifier(omkl.OnlineMKLClassifier(loss="crf", random_state=0)),
+    "hinge": lambda: RiverClassifier(omkl.OnlineMKLClassifier(loss="hinge", random_state=0)),
+    "crf": lambda: RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)),
     "norms": lambda: RiverClassifier(omkl.OnlineMKLClassifier(weighting="norms", random_state=0)),
     "regressor": lambda: RiverRegressor(omkl.OnlineMKLRegressor(random_state=0)),
 }
@@ -57,7 +57,8 @@ def test_it_learns_and_predicts_as_its_estimator_does(rng):
 
 def test_weights_count_as_sample_weights_do(rng):
     data = list(rows(rng))
-    models = [RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)) for _ in range(2)]
+    kernels = ["linear:on=a", "gaussian:on=[a,b],sigma2=1,features=20"]  # scales see a row of weight 2 only once
+    models = [RiverClassifier(omkl.OnlineMKLClassifier(kernels, random_state=0)) for _ in range(2)]
     for i, (x, y) in enumerate(data):
         models[0].learn_one(x, y, w=float(i % 3))
         for _ in range(i % 3):
@@ -79,8 +80,24 @@ def test_it_goes_on_from_what_an_estimator_has_learned_and_leaves_it_alone(rng):
 
 
 def test_it_is_evaluated_by_river():
-    model = preprocessing.StandardScaler() | RiverClassifier(omkl.OnlineMKLClassifier(loss="crf", random_state=0))
+    model = preprocessing.StandardScaler() | RiverClassifier(omkl.OnlineMKLClassifier(random_state=0))
     assert evaluate.progressive_val_score(datasets.Phishing(), model, metrics.ROCAUC()).get() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("data", "n", "accuracy"), [(datasets.ImageSegments, 700, 0.76), (datasets.Bananas, 1500, 0.8)]
+)
+def test_numbers_of_dicts_are_columns_of_any_unit(data, n, accuracy):
+    found = []
+    for unit in (1.0, 2.0**20):
+        model, n_right = RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)), 0
+        for x, y in data().take(n):
+            x = {key: unit * value for key, value in x.items()}
+            n_right += model.predict_one(x) == y
+            model.learn_one(x, y)
+        found.append(n_right / n)
+    assert min(found) > accuracy
+    assert abs(found[0] - found[1]) < 0.005
 
 
 def test_declared_classes_are_all_that_there_are(rng):

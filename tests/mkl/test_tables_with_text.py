@@ -53,4 +53,4 @@ def test_missing_numbers_beside_text_count_as_the_mean(table):
 def test_bad_numbers_are_named_with_column_and_row():
     rows = [{"age": 30.0, "t": "a"}, {"age": float("nan"), "t": "b"}]
     with pytest.raises(InputError, match=r"'age' must hold a number, .* got nan in row or token 1"):
-        omkl.OnlineMKLClassifier(["linear:on=age"]).fit(rows, ["x", "y"])
+        omkl.OnlineMKLClassifier(["linear:on=age"], missing="error").fit(rows, ["x", "y"])
