@@ -1,8 +1,9 @@
 """Conversion and checks of the data frames, arrays and targets that users pass."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -81,10 +82,29 @@ def is_missing(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
-def learn_categories(X: Any) -> list[list[str] | None] | None:
-    """Return the categories of each column of a data frame as sorted strings, None for numbers; None if all are."""
-    found = [_categories(X[name]) for name in X.columns] if is_frame(X) else []
-    return found if any(own is not None for own in found) else None
+class Table(NamedTuple):
+    """The numbers of a data frame.
+
+    Attributes
+    ----------
+    values : array of shape (n, D)
+        Times are days, booleans are 0 and 1, and missing entries are NaN. A column of text is a column of 0 and 1 for
+        each of its categories, all 0 if the text is missing or unknown.
+    categories : list
+        For each column of the frame its categories, sorted strings, or None for numbers.
+    """
+
+    values: np.ndarray
+    categories: list[list[str] | None]
+
+
+def read_table(X: Any, categories: Sequence[list[str] | None] | None = None) -> Table:
+    """Convert a data frame to numbers; ``categories`` are those of the training table, by default those found here."""
+    found = [_categories(X[name]) for name in X.columns] if categories is None else list(categories)
+    parts: list[np.ndarray] = []
+    for name, known in zip(X.columns, found):
+        parts.append(_numbers(X, name) if known is None else _indicators(X[name], known))
+    return Table(np.column_stack(parts), found)
 
 
 def _categories(column: Any) -> list[str] | None:
@@ -96,20 +116,31 @@ def _categories(column: Any) -> list[str] | None:
     return sorted(set(map(str, values))) if typed or all(isinstance(value, str) for value in values) else None
 
 
-def encode_categories(X: Any, categories: list[list[str] | None]) -> Any:
-    """Replace columns with categories by a column of 0 and 1 for each; all are 0 if the value is missing or unknown."""
-    columns: list[Any] = []
-    for name, known in zip(X.columns, categories):
-        if known is None:
-            columns.append(X[name])
-            continue
-        texts = [None if is_missing(value) else str(value) for value in X[name].to_list()]
-        unknown = sorted({text for text in texts if text is not None} - {*known})
-        if unknown:
-            unknown = listed(unknown, 3)
-            warn_caller(f"Column {name!r} of X has unknown values, which count as missing: {unknown}.", DataWarning)
-        columns += list((np.array(known, dtype=object)[:, None] == np.array(texts, dtype=object)).astype(np.float64))
-    return type(X)({str(j): column for j, column in enumerate(columns)})
+def _indicators(column: Any, known: list[str]) -> np.ndarray:
+    """Return a column of 0 and 1 for each category: (n, K)."""
+    texts = [None if is_missing(value) else str(value) for value in column.to_list()]
+    if unknown := sorted({text for text in texts if text is not None} - {*known}):
+        listing = listed(unknown, 3)
+        warn_caller(f"Column {column.name!r} of X has unknown values, which count as missing: {listing}.", DataWarning)
+    return (np.array(texts, dtype=object)[:, None] == np.array(known, dtype=object)).astype(np.float64)
+
+
+def _numbers(X: Any, name: str) -> np.ndarray:
+    """Return a column of numbers, booleans, times or durations, (n,), with NaN for missing entries."""
+    column = X[name]
+    if _is_number(column.dtype) and "float32" in str(column.dtype).lower():
+        return np.asarray(column, dtype=np.float32)
+    texts = [] if _is_number(column.dtype) else [isinstance(value, str) for value in column.to_list()]
+    if any(texts):
+        row = texts.index(True)
+        raise InputError(f"Column {name!r} of X must hold finite numbers, got {column[row]!r:.40} in row {row}.")
+    if not _is_time(column.dtype):
+        with suppress(TypeError, ValueError):
+            return np.asarray(column, dtype=np.float64)
+    values = read_frame(X[[name]])
+    if values.shape[1] != 1:
+        raise InputError(f"Column {name!r} of X must hold numbers, not lists of numbers: make a column of each.")
+    return values[:, 0]
 
 
 def as_table(X: Any) -> "pyarrow.Table":
@@ -134,6 +165,8 @@ def times_as_days(X: Any) -> Any:
     """Convert dates, times and durations in an array or a data frame to days; return other objects unchanged."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
         return (X - np.datetime64(0, "D") if X.dtype.kind == "M" else X) / np.timedelta64(1, "D")
+    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 2:
+        return np.column_stack([_times_of_objects(column) for column in X.T])
     names = list(X.columns) if is_frame(X) else []
     times = [name for name in names if names.count(name) == 1 and _is_time(X[name].dtype)]
     if not times:
@@ -145,6 +178,16 @@ def times_as_days(X: Any) -> Any:
     return X.assign(**found)
 
 
+def _times_of_objects(column: np.ndarray) -> np.ndarray:
+    """Convert dates, times and durations in a column of objects to days; return other columns unchanged."""
+    if not any(isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in column):
+        return column
+    with _converting():
+        pyarrow = import_pyarrow()
+        found = pyarrow.array(column.tolist(), from_pandas=True)
+        return days(found).to_numpy(zero_copy_only=False) if pyarrow.types.is_temporal(found.type) else column
+
+
 def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
     """Tell whether X is a small valid array, to skip the slower checks of scikit-learn.
 
@@ -153,6 +196,7 @@ def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu" or X.itemsize > 8:
         return False
     fits = X.shape[1] == learned.get("n_features_in_") and not {"feature_names_in_", "categories_"} & learned.keys()
+    fits = fits and not learned.get("missing_columns_")
     return fits and 0 < X.size <= FEW and float(np.abs(X).max()) <= LARGEST
 
 
@@ -185,6 +229,8 @@ def plain_targets(y: Any) -> Any:
     if dtype is None:
         return y
     missing = np.flatnonzero(y.isna()) if hasattr(y, "isna") else np.empty(0)
+    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "fO":
+        missing = np.flatnonzero([is_missing(value) for value in y] if y.dtype.kind == "O" else np.isnan(y))
     if missing.size or _is_time(dtype):
         found = f"nothing in row {missing[0]}" if missing.size else f"dates or durations, {dtype}"
         raise InputError(f"y must hold classes or numbers in every row, got {found}.")

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ from omkl._components import resolve
 from omkl._messages import shown
 from omkl._progress import progress_bar
 from omkl.estimators.targets import checked_classes, label_array
-from omkl.estimators.validation import Constraint, Number
+from omkl.estimators.validation import MISSING, Constraint, Number, source_columns
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels.inputs import column_block
 from omkl.losses.base import PointwiseLoss
@@ -252,6 +252,20 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
     if unfit:
         raise InputError(f"groups must hold lists of columns of X, by number or name, got {shown(unfit[0])}.")
     return ColumnNames([[place[c] if isinstance(c, str) else c for c in own] for own in members], names)
+
+
+def groups_of(model: Any) -> ColumnNames:
+    """Return the groups of the columns that a linear model learned from; the last is "missing", if there is any."""
+    columns, n_absent = source_columns(model), len(model.__dict__.get("missing_columns_", ()))
+    if columns is None or not n_absent:
+        return read_groups(model.groups, columns)
+    n_own = len(columns) - n_absent
+    found = read_groups(model.groups, columns[:n_own])
+    names = None if found.names is None else [*found.names, MISSING]
+    if isinstance(found.groups, list):
+        return ColumnNames([*found.groups, list(range(n_own, len(columns)))], names)
+    codes = np.unique(np.arange(n_own) if found.groups is None else found.groups, return_inverse=True)[1]
+    return ColumnNames(np.append(codes, np.full(n_absent, codes.max() + 1)), names)
 
 
 def _has_members(group: object) -> bool:

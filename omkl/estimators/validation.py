@@ -24,11 +24,9 @@ from omkl.data.frames import (
     LARGEST,
     check_rows,
     check_unmasked,
-    column_names,
-    encode_categories,
     is_missing,
-    learn_categories,
     plain_targets,
+    read_table,
     times_as_days,
     with_unique_entries,
 )
@@ -37,7 +35,11 @@ from omkl.exceptions import InputError
 #: Number of rows to hash at a time.
 AT_A_TIME = 4096
 #: Learned attributes about columns.
-COLUMNS = ("n_features_in_", "feature_names_in_", "categories_")
+COLUMNS = ("n_features_in_", "feature_names_in_", "categories_", "column_means_", "missing_columns_")
+#: Name of the group, or the kernel, that tells which columns are missing.
+MISSING = "missing"
+#: Values of the parameter ``missing``.
+MISSING_RULES = ("indicator", "error")
 
 
 # ---- parameters -------------------------------------------------------------------------------------------------
@@ -88,54 +90,101 @@ def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constra
 # ---- arrays ---------------------------------------------------------------------------------------------------------
 
 
-def checked_arrays(estimator: BaseEstimator, X: Any, *y: Any, names: Sequence[str] | None = None, **checks: Any) -> Any:
-    """Validate X, or X and y, by scikit-learn's ``validate_data``; check magnitudes, and convert dates to days.
+def checked_arrays(
+    estimator: BaseEstimator,
+    X: Any,
+    *y: Any,
+    names: Sequence[str] | None = None,
+    missing: str = "error",
+    **checks: Any,
+) -> Any:
+    """Validate X, or X and y, by scikit-learn's ``validate_data``; check magnitudes, and convert frames to numbers.
 
     Text and categories of a data frame become columns of 0 and 1; the estimator stores them as ``categories_``.
-    ``names`` are the column names of a block. Returns X, or (X, y) if y is given.
+    With ``missing="indicator"`` it also stores ``column_means_``, which replace missing entries, and adds a column of 0
+    and 1 for each of the ``missing_columns_``, those with missing entries in training. ``names`` are the column names
+    of a block. Returns X, or (X, y) if y is given.
     """
     check_rows(X)
-    y, reset = tuple(map(plain_targets, y)), checks.get("reset", True)
+    y, reset, learner = tuple(map(plain_targets, y)), checks.get("reset", True), estimator
     if reset:
-        estimator.__dict__.pop("categories_", None)
-    categories = learn_categories(X) if reset else estimator.__dict__.get("categories_")
-    if categories is not None:
-        if not is_frame(X):
-            raise InputError("X must be a data frame, as in training, where columns held text or categories.")
+        forget_columns(estimator)
+    categories = estimator.__dict__.get("categories_")
+    if is_frame(X):
         validate_data(estimator, X, reset=reset, skip_check_array=True)  # names of the columns
-        estimator.categories_ = categories
-        X, names = encode_categories(X, categories), encoded_columns(estimator)
+        X, found = read_table(X, None if reset else categories or [None] * X.shape[1])
+        if reset and any(own is not None for own in found):
+            estimator.categories_ = found
+        names = encoded_columns(estimator)
         estimator, checks["reset"] = copy(estimator), True  # the estimator counts the columns of the frame
+    elif categories is not None:
+        raise InputError("X must be a data frame, as in training, where columns held text or categories.")
+    fills = missing == "indicator" and not sparse.issparse(X) and (reset or "column_means_" in learner.__dict__)
+    if fills:
+        checks["ensure_all_finite"] = "allow-nan"
     try:
-        checked = validate_data(estimator, times_as_days(X), *y, **checks)
+        checked = validate_data(estimator, X := times_as_days(X), *y, **checks)
     except ValueError:
-        _refuse_column(X, names)  # names the column, unlike scikit-learn
+        _refuse_column(X, names, fills)  # names the column, unlike scikit-learn
         raise
     X = with_unique_entries(checked[0] if y else checked)
-    check_largest(X)
+    check_largest(X, names)
+    n_absent = len(learner.__dict__.get("missing_columns_", ()))
+    if fills:
+        X = _without_missing(learner, X, reset)
+    elif n_absent:
+        X = sparse.hstack([X, sparse.csr_array((X.shape[0], n_absent))], format="csr")
     return (X, *checked[1:]) if y else X
 
 
-def check_largest(X: np.ndarray | sparse.csr_array) -> None:
+def _without_missing(estimator: Any, X: np.ndarray, learn: bool) -> np.ndarray:
+    """Replace missing entries by the means of their columns, and add columns that tell which were missing."""
+    absent = np.isnan(X) if np.isnan(X.sum()) else np.zeros(X.shape, dtype=bool)
+    if learn:
+        counts = np.maximum(len(X) - absent.sum(axis=0), 1)
+        estimator.column_means_ = np.nansum(X, axis=0, dtype=np.float64) / counts
+        estimator.missing_columns_ = np.flatnonzero(absent.any(axis=0)).tolist()
+        if estimator.missing_columns_ and MISSING in (column_names_of(estimator) or ()):
+            raise InputError(f"X must not have a column {MISSING!r}, the group of missing entries: rename it.")
+    if absent.any():
+        X = np.where(absent, estimator.column_means_.astype(X.dtype), X)
+    added = absent[:, estimator.missing_columns_].astype(X.dtype)
+    return np.hstack([X, added]) if estimator.missing_columns_ else X
+
+
+def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None = None) -> None:
     """Raise an InputError if an array or sparse matrix of finite numbers has a magnitude above 1e100."""
     values = X.data if sparse.issparse(X) else X
-    if isinstance(values, np.ndarray) and values.size and max(float(values.max()), -float(values.min())) > LARGEST:
-        raise InputError(f"X must hold finite numbers up to {LARGEST:g}, got {np.abs(values).max():.3g}.")
+    if not isinstance(values, np.ndarray) or not values.size:
+        return
+    if max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None)) > LARGEST:
+        row, j = (int(places[0]) for places in (abs(X) > LARGEST).nonzero())
+        raise InputError(
+            f"Column {_name(names, j)} of X must hold finite numbers up to {LARGEST:g}, got {X[row, j]:.3g} in row "
+            f"{row}."
+        )
 
 
-def _refuse_column(X: Any, names: Sequence[str] | None) -> None:
-    """Raise an InputError that names the first column with a non-finite value, and its row."""
+def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) -> None:
+    """Raise an InputError that names the first column with an infinite value or text, or a missing value, and its row.
+
+    ``may_lack`` accepts missing values.
+    """
     if sparse.issparse(X) or np.ndim(X) != 2 or np.iscomplexobj(X):
         return
-    names = names or column_names(X)
     for j, column in enumerate(np.asarray(X, dtype=object).T):
-        with suppress(TypeError, ValueError, OverflowError):  # text, or a missing value
-            if np.isfinite(column.astype(np.float64)).all():
+        with suppress(TypeError, ValueError, OverflowError):  # text
+            numbers = column.astype(np.float64)
+            if (np.isfinite(numbers) | (may_lack & np.isnan(numbers))).all():
                 continue
-        row = next((i for i, value in enumerate(column) if not _is_finite(value)), 0)
-        name = j if names is None else repr(names[j])
+        row = next((i for i, v in enumerate(column) if not (_is_finite(v) or (may_lack and is_missing(v)))), 0)
         value = "NaN" if is_missing(column[row]) else repr(column[row])
-        raise InputError(f"Column {name} of X must hold finite numbers, got {value:.40} in row {row}.")
+        raise InputError(f"Column {_name(names, j)} of X must hold finite numbers, got {value:.40} in row {row}.")
+
+
+def _name(names: Sequence[str] | None, j: int) -> str:
+    """Return a column's name in quotes, or its position."""
+    return str(j) if names is None else repr(names[j])
 
 
 def _is_finite(value: object) -> bool:
@@ -153,21 +202,31 @@ def column_names_of(estimator: BaseEstimator) -> list[str] | None:
 
 
 def source_columns(estimator: BaseEstimator) -> list[str] | None:
-    """Return the name of each encoded column, where a column with k categories counts k times; None without names."""
-    names, categories = column_names_of(estimator), estimator.__dict__.get("categories_")
-    if categories is None:
+    """Return the name of the source of each encoded column; None without names.
+
+    A column with k categories counts k times, and the columns that tell which entries are missing are called "missing".
+    """
+    names, absent = column_names_of(estimator), estimator.__dict__.get("missing_columns_") or []
+    categories = estimator.__dict__.get("categories_")
+    if categories is None and not absent:
         return names
+    categories = [None] * estimator.n_features_in_ if categories is None else categories
     widths = [1 if own is None else len(own) for own in categories]
-    return np.repeat(names or [f"column {j}" for j in range(len(widths))], widths).tolist()
+    known = np.repeat(names or [f"column {j}" for j in range(len(widths))], widths).tolist()
+    return known + [MISSING] * len(absent)
 
 
 def encoded_columns(estimator: BaseEstimator) -> list[str] | None:
-    """Return the names of the encoded columns, such as "age" and "city=Rome"; None without names."""
-    sources = source_columns(estimator)
-    if sources is None or "categories_" not in estimator.__dict__:
-        return sources
-    values = [value for own in estimator.categories_ for value in ([None] if own is None else own)]
-    return [name if value is None else f"{name}={value}" for name, value in zip(sources, values)]
+    """Return the names of the encoded columns, as "age", "city=Rome" and "age is missing"; None without names."""
+    sources, categories = source_columns(estimator), estimator.__dict__.get("categories_")
+    if sources is None:
+        return None
+    absent = estimator.__dict__.get("missing_columns_") or []
+    known = sources[: len(sources) - len(absent)]
+    if categories is not None:
+        values = [value for own in categories for value in ([None] if own is None else own)]
+        known = [name if value is None else f"{name}={value}" for name, value in zip(known, values)]
+    return known + [f"{known[j]} is missing" for j in absent]
 
 
 def keep_columns(estimator: BaseEstimator, names: Sequence[str] | None) -> None:

@@ -27,6 +27,7 @@ from omkl.kernels.inputs import (
 
 Learned = TypeVar("Learned")
 NORMALIZATIONS = (None, "diagonal", "average", "trace")
+SCALINGS = (False, True, "range")
 
 
 @dataclass(eq=False, repr=False)
@@ -46,10 +47,11 @@ class Kernel(Component):
         ``["age", "income"]``; or the name of a view, if inputs are dicts of arrays. Everything by default.
         In strings: ``"gaussian:on=age"``, ``"gaussian:on=0:3"``, ``"gaussian:on=[age,income],sigma2=5"``; ``"job_*"``
         selects all columns with matching names.
-    standardize : bool
+    standardize : bool or "range"
         Whether the kernel sees its columns minus their mean, divided by their standard deviation, so that the units of
-        columns do not matter. Batch estimators learn these scales from the training rows, online estimators as rows
-        come. Dense inputs only.
+        columns do not matter. "range" divides by the largest minus the smallest value, which does not magnify columns
+        that are rarely different from 0; only for batch estimators. Batch estimators learn these scales from the
+        training rows, online estimators as rows come. Dense inputs only.
     explicit : bool, optional
         Store the group as explicit features (True), as a dual expansion (False), or in the cheaper form (None). Only
         for kernels with a finite feature map.
@@ -70,7 +72,7 @@ class Kernel(Component):
     _: KW_ONLY
     normalize: str | None = None
     on: On | list = None
-    standardize: bool = False
+    standardize: bool | str = False
     explicit: bool | None = None
 
     #: Whether :meth:`raw` and :meth:`raw_diagonal` take CSR matrices, and whether :meth:`raw_features` does.
@@ -84,6 +86,8 @@ class Kernel(Component):
     def __post_init__(self) -> None:
         if self.normalize not in NORMALIZATIONS:
             raise InputError(f"normalize must be one of {NORMALIZATIONS}, not {self.normalize!r}.")
+        if self.standardize not in SCALINGS:
+            raise InputError(f"standardize must be one of {SCALINGS}, not {self.standardize!r}.")
         self.on = parse_on(self.on)
         self.scale_: float | None = None
         self.means_: np.ndarray | None = None
@@ -146,13 +150,15 @@ class Kernel(Component):
         restricted.on = parse_on(on)
         return restricted
 
-    def fit(self, X: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, weights: np.ndarray | None = None) -> Self:
         """Return a copy of the kernel that has learned from training data.
 
         Parameters
         ----------
         X : array, data frame or sparse matrix of shape (n, d)
             Whole inputs; the kernel selects its columns.
+        weights : array of shape (n,), optional
+            Weights of the rows in means and standard deviations.
 
         Raises
         ------
@@ -164,8 +170,11 @@ class Kernel(Component):
             from sklearn.preprocessing import StandardScaler
 
             fitted.means_ = None
-            scaler = StandardScaler().fit(fitted.view(X))
+            scaler = StandardScaler().fit(fitted.view(X), sample_weight=weights)
             fitted.means_, fitted.deviations_ = scaler.mean_, scaler.scale_
+            if self.standardize == "range":
+                ranges = np.ptp(fitted.view(X), axis=0)  # in standard deviations
+                fitted.deviations_ = scaler.scale_ * np.where(ranges > 0.0, ranges, 1.0)
         return fitted.fit_view(fitted.view(X))
 
     def fit_view(self, X: Vectors) -> Self:
@@ -200,6 +209,11 @@ class Kernel(Component):
             raise InputError(f"The kernel {self.name!r} needs a dense array: sparse columns are not standardized.")
         X = as_floats(take_columns(X, self.columns(X.shape[1], names)))
         return X if self.means_ is None else (X - self.means_) / self.deviations_
+
+    @property
+    def seen(self) -> tuple[str, bool | str]:
+        """A key that is the same for kernels with the same :meth:`view`."""
+        return format_on(self.on), self.standardize
 
     def _learn(self, X: Vectors) -> None:
         """Fit data-dependent attributes to the columns X (n, d); none by default."""

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from omkl.kernels._jit_stack import dots, factor_products
 from omkl.kernels.base import Kernel
-from omkl.kernels.inputs import Vectors, count_columns, row_blocks, take_columns
+from omkl.kernels.inputs import Vectors, count_columns, row_blocks
 from omkl.kernels.stack import KernelStack, Which, free_bytes, require_bytes
 
 #: Number of rows of factors in a block of a sum, in float64.
@@ -46,16 +46,15 @@ class FactoredStack(KernelStack):
         dtype : {numpy.float32, numpy.float64}
         """
         stack = cls.__new__(cls)
-        columns = [kernel.columns(X.shape[1]) for kernel in kernels]
-        widths = [count_columns(own, X.shape[1]) for own in columns]
+        widths = [count_columns(kernel.columns(X.shape[1]), X.shape[1]) for kernel in kernels]
         ranks = [kernel.feature_count(width) or 0 for kernel, width in zip(kernels, widths)]
         n_samples = X.shape[0]
         needed = sum(ranks) * n_samples * np.dtype(dtype).itemsize
         require_bytes(needed, f"{len(kernels)} factors of {n_samples} samples")
         stack._allocate(ranks, n_samples, dtype)
-        for kernel, own, start, stop in zip(kernels, columns, stack.starts, stack.starts[1:]):
+        for kernel, start, stop in zip(kernels, stack.starts, stack.starts[1:]):
             for block in row_blocks(n_samples, stop - start, np.float64):
-                features = kernel.features(take_columns(X[block], own))
+                features = kernel.features(kernel.view(X[block]))
                 stack.rows[start:stop, block] = (features.toarray() if sparse.issparse(features) else features).T
         return stack
 

@@ -258,21 +258,20 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
     """Fit kernels with columns by position to data (N, d); return them packed: (M, N (N + 1) / 2)."""
     kernels = list(kernels)
     X = X if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
-    n, d = X.shape
+    n: int = X.shape[0]
     require_memory(len(kernels), n, dtype)
     rows = np.empty((len(kernels), n * (n + 1) // 2), dtype=dtype)
     fast = not sparse.issparse(X) and np.abs(X).max(initial=0.0) < SQUARES[1]
     gaussians: dict[int, Gaussian] = {}
-    views: dict[str, Pair] = {}
+    views: dict[tuple, Pair] = {}
     for k, kernel in enumerate(kernels):
         if fast and _is_exponential(kernel):
             gaussians[k] = kernel
             continue
-        columns = kernel.columns(d)
-        key = repr(columns)
+        key = kernel.seen
         if key not in views:
             # kernels on the same columns are usually adjacent: keep only the latest pair
-            view = take_columns(X, columns)
+            view = kernel.view(X)
             views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
         pack(kernel.fit_view(views[key].X).between(views[key]), 0, rows[k])
     _pack_gaussians(gaussians, X, rows)
@@ -283,7 +282,13 @@ def _is_exponential(kernel: Kernel) -> TypeGuard[Gaussian]:
     """Return True for multiples of ``exp(widths . squared differences)`` with known widths."""
     if type(kernel) is not Gaussian or kernel.normalize == "diagonal" or kernel.width_ is None:
         return False
-    return WIDTHS[0] < kernel.width_ < WIDTHS[1]
+    widths = _widths(kernel)
+    return WIDTHS[0] < np.min(widths) and np.max(widths) < WIDTHS[1]
+
+
+def _widths(kernel: Gaussian) -> np.ndarray | float:
+    """Return the width of a fitted Gaussian kernel for each of its columns, in squared units of the column."""
+    return known(kernel.width_, kernel) * (1.0 if kernel.deviations_ is None else np.square(kernel.deviations_))
 
 
 def _pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray) -> None:
@@ -292,7 +297,7 @@ def _pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarra
     widths, scales = np.zeros((len(which), d)), np.ones((len(which), 1))
     for row, scale, kernel in zip(widths, scales, kernels.values()):
         # columns may be repeated
-        np.add.at(row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / known(kernel.width_, kernel))
+        np.add.at(row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / _widths(kernel))
         scale[:] = 1.0 / n if kernel.normalize == "trace" else 1.0
     widths, scales = widths.astype(rows.dtype), scales.astype(rows.dtype)
     first_row, columns = 0, np.ascontiguousarray(X.T)

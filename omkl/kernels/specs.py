@@ -6,6 +6,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from omkl._components import as_random_state, resolve, split_settings
 from omkl.exceptions import InputError
@@ -71,12 +72,12 @@ class Average(Kernel):
         self.kernels = [kernel.fit(X) for kernel in self.kernels]
 
     def raw(self, pair: Pair) -> np.ndarray:
-        pairs, total = {"None False": pair}, np.zeros((pair.X.shape[0], pair.Y.shape[0]), pair.X.dtype)
+        pairs: dict[tuple[str, bool | str], Pair] = {("None", False): pair}
+        total = np.zeros((pair.X.shape[0], pair.Y.shape[0]), pair.X.dtype)
         for kernel in self.kernels:
-            seen = f"{kernel.on} {kernel.standardize}"
-            if seen not in pairs:
-                pairs[seen] = Pair(kernel.view(pair.X), kernel.view(pair.Y))
-            total += kernel.between(pairs[seen])
+            if kernel.seen not in pairs:
+                pairs[kernel.seen] = Pair(kernel.view(pair.X), kernel.view(pair.Y))
+            total += kernel.between(pairs[kernel.seen])
         return total / len(self.kernels)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
@@ -90,7 +91,8 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     Parameters
     ----------
     kernel : Kernel, str or callable
-        Kernel of every column. A width learned from data is learned for each column.
+        Kernel of every column, which it sees standardized, unless ``columns`` is a sparse matrix. A width learned from
+        data is learned for each column.
     columns : data frame, array or sparse matrix of shape (n, d), list of names or positions, or int
         Training data, or its columns, or their number. Non-numeric columns of a data frame are skipped.
 
@@ -102,11 +104,12 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     Examples
     --------
     >>> per_column("gaussian", ["age", "income"])
-    {'age': Gaussian(on='age'), 'income': Gaussian(on='income')}
+    {'age': Gaussian(on='age', standardize=True), 'income': Gaussian(on='income', standardize=True)}
     """
     kernel = as_kernel(kernel)
     if kernel.on is not None:
         raise InputError(f"The kernel {kernel.name!r} has columns already: leave out its on=.")
+    is_sparse = sparse.issparse(columns)
     if isinstance(columns, int):
         columns = range(columns)
     elif hasattr(columns, "columns"):
@@ -115,7 +118,10 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     elif getattr(columns, "ndim", 1) == 2:
         columns = range(columns.shape[1])
     chosen = [column if isinstance(column, str) else int(column) for column in columns]
-    return {c if isinstance(c, str) else f"column {c}": kernel.restricted(c) for c in chosen}
+    kernels = {c if isinstance(c, str) else f"column {c}": kernel.restricted(c) for c in chosen}
+    for own in kernels.values():
+        own.standardize = own.standardize or not is_sparse
+    return kernels
 
 
 def _is_numeric(column: ArrayLike) -> bool:

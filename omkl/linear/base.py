@@ -31,6 +31,7 @@ from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import (
+    MISSING_RULES,
     Constraint,
     Number,
     OneOf,
@@ -72,6 +73,7 @@ class SparseLinear(SavedEstimator):
         **CONSTRAINTS,
         "alpha": Number(above=0),
         "multiclass": OneOf(("ovr", "multinomial")),
+        "missing": OneOf(MISSING_RULES),
     }
     _plain_attributes = (
         "n_features_in_",
@@ -89,6 +91,8 @@ class SparseLinear(SavedEstimator):
         "scores_",
         "cv_results_",
         "categories_",
+        "column_means_",
+        "missing_columns_",
     )
     _progress = "iteration"
 
@@ -108,6 +112,7 @@ class SparseLinear(SavedEstimator):
         max_iter: int | None,
         fit_intercept: bool,
         positive: bool,
+        missing: str,
         verbose: bool,
     ) -> None:
         self.groups = groups
@@ -119,6 +124,7 @@ class SparseLinear(SavedEstimator):
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.positive = positive
+        self.missing = missing
         self.verbose = verbose
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -179,6 +185,7 @@ class SparseLinear(SavedEstimator):
                 y,
                 accept_sparse=("csc", "csr"),
                 dtype=(np.float64, np.float32),
+                missing=self.missing,
                 y_numeric=isinstance(self, RegressorMixin),
                 multi_output=several,
             )
@@ -358,7 +365,10 @@ class SparseLinear(SavedEstimator):
         """Check inputs for prediction: an array, a sparse matrix or a ``LinearOperator``."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
-            return checked_arrays(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
+            dtypes = np.float64, np.float32
+            return checked_arrays(
+                self, X, missing=self.missing, reset=False, accept_sparse=("csc", "csr"), dtype=dtypes
+            )
         if X.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features."
@@ -369,7 +379,7 @@ class SparseLinear(SavedEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse, tags.input_tags.allow_nan = True, self.missing == "indicator"
         tags.target_tags.multi_output = isinstance(self, RegressorMixin) or self._takes_labels
         return tags
 

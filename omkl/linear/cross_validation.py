@@ -106,7 +106,7 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
     alphas : int or array of floats > 0
         Values of alpha. A number spreads as many values evenly on a log scale, over two decades below the smallest
         alpha at which no column is in the model of all samples.
-    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose
+    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, missing, verbose
         As for :class:`GroupLasso`.
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn; a number gives consecutive folds, None five of them.
@@ -155,11 +155,12 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
         max_iter: int | None = None,
         fit_intercept: bool = True,
         positive: bool = False,
+        missing: str = "indicator",
         verbose: bool = False,
     ) -> None:
         self.alphas = alphas
-        shared = (groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose)
-        super().__init__(*shared)
+        rest = (tol, max_iter, fit_intercept, positive, missing, verbose)
+        super().__init__(groups, loss, regularizer, group_weights, solver, *rest)
         self.cv = cv
         self.scoring = scoring
         self.n_jobs = n_jobs
@@ -176,7 +177,7 @@ class SparseLogisticRegressionCV(ClassifierMixin, SparseLinear):
     alphas, cv, scoring, n_jobs
         As for :class:`GroupLassoCV`; folds are stratified, and None for ``scoring`` is accuracy.
     groups, loss, regularizer, group_weights, multiclass, class_weight, solver, tol, max_iter, fit_intercept, \
-positive, verbose
+positive, missing, verbose
         As for :class:`SparseLogisticRegression`; "balanced" class weights are computed from all samples.
 
     Attributes
@@ -214,11 +215,12 @@ positive, verbose
         max_iter: int | None = None,
         fit_intercept: bool = True,
         positive: bool = False,
+        missing: str = "indicator",
         verbose: bool = False,
     ) -> None:
         self.alphas = alphas
-        shared = (groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose)
-        super().__init__(*shared)
+        rest = (tol, max_iter, fit_intercept, positive, missing, verbose)
+        super().__init__(groups, loss, regularizer, group_weights, solver, *rest)
         self.cv = cv
         self.scoring = scoring
         self.n_jobs = n_jobs

@@ -51,6 +51,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
         Whether to learn a constant b, which is not regularized.
     positive : bool
         Whether coefficients must be >= 0, except in groups of weight 0.
+    missing : {"indicator", "error"}
+        Treatment of missing numbers (NaN, None, NaT). "indicator" replaces them by the mean of their column, and adds a
+        group "missing": a column of 0 and 1 for each column that had missing entries in training. "error" refuses them.
     warm_start : bool
         Whether to start from the coefficients of the previous fit.
     verbose : bool
@@ -69,6 +72,10 @@ class GroupLasso(RegressorMixin, SparseLinear):
     n_features_in_ : int
     categories_ : list
         For each column of a data frame with text or categories, its categories as strings, or None for numbers.
+    column_means_ : array
+        Mean of each column in training, which replaces missing entries. Not for sparse input.
+    missing_columns_ : list of int
+        Columns with missing entries in training, counted after text became columns of categories.
 
     References
     ----------
@@ -96,12 +103,13 @@ class GroupLasso(RegressorMixin, SparseLinear):
         max_iter: int | None = None,
         fit_intercept: bool = True,
         positive: bool = False,
+        missing: str = "indicator",
         warm_start: bool = False,
         verbose: bool = False,
     ) -> None:
         self.alpha = alpha
-        shared = (groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose)
-        super().__init__(*shared)
+        rest = (tol, max_iter, fit_intercept, positive, missing, verbose)
+        super().__init__(groups, loss, regularizer, group_weights, solver, *rest)
         self.warm_start = warm_start
 
     score = score_with_offset
@@ -119,7 +127,7 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
     ----------
     alpha : float > 0
         Weight of the regularizer; larger values select fewer groups.
-    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, warm_start, verbose
+    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, missing, warm_start, verbose
         As for :class:`GroupLasso`.
     loss : {"logistic", "squared-hinge", "hinge"} or PointwiseLoss
         Any convex loss, with or without kinks.
@@ -149,7 +157,7 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
         Number of iterations, the largest over the binary problems.
     history_ : list of dict
         A flat record per iteration; ``problem`` numbers the binary problems.
-    n_features_in_, categories_
+    n_features_in_, categories_, column_means_, missing_columns_
         As for :class:`GroupLasso`.
 
     Examples
@@ -177,12 +185,13 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
         max_iter: int | None = None,
         fit_intercept: bool = True,
         positive: bool = False,
+        missing: str = "indicator",
         warm_start: bool = False,
         verbose: bool = False,
     ) -> None:
         self.alpha = alpha
-        shared = (groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose)
-        super().__init__(*shared)
+        rest = (tol, max_iter, fit_intercept, positive, missing, verbose)
+        super().__init__(groups, loss, regularizer, group_weights, solver, *rest)
         self.multiclass = multiclass
         self.class_weight = class_weight
         self.warm_start = warm_start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,11 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.batch.group_lasso.blocks import column_labels
-from omkl.estimators.batch import read_groups
+from omkl.estimators.batch import ColumnNames, groups_of
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.estimators.validation import encoded_columns, source_columns
 from omkl.exceptions import InputError
-from omkl.linear.problems import DesignLike, Groups
+from omkl.linear.problems import DesignLike
 from omkl.online.group_contributions import Contributions, Piece
 
 
@@ -83,7 +82,7 @@ def explain_columns(
 
 def _groups_of(model: Any, columns: np.ndarray) -> list[str]:
     """Return the names of the groups of some columns."""
-    groups = read_groups(model.groups, names := source_columns(model))
+    groups, names = groups_of(model), source_columns(model)
     labels = column_labels(groups.groups, np.shape(model.coef_)[-1])
     if labels is None:
         return [name_of_column(names, j) for j in columns.tolist()]
@@ -102,10 +101,9 @@ def _row_of(X: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(values), values[values != 0]
 
 
-def group_norms(coefficients: np.ndarray, groups: Groups, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+def group_norms(coefficients: np.ndarray, named: ColumnNames) -> dict[str, np.ndarray]:
     """Return the norm of the coefficients (n, K, d) of each group of columns, as arrays (n,) by name."""
     squares = np.square(coefficients).sum(axis=1)
-    named = read_groups(groups, names)
     members = column_labels(named.groups, squares.shape[1])
     if members is not None:
         squares = np.array([np.bincount(members, row) for row in squares])

@@ -24,13 +24,13 @@ from omkl.estimators.batch import (
     ClassDecoder,
     encode_classes,
     encode_labels,
+    groups_of,
     is_a_classifier,
     one_vs_rest,
-    read_groups,
     resolve_loss,
 )
 from omkl.estimators.targets import finite_targets
-from omkl.estimators.validation import as_numbers, row_digests, source_columns, weighted_by_class
+from omkl.estimators.validation import as_numbers, row_digests, weighted_by_class
 from omkl.exceptions import DataWarning, InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -161,7 +161,7 @@ def problems_of(model: Any, samples: Samples, alpha: float) -> list[DesignProble
     loss, regularizer = resolve_loss(model, links=True), resolve(Regularizer, model.regularizer, "regularizer")
     groups = _column_groups(model, samples.design.shape[1])
     if isinstance(model.regularizer, Regularizer):  # unlike a string, it may name groups
-        names = read_groups(model.groups, source_columns(model)).texts(groups.n_groups)
+        names = groups_of(model).texts(groups.n_groups)
         regularizer = regularizer.bind(names)
     shared = (regularizer, alpha, groups, bool(model.fit_intercept), samples.weights)
     offsets = [None] * len(samples.targets) if samples.offsets is None else samples.offsets
@@ -179,7 +179,7 @@ def problems_of(model: Any, samples: Samples, alpha: float) -> list[DesignProble
 
 def _column_groups(model: Any, n_columns: int) -> ColumnGroups:
     """Return the groups of columns, with their weights."""
-    (members, names), weights = read_groups(model.groups, source_columns(model)), model.group_weights
+    (members, names), weights = groups_of(model), model.group_weights
     if isinstance(weights, dict):
         if names is None or weights.keys() != set(names):
             raise InputError(f"group_weights must have a value for each of the groups {listed(names or (), 5)}.")

@@ -20,14 +20,29 @@ from omkl.estimators.batch import (
     is_probabilistic,
 )
 from omkl.estimators.cross_validation import without_splitters
-from omkl.estimators.explanations import Explanation, one_row
+from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.validation import COLUMNS, Constraint, Number, OneOf, encoded_columns, source_columns
+from omkl.estimators.validation import (
+    COLUMNS,
+    MISSING_RULES,
+    Constraint,
+    Number,
+    OneOf,
+    encoded_columns,
+    source_columns,
+)
 from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
-from omkl.kernels.inputs import Vectors
+from omkl.kernels.inputs import Vectors, take_columns
 from omkl.losses import PointwiseLoss
-from omkl.mkl.kernel_sources import KernelInputs, KernelSource, combined_values, compares_sparse, is_precomputed
+from omkl.mkl.kernel_sources import (
+    ArrayKernels,
+    KernelInputs,
+    KernelSource,
+    combined_values,
+    compares_sparse,
+    is_precomputed,
+)
 from omkl.mkl.model import KernelModel
 from omkl.mkl.targets import warn_of_choice, warn_of_fit, warn_of_path
 from omkl.mkl.training import LARGEST_C, TrainingSet, learned_attributes, prepare, read_inputs
@@ -56,24 +71,27 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     dtype: DTypeLike = "auto"
     approximate: bool | str = "auto"
     weighting: str = "auto"
+    missing: str = "indicator"
     n_jobs: int | None = None
     verbose: bool = False
     # parameters of some subclasses
-    C: float = field(default=1.0, init=False)
+    C: float | str = field(default="auto", init=False)
     class_weight: str | dict | None = field(default=None, init=False)
     multiclass: str = field(default="auto", init=False)
 
     _constraints: ClassVar[dict[str, Constraint]] = {
         **CONSTRAINTS,
-        "C": Number(above=0, below=LARGEST_C),
+        "C": Number(above=0, below=LARGEST_C, also=("auto",)),
         "dtype": OneOf(("auto", "float32", "float64", np.float32, np.float64)),
         "approximate": OneOf(("auto", True, False)),
         "weighting": OneOf(("auto", "norms", "out-of-sample")),
+        "missing": OneOf(MISSING_RULES),
         "multiclass": OneOf(("auto", "shared", "ovr")),
     }
     _plain_attributes = (
         *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_", "intercept_"),
         *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "evidence_", "dual_gap_", "categories_"),
+        *("column_means_", "missing_columns_"),
         *("n_iter_", "history_", "C_", "Cs_", "scores_", "cv_results_"),
     )
     _progress = "iteration"
@@ -123,12 +141,13 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         omkl.exceptions.DistributionError
             If the cluster cannot be reached, has no workers, or keeps losing workers.
         """
-        self._solve(*prepare(self, X, y, sample_weight, client), float(self.C))
+        self._solve(*prepare(self, X, y, sample_weight, client), self.C)
         return self
 
-    def _solve(self, source: KernelSource, training: TrainingSet, C: float) -> None:
+    def _solve(self, source: KernelSource, training: TrainingSet, C: float | str) -> None:
         """Select kernels, solve all problems, and set the learned attributes."""
         training.select()
+        self.C_ = C = training.natural_c() if isinstance(C, str) else float(C)
         solutions = training.solve(C, self.verbose)
         self._learn(source, training, solutions)
         warn_of_choice(training.choice)
@@ -297,6 +316,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
             model = estimator._at(points[0].value)
             model.__dict__.update({name: own for name, own in estimator.__dict__.items() if name in COLUMNS})
             model._learn(source, training, [point.solution for point in points])
+            model.C_ = points[0].value
             records.append(path_record(model, points))
         warn_of_path([abs(record["dual_gap"]) for record in records], self.tol)
         return records
@@ -307,6 +327,19 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     def n_active_(self) -> int:
         """Number of active kernels, the only ones needed for prediction."""
         return len(self._model.active)
+
+    @property
+    def column_scales_(self) -> dict[str, tuple[float, float]]:
+        """Mean and standard deviation (or range) in training of each column that a kernel sees standardized."""
+        check_is_fitted(self)
+        source, names, scales = self._model.source, encoded_columns(self), {}
+        for kernel in source.kernels if isinstance(source, ArrayKernels) else ():
+            if kernel.means_ is not None:
+                width = self.n_features_in_ if names is None else len(names)
+                places = take_columns(np.arange(width)[None], kernel.columns(width))[0]
+                own = zip(places.tolist(), kernel.means_.tolist(), kernel.deviations_.tolist())
+                scales = {name_of_column(names, j): (mean, scale) for j, mean, scale in own} | scales
+        return scales
 
     @property
     def dual_coef_(self) -> np.ndarray:
@@ -328,6 +361,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         if not isinstance(X, np.ndarray):
             raise AttributeError("feature_importances_ needs training samples in a dense array.")
         names: Sequence = source_columns(self) or range(X.shape[1])
+        if absent := self.__dict__.get("missing_columns_"):
+            names = [*names[: -len(absent)], *(names[j] for j in absent)]
         weights, norms = np.array(list(self.kernel_weights_.values())), []
         for name in dict.fromkeys(names):  # the columns of 0 and 1 of a column of text share their name
             own = [j for j, other in enumerate(names) if other == name]
@@ -343,6 +378,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.kernels)
+        tags.input_tags.allow_nan = self.missing == "indicator" and not is_precomputed(self.kernels)
         tags.input_tags.sparse = self.kernels is None or compares_sparse(self.kernels)
         tags.target_tags.multi_output = self.class_weight is None
         return tags

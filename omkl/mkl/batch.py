@@ -44,15 +44,19 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         Kernels on the rows of X as strings or objects (``"gaussian:sigma2=5"``, ``Gaussian(5, on=slice(0, 3))``); a
         dict names them. "precomputed" if X is Gram matrices. ``"gaussian:sigma2=5,features=2000"`` approximates a
         kernel by Fourier features, ``"chi2:features=500"`` by the Nyström method. None uses linear, quadratic and
-        Gaussian kernels of five widths.
+        Gaussian kernels of five widths on standardized columns, whose units do not matter, and linear and quadratic
+        ones on columns divided by their ranges; sparse columns stay as they are. Kernels that you name see columns as
+        they are, unless they have ``standardize=True``.
     loss : {"logistic", "hinge", "squared-hinge"} or PointwiseLoss
     regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
         The function :math:`\psi` of the norms. "mkl", the squared block 1-norm of online MKL, does not depend on the
         unit of the targets; "block1" is sparser, "uniform" weights all kernels equally. None is "elastic-net" for the
         solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for "lp-norm", else "mkl". Of kernels that are
         alike, "elastic-net" keeps more.
-    C : float > 0
-        Weight of the losses, as in scikit-learn's SVC; larger values fit closer.
+    C : float > 0 or "auto"
+        Weight of the losses, as in scikit-learn's SVC; larger values fit closer. "auto" takes the value at which the
+        mean of the kernels has the least leave-one-out error, by ridge regression in closed form on at most 1000
+        samples (``C_``).
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
         Or a :class:`~omkl.batch.Solver`. "spicy" and "one-step" are fast; "ista" and "fista" are for smooth losses; the
         others alternate between kernel weights and a support vector machine, and are for the hinge.
@@ -84,6 +88,10 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         kernels. Samples must be independent: copies of training samples do not show whether a kernel helps. A
         warning tells if most kernels are in the model without evidence that they help. "auto" is "out-of-sample" for
         the solver "spicy" without a ``regularizer``, else "norms".
+    missing : {"indicator", "error"}
+        Treatment of missing numbers (NaN, None, NaT). "indicator" replaces them by the mean of their column, and adds a
+        linear kernel "missing" on columns of 0 and 1, one for each column that had missing entries in training. If none
+        had any, missing entries are the mean. "error" refuses them. Sparse and precomputed input must have none.
     n_jobs : int or None
         Number of threads for predictions; None is one, -1 one per core. Results do not depend on it.
     verbose : bool
@@ -106,6 +114,14 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         "computed in every pass".
     categories_ : list
         For each column of a data frame with text or categories, its categories as strings, or None for numbers.
+    column_means_ : array
+        Mean of each column in training, which replaces missing entries.
+    missing_columns_ : list of int
+        Columns with missing entries in training, counted after text became columns of categories.
+    column_scales_ : dict of str to (float, float)
+        Mean and standard deviation (or range) in training of each column that a kernel sees standardized.
+    C_ : float
+        The weight of the losses.
     dual_gap_ : float
         Relative duality gap, the largest over all problems, computed from the model over all kernels.
     n_iter_ : int
@@ -142,7 +158,7 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     """
 
     loss: str | PointwiseLoss = "logistic"
-    C: float = 1.0
+    C: float | str = "auto"
     class_weight: str | dict | None = None
     multiclass: str = "auto"
 
@@ -158,7 +174,8 @@ class MKLRegressor(RegressorMixin, BatchMKL):
 
     Parameters
     ----------
-    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, n_jobs, verbose
+    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, missing, \
+n_jobs, verbose
         As for :class:`MKLClassifier`.
     loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
         "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
@@ -170,7 +187,7 @@ class MKLRegressor(RegressorMixin, BatchMKL):
     Attributes
     ----------
     kernel_weights_, kernel_representations_, left_out_, evidence_, dual_gap_, n_iter_, dual_coef_, intercept_, \
-n_active_, feature_importances_, dual_variables_, history_
+n_active_, feature_importances_, dual_variables_, history_, C_, column_means_, missing_columns_, column_scales_
         As for :class:`MKLClassifier`, for one problem; (K, M, N) and (K,) for K outputs.
 
     Examples
@@ -184,7 +201,7 @@ n_active_, feature_importances_, dual_variables_, history_
     """
 
     loss: str | PointwiseLoss = "squared"
-    C: float = 1.0
+    C: float | str = "auto"
 
 
 # ---- cross-validation ------------------------------------------------------------------------------------------------
@@ -251,7 +268,7 @@ class MKLClassifierCV(ClassifierMixin, BatchMKL):
     Parameters
     ----------
     kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype, approximate, \
-weighting, verbose
+weighting, missing, verbose
         As for :class:`MKLClassifier`.
     Cs : int or array of floats > 0
         Values of C. A number spreads as many values evenly on a log scale, over three decades above
@@ -314,7 +331,7 @@ class MKLRegressorCV(RegressorMixin, BatchMKL):
     Parameters
     ----------
     kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, \
-verbose
+missing, verbose
         As for :class:`MKLRegressor`.
     Cs, cv, scoring, n_jobs
         As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is :math:`R^2`.

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.data.blocks import is_collection
+from omkl.estimators.validation import MISSING
 from omkl.exceptions import InputError
 from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.kernels.base import Kernel, cross_matrices
-from omkl.kernels.functions import Gaussian
+from omkl.kernels.functions import Gaussian, Linear, Polynomial
 from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernel_names, check_kernels
-from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, squared_distances, take_columns
+from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, squared_distances
 from omkl.kernels.packed import PackedStack
 from omkl.kernels.stack import KernelStack
 from omkl.mkl.gram_storage import represent
@@ -33,12 +34,16 @@ class ArrayKernels:
 
     Parameters
     ----------
-    specs : sequence or mapping
-        Kernels as objects or strings, with names if it is a mapping. ``on`` selects columns.
+    specs : sequence, mapping or None
+        Kernels as objects or strings, with names if it is a mapping. ``on`` selects columns. None are the default ones.
     X : array or CSR matrix of shape (N, d)
         Training inputs, to which the kernels are fitted.
     columns : sequence of str, optional
         Names of the columns.
+    n_absent : int
+        Number of last columns that tell which entries are missing: they have a kernel of their own, "missing".
+    weights : array of shape (N,), optional
+        Weights of the rows in the scales of standardized columns.
 
     Attributes
     ----------
@@ -51,19 +56,34 @@ class ArrayKernels:
         Storage of each kernel.
     """
 
-    def __init__(self, specs: KernelSpecs, X: Vectors, columns: Sequence[str] | None = None) -> None:
-        named = named_kernels(specs)
+    def __init__(
+        self,
+        specs: KernelSpecs | None,
+        X: Vectors,
+        columns: Sequence[str] | None = None,
+        n_absent: int = 0,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        n_own = X.shape[1] - n_absent
+        own, names = (X[:, :n_own], None if columns is None else columns[:n_own]) if n_absent else (X, columns)
+        named = named_kernels(default_kernels(own, weights) if specs is None else specs)
         if not named:
             raise InputError("kernels must hold at least one kernel.")
         self.names = [name for name, _ in named]
-        placed = [kernel.placed(X.shape[1], columns) for _, kernel in named]
+        placed = [kernel.placed(n_own, names) for _, kernel in named]
+        if n_absent:
+            if MISSING in self.names:
+                raise InputError(f"No kernel may be called {MISSING!r}, the name of the one on missing entries.")
+            self.names.append(MISSING)
+            placed = [kernel.restricted(slice(n_own)) if kernel.on is None else kernel for kernel in placed]
+            placed.append(Linear(on=slice(n_own, X.shape[1]), normalize="average"))
         dense = [name for name, kernel in named if not kernel.compares_sparse]
         if sparse.issparse(X) and dense:
             raise InputError(
                 f"The kernel {dense[0]!r} needs a dense array: sparse input is supported by linear, polynomial and "
                 "Gaussian kernels, and Fourier features."
             )
-        self.kernels = [kernel.fit(X) for kernel in placed]
+        self.kernels = [kernel.fit(X, weights) for kernel in placed]
         check_kernels(self.names, self.kernels, X)
         # a copy in C order: predictions do not depend on the memory layout of the inputs
         self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
@@ -101,9 +121,9 @@ class ArrayKernels:
     def _parts(self, X: Vectors, active: np.ndarray) -> Iterator[Vectors]:
         """Yield the parts of one block."""
         chosen = [self.kernels[m] for m in active if m not in self.ranks]
-        # kernels on the same columns share an object, so that cross_matrices computes distances once
-        views = {str(kernel.on): (_columns(X, kernel), _columns(self.X, kernel)) for kernel in chosen}
-        left, right = ([views[str(kernel.on)][side] for kernel in chosen] for side in (0, 1))
+        # kernels that see the same columns share an object, so that cross_matrices computes distances once
+        views = {kernel.seen: (kernel.view(X), kernel.view(self.X)) for kernel in chosen}
+        left, right = ([views[kernel.seen][side] for kernel in chosen] for side in (0, 1))
         between = cross_matrices(chosen, left, right)
         for m in active:
             yield self._features(X, m) if m in self.ranks else next(between)
@@ -122,7 +142,7 @@ class ArrayKernels:
         return self._features(self.X, m)
 
     def _features(self, X: Vectors, m: int) -> Vectors:
-        return self.kernels[m].features(_columns(X, self.kernels[m]))
+        return self.kernels[m].features(self.kernels[m].view(X))
 
     def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
         """Return JSON values for a model file; arrays go to the packer. Factors need no training inputs."""
@@ -280,11 +300,6 @@ def unpack_source(packed: dict[str, Any], unpacker: Unpacker) -> KernelSource:
     return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
 
 
-def _columns(X: Vectors, kernel: Kernel) -> Vectors:
-    """Return the columns that a kernel is on."""
-    return take_columns(X, kernel.columns(X.shape[1]))
-
-
 def is_precomputed(specs: KernelSpecs | None) -> bool:
     """Return whether inputs are Gram matrices instead of vectors."""
     return isinstance(specs, str) and specs == "precomputed"
@@ -298,15 +313,24 @@ def compares_sparse(specs: KernelSpecs) -> bool:
         return False
 
 
-def default_kernels(X: Vectors, names: Sequence[str] | None = None) -> dict[str, str | Kernel]:
+def default_kernels(X: Vectors, weights: np.ndarray | None = None) -> dict[str, Kernel]:
     """Return linear, quadratic and Gaussian kernels at five scales, for estimators without ``kernels``.
 
-    Widths are quantiles of the distances in the data, not fractions of the median. In many dimensions all distances are
-    similar: a kernel of a tenth of the median is then near 0 between almost all samples, and overfits.
+    They see standardized columns, unless X is sparse. So that columns of equal units, such as pixels, keep their
+    relative scales, linear and quadratic kernels also see columns divided by their ranges. Widths are quantiles of the
+    distances in the data, not fractions of the median. In many dimensions all distances are similar: a kernel of a
+    tenth of the median is then near 0 between almost all samples, and overfits.
     """
     check_magnitudes(X, "gaussian")
-    narrowest, narrow, median = (0.5 * median_distance(X, squared_distances, q) for q in (0.1, 0.25, 0.5))
+    standardize = not sparse.issparse(X)
+    seen = Linear(standardize=standardize).fit(X, weights).view(X)
+    narrowest, narrow, median = (0.5 * median_distance(seen, squared_distances, q) for q in (0.1, 0.25, 0.5))
     widths = {"10% of distances": narrowest, "25% of distances": narrow, "median": median}
     wide = {f"{factor} x median": factor * median for factor in (3, 10)}
-    gaussians = {f"gaussian:{name}": Gaussian(width) for name, width in {**widths, **wide}.items()}
-    return {"linear": "linear", "quadratic": "quadratic", **gaussians}
+    gaussians = {
+        f"gaussian:{name}": Gaussian(width, standardize=standardize) for name, width in {**widths, **wide}.items()
+    }
+    kernels = {"linear": Linear(standardize=standardize), "quadratic": Polynomial(standardize=standardize), **gaussians}
+    if standardize:
+        kernels |= {"linear:ranges": Linear(standardize="range"), "quadratic:ranges": Polynomial(standardize="range")}
+    return kernels

@@ -116,7 +116,7 @@ class KernelModel:
             name, kind, own = source.names[m], "support", weights @ chosen.weights
             if isinstance(source, ArrayKernels) and m in source.ranks:
                 kind, kernel = "part", source.kernels[m]
-                added = kernel.parts(take_columns(X, kernel.columns(X.shape[1])), own)
+                added = kernel.parts(kernel.view(X), own)
             else:
                 added = row * own
             groups[name] = float(added.sum())

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from omkl._components import warn_caller
+from omkl._messages import listed
 from omkl.batch.mkl.out_of_sample import KernelChoice
 from omkl.batch.solver import Solution, Solver
 from omkl.estimators.batch import ClassDecoder, centres_of, encode_classes, encode_labels, one_vs_rest
@@ -124,9 +125,18 @@ def warn_of_fit(encoded: Encoded, solutions: list[Solution], tol: float, C: floa
     constant = not any(len(solution.model.active) for solution in solutions)
     if constant and proven and any(np.any(solution.certificate.rho) for solution in solutions):
         warn_caller(f"No kernel is in the model at C={C:g}: raise C.", DataWarning)
-    elif _predicts_alike(encoded, np.concatenate([solution.certificate.outputs for solution in solutions])):
-        same = "nearly one prediction" if encoded.decoder is None else "one class"
-        warn_caller(f"All training samples get {same} at C={C:g}: raise C, or scale the kernels.", DataWarning)
+        return
+    outputs = np.concatenate([solution.certificate.outputs for solution in solutions])
+    columns = outputs.reshape(-1, len(encoded.weights)).T
+    if encoded.decoder is None or encoded.decoder.multilabel:
+        if _predicts_alike(encoded, columns):
+            warn_caller(f"All training samples get nearly one prediction at C={C:g}: raise C.", DataWarning)
+    elif never := sorted(set(encoded.decoder.classes.tolist()) - set(encoded.decoder.decode(columns).tolist())):
+        warn_caller(
+            f"No training sample gets the class {listed(never, 3)} at C={C:g}: if it is rare, set "
+            'class_weight="balanced", else raise C.',
+            DataWarning,
+        )
 
 
 def warn_of_path(gaps: Sequence[float], tol: float) -> None:
@@ -139,12 +149,11 @@ def warn_of_path(gaps: Sequence[float], tol: float) -> None:
         )
 
 
-def _predicts_alike(encoded: Encoded, outputs: np.ndarray) -> bool:
-    """Return whether all training samples get one class, or numbers within 1% of the range of the targets.
+def _predicts_alike(encoded: Encoded, columns: np.ndarray) -> bool:
+    """Return whether all training samples get the same labels, or numbers within 1% of the range of the targets.
 
-    ``outputs`` concatenates the outputs, (P N,).
+    ``columns`` (N, P) are the outputs.
     """
-    columns = outputs.reshape(-1, len(encoded.weights)).T
     if encoded.decoder is not None:
         return len(np.unique(encoded.decoder.decode(columns), axis=0)) == 1
     spread = np.ptp(columns, axis=0)

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import check_n_jobs, resolve
-from omkl.batch.mkl.out_of_sample import KernelChoice, helpful_kernels, sampled
+from omkl.batch.mkl.out_of_sample import KernelChoice, helpful_kernels, natural_c, sampled
 from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_c
 from omkl.batch.mkl.spicy import Spicy
 from omkl.batch.solver import PathPoint, Solution, Solver, is_number_of_values, ordered, regularization_path
@@ -25,7 +25,6 @@ from omkl.estimators.validation import (
     check_parameters,
     check_sample_weight,
     checked_arrays,
-    encoded_columns,
     forget_columns,
     source_columns,
 )
@@ -41,7 +40,6 @@ from omkl.mkl.kernel_sources import (
     GivenMatrices,
     KernelInputs,
     KernelSource,
-    default_kernels,
     is_precomputed,
 )
 from omkl.mkl.targets import Settings, encode_targets, largest_gap
@@ -50,6 +48,8 @@ from omkl.regularizers import Regularizer
 if TYPE_CHECKING:
     from omkl.distributed.stack import Client
 
+#: Settings of :func:`~omkl.estimators.validation.checked_arrays` for rows.
+READING: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
 #: Upper bound of C (exclusive), so that sums of weighted losses do not overflow.
 LARGEST_C = 1e100
 
@@ -117,6 +117,15 @@ class TrainingSet:
             if len(samples) < len(targets):
                 stack = self.on(samples).stored
             self.choice = helpful_kernels(stack, targets[samples], weights)
+
+    def natural_c(self) -> float:
+        """Return the C that leave-one-out errors of the selected kernels suggest."""
+        targets, choice, stack = self.encoded.columns, self.choice, self.stored
+        samples, weights = sampled(targets, self.encoded.weights, stack.n_kernels)
+        stack = self.on(samples).stored if len(samples) < len(targets) else stack
+        kept = np.arange(stack.n_kernels) if choice is None or not choice.kept.any() else np.flatnonzero(choice.kept)
+        curvature = self.settings.loss.curvature if not self.settings.loss.has_kink else 1.0
+        return natural_c(stack, kept, targets[samples], weights) / (curvature * float(self.weights.mean()))
 
     def n_threads(self, n_jobs: int | None) -> int:
         """Return the number of threads for ``n_jobs``; 1 if the stack does not support concurrent calls."""
@@ -250,7 +259,7 @@ def read_samples(
     else:
         rows: Any
         checks: dict[str, Any] = {"y_numeric": not is_a_classifier(estimator), "multi_output": several}
-        rows, targets = checked_arrays(estimator, X, y, accept_sparse="csr", dtype=np.float64, order="C", **checks)
+        rows, targets = checked_arrays(estimator, X, y, **READING, missing=estimator.missing, **checks)
     targets = targets.toarray() if sparse.issparse(targets) else targets
     weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(targets))
     kept = None if weights.all() else np.flatnonzero(weights)
@@ -259,8 +268,8 @@ def read_samples(
         source = GivenMatrices(X, len(targets), kept)
     else:
         rows = rows if kept is None else rows[kept]
-        specs = default_kernels(rows, encoded_columns(estimator)) if kernels is None else kernels
-        source = ArrayKernels(specs, rows, source_columns(estimator))
+        n_absent = len(estimator.__dict__.get("missing_columns_", ()))
+        source = ArrayKernels(kernels, rows, source_columns(estimator), n_absent, weights[weights > 0])
     return source, targets[weights > 0], weights[weights > 0]
 
 
@@ -271,7 +280,7 @@ def read_inputs(estimator: BaseEstimator, source: KernelSource, X: KernelInputs)
     if are_few_rows(X, estimator.__dict__):
         X = np.ascontiguousarray(X, dtype=np.float64)
     else:
-        X = checked_arrays(estimator, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
+        X = checked_arrays(estimator, X, **READING, missing=estimator.missing, reset=False)
     # kernels cannot mix sparse and dense rows
     if sparse.issparse(source.X) != sparse.issparse(X):
         X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)

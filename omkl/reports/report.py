@@ -152,7 +152,10 @@ def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -
     if isinstance(model, SparseLinear):
         return [*parts, _coefficients(model)]
     if isinstance(model, BatchMKL):
-        return [*parts, *_evidence(model), details("All weights", _weight_table(model.kernel_weights_))]
+        parts += [*_evidence(model), details("All weights", _weight_table(model.kernel_weights_))]
+        scales = [[name, *own] for name, own in model.column_scales_.items()]
+        header = ["column", "mean", "standard deviation"]
+        return [*parts, details("Scales of standardized columns", table(header, scales, 1000))] if scales else parts
     if model.left_out_:
         parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
     parts += _evidence(model)

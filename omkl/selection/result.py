@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.validation import source_columns
+from omkl.estimators.batch import groups_of
 from omkl.exceptions import InputError
 from omkl.linear.base import SparseLinear
 from omkl.linear.explain import group_norms
@@ -50,6 +50,6 @@ def group_weights(model: Any) -> dict[str, float]:
     if isinstance(model, (OnlineEstimator, BatchMKL)):
         return model.kernel_weights_
     if isinstance(model, SparseLinear):
-        norms = group_norms(np.atleast_2d(model.coef_)[None], model.groups, source_columns(model))
+        norms = group_norms(np.atleast_2d(model.coef_)[None], groups_of(model))
         return {name: float(own[0]) for name, own in norms.items()}
     raise InputError(f"{type(model).__name__} has no groups to select.")

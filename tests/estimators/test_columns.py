@@ -1,19 +1,17 @@
 """Columns by name or position, frames, sparse inputs, and arguments of regularizers for single groups."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pandas
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.datasets import load_wine
 
 import omkl
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import InputError
 from omkl.groups.expansions.cached import dense_grams
-from omkl.kernels import Average, Gaussian, Linear, as_kernel, per_column
+from omkl.kernels import Average, Gaussian, Linear, as_kernel
 from omkl.regularizers import (
     L1,
     L21,
@@ -172,7 +170,7 @@ def test_a_kernel_on_numbers_of_dicts_is_the_one_on_their_columns(table):
 # ---- memory order, sparse matrices --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernels", [None, ["linear", "quadratic:on=0:4"], ["gaussian:on=[1,5]", "linear:on=0:6"]])
+@pytest.mark.parametrize("kernels", [["gaussian"], ["linear", "quadratic:on=0:4"], ["linear:on=0:6"]])
 def test_batch_learns_from_sparse_matrices_what_it_does_from_dense_ones(kernels, rng, reloaded):
     X = sparse.random(60, 12, 0.4, format="csr", random_state=0)
     y = np.asarray(X.sum(axis=1)).ravel() > 2.0
@@ -240,24 +238,6 @@ def test_numbers_of_dicts_know_no_units(power, rng, reloaded):
     scores = models[0].decision_function(tables[0])
     for model in (models[1], reloaded(models[1])):
         assert_array_equal(model.decision_function(tables[1]), scores)
-
-
-@pytest.mark.parametrize("make", [lambda: omkl.OnlineMKLClassifier(epochs=1), lambda: omkl.MKLClassifier()])
-def test_default_kernels_on_columns_of_other_units_warn_once(make):
-    X, y = load_wine(return_X_y=True)
-    with pytest.warns(
-        DataWarning, match=r"(?s)Column 12 varies 2\.\d+e\+03 times as much as column 7.*per_column"
-    ) as told:
-        make().fit(X[:, :], y == 0)
-    assert [warning.filename for warning in told if issubclass(warning.category, DataWarning)] == [__file__]
-    frame = pandas.DataFrame(X).add_prefix("c")
-    with pytest.warns(DataWarning, match=r"Column 'c12' varies .* as much as column 'c7'"):
-        make().fit(frame, y == 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DataWarning)
-        make().fit((X - X.mean(axis=0)) / X.std(axis=0), y == 0)
-        make().fit(np.column_stack([X[:, 0], np.full(len(X), 1e6)]), y == 0)  # a constant has no unit
-        make().set_params(kernels=per_column("gaussian", X)).fit(X, y == 0)
 
 
 # ---- targets and inputs of every kind -------------------------------------------------------------------------------

@@ -248,6 +248,7 @@ def test_one_kernel_a_column_tells_which_matter_in_any_units(rng):
 @pytest.mark.parametrize("module", ["pandas", "polars"])
 def test_columns_of_a_data_frame_are_those_with_numbers(module):
     frame = pytest.importorskip(module).DataFrame({"age": [1, 2], "city": ["a", "b"], "well": [True, False]})
-    assert per_column("gaussian:sigma2=3", frame) == {name: Gaussian(3.0, on=name) for name in ("age", "well")}
+    expected = {name: Gaussian(3.0, on=name, standardize=True) for name in ("age", "well")}
+    assert per_column("gaussian:sigma2=3", frame) == expected
     with pytest.raises(InputError, match="has columns already"):
         per_column("gaussian:on=0", frame)

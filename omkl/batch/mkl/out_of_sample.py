@@ -144,6 +144,26 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     return KernelChoice(found.kept, found.evidence, found.threshold)
 
 
+def natural_c(kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> float:
+    """Return the C at which the mean of some kernels has the least leave-one-out error, with 1/2 the squared error.
+
+    Parameters
+    ----------
+    kernels : KernelStack
+    kept : int array
+        Indices of the kernels.
+    targets, weights
+        As for :func:`helpful_kernels`; C is for weights of mean 1.
+    """
+    roots = np.sqrt(weights / weights.sum())
+    z = roots[:, None] * (targets - weights @ targets / weights.sum())
+    gram = np.ascontiguousarray(kernels.combine(np.full(len(kept), 1.0 / len(kept)), kept))
+    variance = float(roots**2 @ np.diagonal(gram) - roots**2 @ gram @ roots**2)
+    if len(z) < 3 or not z.any() or not jit.standardize(gram, roots, CONSTANT):
+        return 1.0
+    return 1.0 / (variance * _best_ridge(gram, z, roots)[0])
+
+
 class _Choice:
     """Kernels that help, chosen in rounds; see the module docstring.
 
@@ -235,7 +255,7 @@ class _RidgeModel:
     """
 
     def __init__(self, kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> None:
-        self.inverse = _best_inverse(kernel, z, roots) if kernel.any() else np.eye(len(z))
+        self.inverse = _best_ridge(kernel, z, roots)[1] if kernel.any() else np.eye(len(z))
         self.inverse -= np.outer(roots, roots)
         self.coefficients = self.inverse @ z
         self.residuals = _divided(self.coefficients, np.diag(self.inverse))
@@ -256,8 +276,8 @@ class _RidgeModel:
         return float(summands.sum() / error) if error > 0.0 else 0.0
 
 
-def _best_inverse(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """Return ``ridge (K + ridge)^-1`` for the largest ridge with the least leave-one-out loss."""
+def _best_ridge(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the largest of :data:`RIDGES` with the least leave-one-out loss, and ``ridge (K + ridge)^-1``."""
     values, vectors = np.linalg.eigh(kernel)
     values, inside = np.maximum(values, 0.0), vectors.T @ z
     squares, losses, shrinkages = vectors**2, [], []
@@ -266,7 +286,8 @@ def _best_inverse(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> np.nd
         residuals = _divided(vectors @ (shrinkage[:, None] * inside), squares @ shrinkage - roots**2)
         losses.append(np.square(residuals).sum())
         shrinkages.append(shrinkage)
-    return (vectors * shrinkages[int(np.argmin(losses))]) @ vectors.T
+    best = int(np.argmin(losses))
+    return RIDGES[::-1][best], (vectors * shrinkages[best]) @ vectors.T
 
 
 def _divided(coefficients: np.ndarray, diagonal: np.ndarray) -> np.ndarray:

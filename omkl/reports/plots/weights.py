@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.batch import read_groups
 from omkl.exceptions import InputError
 from omkl.linear.base import SparseLinear
 from omkl.linear.explain import group_norms
@@ -213,7 +214,9 @@ def plot_path(
         curves = dict(zip(records[0]["model"].kernel_weights_, table.T))
     elif "coef" in records[0]:
         of, label = "alpha", NORM
-        curves = group_norms(np.stack([np.atleast_2d(record["coef"]) for record in records]), groups, names)
+        curves = group_norms(
+            np.stack([np.atleast_2d(record["coef"]) for record in records]), read_groups(groups, names)
+        )
     else:
         raise InputError("This is not a path: plot_group_weights draws the history of a training.")
     x = np.array([record[of] for record in records])
