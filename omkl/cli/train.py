@@ -10,7 +10,7 @@ from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, entity_line
 from omkl.cli.files import Columns, calibrate, labelled_sequences, naming, open_rows, outputs_of, row_scores
 from omkl.cli.options import Options, option
-from omkl.cli.training import BUDGET, KERNELS, LEXICON, Training, progress_of, training_options
+from omkl.cli.training import BUDGET, KERNELS, LEXICON, LOSSES, Training, progress_of, training_options
 from omkl.exceptions import DataFileError
 
 
@@ -51,7 +51,7 @@ TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
     option("--transitions", type=TRANSITIONS, default="free", help="Scores of neighbours: free, a group, or none."),
     option("--allowed-transitions", metavar="SCHEME", help="Predict chunks that this scheme allows, as BIO or BIOES."),
     option("--order", type=int, default=1, metavar="N", help="1, or 2 to score trigrams of labels as well."),
-    training_options(epochs=20),
+    training_options(20, ("softmax-margin:cost_weight=2", *LOSSES)),
     opt.METRICS,
 )
 def labeler(options: Options) -> None:

@@ -189,10 +189,13 @@ def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order:
         order = np.random.default_rng(order).permutation(len(shard))
     trainer = deepcopy(trainer)
     trainer.recompute_every = len(order) if alone else RECOMPUTE_EVERY
-    trainer.shrinkage, trainer.group_state.total_shrinkage[:] = 0.0, 0.0
+    trainer.shrinkage = trainer.shrunk = 0.0
+    trainer.group_state.total_shrinkage[:] = 0.0
     loss = weight = 0.0
     for step in (fastest_pass(trainer, shard) or serial_pass)(trainer, shard, lambda sizes: [order], 0):
         loss, weight = added(loss, step.loss), added(weight, step.weight)
+    if trainer.coordinate_terms:
+        trainer.shrink_coordinates()
     return {
         **trainer.state(),
         "loss_and_weight": np.array([loss, weight]),

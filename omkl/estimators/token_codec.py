@@ -31,6 +31,8 @@ from omkl.persistence import Manifest, Packer, Unpacker
 
 #: With ``dtype="auto"``, Gram matrices up to this number of bytes have double precision.
 DOUBLE_UP_TO = 2**26
+#: Maximum number of groups that always pass for kinds of features.
+MANY = 100
 #: Valid values of the parameters of estimators with kernels.
 TOKEN_CONSTRAINTS: dict[str, Constraint] = {
     "cache_size": Number(above=-1),
@@ -80,6 +82,17 @@ class Survey(NamedTuple):
     vocabulary: Vocabulary | None
     longest: int
     scales: dict[str, ColumnScales]
+
+
+def warn_of_many_groups(vocabulary: Vocabulary) -> None:
+    """Warn if groups have so few features that they are hardly kinds of features."""
+    n_groups, n_features = len(vocabulary.keys), len(vocabulary.groups)
+    if n_groups > max(MANY, n_features / 100):
+        warn_caller(
+            f"There are {n_groups} groups of {n_features} features, such as {vocabulary.keys[-1]!r:.40}: give features "
+            "of a kind one key, as in 'word=main', {'word': 'main'}, or the columns ('main', 'NOUN').",
+            DataWarning,
+        )
 
 
 class KernelSettings(Protocol):
@@ -133,7 +146,10 @@ class TokenCodec:
         """Learn kernel widths, keys and outputs from the first data, and encode these data."""
         self.learn_kernels(data)
         self.learn(data, [Survey([], None, int(np.diff(data.offsets).max()), {})])
-        return self.encode_part(data, grow=True, follow=not data.whole)
+        examples = self.encode_part(data, grow=True, follow=not data.whole)
+        if self.encoder.vocabulary is not None and not self._outputs.single:
+            warn_of_many_groups(self.encoder.vocabulary)
+        return examples
 
     def learn_kernels(self, data: TokenData) -> None:
         """Learn the views and widths of kernels."""

@@ -3,12 +3,13 @@
 A token is a dict, and each key is a group. A string gives the feature ``key=value``, and a number the feature ``key``
 with that value; True is 1 and False is 0. A list or set of strings gives one feature each, a dict gives ``key=subkey``
 with its number, and None gives no feature. Arrays and lists of numbers are vectors for kernels. A token can also be a
-list of attributes, ``"key=value"``, or ``"key"`` for the number 1.
+list of attributes, ``"key=value"``, ``"key:value"``, ``"key"`` for the number 1, or pairs of an attribute and a number.
 
 The numbers of a key are divided by their scale, a power of two that is learned from its first values, so that the units
 of numbers do not matter.
 """
 
+import re
 import reprlib
 from array import array
 from collections import Counter, defaultdict
@@ -36,6 +37,10 @@ FEW = 256
 #: A key or column is missing if the probability of its being absent by chance is below this level.
 CHANCE = 1e-6
 
+#: Matches attributes with a value. The key ends at the first "=", or without one at the last ":" that is not the second
+#: of two, nor within a number or an address ("12:30", "http://").
+ATTRIBUTE = re.compile(r"([^=]+)=(.*)|([^=]+)(?<!:):(?!//)(?!(?<=\d:)\d)([^=]*)", re.DOTALL)
+
 #: A token as a dict of its entries.
 Token: TypeAlias = dict[str, Any]
 #: CSR rows: their lengths, ids and values.
@@ -47,7 +52,8 @@ class AttributeLists(list):
 
     def keys(self) -> list[str]:
         """Keys of the features."""
-        return list(dict.fromkeys(attribute.partition("=")[0] for attribute in chain.from_iterable(self)))
+        attributes = dict.fromkeys(own if isinstance(own, str) else own[0] for own in chain.from_iterable(self))
+        return list(dict.fromkeys(split_attribute(attribute)[0] for attribute in attributes))
 
 
 class Part(NamedTuple):
@@ -153,22 +159,29 @@ class Vocabulary:
     def _attribute_rows(self, tokens: AttributeLists, grow: bool, counts: bool) -> Rows:
         """Encode lists of attributes as CSR rows, in the order of attributes."""
         attributes, known = list(chain.from_iterable(tokens)), self._of_attributes
+        values, plain = np.ones(len(attributes)), 1.0
         if set(map(type, attributes)) - {str}:
-            raise InputError("The attributes of a token must be strings, as in ['w=the', 'suffix=he'].")
-        if len(known) < len(self.groups):
-            known.update((_name_of(*pair), i) for i, pair in enumerate(self.names(), self.first_id))
+            plain = 0.0  # units are learned below
+            attributes, values = _weighted(attributes)
         new = defaultdict[str, dict[str, str | float]](dict)
-        for attribute in [own for own in dict.fromkeys(attributes) if own not in known] if grow else ():
-            key, equals, value = attribute.partition("=")
-            new[key][attribute] = value if equals else 1.0
+        for attribute in [own for own in dict.fromkeys(attributes) if own not in known]:
+            key, value = split_attribute(attribute)
+            if grow:
+                new[key][attribute] = plain if value is NUMBER else value
+            elif (i := self.ids.get(key, {}).get(value)) is not None:
+                known[attribute] = i
         for key, values_of in new.items():
             known.update(zip(values_of, self.look_up(key, list(values_of.values()), grow).ids.tolist()))
         ids = np.fromiter(map(known.get, attributes, repeat(-1)), np.int32, len(attributes))
-        values = np.ones(len(ids))
+        for key in [key for key in new if key in new[key] and not plain]:
+            self._in_units(key, values[ids == known[key]], grow)
         for key, unit in self.units.items():
             if unit != 1.0:
-                values[ids == self.ids[key][NUMBER]] = 1.0 / unit
-        kept, owners = ids >= 0, np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens)))
+                values[ids == self.ids[key][NUMBER]] /= unit
+        kept, owners = (
+            (ids >= 0) & (values != 0.0),
+            np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens))),
+        )
         if counts:  # a token may have several attributes of one key
             places = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
             numbers = np.bincount(np.unique(owners * len(self.keys) + places) % max(len(self.keys), 1))
@@ -305,6 +318,79 @@ class Vocabulary:
             found[group][value] = i
         vocabulary.ids = {key: defaultdict(vocabulary._next_id, own) for key, own in zip(keys, found)}
         return vocabulary
+
+
+def split_attribute(attribute: str) -> tuple[str, str | None]:
+    """Return key and value of an attribute; without a value, it is a key and has the value :data:`NUMBER`.
+
+    >>> [split_attribute(own) for own in ("word:main", "next:word:main", "url=http://x", "bias", ":")]
+    [('word', 'main'), ('next:word', 'main'), ('url', 'http://x'), ('bias', None), (':', None)]
+    """
+    found = ATTRIBUTE.fullmatch(attribute)
+    if found is None:
+        return attribute, NUMBER
+    key, value, *others = found.groups()
+    return (others[0], others[1]) if key is None else (key, value)
+
+
+def _weighted(attributes: list) -> tuple[list[str], np.ndarray]:
+    """Return the strings and the numbers of attributes, of which some are pairs of both."""
+    pairs = [(own, 1.0) if isinstance(own, str) else own for own in attributes]
+    for pair in pairs:
+        if (
+            not isinstance(pair, tuple)
+            or [isinstance(own, (str, NUMBERS)[i]) for i, own in enumerate(pair)] != [True] * 2
+        ):
+            raise InputError(
+                "The attributes of a token must be strings or pairs of a string and a number, as in ['w=the', "
+                f"('length', 3)], got {reprlib.repr(pair)}."
+            )
+    names, amounts = zip(*pairs)
+    values = np.array(amounts, dtype=np.float64)
+    return list(names), _finite(names[np.argmin(np.abs(values) <= LARGEST)], values)
+
+
+def flattened(tokens: list[Token]) -> list[Token]:
+    """Flatten nested dicts, and gather numbers of attributes by key.
+
+    As in python-crfsuite, ``"next": {"word": "the"}`` is ``"next:word": "the"``. A number of an attribute with a value,
+    ``"word:the": 2.0`` or ``"word=the": 2.0``, is ``"word": {"the": 2.0}``.
+    """
+    marked = [key for key in set().union(*tokens) if isinstance(key, str) and ATTRIBUTE.fullmatch(key)]
+    is_nested = dict in set(map(type, chain.from_iterable(map(dict.values, tokens))))
+    if not is_nested and not any(_is_weight(token.get(key)) for token in tokens for key in marked):
+        return tokens
+    flat: list[Token] = [{} for _ in tokens]
+    for own, token in zip(flat, tokens):
+        _add_entries(own, token)
+    return flat
+
+
+def _is_weight(value: object) -> bool:
+    """Check for a number that is no boolean."""
+    return isinstance(value, NUMBERS) and not isinstance(value, (bool, np.bool_))
+
+
+def _add_entries(flat: Token, token: Token, path: str = "") -> None:
+    """Add the entries of a token, or of a dict in it, whose keys follow the ``path``."""
+    for key, value in token.items():
+        own: Any = f"{path}{key}" if path else key
+        if isinstance(value, dict) and not all(isinstance(amount, NUMBERS) for amount in value.values()):
+            _add_entries(flat, value, f"{own}:")
+            continue
+        if path and isinstance(value, NUMBERS):
+            own, value = path[:-1], {key: value}
+        elif _is_weight(value) and isinstance(key, str):
+            own, name = split_attribute(key)
+            value = value if name is NUMBER else {name: value}
+        if own not in flat and not isinstance(value, dict):
+            flat[own] = value
+            continue
+        held = flat.get(own)
+        if not isinstance(held, dict):
+            held = flat[own] = dict(_named_values(own, held))
+        for name, amount in _named_values(own, value):
+            held[name] = held.get(name, 0.0) + amount
 
 
 def _name_of(key: str, value: str | None) -> str:

@@ -72,7 +72,7 @@ class Bank(ABC):
     """
 
     #: Optional methods: "mix" (:meth:`mix`), "grow" (:meth:`grow_outputs`), "coordinates"
-    #: (:meth:`coordinates` and :meth:`set_coordinates`), "condense" (:meth:`condensed`), "watch"
+    #: (:meth:`coordinates` and :meth:`shrink_coordinates`), "condense" (:meth:`condensed`), "watch"
     #: (:meth:`add_both`).
     abilities: ClassVar[frozenset[str]] = frozenset()
     names: list[str]
@@ -217,15 +217,15 @@ class Bank(ABC):
         """
 
     def coordinates(self) -> np.ndarray:
-        """Return the parameters that may be non-zero, before the proximal step, as a vector. Ability "coordinates"."""
+        """Return the parameters as a vector. Ability "coordinates"."""
         raise NotImplementedError
 
-    def set_coordinates(self, values: np.ndarray) -> None:  # noqa: B027
-        """Replace the parameters of :meth:`coordinates` and recompute the norms. Ability "coordinates".
+    def shrink_coordinates(self, step: float) -> None:  # noqa: B027
+        """Reduce the magnitude of all parameters by ``step``, down to 0. Ability "coordinates".
 
         Parameters
         ----------
-        values : array
+        step : float
         """
 
     def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:

@@ -288,6 +288,10 @@ class GroupStateView:
         average = (average + sums) / total if total else average
         return np.where(spread(self.left_out), 0.0, average) if self.left_out.any() else average
 
+    def shares_of(self, step: float) -> np.ndarray:
+        """Return ``step / s_k``, by which coordinates of ``v_k`` shrink; 0 for empty groups."""
+        return np.divide(step, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0.0)
+
     def outside_range(self) -> np.ndarray:
         """Return the groups whose scale must be folded into ``v_k``."""
         low, high = SCALE_RANGE

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
+from omkl.groups._jit_coordinates import shrink_features
 from omkl.groups.base import Bank, lengthened
 from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Span
@@ -47,10 +48,6 @@ class TableBank(Bank):
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         """Broadcast one number per group to the shape of some rows of the table."""
 
-    def _rows(self) -> Rows:
-        """Return the rows of the table that may be non-zero."""
-        return slice(None)
-
     def _find_nonzero(self) -> None:
         """Find the nonzero rows of the table, after it was replaced."""
 
@@ -68,16 +65,14 @@ class TableBank(Bank):
         self._find_nonzero()
 
     def coordinates(self) -> np.ndarray:
-        rows = self._rows()
-        return (self._spread(self.group_state.bases, rows) * self.table[rows]).ravel()
+        return (self._spread(self.group_state.scales) * self.table).ravel()
 
-    def set_coordinates(self, values: np.ndarray) -> None:
-        rows = self._rows()
-        before = self.table[rows]
-        moved = values.reshape(before.shape) / self._spread(self.group_state.bases, rows)
+    def shrink_coordinates(self, step: float) -> None:
+        table, state = self.table, self.group_state
+        moved = np.sign(table) * np.maximum(np.abs(table) - self._spread(state.shares_of(step)), 0.0)
         if self.averaging:
-            self._sums[rows] -= self._spread(self.group_state.averages, rows) * (moved - before)
-        self.table[rows] = moved
+            self._sums -= self._spread(state.averages) * (moved - table)
+        table[:] = moved
         self.recompute_norms()
 
     def averaged_table(self) -> np.ndarray:
@@ -226,12 +221,16 @@ class ExplicitBank(TableBank):
         average = self.group_state.averages[k]
         jit.scale_group(k, factor, self.table, self._sums, self._links, self._heads, average)
 
-    def _rows(self) -> np.ndarray:
-        # depends only on the table, so that a resumed run sums the same numbers in the same order
-        return np.flatnonzero(self.table.any(axis=1))
-
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         return values[self.groups[rows]][:, None]
+
+    def coordinates(self) -> np.ndarray:
+        return (self._spread(self.group_state.scales) * self.table[: self.n_features]).ravel()
+
+    def shrink_coordinates(self, step: float) -> None:
+        state = self.group_state
+        arrays = self.table, self._sums, self.groups, state.square_norms
+        shrink_features(state.shares_of(step), state.averages, *arrays)
 
     def recompute_norms(self) -> None:
         jit.squared_norms(self.table, self.groups, self.group_state.square_norms)

@@ -20,7 +20,7 @@ from omkl.online.methods import DualAveraging, ForwardBackward, OutOfSampleWeigh
 from omkl.online.rounds import Sequences, Step
 from omkl.online.schedules import DistanceOverGradients, GrowingHorizon, MeanPolyak
 from omkl.online.trainer import OnlineTrainer
-from omkl.regularizers.separable import L21, ElasticNet, LinearQuadratic, LqNorm, Ridge
+from omkl.regularizers.separable import LqNorm
 from omkl.regularizers.squared_norms import SquaredL21, WeightedSquaredL21
 from omkl.structures.chain import Chain
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
@@ -53,7 +53,6 @@ SUMS: dict[type, list[int]] = {
 }
 #: Banks in the order of :class:`Banks`.
 BANKS = (ExplicitBank, FeatureMapBank, CachedKernelBank, TransitionBank, InterceptBank)
-LINEAR_QUADRATIC = (L21, ElasticNet, Ridge, LinearQuadratic)
 # the arrays of banks that a model does not have
 NOTHING, NO_TABLE = np.empty(0), np.empty((0, 0))
 NO_PLACES, NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
@@ -87,7 +86,6 @@ def is_compilable(trainer: OnlineTrainer) -> bool:
         and type(trainer.method) in METHODS
         and (not trainer.schedule.adaptive or type(trainer.schedule) in ADAPTIVE)
         and (not callable(trainer.lambda_) or type(trainer.lambda_) is GrowingHorizon)
-        and not trainer.coordinate_terms
         and (trainer.method.has_weights or all(_prox_of(term) is not None for term in trainer.terms))
     )
 
@@ -99,8 +97,8 @@ def _is_stored(bank: Any) -> bool:
 
 def _prox_of(term: Any) -> tuple[int, tuple[float, float], np.ndarray] | None:
     """Return the kind, the parameters and the weights of a proximity operator; None if it is not compiled."""
-    if type(term) in LINEAR_QUADRATIC:
-        return jit.LINEAR_QUADRATIC, (term.linear, term.quadratic), NOTHING
+    if term.elastic is not None:
+        return jit.LINEAR_QUADRATIC, term.elastic, NOTHING
     if type(term) is LqNorm:
         return jit.LQ, (term.q, 0.0), NOTHING
     if type(term) is SquaredL21:

@@ -22,6 +22,9 @@ from omkl.structures.base import Output, Potentials, Structure
 
 #: Rounds between recomputations of group norms in streams, because the recursion accumulates rounding errors.
 RECOMPUTE_EVERY = 100_000
+#: Maximum number of rounds between steps on coordinates, each of which costs as much as there are parameters, and
+#: maximum sum of lambda over these rounds: much less than the gradient of an example.
+SHRINK_EVERY, SHRINK_BY = 128, 1 / 16
 
 
 class OnlineTrainer:
@@ -37,7 +40,8 @@ class OnlineTrainer:
     structure : Structure
     loss : StructuredLoss
     regularizer : Regularizer or None
-        For a composite, the proximal steps of its terms are taken one after the other.
+        For a composite, the proximal steps of its terms are taken one after the other. Steps on coordinates are taken
+        together for up to :data:`SHRINK_EVERY` rounds; see :meth:`shrink_coordinates`.
     lambda_ : float or callable
         :math:`\lambda`, or a function that computes it from the total weight of all rounds so far.
     schedule : Schedule
@@ -87,6 +91,7 @@ class OnlineTrainer:
         self.evidence = Evidence(self.n_penalized) if weighting == "out-of-sample" else None
         self.recompute_every = RECOMPUTE_EVERY
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
+        self.shrunk = 0.0  # part of the shrinkage that coordinates have taken
         self.began = 0  # number of rounds before the learning rates and the average last began
         self.drift: DriftTest | None = None
         self._predictor: Predictor | None = None
@@ -100,6 +105,8 @@ class OnlineTrainer:
             check_ability(self.penalized_banks, "coordinates", purpose, remedy)
             if not self.method.forgets:
                 raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not support.")
+            if any(term.elastic is None or term.elastic[1] for term in self.coordinate_terms):
+                raise InputError(f"{self.regularizer!r} acts on coordinates otherwise than by their l1 norm.")
 
     @property
     def group_names(self) -> list[str]:
@@ -120,6 +127,7 @@ class OnlineTrainer:
         steps = () if self.bound is None else self.bound.terms()
         self.terms = [term for term in steps if not term.on_coordinates]
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
+        self._l1_weight = sum(term.elastic[0] for term in self.coordinate_terms if term.elastic is not None)
         if self.method.has_weights:
             self.terms = [self.method]
 
@@ -254,11 +262,6 @@ class OnlineTrainer:
         group_state, method = self.group_state, self.method
         step = method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
-        for bank in self.penalized_banks if self.coordinate_terms else ():
-            values = bank.coordinates()
-            for term in self.coordinate_terms:
-                values = term.prox(values, step)
-            bank.set_coordinates(values)
         norms = self.prox(group_state.measure()[: self.n_penalized], step)  # lines 6-8
         events, distance = group_state.rescale(norms, self.radius, method.forgets)  # line 9
         if self.schedule.adaptive:
@@ -285,20 +288,40 @@ class OnlineTrainer:
             group_state.total_weight += group_state.pending_weight
         self.upkeep()
 
+    @property
+    def _rounds_between_shrinkage(self) -> int:
+        """Number of rounds between steps on coordinates: a power of two, so that it divides later ones."""
+        most = min(SHRINK_EVERY, self.round // 8, SHRINK_BY / (self._l1_weight * self.current_lambda))
+        return 1 << max(int(most), 1).bit_length() - 1
+
     def until_upkeep(self) -> int:
         """Return the number of rounds up to the next one after which :meth:`upkeep` has something to do."""
         rounds = self.recompute_every - self.round % self.recompute_every
+        if self.coordinate_terms:
+            rounds = min(rounds, self._rounds_between_shrinkage - self.round % self._rounds_between_shrinkage)
         if self.average is None or not self.average.period:
             return rounds
         return min(rounds, self.average.period - (self.round - self.began) % self.average.period)
 
     def upkeep(self) -> None:
-        """Discount the average, and recompute norms, after the rounds where that is due."""
-        average = self.average
+        """Discount the average, recompute norms, and shrink coordinates, after the rounds where that is due."""
+        average, is_end = self.average, self.round % self.recompute_every == 0
         if average is not None and average.period and (self.round - self.began) % average.period == 0:
             self._discount(1.0 / average.weight(self.round - self.began))
-        if self.round % self.recompute_every == 0:
+        if is_end:
             self.recompute_norms()
+        if self.coordinate_terms and (is_end or self.round % self._rounds_between_shrinkage == 0):
+            self.shrink_coordinates()
+
+    def shrink_coordinates(self) -> None:
+        """Shrink coordinates by the steps since the last time: truncated gradient (Langford, Li, Zhang 2009).
+
+        Steps in every round would cost as much as there are parameters, and not as there are features in the input.
+        """
+        step = self._l1_weight * (self.shrinkage - self.shrunk)
+        self.shrunk = self.shrinkage
+        for bank in self.penalized_banks:
+            bank.shrink_coordinates(step)
 
     @property
     def current_lambda(self) -> float:
@@ -444,6 +467,8 @@ class OnlineTrainer:
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
         for name, part in self._parts():
             arrays.update({f"{name}/{key}": value for key, value in (part.state() if part else {}).items()})
+        if self.coordinate_terms:
+            arrays["coordinates"] = np.array(self.shrinkage - self.shrunk)
         counters = [self.round, self.presented, self.began, *self.schedule.state()]
         return {**arrays, "counters": np.array(counters, dtype=np.float64)}
 
@@ -463,6 +488,7 @@ class OnlineTrainer:
             for bank in self.banks:
                 bank.frozen = True
             return
+        self.shrunk = self.shrinkage - float(state.get("coordinates", 0.0))
         rounds, presented, began, *rates = state["counters"].tolist()
         self.go_on(rounds, presented)
         self.began = int(began)

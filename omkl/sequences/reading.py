@@ -16,7 +16,7 @@ from omkl.estimators.targets import Labels, learn_labels
 from omkl.estimators.validation import check_sample_weight, class_weights
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
-from omkl.features.vocabulary import AttributeLists
+from omkl.features.vocabulary import AttributeLists, flattened
 from omkl.features.words import Words
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.structures.chain import Chain
@@ -190,11 +190,11 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
     if isinstance(X, (str, bytes, dict)) or is_frame(X) or not isinstance(X, Collection):
         raise InputError("X must be a list of sequences: lists of words or dicts, arrays or data frames.")
     if set(map(type, X)) == {list}:  # the usual case in fewer steps: they take as long as the features of a sentence
-        tokens = list(chain.from_iterable(X))
+        tokens: list[Any] = list(chain.from_iterable(X))
         kinds = set(map(type, tokens))
         if kinds in ({str}, {dict}):
             offsets = np.array([0, *accumulate(map(len, X))], dtype=np.int64)
-            return Words(tokens) if kinds == {str} else tokens, offsets
+            return Words(tokens) if kinds == {str} else flattened(tokens), offsets
     names = names_in(X) if names is None else names
     sequences = [_checked_sequence(sequence, names, i) for i, sequence in enumerate(X)]
     offsets = np.array([0, *accumulate(map(n_rows, sequences))], dtype=np.int64)
@@ -205,11 +205,16 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
         return _stacked(sequences), offsets
     own, collection, noun = kind
     tokens = collection(chain.from_iterable(sequences))
-    if not all(issubclass(cls, own) for cls in set(map(type, tokens))):
-        i, token = next((i, token) for i, token in enumerate(tokens) if not isinstance(token, own))
-        s = int(np.searchsorted(offsets, i, side="right")) - 1
-        raise InputError(f"Tokens must all be {noun}, got {token!r:.40} at token {i - offsets[s]} of sequence {s}.")
-    return tokens, offsets
+    width = len(tokens[0]) if own is tuple else None
+    noun = noun if width is None else f"{noun} of {width} values"
+    for i, token in enumerate(tokens):
+        if not isinstance(token, own) or width not in (None, len(tokens[i])):
+            s = _sequence_of(i, offsets)
+            at = f"token {i - offsets[s]} of sequence {s}"
+            raise InputError(f"Tokens must all be {noun}, got {token!r:.40} at {at}.")
+    if own is tuple:  # columns
+        tokens = [{str(j): value for j, value in enumerate(token)} for token in tokens]
+    return flattened(tokens) if own is dict and names is None else tokens, offsets
 
 
 def _checked_sequence(sequence: object, names: Sequence[str] | None, i: int) -> Any:
@@ -220,19 +225,21 @@ def _checked_sequence(sequence: object, names: Sequence[str] | None, i: int) -> 
     return read_frame(align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X"))
 
 
-def _kind_of_tokens(sequences: list) -> tuple[type | tuple[type, ...], type, str] | None:
+def _kind_of_tokens(sequences: list) -> tuple[type, type, str] | None:
     """Return class of tokens, class of a collection of tokens, and plural noun; None for numeric tokens."""
     for token in chain.from_iterable(sequences):
         if isinstance(token, dict):
             return dict, list, "dicts"
         if isinstance(token, str):
             return str, Words, "words"
-        if not isinstance(token, (list, tuple)) or (len(token) and not isinstance(token[0], str)):
+        if isinstance(token, tuple) and any(isinstance(value, str) for value in token):
+            return tuple, list, "tuples"
+        if not isinstance(token, list) or (token and not isinstance(token[0], (str, tuple))):
             return None
-        if len(token):
+        if token:
             break
     # lists of attributes may be empty
-    return (list, tuple), AttributeLists, "lists of attributes"
+    return list, AttributeLists, "lists of attributes"
 
 
 def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:

@@ -190,7 +190,7 @@ def test_tokens_without_attributes_are_lists_of_them_wherever_they_are():
     model = omkl.SequenceLabeler(epochs=1, random_state=0).fit([[["a", "b"], []]], [["A", "B"]])
     together = model.decision_function([[["a"]], [[]]])
     assert_array_equal(model.decision_function([[[]]])[0], together[1])  # it was taken for an array
-    for nothing in [[[], ()]], [[{}, {}]]:  # there is no group that could have a weight yet
+    for nothing in [[[], []]], [[{}, {}]]:  # there is no group that could have a weight yet
         model = omkl.SequenceLabeler(random_state=0).partial_fit(nothing, [["A", "B"]])
         assert set(model.partial_fit([[["a"], ["b"]]], [["A", "B"]]).kernel_weights_) == {"a", "b"}
     with pytest.raises(InputError):

@@ -22,6 +22,7 @@ class NaiveModel:
         radius=np.inf,
         average=None,
         free_transitions=False,
+        l1=0.0,
     ):
         self.features = feature_maps
         self.theta = [np.zeros((f.shape[1], n_labels)) for f in feature_maps] + [np.zeros((n_labels, n_labels))]
@@ -32,6 +33,7 @@ class NaiveModel:
         self.lambda_, self.rate, self.method, self.radius = lambda_, rate, method, radius
         self.average, self.round, self.presented = average, 0, 0.0
         self.n_penalized = len(self.theta) - free_transitions
+        self.l1, self.pending, self.shrinks = l1, 0.0, False
 
     def potentials(self, low, high):
         potentials = self.structure.zeros(high - low)
@@ -65,6 +67,10 @@ class NaiveModel:
         length = np.sqrt(sum(np.sum(t**2) for t in self.theta))
         if length > self.radius:
             self.theta = [t * self.radius / length for t in self.theta]
+        self.pending += self.l1 * step
+        if self.shrinks:
+            self.theta = [np.sign(t) * np.maximum(np.abs(t) - self.pending, 0.0) for t in self.theta]
+            self.pending = 0.0
         if self.average is not None:
             w = weight * self.average.weight(self.round)
             self.weight += w

@@ -241,6 +241,36 @@ def test_penalties_on_coordinates_act_on_maps_as_on_explicit_features(average, m
     assert average or 0.05 < np.mean(tables[1] == 0.0) < 0.95
 
 
+@pytest.mark.parametrize("every", [1, 128])
+@pytest.mark.parametrize("average", [None, UniformAverage(start=30), PolynomialAverage(2)], ids=str)
+@pytest.mark.parametrize("kind", ["explicit", "mapped"])
+def test_coordinates_shrink_by_the_steps_of_all_rounds_since_the_last_time(kind, average, every, monkeypatch):
+    monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
+    monkeypatch.setattr("omkl.online.trainer.SHRINK_EVERY", every)
+    problem = Problem()
+    banks, tokens = banks_of(kind, problem, average is not None)
+    regularizer, lambda_ = SparseGroup(0.3), 0.1 if every == 1 else 0.01
+    transitions = TransitionBank(K, averaging=average is not None)
+    trainer = online_trainer(
+        [*banks, transitions], Chain(K), loss=CRF(), regularizer=regularizer, lambda_=lambda_, average=average
+    )
+    maps = [kernel.features(problem.X) for kernel in KERNELS.values()]
+    parts = trainer.structure, trainer.loss, 0.3 * L21(), lambda_, trainer.schedule, "fobos", np.inf, average
+    naive = NaiveModel(maps, K, *parts, l1=0.7)
+    for t, s in enumerate(problem.order, 1):
+        naive.shrinks = t % 2 ** int(np.log2(max(min(every, t / 8, 1 / 16 / (0.7 * lambda_)), 1))) == 0
+        x = tokens.sequence(s)
+        y = problem.gold[x.low : x.high]
+        assert_allclose(trainer.update(x, y).loss, naive.update(x.low, x.high, y), atol=1e-8)
+        assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-8)
+    zeros = np.concatenate([theta.ravel() for theta in naive.theta]) == 0.0
+    assert 0.05 < zeros.mean() < 0.95
+    assert_allclose(trainer.predictor().norms, [np.linalg.norm(theta) for theta in naive.averaged()], atol=1e-8)
+    found = trainer.predictor().potentials(tokens.everything())
+    naive.theta = naive.averaged()
+    assert_allclose(found.unary, naive.potentials(0, tokens.n_tokens).unary, atol=1e-8)
+
+
 def test_single_precision_keeps_norms_to_six_digits():
     problem = Problem(rounds=400)
     tokens = problem.tokens()

@@ -9,7 +9,7 @@ from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.data import Stream
 from omkl.exceptions import DivergenceError
 from omkl.online import MeanPolyak, ProgressiveValidation, compiled_pass
-from omkl.regularizers import SquaredL21
+from omkl.regularizers import L1, Ridge, SquaredL21
 
 N = 400
 LABEL_LOSSES = ["hinge", "hinge:cost_weight=0.3", "crf", "softmax-margin", "perceptron"]
@@ -137,6 +137,24 @@ def test_the_model_is_that_of_the_trainer(seed, monkeypatch):
         assert record.keys() == wanted.keys()
         for name in record.keys() - {"seconds"}:
             assert_allclose(record[name], wanted[name], rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("regularizer", ["l1", "sparse-group", 0.2 * L1() + 0.5 * Ridge()], ids=str)
+@pytest.mark.parametrize("average", ["quadratic", None])
+def test_penalties_on_coordinates_are_those_of_the_trainer(regularizer, average, monkeypatch):
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(3, size=rng.integers(1, 5)).tolist() for _ in range(150)]
+    X = [[{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(9)}"} for c in own] for own in codes]
+    options = {"loss": "crf", "regularizer": regularizer, "average": average, "epochs": 3, "C": 0.3, "random_state": 0}
+    found = []
+    is_compilable = compiled_pass.is_compilable
+    for compiled in (True, False):
+        monkeypatch.setattr(compiled_pass, "is_compilable", lambda own, on=compiled: on and is_compilable(own))
+        found.append(SequenceLabeler(**options).fit(X, codes))
+    assert is_compilable(found[0].model_.trainer)
+    tables = [model.predictor_.banks[0].table for model in found]
+    assert_allclose(*tables, atol=1e-10)
+    assert average or 0.0 < (tables[0] == 0.0).mean() < 1.0
 
 
 @pytest.mark.parametrize("every", [7, 1000])
