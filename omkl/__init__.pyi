@@ -15,14 +15,12 @@ from .annotation.annotator import Annotator
 from .estimators.explanations import Explanation
 from .estimators.persistence import load
 from .estimators.structured import StructuredPredictor
-from .linear.cross_validation import GroupLassoCV, SparseLogisticRegressionCV
-from .linear.estimators import GroupLasso, SparseLogisticRegression
+from .linear.estimators import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV
 from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from .parsing.evaluation import evaluate_treebanks
 from .parsing.parser import DependencyParser
-from .selection.groups import select_groups
-from .selection.result import GroupSelection
+from .selection.groups import GroupSelection, select_groups
 from .sequences.evaluation import evaluate_labels
 from .sequences.labeler import SequenceLabeler
 

@@ -11,8 +11,7 @@ from omkl.batch.mkl.spicy import OneStep, Spicy
 from omkl.batch.problem import BaseProblem, Certificate, certify
 from omkl.batch.proximal_gradient import IST, IterativeSoftThresholding, SpaRSA
 from omkl.batch.solver import DesignSolver, GapMonitor, PathPoint, Solution, Solver, regularization_path
-from omkl.batch.wrappers.cutting_planes import SILP, LevelMKL
-from omkl.batch.wrappers.descent import HessianMKL, LpNormMKL, SimpleMKL, WeightConstrained
+from omkl.batch.wrappers.methods import SILP, HessianMKL, LevelMKL, LpNormMKL, SimpleMKL, WeightConstrained
 
 __all__ = [
     "DAL",

@@ -13,7 +13,7 @@ each with a smooth function.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -122,40 +122,15 @@ class DualLoss:
         return rho[None] if len(self.signs) == 1 else np.maximum(self.signs * rho, 0.0) + 0.5 * margin.min(axis=0)
 
 
-class Hessian(Protocol):
-    """Second derivatives of a term, (N, N)."""
-
-    def __matmul__(self, vector: np.ndarray) -> np.ndarray: ...
-
-    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float | np.ndarray]:
-        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if ``equality``.
-
-        All arrays are (N,). The multiplier b, an array for several outputs, is 0 without the equality.
-        """
-
-
-class Term(Protocol):
-    """All of the objective except the loss, at the present dual point."""
-
-    rho: np.ndarray
-
-    def gradient(self) -> np.ndarray:
-        """Return the gradient (N,): predictions without the intercept."""
-
-    def hessian(self) -> Hessian:
-        """Return the second derivatives."""
-
-    def along(self, direction: np.ndarray) -> Callable[[float], float]:
-        """Return the value along ``direction`` as a function of the step."""
-
-    def move(self, step: float, rho: np.ndarray) -> None:
-        """Move by ``step`` along the last direction, to ``rho``."""
-
-
 class BarrierSearch:
-    """Newton steps on a working set, with a decreasing barrier, and proximal steps in between.
+    r"""Newton steps on a working set, with a decreasing barrier, and proximal steps in between.
 
-    Subclasses set ``term`` and compute the norms of its model.
+    Subclasses set ``term`` and compute the norms of its model. The term is all of the objective except the loss, at its
+    dual point ``rho``. Its methods are ``gradient()``, (N,), the predictions without the intercept; ``hessian()``;
+    ``along(direction)``, the value along a direction as a function of the step; and ``move(step, rho)``, along the last
+    direction to a dual point. A Hessian multiplies vectors, and ``solve(diagonal, right, equality)`` returns the
+    solution of ``(hessian + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if ``equality``, and b, an
+    array for several outputs, which is 0 without the equality.
 
     Parameters
     ----------
@@ -209,7 +184,10 @@ class BarrierSearch:
                 return True
             rest, barriers = gap - loss_gap, 2.0 * self.barrier * self.dual_loss.n_barred
             if stalled or (not fresh and loss_gap <= max(rest, 0.5 * target) + barriers):
-                self._tighten(gap, rest, target)
+                self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / max(self.dual_loss.n_barred, 1))
+                if rest > PROXIMAL_SHARE * target:  # the part of the gap due to the proximal term
+                    self.proximal_step()
+                    self.proximal_steps += 1
             fresh = stalled
             step = self._newton_step()
             self.newton_steps += 1
@@ -217,13 +195,6 @@ class BarrierSearch:
                 break
             stalled = step == 0.0
         return False
-
-    def _tighten(self, gap: float, rest: float, target: float) -> None:
-        """Lower the barrier, and take a proximal step if ``rest``, the proximal term's part of the gap, is large."""
-        self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / max(self.dual_loss.n_barred, 1))
-        if rest > PROXIMAL_SHARE * target:
-            self.proximal_step()
-            self.proximal_steps += 1
 
     def gaps(self) -> tuple[float, float]:
         """Return the duality gap on the working set, and its part due to the loss, which is 0 at the inner optimum."""

@@ -165,7 +165,12 @@ class _Search:
             if monitor.record(primal, dual, np.count_nonzero(current.norms)):
                 break
             if math.isnan(step):
-                step = self._first_step(ahead, direction)
+                # for the curvature along the first move, rather too long than too short
+                curvature = problem.loss.curvature if math.isfinite(problem.loss.curvature) else 1.0
+                largest, norm = curvature * float(problem.loss_weights.max()), float(np.linalg.norm(direction.norms))
+                moved = space.moved(ahead, direction, 1.0 / max(norm, 1e-300))
+                square, change = space.square(moved, ahead), space.outputs(moved) - space.outputs(ahead)
+                step = square / max(largest * float(change @ change), 1e-300) if square > 0.0 else 1.0 / largest
             if self.rule == "spectral" and last is not None and last[2] > 0.0:
                 # Barzilai and Borwein: the curvature along the last move
                 step = 1.0 / max(float((last[0] - rho) @ last[1]) / last[2], 1e-10 / step)
@@ -187,16 +192,6 @@ class _Search:
         certificate = certify(problem, model, best_rho)
         converged, n_iter = certificate.proves(monitor.tol), len(monitor.history) - 1
         return Solution(model, certificate, n_iter, converged, monitor.history, model)
-
-    def _first_step(self, start: Iterate, direction: Iterate) -> float:
-        """Return the step for the curvature along the first move, rather too long than too short."""
-        curvature = self.problem.loss.curvature
-        largest = (curvature if math.isfinite(curvature) else 1.0) * float(self.problem.loss_weights.max())
-        norm = float(np.linalg.norm(direction.norms))
-        moved = self.space.moved(start, direction, 1.0 / max(norm, 1e-300))
-        square = self.space.square(moved, start)
-        change = self.space.outputs(moved) - self.space.outputs(start)
-        return square / max(largest * float(change @ change), 1e-300) if square > 0.0 else 1.0 / largest
 
     def _predictions(self, iterate: Iterate) -> np.ndarray:
         """Return predictions with the best intercept."""
@@ -241,9 +236,7 @@ def _check(problem: Problem | DesignProblem) -> None:
             "Proximal gradient methods need a loss with a second derivative, and a regularizer of group norms with an "
             f"exact prox; got {problem.loss!r} and {regularizer!r}."
         )
-    if isinstance(problem, DesignProblem) and (
-        problem.unpenalized is not None or not problem.groups.gauge.is_euclidean
-    ):
+    if isinstance(problem, DesignProblem) and (len(problem.groups.free) or not problem.groups.gauge.is_euclidean):
         raise InputError('Sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".')
 
 

@@ -53,15 +53,8 @@ class GapMonitor:
             Further entries of the record.
         """
         gap = relative_gap(primal, dual)
-        record = {
-            "iteration": len(self.history),
-            "seconds": time.perf_counter() - self._started,
-            "primal": primal,
-            "dual": dual,
-            "gap": gap,
-            "active": int(active),
-            **more,
-        }
+        record: dict[str, Any] = {"iteration": len(self.history), "seconds": time.perf_counter() - self._started}
+        record |= {"primal": primal, "dual": dual, "gap": gap, "active": int(active), **more}
         self.history.append(record)
         stopped = self.on_iteration is not None and bool(self.on_iteration(record))
         return stopped or gap <= self.tol or len(self.history) >= self.max_iter
@@ -106,6 +99,8 @@ class BaseSolver(Component):
     #: Default relative duality gap, and default maximum number of outer iterations.
     default_tol: ClassVar[float] = 1e-2
     default_max_iter: ClassVar[int] = 100
+    #: Attributes that must be true of the regularizer, and their meaning.
+    needs: ClassVar[dict[str, str]] = {}
 
     def solve(
         self,
@@ -142,6 +137,11 @@ class BaseSolver(Component):
 
     def check(self, problem: Any) -> None:
         """Raise an InputError for a problem that the method cannot solve."""
+        for attribute, meaning in self.needs.items():
+            if not getattr(problem.regularizer, attribute):
+                name = next(iter(self.aliases))
+                given = problem.regularizer
+                raise InputError(f"The solver {name!r} needs a regularizer that is {meaning}, got {given!r}.")
 
     @abstractmethod
     def _search(self, problem: Any, monitor: GapMonitor, start: Any) -> Solution:

@@ -103,12 +103,8 @@ class MultinomialLoss(WeightedLoss):
         return self._by_class(self.weights)[0] * (_log_sums(scores) - own)
 
     def dual_point(self, outputs: np.ndarray) -> np.ndarray:
-        return self.weights * (self.y - self._expected(outputs))
-
-    def _expected(self, outputs: np.ndarray) -> np.ndarray:
-        """Return probabilities of all classes at these scores, (K m,)."""
         scores = self._by_class(self._with_offset(outputs))
-        return np.exp(scores - _log_sums(scores)).ravel()
+        return self.weights * (self.y - np.exp(scores - _log_sums(scores)).ravel())
 
     def hessian(self, rho: np.ndarray, damping: float = 0.0) -> "MultinomialHessian":
         """Return the second derivatives at a dual point."""

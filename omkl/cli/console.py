@@ -21,14 +21,12 @@ def write_json(path: PathLike | None, metrics: Record) -> None:
             file.write("\n")
 
 
-def bar_chart(weights: dict[str, float], width: int = 40) -> list[str]:
-    """Return the lines of a bar chart of named values in [0, 1], largest first."""
-    if not weights:
-        return []
-    name_width = max(len(name) for name in weights)
-    width = max(10, min(width, shutil.get_terminal_size().columns - name_width - 12))
-    longest = max(weights.values()) or 1.0
-    ranked = sorted(weights.items(), key=lambda item: -item[1])
+def bar_chart(weights: dict[str, float], n: int | None = None) -> list[str]:
+    """Return the lines of a bar chart of the n largest of named values in [0, 1], largest first."""
+    ranked = sorted(weights.items(), key=lambda item: -item[1])[:n]
+    name_width = max((len(name) for name, _ in ranked), default=0)
+    width = max(10, min(40, shutil.get_terminal_size().columns - name_width - 12))
+    longest = (ranked[0][1] if ranked else 0.0) or 1.0
     return [f"{name:>{name_width}}  {weight:6.1%}  {'█' * round(width * weight / longest)}" for name, weight in ranked]
 
 

@@ -12,10 +12,7 @@ from omkl.data.treebank import layouts
 from omkl.exceptions import InputError
 
 #: Output formats, by the content of the input.
-FORMATS = {
-    "sequences": ("crfsuite", "columns", "jsonl"),
-    "trees": ("conllu", "crfsuite", "columns", "jsonl"),
-}
+FORMATS = {"sequences": ("crfsuite", "columns", "jsonl"), "trees": ("conllu", "crfsuite", "columns", "jsonl")}
 #: Formats of suffixes that are not names of formats.
 SUFFIXES = {"iob": "columns", "bio": "columns"}
 #: Other formats of treebanks besides CoNLL-U.
@@ -24,10 +21,6 @@ LAYOUTS = ("conllx", "conll2008")
 
 @opt.command(
     "convert",
-    """
-    omkl convert eng.train --format columns -o train.jsonl
-    omkl convert old.conll --format conllx -o new.conllu
-    """,
     opt.argument("input", type=opt.READ),
     option("-o", "--output", type=opt.WRITE, required=True, metavar="FILE", help="May end in .gz or .xz: compressed."),
     option("--to", type=opt.CHOICE(sorted(FORMATS["trees"])), help="Format to write; by default that of the name."),
@@ -38,6 +31,10 @@ def convert(options: Options) -> None:
 
     Sequences become attributes of CRFsuite, columns (CoNLL 2000 to 2003) or JSON lines. Treebanks (CoNLL-X, CoNLL-2008,
     CoNLL-U) become CoNLL-U, or sequences of words with their UPOS.
+
+    Examples:
+      omkl convert eng.train --format columns -o train.jsonl
+      omkl convert old.conll --format conllx -o new.conllu
     """
     options.format = options.format or _guess(options.input)
     kind = "trees" if options.format in LAYOUTS else data.find_format(options.input, options.format).holds

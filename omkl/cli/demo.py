@@ -69,10 +69,6 @@ class WeightHistory:
 
 @opt.command(
     "demo",
-    """
-    omkl demo                                           # model, metrics and figure land in omkl-demo/
-    omkl demo -o other-dates --random-state 1 --n-train 40
-    """,
     option("-o", "--output", default="omkl-demo", metavar="DIR", help="Folder for model, figure and metrics."),
     option("--n-train", type=int, default=80, metavar="N", help="Number of dates to train on."),
     option("--n-test", type=int, default=400, metavar="N", help="Number of dates to test on."),
@@ -85,6 +81,10 @@ def demo(options: Options) -> None:
 
     Compares each useful kernel alone, all kernels with equal weights, all kernels with weights from MKL, and the useful
     kernels only. Shows the weights that MKL learns, and how much it helps.
+
+    Examples:
+      omkl demo                                           # model, metrics and figure land in omkl-demo/
+      omkl demo -o other-dates --random-state 1 --n-train 40
     """
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)

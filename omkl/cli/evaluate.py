@@ -40,13 +40,6 @@ MOST_LABELS, MOST_CONFUSIONS = 30, 8
 
 @opt.command(
     "evaluate",
-    """
-    omkl evaluate labeler.npz test.crfsuite --scheme BIO
-    omkl evaluate parser.npz test.conllu --json scores.json
-    omkl evaluate gold.conllu system.conllu             # of any program
-    omkl evaluate annotator.npz test.conllu --raw
-    omkl evaluate classifier.npz test.csv --target species --json -
-    """,
     *(opt.MODEL, opt.argument("gold", type=opt.READ)),
     option("--scheme", type=opt.CHOICE(["BIO", "BIOES"]), help="Count only entities written as this scheme demands."),
     option("--raw", is_flag=True, help="Annotators: annotate the raw text of the file, not its words."),
@@ -57,6 +50,13 @@ def evaluate(options: Options) -> None:
 
     Prints accuracy and the most frequent mistakes for labels, R^2 and errors for numbers, and the scores of the CoNLL
     2018 shared task for trees. MODEL can also be a gold treebank; then GOLD is the output of any other program.
+
+    Examples:
+      omkl evaluate labeler.npz test.crfsuite --scheme BIO
+      omkl evaluate parser.npz test.conllu --json scores.json
+      omkl evaluate gold.conllu system.conllu             # of any program
+      omkl evaluate annotator.npz test.conllu --raw
+      omkl evaluate classifier.npz test.csv --target species --json -
     """
     if _is_treebank(options.model):
         opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs", "raw")

@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from omkl.reports.markup import Model
 
 #: Options that do not apply to a kind of models.
-UNREAD = {
-    "trees": ("format", "scheme", *OF_TABLES),
-    "annotations": ("format", "scheme", *OF_TABLES),
-    "sequences": OF_TABLES,
-    "rows": ("scheme",),
-}
+UNREAD: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("format", "scheme", *OF_TABLES))
+UNREAD |= {"sequences": OF_TABLES, "rows": ("scheme",)}
 KINDS = {"DependencyParser": "trees", "Annotator": "annotations", "SequenceLabeler": "sequences"}
 
 

@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 NAME_WIDTH = 44
 #: A group helps measurably if the loss without it increases by more than this number of standard errors.
 MEASURABLE = 2.0
+#: Entries of the records of groups, and their formats, by the heads of columns; those of measured groups.
+COLUMNS = {"weight": ("weight", ".1%"), "norm": ("norm", ".3g"), "bytes": ("bytes_share", ".2%")}
+MEASURED = {"loss without": ("loss_without", ".4g"), "increase": ("loss_increase", "+.2g")}
+MEASURED |= {"std. error": ("standard_error", ".1g")}
 
 
 @opt.command(
     "inspect",
-    """
-    omkl inspect model.npz --top 20
-    omkl inspect parser.npz --groups 100 --json groups.json
-    omkl inspect annotator.npz --part upos --data test.conllu
-    omkl inspect labeler.npz --data held-out.crfsuite   # what each group is worth there
-    """,
     opt.MODEL,
     option("--top", type=opt.COUNT, default=10, metavar="N", help="List the N strongest features."),
     option("--group", metavar="NAME", help="Only features of this group."),
@@ -41,7 +39,14 @@ MEASURABLE = 2.0
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
 def inspect(options: Options) -> None:
-    """Show the groups of the saved MODEL, their weights and sizes, and its strongest features."""
+    """Show the groups of the saved MODEL, their weights and sizes, and its strongest features.
+
+    Examples:
+      omkl inspect model.npz --top 20
+      omkl inspect parser.npz --groups 100 --json groups.json
+      omkl inspect annotator.npz --part upos --data test.conllu
+      omkl inspect labeler.npz --data held-out.crfsuite   # what each group is worth there
+    """
     model, kind = load_model(options)
     if options.data is None:
         opt.refuse("goes with --data FILE", *opt.OF_DATA)
@@ -66,9 +71,8 @@ def _inspect_annotator(annotator: omkl.Annotator, n: int) -> tuple[list[str], Re
     weights = annotator.kernel_weights_
     lines = [f"Annotator: {', '.join(annotator.parts_)}, by {len(weights)} models"]
     for name, own in weights.items():
-        ranked = sorted(own.items(), key=lambda item: -item[1])
         n_zero = sum(weight == 0 for weight in own.values())
-        lines += ["", f"{name}: {len(own)} groups, {n_zero} of them zero", *bar_chart(dict(ranked[:n]))]
+        lines += ["", f"{name}: {len(own)} groups, {n_zero} of them zero", *bar_chart(own, n)]
     return lines, {"class": "Annotator", "parts": annotator.parts_, "kernel_weights": weights}
 
 
@@ -130,10 +134,9 @@ def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str
     if metrics["group_report"]:
         yield from group_lines(metrics["group_report"], n_groups)
     elif metrics["kernel_weights"]:
-        ranked = sorted(metrics["kernel_weights"].items(), key=lambda item: -item[1])
         yield "\nWeights of the groups"
-        yield from bar_chart(dict(ranked[:n_groups]))
-        yield from _rest(len(ranked) - n_groups)
+        yield from bar_chart(metrics["kernel_weights"], n_groups)
+        yield from _rest(len(metrics["kernel_weights"]) - n_groups)
     if metrics["left_out"]:
         yield f"{len(metrics['left_out'])} are left out: they do not help on examples not learned from."
     features = metrics["top_features"]
@@ -148,10 +151,15 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
     measured = "loss_increase" in records[0]
     first = "loss_increase" if measured else "weight"
     ranked = sorted(records, key=lambda r: (-np.inf if r[first] is None else r[first], r["norm"]), reverse=True)
-    header = ["group", "weight", "norm", "bytes"]
-    header += ["loss without", "increase", "std. error"] if measured else []
+    columns = COLUMNS | (MEASURED if measured else {})
+    rows = []
+    for record in ranked[:n]:
+        name = record["group"]
+        short = name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
+        cells = ("-" if record[key] is None else format(record[key], form) for key, form in columns.values())
+        rows.append([short, *cells])
     yield "\nGroups"
-    yield from table([_cells(record, measured) for record in ranked[:n]], header)
+    yield from table(rows, ["group", *columns])
     yield from _rest(len(ranked) - n)
     alive = [record for record in records if record["norm"] > 0]
     if len(alive) < len(records):
@@ -163,19 +171,6 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
             f"{sum(r['bytes_share'] for r in idle):.0%} of the bytes. Each is measured beside all others: of two "
             "alike, only one can go."
         )
-
-
-def _cells(record: Record, measured: bool) -> list[str]:
-    def cell(key: str, form: str) -> str:
-        return "-" if record[key] is None else format(record[key], form)
-
-    name = record["group"]
-    if len(name) > NAME_WIDTH:
-        name = f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
-    row = [name, cell("weight", ".1%"), cell("norm", ".3g"), cell("bytes_share", ".2%")]
-    if measured:
-        row += [cell("loss_without", ".4g"), cell("loss_increase", "+.2g"), cell("standard_error", ".1g")]
-    return row
 
 
 def _rest(n_more: int) -> Iterator[str]:

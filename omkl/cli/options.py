@@ -6,11 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
+from inspect import cleandoc
 from itertools import combinations
 from types import SimpleNamespace
 from typing import IO, Any
@@ -90,7 +90,15 @@ class Command(click.Command):
     """Command whose function takes :class:`Options`; checks files first, and prints warnings in one line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_repeat_options(args)))
+        repeated: list[str] = []  # --kernels a b is written as --kernels a --kernels b
+        option = None
+        for before, word in zip([None, *args], args):
+            if word.startswith("-") and word != "-":
+                option = word if word in SEVERAL else None
+            elif option is not None and before != option:
+                repeated.append(option)
+            repeated.append(word)
+        return super().parse_args(ctx, repeated)
 
     def invoke(self, ctx: click.Context) -> Any:
         run, options = ctx.ensure_object(Run), Options(**ctx.params)
@@ -110,17 +118,6 @@ class Command(click.Command):
                 setattr(options, piped[0], run.standard_input)
             assert self.callback is not None
             self.callback(options)
-
-
-def _repeat_options(args: Sequence[str]) -> Iterator[str]:
-    """Write ``--kernels a b`` as ``--kernels a --kernels b``."""
-    option = None
-    for before, word in zip([None, *args], args):
-        if word.startswith("-") and word != "-":
-            option = word if word in SEVERAL else None
-        elif option is not None and before != option:
-            yield option
-        yield word
 
 
 def _check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
@@ -177,9 +174,13 @@ def refuse(reason: str, *names: str) -> None:
 # ---- declarations ------------------------------------------------------------------------------------------------
 
 
-def _examples(text: str) -> str:
-    """Format examples for the end of a help text; click does not wrap lines after ``\\b``."""
-    return "\b\nExamples:\n" + textwrap.indent(textwrap.dedent(text).strip("\n"), "  ")
+def _look_of(function: Callable) -> dict[str, Any]:
+    """Return the settings of a command: help from the docstring of its function, and the examples at the end of it.
+
+    click does not wrap lines after ``\\b``.
+    """
+    text, _, examples = cleandoc(function.__doc__ or "").partition("Examples:\n")
+    return {"context_settings": SETTINGS, "help": text, "epilog": f"\b\nExamples:\n{examples}"}
 
 
 def declare(*options: Callable) -> Callable[[Callable], Callable]:
@@ -193,18 +194,9 @@ def declare(*options: Callable) -> Callable[[Callable], Callable]:
     return decorate
 
 
-def command(name: str, examples: str, *options: Callable) -> Callable[[Callable], click.Command]:
-    """Make a command from a function, whose docstring is the help text.
-
-    Parameters
-    ----------
-    name : str
-    examples : str
-        Example command lines, one per line.
-    *options : decorator
-    """
-    make = click.command(name, cls=Command, context_settings=SETTINGS, epilog=_examples(examples))
-    return lambda function: make(declare(*options)(function))
+def command(name: str, *options: Callable) -> Callable[[Callable], click.Command]:
+    """Make a command with these options from a function, whose docstring is the help text and ends with examples."""
+    return lambda function: click.command(name, cls=Command, **_look_of(function))(declare(*options)(function))
 
 
 class Group(click.Group):
@@ -228,10 +220,10 @@ class Group(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in self.sources.items()])
 
 
-def group(name: str, examples: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable], Group]:
-    """Make a group of commands from a function, whose docstring is the help text."""
-    look = {"context_settings": SETTINGS, "no_args_is_help": False, "epilog": _examples(examples)}
-    return click.group(name, cls=Group, sources=sources, **look)
+def group(name: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable], Group]:
+    """Make a group of commands from a function, whose docstring is the help text and ends with examples."""
+    settings: dict[str, Any] = {"sources": sources, "no_args_is_help": False}
+    return lambda function: click.group(name, cls=Group, **settings, **_look_of(function))(function)
 
 
 class AutoOr(click.ParamType):
@@ -276,13 +268,6 @@ METRICS = declare(
 
 @group(
     "omkl",
-    """
-    omkl demo                                             # see it work, in about a minute
-    omkl train labeler train.conllu -o tagger.npz --dev dev.conllu
-    omkl predict tagger.npz new.txt -o tagged.conllu
-    omkl evaluate tagger.npz test.conllu
-    omkl COMMAND --help                                   # options and examples of a command
-    """,
     {
         "demo": ("demo:demo", "Read handwritten dates, and see which kernels MKL finds useful."),
         "train": ("train:train", "Train a model on a file."),
@@ -299,4 +284,11 @@ def omkl() -> None:
     """Online multiple kernel learning for structured prediction.
 
     A file named - is standard input or standard output.
+
+    Examples:
+      omkl demo                                             # see it work, in about a minute
+      omkl train labeler train.conllu -o tagger.npz --dev dev.conllu
+      omkl predict tagger.npz new.txt -o tagged.conllu
+      omkl evaluate tagger.npz test.conllu
+      omkl COMMAND --help                                   # options and examples of a command
     """

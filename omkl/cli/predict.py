@@ -39,14 +39,6 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
 
 @opt.command(
     "predict",
-    """
-    omkl predict parser.npz new.conllu -o parsed.conllu --confidence
-    echo "No way ." | omkl predict annotator.npz -      # standard input to standard output
-    tail -f new.txt | omkl predict annotator.npz - --line-buffered
-    omkl predict annotator.npz --text book.txt -o book.conllu
-    omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
-    omkl predict classifier.npz new.csv -o labels.txt --jobs -1
-    """,
     *(opt.MODEL, opt.argument("input", type=opt.READ, required=False)),
     option("--text", type=opt.READ, metavar="FILE", help="Annotators: raw text to split to words, instead of INPUT."),
     option("--offsets", is_flag=True, help="With --text, write the characters of tokens to MISC, as TokenRange=12:15."),
@@ -68,6 +60,14 @@ def predict(options: Options) -> None:
 
     Probabilities are written after a tab, as "confidence" in JSON lines, and as UposConf=0.987, HeadConf and RelConf in
     MISC of a treebank. Alternatives are "nbest" in JSON lines, and have scores in comments of a treebank.
+
+    Examples:
+      omkl predict parser.npz new.conllu -o parsed.conllu --confidence
+      echo "No way ." | omkl predict annotator.npz -      # standard input to standard output
+      tail -f new.txt | omkl predict annotator.npz - --line-buffered
+      omkl predict annotator.npz --text book.txt -o book.conllu
+      omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
+      omkl predict classifier.npz new.csv -o labels.txt --jobs -1
     """
     model, kind = load_model(options)
     if kind != "annotations":

@@ -19,11 +19,6 @@ FORMS = ("svg", "png", "pdf")
 
 @opt.command(
     "prune",
-    """
-    omkl prune parser.npz --keep 100 -o small.npz
-    omkl prune parser.npz --keep 100 -o small.npz --retrain train.conllu --regularizer l2 --dev dev.conllu
-    omkl prune parser.npz --keep auto -o small.npz --retrain train.conllu --plot curve.svg
-    """,
     *(opt.MODEL, OUTPUT, DEV),
     option("--keep", type=opt.AutoOr(int), required=True, metavar="N", help="Templates that stay; auto: the knee."),
     option("--retrain", type=opt.READ, metavar="FILE", help="Train the smaller parser anew on this treebank."),
@@ -36,6 +31,11 @@ def prune(options: Options) -> None:
 
     With --keep auto, parsers are retrained on fewer and fewer templates, and compared on held-out sentences. The knee
     is the smallest number of templates within a standard error of the best.
+
+    Examples:
+      omkl prune parser.npz --keep 100 -o small.npz
+      omkl prune parser.npz --keep 100 -o small.npz --retrain train.conllu --regularizer l2 --dev dev.conllu
+      omkl prune parser.npz --keep auto -o small.npz --retrain train.conllu --plot curve.svg
     """
     parser, kind = load_model(options)
     if kind != "trees":

@@ -12,12 +12,6 @@ from omkl.data.blocks import n_rows
 
 @opt.command(
     "report",
-    """
-    omkl report labeler.npz test.crfsuite -o report.html
-    omkl report parser.npz test.conllu -o report.html --title "English, gold tags"
-    omkl report classifier.npz test.csv --target species -o report.html
-    omkl report model.npz > report.html                 # what the model says of itself
-    """,
     *(opt.MODEL, opt.argument("data", type=opt.READ, required=False)),
     option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="HTML file to write."),
     option("--title", metavar="TEXT", help="Heading of the page; by default the class of the model."),
@@ -29,6 +23,12 @@ def report(options: Options) -> None:
 
     The page shows what the model has learned, and how it was trained. With a file DATA of held-out data, it also shows
     scores by label, relation and length, calibration, and explanations of the worst mistakes. Plots need omkl[plot].
+
+    Examples:
+      omkl report labeler.npz test.crfsuite -o report.html
+      omkl report parser.npz test.conllu -o report.html --title "English, gold tags"
+      omkl report classifier.npz test.csv --target species -o report.html
+      omkl report model.npz > report.html                 # what the model says of itself
     """
     model, kind = load_model(options)
     X = y = None

@@ -16,13 +16,6 @@ from omkl.exceptions import DataFileError
 
 @opt.group(
     "train",
-    """
-    omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite
-    omkl train parser train.conllu -o parser.npz --dev dev.conllu --likely 0.99
-    omkl train annotator train.conllu -o annotator.npz
-    omkl train classifier train.csv --target species -o classifier.npz
-    omkl train labeler --help                           # all options of one kind of model
-    """,
     {
         "annotator": ("train_parser:train_annotator", "Tags, morphology, lemmas and trees for plain words."),
         "labeler": ("train:labeler", "A label for every token of a sequence."),
@@ -32,7 +25,15 @@ from omkl.exceptions import DataFileError
     },
 )
 def train() -> None:
-    """Train a model on a file, and save it. Ctrl-C ends training, and saves the model."""
+    """Train a model on a file, and save it. Ctrl-C ends training, and saves the model.
+
+    Examples:
+      omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite
+      omkl train parser train.conllu -o parser.npz --dev dev.conllu --likely 0.99
+      omkl train annotator train.conllu -o annotator.npz
+      omkl train classifier train.csv --target species -o classifier.npz
+      omkl train labeler --help                           # all options of one kind of model
+    """
 
 
 TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
@@ -40,13 +41,6 @@ TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
 
 @opt.command(
     "labeler",
-    """
-    omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite --allowed-transitions BIO
-    omkl train labeler train.conllu -o tagger.npz --epochs 5 --json metrics.json
-    omkl train labeler train.conllu -o tagger.npz --lexicon cluster=brown.tsv
-    omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget 1000
-    omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
-    """,
     *(opt.FORMAT, opt.ON_ERROR, KERNELS, BUDGET, LEXICON),
     option("--transitions", type=TRANSITIONS, default="free", help="Scores of neighbours: free, a group, or none."),
     option("--allowed-transitions", metavar="SCHEME", help="Predict chunks that this scheme allows, as BIO or BIOES."),
@@ -59,6 +53,13 @@ def labeler(options: Options) -> None:
 
     Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, columns (CoNLL 2000 to 2003) and JSON lines,
     plain or compressed.
+
+    Examples:
+      omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite --allowed-transitions BIO
+      omkl train labeler train.conllu -o tagger.npz --epochs 5 --json metrics.json
+      omkl train labeler train.conllu -o tagger.npz --lexicon cluster=brown.tsv
+      omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget 1000
+      omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
     """
     training = Training(options)
     model = omkl.SequenceLabeler(
@@ -109,28 +110,33 @@ def _survey(stream: data.Stream) -> tuple[list, int, int]:
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 ROW_OPTIONS = (opt.FORMAT, *opt.TABLE, opt.ON_ERROR, KERNELS, BUDGET, opt.METRICS)
-ROW_EXAMPLES = """
-    omkl train KIND train.csv --target outcome -o model.npz --dev dev.csv
-    omkl train KIND train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
-    omkl train KIND 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
-"""
 ROW_LOSSES = ("squared", "huber:delta=1", "epsilon-insensitive:epsilon=0.1")
 
 
-@opt.command("classifier", ROW_EXAMPLES.replace("KIND", "classifier"), training_options(20), *ROW_OPTIONS)
+@opt.command("classifier", training_options(20), *ROW_OPTIONS)
 def classifier(options: Options) -> None:
     """Train a classifier on the rows of the file TRAIN, of numbers, or of numbers and strings.
 
     Formats: svmlight, CSV, Parquet and npz; plain or compressed.
+
+    Examples:
+      omkl train classifier train.csv --target outcome -o model.npz --dev dev.csv
+      omkl train classifier train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
+      omkl train classifier 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
     """
     _train_rows(omkl.OnlineMKLClassifier, options)
 
 
-@opt.command("regressor", ROW_EXAMPLES.replace("KIND", "regressor"), training_options(20, ROW_LOSSES), *ROW_OPTIONS)
+@opt.command("regressor", training_options(20, ROW_LOSSES), *ROW_OPTIONS)
 def regressor(options: Options) -> None:
     """Train a regressor on the rows of the file TRAIN, of numbers, or of numbers and strings.
 
     Formats: svmlight, CSV, Parquet and npz; plain or compressed.
+
+    Examples:
+      omkl train regressor train.csv --target outcome -o model.npz --dev dev.csv
+      omkl train regressor train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
+      omkl train regressor 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
     """
     _train_rows(omkl.OnlineMKLRegressor, options)
 

@@ -44,35 +44,23 @@ TREES = opt.declare(
     option("--unlabeled", is_flag=True, help="Learn no relations."),
     option("--memory", type=float, default=160.0, metavar="MB", help="Megabytes for parameters."),
 )
-OF_TREES = (
-    *("templates", "order", "likely", "keep"),
-    *("projective", "multi_root", "unlabeled", "memory"),
-)
+OF_TREES = (*("templates", "order", "likely", "keep"), *("projective", "multi_root", "unlabeled", "memory"))
 
 
 def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
     """Make an untrained parser from the options and further parameters."""
     return omkl.DependencyParser(
         options.templates,
-        order=options.order,
         likely=options.likely or None,
-        keep=options.keep,
-        projective=options.projective,
         single_root=not options.multi_root,
         labeled=not options.unlabeled,
-        memory=options.memory,
+        **options.values("order", "keep", "projective", "memory"),
         **settings,
     )
 
 
 @opt.command(
     "parser",
-    """
-    omkl train parser train.conllu -o parser.npz --dev dev.conllu
-    omkl train parser train.conllu -o fast.npz --order 1 --likely 0.99 --keep auto
-    omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates templates.txt
-    omkl train parser train.conllu -o parser.npz --checkpoint state --resume
-    """,
     *(training_options(epochs=10, C=10.0), TREES, LEXICON, opt.ON_ERROR, opt.METRICS),
 )
 def train_parser(options: Options) -> None:
@@ -80,6 +68,12 @@ def train_parser(options: Options) -> None:
 
     Templates are the name of a set, a file with one template per line, or "auto": "rich" adapted to the treebank. A
     lexicon has a line word<TAB>value for each word. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
+
+    Examples:
+      omkl train parser train.conllu -o parser.npz --dev dev.conllu
+      omkl train parser train.conllu -o fast.npz --order 1 --likely 0.99 --keep auto
+      omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates templates.txt
+      omkl train parser train.conllu -o parser.npz --checkpoint state --resume
     """
     training = Training(options)
     reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
@@ -101,12 +95,8 @@ def train_parser(options: Options) -> None:
     uncalibrated = [] if dev is None else calibrate(parser, options.dev, dev)
     training.save(parser)
     weights = parser.template_weights_
-    metrics: Record = {
-        "sentences": n_sentences,
-        "words": n_words,
-        "templates": len(weights),
-        "template_weights": weights,
-    }
+    metrics: Record = {"sentences": n_sentences, "words": n_words}
+    metrics |= {"templates": len(weights), "template_weights": weights}
     metrics |= {"features": parser.n_features(), "collision_rate": parser.collision_rate()}
     lines = [
         f"Trained for {parser.n_iter_} epochs in {parser.fit_seconds_:.1f} s: {metrics['features'] / 1e6:.2f} million "
@@ -124,12 +114,6 @@ def train_parser(options: Options) -> None:
 
 @opt.command(
     "annotator",
-    """
-    omkl train annotator train.conllu -o annotator.npz --dev dev.conllu
-    omkl train annotator train.conllu -o tagger.npz --parts upos lemmas
-    omkl train annotator train.conllu -o annotator.npz --checkpoint state --resume
-    xzcat train.conllu.xz | omkl train annotator - -o - --quiet > annotator.npz
-    """,
     *(TRAIN, OUTPUT, DEV),
     option("--parts", multiple=True, metavar="PART...", help="Only some of tokens, upos, xpos, feats, lemmas, trees."),
     option("--tagging-folds", type=int, default=4, metavar="N", help="Folds, each tagged by a model of the others."),
@@ -141,6 +125,12 @@ def train_annotator(options: Options) -> None:
     The model annotates words with tags, features, lemmas and trees, if the treebank has them, and splits raw text to
     words, if the treebank has comments # text or SpaceAfter=No. The parser is trained on tags predicted by models of
     other folds. Formats: CoNLL-U, CoNLL-X and CoNLL-2008, plain or compressed.
+
+    Examples:
+      omkl train annotator train.conllu -o annotator.npz --dev dev.conllu
+      omkl train annotator train.conllu -o tagger.npz --parts upos lemmas
+      omkl train annotator train.conllu -o annotator.npz --checkpoint state --resume
+      xzcat train.conllu.xz | omkl train annotator - -o - --quiet > annotator.npz
     """
     if options.parts and "trees" not in options.parts:
         opt.refuse("is about trees, which --parts leaves out", *OF_TREES)
@@ -174,9 +164,8 @@ def train_annotator(options: Options) -> None:
     words = f"{len(treebank)} sentences, {treebank.n_words} words"
     lines = [f"Learned {', '.join(model.parts_)} from {words}, in {seconds:.1f} s."]
     for name in (part for part in ("upos", "xpos", "trees") if part in weights):
-        ranked = [(group, weight) for group, weight in weights[name].items() if weight > 0]
-        if ranked := sorted(ranked, key=lambda item: -item[1])[:MOST_GROUPS]:
-            lines += ["", f"The heaviest groups of {name}", *bar_chart(dict(ranked))]
+        if kept := {group: weight for group, weight in weights[name].items() if weight > 0}:
+            lines += ["", f"The heaviest groups of {name}", *bar_chart(kept, MOST_GROUPS)]
     if gold is not None:
         found, metrics["dev"] = tree_scores(gold, model.annotate(gold), options.dev, model.parts_)
         lines += ["", *found, *uncalibrated]

@@ -208,15 +208,9 @@ class Training:
             again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
             where = f"Interrupted in epoch {model.n_iter_}: the model so far is saved."
             lines.append(f"{where}{again if options.checkpoint else ''}")
-        facts = {
-            "epochs": model.n_iter_,
-            "seconds": model.fit_seconds_,
-            "memory": model.memory_usage(),
-            "kernel_weights": model.kernel_weights_,
-            "interrupted": interrupted,
-            "history": model.history_,
-        }
-        options.report([*lines, f"Saved to {options.output}."], {**metrics, **facts})
+        metrics |= {"epochs": model.n_iter_, "seconds": model.fit_seconds_, "memory": model.memory_usage()}
+        metrics |= {"kernel_weights": model.kernel_weights_, "interrupted": interrupted, "history": model.history_}
+        options.report([*lines, f"Saved to {options.output}."], metrics)
         if interrupted:
             raise Exit(130)
 

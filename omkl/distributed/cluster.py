@@ -1,17 +1,20 @@
-"""Clients of Dask clusters, and tasks on their workers."""
+"""Clients of Dask clusters, tasks on their workers, and results for the partitions of collections."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from omkl._components import check_number
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
+    from dask.delayed import Delayed
     from distributed import Client, Future
 
 T = TypeVar("T")
@@ -160,24 +163,14 @@ def local_client(n_workers: int) -> Iterator[Client]:
     import dask
     from distributed import Client, LocalCluster, Security
 
+    routes: dict[str, list] = {f"distributed.{own}.http.routes": [] for own in ("scheduler", "worker")}
+    # its keys are in memory only
+    # its keys are in memory only
+    place: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
+    quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, "silence_logs": "ERROR"}
     with (
-        dask.config.set(
-            {
-                "distributed.scheduler.http.routes": [],
-                "distributed.worker.http.routes": [],
-                "distributed.scheduler.worker-ttl": f"{PATIENCE}s",
-            }
-        ),
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            protocol="tls://",
-            security=Security.temporary(),  # in memory only
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-            silence_logs="ERROR",
-        ) as cluster,
+        dask.config.set({**routes, "distributed.scheduler.worker-ttl": f"{PATIENCE}s"}),
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, **place, **quiet) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):
         client.run(_leave_interrupts_to_caller)
@@ -231,3 +224,77 @@ def _require_dask() -> None:
 def _leave_interrupts_to_caller() -> None:
     """Ignore Ctrl-C on a worker, as the calling process handles it and ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Partitions:
+    """One result on a worker for each partition of a collection.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    futures : list of Future
+    numbers : sequence of int
+        Number of each partition in the collection, from 0, for error messages.
+    sizes : list of int
+        Number of examples of each, if known.
+    """
+
+    def __init__(
+        self, client: Client, futures: list[Future], numbers: Sequence[int], sizes: Sequence[int] = ()
+    ) -> None:
+        self.client, self.futures, self.numbers, self.sizes = client, futures, numbers, sizes
+
+    @classmethod
+    def of(cls, client: Client | None, make: Callable, collections: Mapping[str, Any]) -> Partitions:
+        """Load a partition of each collection, or None, and call ``make(...)`` with these, on a worker."""
+        import dask
+
+        client, named = current_client(client), {name: own for name, own in collections.items() if own is not None}
+        parts = {name: _delayed(name, own) for name, own in named.items()}
+        sizes = {name: len(own) for name, own in parts.items()}
+        if len(set(sizes.values())) > 1:
+            found = ", ".join(f"{size} of {name}" for name, size in sizes.items())
+            raise InputError(f"Collections must have the same partitions, got {found}.")
+        numbers = range(max(sizes.values()))
+        each: Any = [[parts[name][j] if name in parts else None for name in collections] for j in numbers]
+        call = dask.delayed(_on_partition)
+        with large_graphs():
+            return cls(client, client.compute([call(j, make, *own) for j, own in zip(numbers, each)]), numbers)
+
+    def map(self, function: Callable, *shared: object, each: Sequence | None = None) -> Partitions:
+        """Call ``function(*shared, result)``, or ``function(result, own)`` with its own of ``each``, on the workers."""
+        held = [submitted(self.client, identity, own) for own in shared]  # sent once
+        own = [[future] for future in self.futures] if each is None else zip(self.futures, each)
+        futures = [submitted(self.client, _on_partition, j, function, *held, *a) for j, a in zip(self.numbers, own)]
+        return Partitions(self.client, futures, self.numbers)
+
+    def gathered(self) -> list:
+        """Fetch all results."""
+        return gathered(self.client, self.futures)
+
+    def only(self, sizes: Sequence[int]) -> Partitions:
+        """Select the partitions whose sizes are not 0."""
+        kept = [(future, j, size) for future, j, size in zip(self.futures, self.numbers, sizes) if size]
+        return Partitions(self.client, *map(list, zip(*kept)))
+
+
+def _delayed(name: str, collection: Any) -> list[Delayed]:
+    """Return the partitions of a dask.dataframe, dask.array or dask.bag; columns of an array become one chunk."""
+    from dask.delayed import Delayed
+
+    if isinstance(collection, Delayed):
+        raise InputError(f"{name} must be a dask.dataframe, dask.array or dask.bag, got a dask.delayed object.")
+    if not hasattr(collection, "chunks"):
+        return collection.to_delayed()
+    if np.isnan([size for sizes in collection.chunks[1:] for size in sizes]).any():
+        raise InputError(f"{name} must have a known number of columns, got chunks {collection.chunks[1:]}.")
+    whole = collection.rechunk({axis: -1 for axis in range(1, collection.ndim)}) if collection.ndim > 1 else collection
+    return whole.to_delayed().ravel().tolist()
+
+
+def _on_partition(number: int, function: Callable, *arguments: object) -> Any:
+    """Call a function; name the partition in errors about its content."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        raise InputError(f"Partition {number}: {error}") from None

@@ -196,12 +196,9 @@ def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order:
         loss, weight = added(loss, step.loss), added(weight, step.weight)
     if trainer.coordinate_terms:
         trainer.shrink_coordinates()
-    return {
-        **trainer.state(),
-        "loss_and_weight": np.array([loss, weight]),
-        "seconds": np.array(time.perf_counter() - started),
-        "shrinkage": np.append(trainer.group_state.total_shrinkage, trainer.shrinkage),
-    }
+    facts = {"loss_and_weight": np.array([loss, weight]), "seconds": np.array(time.perf_counter() - started)}
+    shrinkage = np.append(trainer.group_state.total_shrinkage, trainer.shrinkage)
+    return {**trainer.state(), **facts, "shrinkage": shrinkage}
 
 
 def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) -> None:

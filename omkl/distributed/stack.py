@@ -82,12 +82,7 @@ class DistributedStack(KernelStack):
 
     @classmethod
     def from_kernels(
-        cls,
-        kernels: Iterable[Kernel | str],
-        X: Any,
-        client: Client,
-        dtype: DTypeLike = np.float32,
-        budget: int = 2**26,
+        cls, kernels: Iterable[Kernel | str], X: Any, client: Client, dtype: DTypeLike = np.float32, budget: int = 2**26
     ) -> DistributedStack:
         """Make a stack of kernels on data; each worker computes the kernels that it stores.
 
@@ -177,7 +172,7 @@ class DistributedStack(KernelStack):
         weights = np.asarray(weights, dtype=np.float64)
         if self._cache.fits(which):
             return self._cache.stack.summed(weights, self._cache.indices(which))
-        sums = [self._ask(s, _packed_sum, weights[at], local) for s, at, local in self._split(which)]
+        sums = [self._ask(s, PackedStack.packed_sum, weights[at], local) for s, at, local in self._split(which)]
         return PackedStack(sum(gathered(self.client, sums), np.zeros(self._length))[None])
 
     def _split(self, which: Which) -> Iterator[tuple[int, np.ndarray | slice, np.ndarray | None]]:
@@ -238,10 +233,6 @@ def _joined(rows: list[np.ndarray]) -> PackedStack:
 def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray | None) -> np.ndarray:
     """Call a method of a stack on a worker, with writable copies of the received arrays."""
     return function(stack, *(None if array is None else np.array(array) for array in arguments))
-
-
-def _packed_sum(stack: PackedStack, weights: np.ndarray, which: np.ndarray | None) -> np.ndarray:
-    return stack.summed(weights, which).rows[0]
 
 
 def _rows(stack: PackedStack, which: np.ndarray | None) -> np.ndarray:

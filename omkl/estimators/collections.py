@@ -19,7 +19,7 @@ from omkl.online.model import OnlineModel
 from omkl.online.rounds import Sharded
 
 if TYPE_CHECKING:
-    from omkl.distributed.partitions import Partitions
+    from omkl.distributed.cluster import Partitions
 
 #: Maximum number of examples that are fetched to fit kernels and the level of targets.
 SAMPLE = 2000
@@ -27,7 +27,7 @@ SAMPLE = 2000
 
 def load(data: TrainingBlock, client: Any, shards: int | None) -> Partitions:
     """Load the partitions of Dask collections as blocks on workers; those without examples are left out."""
-    from omkl.distributed.partitions import Partitions
+    from omkl.distributed.cluster import Partitions
 
     if shards is not None:
         raise InputError(f"shards must be None for Dask collections: partitions are the shards, got {shards}.")

@@ -2,15 +2,7 @@
 
 from omkl.kernels.base import Kernel
 from omkl.kernels.feature_maps import FeatureMap, FourierFeatures, Nystrom
-from omkl.kernels.functions import (
-    B1Spline,
-    ChiSquared,
-    Custom,
-    Gaussian,
-    Laplacian,
-    Linear,
-    Polynomial,
-)
+from omkl.kernels.functions import B1Spline, ChiSquared, Custom, Gaussian, Laplacian, Linear, Polynomial
 from omkl.kernels.gram import GramMatrices, checked_gram
 from omkl.kernels.inputs import Pair
 from omkl.kernels.low_rank import FactoredStack

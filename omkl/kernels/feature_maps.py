@@ -196,10 +196,8 @@ class Nystrom(FeatureMap):
 
     map_name = "nystrom"
 
-    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0) -> None:
-        super().__init__(kernel, n_features, seed)
-        self.landmarks_: np.ndarray | None = None
-        self.whitening_: np.ndarray | None = None
+    landmarks_: np.ndarray | None = None
+    whitening_: np.ndarray | None = None
 
     def _learn(self, X: Vectors) -> None:
         if sparse.issparse(X):

@@ -14,18 +14,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from omkl._cache import RecentlyUsed
+from omkl.kernels import _jit_stack as jit
 from omkl.kernels._jit_gram import deinterleave, pack_symmetric, prove_semidefinite
-from omkl.kernels._jit_stack import (
-    diagonals,
-    dots,
-    pack,
-    packed_products,
-    packed_square,
-    packed_times_blocks,
-    squared_differences,
-    unpack,
-    weighted_sum,
-)
 from omkl.kernels.base import Kernel, known
 from omkl.kernels.functions import Gaussian
 from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram
@@ -123,52 +113,49 @@ class PackedStack(KernelStack):
         # sum_p v_p v_p' replaces v v': one pass for any number of vectors
         which = self._indices(which)
         square, values = np.empty(self.length), np.empty(len(which))
-        packed_square(vectors[0], square)
+        jit.packed_square(vectors[0], square)
         for vector in vectors[1:]:
             one = np.empty(self.length)
-            packed_square(vector, one)
+            jit.packed_square(vector, one)
             square += one
-        dots(self.rows, which, square, values)
+        jit.dots(self.rows, which, square, values)
         return np.maximum(values, 0.0)
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which, n_vectors = self._indices(which), vectors.shape[-2]
         result = np.zeros((len(which), n_vectors, self.n_samples))
         if n_vectors == 1:
-            packed_products(self.rows, which, vectors.reshape(-1, self.n_samples), result[:, 0])
+            jit.packed_products(self.rows, which, vectors.reshape(-1, self.n_samples), result[:, 0])
             return result
         blocks = np.ascontiguousarray(vectors, dtype=np.float64).reshape(-1, n_vectors, self.n_samples)
-        packed_times_blocks(self.rows, which, blocks, result)
+        jit.packed_times_blocks(self.rows, which, blocks, result)
         return result
 
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         if samples is not None:
-            return self._rows_of(np.asarray(weights, dtype=np.float64), self._indices(which), np.asarray(samples))
+            weights, which, everyone = np.asarray(weights, np.float64), self._indices(which), np.arange(self.n_samples)
+            result = np.empty((len(samples), self.n_samples))
+            for row, sample in zip(result, samples):
+                later = np.maximum(everyone, sample)
+                row[:] = weights @ self.rows[which[:, None], later * (later + 1) // 2 + np.minimum(everyone, sample)]
+            return result
         matrix = np.empty((self.n_samples, self.n_samples))
-        unpack(self._packed_sum(weights, which), matrix)
+        jit.unpack(self.packed_sum(weights, which), matrix)
         return matrix
 
-    def _packed_sum(self, weights: ArrayLike, which: Which) -> np.ndarray:
+    def packed_sum(self, weights: ArrayLike, which: Which) -> np.ndarray:
+        """Return ``sum_m w_m K_m``, packed."""
         total = np.empty(self.length)
-        weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
+        jit.weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
         return total
 
-    def _rows_of(self, weights: np.ndarray, which: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        everyone = np.arange(self.n_samples)
-        result = np.empty((len(samples), self.n_samples))
-        for row, sample in zip(result, samples):
-            later = np.maximum(everyone, sample)
-            indices = later * (later + 1) // 2 + np.minimum(everyone, sample)
-            row[:] = weights @ self.rows[which[:, None], indices]
-        return result
-
     def summed(self, weights: ArrayLike, which: Which = None) -> PackedStack:
-        return PackedStack(self._packed_sum(weights, which)[None])
+        return PackedStack(self.packed_sum(weights, which)[None])
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         which = self._indices(which)
         result = np.empty((len(which), self.n_samples))
-        diagonals(self.rows, which, result)
+        jit.diagonals(self.rows, which, result)
         return result
 
 
@@ -273,7 +260,7 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
             # kernels on the same columns are usually adjacent: keep only the latest pair
             view = kernel.view(X)
             views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
-        pack(kernel.fit_view(views[key].X).between(views[key]), 0, rows[k])
+        jit.pack(kernel.fit_view(views[key].X).between(views[key]), 0, rows[k])
     _pack_gaussians(gaussians, X, rows)
     return rows
 
@@ -307,7 +294,7 @@ def _pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarra
         while last_row < n and _start(last_row + 1) - _start(first_row) <= PAIRS:
             last_row += 1
         differences = np.empty((d, _start(last_row) - _start(first_row)), dtype=rows.dtype)
-        squared_differences(columns, first_row, last_row, differences)
+        jit.squared_differences(columns, first_row, last_row, differences)
         for low in range(0, len(which), KERNELS):
             block = slice(low, low + KERNELS)
             exponents = widths[block] @ differences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,21 +14,28 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import warn_caller
+from omkl._messages import listed
+from omkl.batch.group_lasso.blocks import column_labels
 from omkl.batch.group_lasso.matrices import as_design
+from omkl.batch.group_lasso.problem import LinearModel
 from omkl.batch.solver import DesignSolver, Solution, regularization_path
+from omkl.batch.weighted_loss import WeightedLoss
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import (
     CONSTRAINTS,
     ClassDecoder,
+    ColumnNames,
     GapProgress,
     NumberDecoder,
     centres_of,
+    groups_of,
     has_log_odds,
     is_a_classifier,
     is_probabilistic,
     resolve_loss,
 )
 from omkl.estimators.cross_validation import without_splitters
+from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import (
@@ -38,16 +46,16 @@ from omkl.estimators.validation import (
     check_parameters,
     check_sample_weight,
     checked_arrays,
+    encoded_columns,
     forget_columns,
+    source_columns,
 )
 from omkl.exceptions import DataWarning, InputError
-from omkl.linear.explain import explain_columns
 from omkl.linear.problems import (
     DesignLike,
     Groups,
     Samples,
     coefficients_of,
-    constant_model,
     encode_targets,
     identical_samples,
     path_record,
@@ -56,18 +64,40 @@ from omkl.linear.problems import (
     problems_of,
     read_offsets,
     solver_of,
-    starts_from,
     warn_unless_converged,
 )
 from omkl.losses import PointwiseLoss
+from omkl.online.group_contributions import Contributions, Piece
 from omkl.regularizers import Regularizer
 
+#: Designs that are not converted, except operators.
+ACCEPTED: dict[str, Any] = {"accept_sparse": ("csc", "csr"), "dtype": (np.float64, np.float32)}
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparseLinear(SavedEstimator):
     """Base class of linear models that select columns or groups of them.
 
-    Subclasses are classifiers or regressors, and either have an ``alpha`` or choose it.
+    Its fields are shared parameters, described in :class:`GroupLasso`. Subclasses are dataclasses with more fields,
+    classifiers or regressors, and either have an ``alpha`` or choose it.
     """
+
+    groups: Groups = None
+    loss: str | PointwiseLoss
+    regularizer: str | Regularizer = "group-lasso"
+    group_weights: str | ArrayLike | dict | None = None
+    solver: str | DesignSolver = "dal"
+    tol: float = 1e-3
+    max_iter: int | None = None
+    fit_intercept: bool = True
+    positive: bool = False
+    missing: str = "indicator"
+    verbose: bool = False
+    # parameters of some subclasses
+    alpha: float = field(default=1.0, init=False)
+    class_weight: str | dict | None = field(default=None, init=False)
+    multiclass: str = field(default="ovr", init=False)
+    warm_start: bool = field(default=False, init=False)
 
     _constraints: ClassVar[dict[str, Constraint]] = {
         **CONSTRAINTS,
@@ -76,56 +106,11 @@ class SparseLinear(SavedEstimator):
         "missing": OneOf(MISSING_RULES),
     }
     _plain_attributes = (
-        "n_features_in_",
-        "classes_",
-        "multilabel_",
-        "multinomial_",
-        "constant_labels_",
-        "coef_",
-        "intercept_",
-        "dual_gap_",
-        "n_iter_",
-        "history_",
-        "alpha_",
-        "alphas_",
-        "scores_",
-        "cv_results_",
-        "categories_",
-        "column_means_",
-        "missing_columns_",
+        *("n_features_in_", "classes_", "multilabel_", "multinomial_", "constant_labels_", "coef_", "intercept_"),
+        *("dual_gap_", "n_iter_", "history_", "alpha_", "alphas_", "scores_", "cv_results_", "categories_"),
+        *("column_means_", "missing_columns_"),
     )
     _progress = "iteration"
-
-    alpha: float
-    class_weight: str | dict | None = None
-    multiclass: str = "ovr"
-    warm_start: bool = False
-
-    def __init__(
-        self,
-        groups: Groups,
-        loss: str | PointwiseLoss,
-        regularizer: str | Regularizer,
-        group_weights: str | ArrayLike | dict | None,
-        solver: str | DesignSolver,
-        tol: float,
-        max_iter: int | None,
-        fit_intercept: bool,
-        positive: bool,
-        missing: str,
-        verbose: bool,
-    ) -> None:
-        self.groups = groups
-        self.loss = loss
-        self.regularizer = regularizer
-        self.group_weights = group_weights
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.missing = missing
-        self.verbose = verbose
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -179,16 +164,8 @@ class SparseLinear(SavedEstimator):
             targets = check_array(plain_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None)
             targets = targets if several else column_or_1d(targets, warn=True)
         else:
-            X, targets = checked_arrays(
-                self,
-                X,
-                y,
-                accept_sparse=("csc", "csr"),
-                dtype=(np.float64, np.float32),
-                missing=self.missing,
-                y_numeric=isinstance(self, RegressorMixin),
-                multi_output=several,
-            )
+            checks = {**ACCEPTED, "missing": self.missing, "y_numeric": isinstance(self, RegressorMixin)}
+            X, targets = checked_arrays(self, X, y, **checks, multi_output=several)
         targets = targets.toarray() if sparse.issparse(targets) else targets
         weights, kept = check_sample_weight(sample_weight, len(targets)), None
         if weights is not None and not weights.all():
@@ -213,16 +190,17 @@ class SparseLinear(SavedEstimator):
         is_constant = decoder is None and not np.ptp(target, axis=0).any()
         if is_constant and self.fit_intercept and samples.offsets is None:
             self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
-            coefficients, intercepts = constant_model(resolve_loss(self, links=True), samples)
+            # the loss may be 0, so that no relative gap exists
+            loss, targets = resolve_loss(self, links=True), (target + samples.centres).reshape(len(target), -1).T
+            ones, zeros = np.ones(len(target)), np.zeros(len(target))
+            fits = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
+            coefficients, intercepts = np.zeros((len(targets), samples.design.shape[1])), np.array(fits)
+            warn_caller(f"y is constant, and so is the model: {listed(targets[:, 0].tolist(), 5)}.", DataWarning)
         else:
             coefficients, intercepts = self._solve(samples, alpha)
         if decoder is not None:
-            self.classes_, self.multilabel_, self.multinomial_ = (
-                decoder.classes,
-                decoder.multilabel,
-                decoder.multinomial,
-            )
-            self.constant_labels_ = decoder.constant
+            self.classes_, self.constant_labels_ = decoder.classes, decoder.constant
+            self.multilabel_, self.multinomial_ = decoder.multilabel, decoder.multinomial
         alone = decoder is None and target.ndim == 1
         self.coef_ = coefficients[0] if alone else coefficients
         self.intercept_ = float(intercepts[0]) if alone else intercepts
@@ -256,8 +234,14 @@ class SparseLinear(SavedEstimator):
         if not self.warm_start or not self.__sklearn_is_fitted__():
             return None
         known, shape = np.atleast_2d(self.coef_), (sum(samples.widths), samples.design.shape[1])
-        known = np.maximum(known, 0.0) if self.positive else known
-        return starts_from(known, np.atleast_1d(self.intercept_), samples) if known.shape == shape else None
+        if known.shape != shape:
+            return None
+        models, known = [], np.maximum(known, 0.0) if self.positive else known
+        intercepts = np.atleast_1d(self.intercept_) - samples.centres
+        for last, width in zip(np.cumsum(samples.widths), samples.widths):
+            w, b = known[last - width : last].T.ravel(), intercepts[last - width : last]
+            models.append(LinearModel(np.flatnonzero(w), w[w != 0], b if width > 1 else float(b[0])))
+        return models
 
     def __sklearn_is_fitted__(self) -> bool:
         return "coef_" in self.__dict__
@@ -365,17 +349,87 @@ class SparseLinear(SavedEstimator):
         """Check inputs for prediction: an array, a sparse matrix or a ``LinearOperator``."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
-            dtypes = np.float64, np.float32
-            return checked_arrays(
-                self, X, missing=self.missing, reset=False, accept_sparse=("csc", "csr"), dtype=dtypes
-            )
+            return checked_arrays(self, X, missing=self.missing, reset=False, **ACCEPTED)
         if X.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features."
             )
         return X
 
-    explain = explain_columns
+    def explain(
+        self,
+        x: DesignLike,
+        *,
+        label: object = None,
+        against: object = None,
+        target: int = 0,
+        offset: ArrayLike | None = None,
+        n: int = 20,
+    ) -> Explanation:
+        """Explain the prediction of one sample by the contributions of its columns.
+
+        For a classifier, the contributions add up to the margin, the difference of the scores of two classes.
+
+        Parameters
+        ----------
+        x : array of shape (d,), or an input of :meth:`predict` with one sample
+        label, against : class, optional
+            The class to explain, by default the predicted one, and the class to compare it with, by default the best of
+            the others. Not for a regressor or for labels in columns.
+        target : int
+            Index of the output of a regressor, or of the label.
+        offset : float or array, optional
+            Offset of the sample, as for :meth:`predict`.
+        n : int > 0
+            Number of strongest columns to list.
+
+        Returns
+        -------
+        omkl.Explanation
+            The groups include ``intercept`` and, if given, ``offset``. With the Poisson loss the ``margin`` is the
+            logarithm of the predicted mean.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the sample does not fit the model, or a class or target is unknown.
+        """
+        X = self._checked(one_row(x))
+        known = None if offset is None else np.atleast_1d(np.asarray(offset, dtype=np.float64))
+        outputs = self._outputs(X, known if known is None or len(known) == 1 else known[None])
+        if len(outputs) != 1:
+            raise InputError(f"explain takes one sample, but got {len(outputs)}: call it for each sample.")
+        chosen = contrast(self._decoder(), outputs[0], label, against, target)
+        if sparse.issparse(X):
+            row = sparse.coo_array(X)
+            columns, values = row.coords[1], row.data
+        elif hasattr(X, "__array__") or isinstance(X, (list, tuple)):
+            values = np.asarray(X, dtype=np.float64)[0]
+            columns, values = np.flatnonzero(values), values[values != 0]
+        else:
+            raise InputError(f"explain takes a row of numbers, not {type(X).__name__}.")
+        added = (chosen.weights @ np.atleast_2d(self.coef_)[:, columns]) * values
+        columns, added = columns[added != 0], added[added != 0]
+        members = groups_of(self)
+        labels, names = column_labels(members.groups, np.shape(self.coef_)[-1]), encoded_columns(self)
+        if labels is None:
+            owners = [name_of_column(source_columns(self), j) for j in columns.tolist()]
+        else:
+            known_groups = members.texts(int(labels.max()) + 1)
+            owners = [known_groups[k] for k in labels[columns].tolist()]
+        groups = dict[str, float]()
+        for name, value in zip(owners, added.tolist()):
+            groups[name] = groups.get(name, 0.0) + value
+        groups[CONSTANT] = float(chosen.weights @ np.atleast_1d(self.intercept_))
+        if known is not None:
+            groups["offset"] = float(chosen.weights @ np.broadcast_to(known, len(chosen.weights)))
+        pieces = [Piece("feature", name, j, None, v) for name, j, v in zip(owners, columns.tolist(), added.tolist())]
+
+        def named(pieces: list[Piece]) -> list[str]:
+            return [name_of_column(names, piece.key) for piece in pieces]
+
+        margin = float(chosen.weights @ outputs[0])
+        return explanation(*chosen[1:], margin, Contributions(groups, pieces), n, named)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -411,3 +465,12 @@ def score_with_offset(
 
     metric = accuracy_score if is_a_classifier(model) else r2_score
     return float(metric(y, model.predict(X, offset=offset), sample_weight=sample_weight))
+
+
+def group_norms(coefficients: np.ndarray, named: ColumnNames) -> dict[str, np.ndarray]:
+    """Return the norm of the coefficients (n, K, d) of each group of columns, as arrays (n,) by name."""
+    squares = np.square(coefficients).sum(axis=1)
+    members = column_labels(named.groups, squares.shape[1])
+    if members is not None:
+        squares = np.array([np.bincount(members, row) for row in squares])
+    return dict(zip(named.texts(squares.shape[1]), np.sqrt(squares).T, strict=True))

@@ -16,10 +16,9 @@ from omkl._components import resolve, warn_caller
 from omkl._messages import listed
 from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.matrices import Design
-from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
+from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.several_outputs import stacked_problem
 from omkl.batch.solver import DesignSolver, PathPoint, Solution, is_number_of_values, ordered
-from omkl.batch.weighted_loss import WeightedLoss
 from omkl.estimators.batch import (
     ClassDecoder,
     encode_classes,
@@ -31,8 +30,7 @@ from omkl.estimators.batch import (
 )
 from omkl.estimators.targets import finite_targets
 from omkl.estimators.validation import as_numbers, row_digests, weighted_by_class
-from omkl.exceptions import DataWarning, InputError
-from omkl.losses import PointwiseLoss
+from omkl.exceptions import InputError
 from omkl.regularizers import Regularizer
 
 #: Accepted designs.
@@ -194,15 +192,6 @@ def _column_groups(model: Any, n_columns: int) -> ColumnGroups:
 # ---- solutions --------------------------------------------------------------------------------------------------
 
 
-def constant_model(loss: PointwiseLoss, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Return coefficients and intercepts for constant targets, whose loss may be 0, so that no relative gap exists."""
-    targets = (samples.targets[0] + samples.centres).reshape(len(samples.targets[0]), -1).T
-    ones, zeros = np.ones(targets.shape[1]), np.zeros(targets.shape[1])
-    intercepts = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
-    warn_caller(f"y is constant, and so is the model: {listed(targets[:, 0].tolist(), 5)}.", DataWarning)
-    return np.zeros((len(targets), samples.design.shape[1])), np.array(intercepts)
-
-
 def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
     """Return decreasing values of a path; a number of values starts where the first column enters a model."""
     if is_number_of_values(alphas):
@@ -225,15 +214,6 @@ def coefficients_of(solutions: Sequence[Solution], samples: Samples) -> tuple[np
         for solution, own in zip(solutions, intercepts)
     ]
     return np.concatenate(rows), np.concatenate(intercepts) + samples.centres
-
-
-def starts_from(coefficients: np.ndarray, intercepts: np.ndarray, samples: Samples) -> list[LinearModel]:
-    """Split coefficients (P, n) and intercepts (P,) into models of the problems."""
-    models, intercepts = [], intercepts - samples.centres
-    for last, width in zip(np.cumsum(samples.widths), samples.widths):
-        w, b = coefficients[last - width : last].T.ravel(), intercepts[last - width : last]
-        models.append(LinearModel(np.flatnonzero(w), w[w != 0], b if width > 1 else float(b[0])))
-    return models
 
 
 def path_record(points: Sequence[PathPoint], samples: Samples) -> dict[str, Any]:

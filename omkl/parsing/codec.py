@@ -1,4 +1,7 @@
-"""TreebankCodec, the codec of a parser: encodes treebanks, and makes the bank of templates."""
+"""TreebankCodec, the codec of a parser: encodes treebanks, and makes the bank of templates.
+
+A first parser selects candidate arcs, for coarse-to-fine and second-order parsing.
+"""
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,34 +10,154 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from tqdm import tqdm
 
-from omkl._components import resolve, warn_caller
+from omkl._components import check_number, resolve, warn_caller
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.training import Run, RunOptions
+from omkl.estimators.training import Run, RunOptions, in_folder
 from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import empty_shares, lacking_columns
 from omkl.features.lexicons import Lexicon, as_lexicons
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet, sees_trees
-from omkl.groups.templates.layout import ArcTokens
+from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.online.trainer import OnlineTrainer
-from omkl.parsing.candidates import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
-from omkl.parsing.decoding import FREE, ArcConstraints
+from omkl.parsing.decoding import FREE, ArcConstraints, TreeDecoder
 from omkl.parsing.explain import strongest_features
 from omkl.parsing.relations import RelationLabeler
-from omkl.parsing.sentences import ArcExamples, Guide, as_treebank, check_trees, encode, facts_of, only_projective
+from omkl.parsing.sentences import (
+    ArcExamples,
+    Guide,
+    as_treebank,
+    check_trees,
+    encode,
+    facts_of,
+    joined,
+    only_projective,
+)
 from omkl.parsing.template_selection import suited
 from omkl.persistence import Packer, Unpacker
 from omkl.structures.parts import SecondOrderTree
-from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreeStructure
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials, TreeStructure, as_scores
+
+
+class Selection(NamedTuple):
+    """Rule that selects candidate arcs by the potentials of a first parser.
+
+    Attributes
+    ----------
+    margin : float
+        Arcs within this margin of the word's best arc are candidates, besides those of the first parser's tree.
+    most : int or None
+        Maximum number of candidates of a word; None for no limit.
+    """
+
+    margin: float
+    most: int | None = None
+
+
+def advice_of(decoder: TreeDecoder, treebank: Treebank, constraints: ArcConstraints = FREE) -> Guide:
+    """Return trees and potentials of a fitted parser."""
+    potentials = decoder.from_potentials(treebank, as_scores, constraints)
+    return Guide(joined([decoder.structure.decode(own) for own in potentials]), [ArcGuide(own) for own in potentials])
+
+
+def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
+    """Return the smallest margin below the best potential of a word that includes this share of possible gold arcs."""
+    below = []
+    for arcs, heads in zip(guide.arcs, gold.trees()):
+        potentials, known = np.array(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)
+        np.fill_diagonal(potentials, -np.inf)
+        below.append(potentials[:, 1:].max(axis=0)[known] - potentials[heads[known], known + 1])
+    found = np.concatenate(below)
+    return float(np.quantile(found[np.isfinite(found)], share, method="higher"))
+
+
+def candidate_arcs(
+    guide: Guide, treebank: Treebank, selection: Selection, right: Sequence[np.ndarray], corrects: bool
+) -> Guide:
+    """Return advice that selects the candidate arcs of each sentence.
+
+    Parameters
+    ----------
+    guide : Guide
+        Potentials and trees of the first parser.
+    treebank : Treebank
+    selection : Selection
+    right : sequence of int arrays of shape (number of words,)
+        Heads whose arcs are candidates as well; negative for unknown heads.
+    corrects : bool
+        Whether the second parser adds to the potentials of the first. Right arcs that the first parser forbids get the
+        lowest potential of their word.
+    """
+    found = []
+    for s, arcs in enumerate(guide.arcs):
+        words = slice(*treebank.offsets[s : s + 2])
+        potentials = np.array(arcs.potentials, np.float64)
+        np.fill_diagonal(potentials, -np.inf)
+        into, n = potentials[:, 1:], len(potentials) - 1
+        likely = np.ones(potentials.shape, dtype=bool)
+        likely[:, 1:] = into >= into.max(axis=0) - selection.margin
+        if selection.most is not None and selection.most <= n:
+            likely[:, 1:] &= into >= -np.partition(-into, selection.most - 1, axis=0)[selection.most - 1]
+        for heads in (guide.heads, *right):
+            known = np.flatnonzero(heads[words] >= 0)
+            likely[heads[words][known], known + 1] = True
+        np.fill_diagonal(likely, True)  # no arc
+        own = None
+        if corrects:
+            lowest = np.where(np.isfinite(potentials), potentials, np.inf).min(axis=0)
+            own = np.where(likely & ~np.isfinite(potentials), lowest, potentials).astype(np.float32)
+            np.fill_diagonal(own, 0.0)
+        found.append(ArcGuide(own, likely))
+    return Guide(guide.heads, found)
+
+
+def completed(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndarray:
+    """Replace unknown heads by those of the best tree of the first parser that agrees with the known heads."""
+    heads = gold.heads.astype(np.int64)
+    for s in np.flatnonzero(np.minimum.reduceat(heads, gold.offsets[:-1]) < 0) if len(heads) else ():
+        words = slice(*gold.offsets[s : s + 2])
+        potentials, known = np.array(guide.arcs[s].potentials, np.float64), np.flatnonzero(heads[words] >= 0)
+        potentials[heads[words][known], known + 1] = 0.0  # which the first parser may have forbidden
+        agreeing = structure.agreeing(TreePotentials(potentials), heads[words])
+        if structure.is_possible(agreeing):
+            heads[words] = structure.decode(agreeing)
+    return heads
+
+
+def cross_fit(
+    first: OnlineEstimator, treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
+) -> tuple[OnlineEstimator, Guide]:
+    """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same sentences.
+
+    Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds != i % folds``.
+    ``running`` has further arguments of ``fit``; each training has its own folder of checkpoints.
+    """
+    check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
+    whole = clone(first).fit(treebank, sample_weight=weights, **in_folder(running, "first"))
+    fold = np.arange(len(treebank)) % folds
+    advice, heads = [ArcGuide()] * len(treebank), np.zeros(treebank.n_words, np.int64)
+    for f in range(folds):
+        rest = None if weights is None else weights[fold != f]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # training on all sentences gave the same warnings
+            own = in_folder(running, f"first-{f}")
+            parser = clone(first).fit(treebank[fold != f], sample_weight=rest, **own)
+            found = advice_of(parser._decoder, treebank[fold == f])
+        heads[np.repeat(fold == f, treebank.lengths)] = found.heads
+        for i, arcs in zip(np.flatnonzero(fold == f), found.arcs):
+            advice[i] = ArcGuide(arcs.potentials.astype(np.float32))
+    return whole, Guide(heads, advice)
+
 
 #: Number of strongest features of each template that a parser stores by name.
 TOP = 10
@@ -258,11 +381,8 @@ class TreebankCodec:
             memory *= FOR_PARTS / len(kinds)
         banks = []
         for number, templates in enumerate(kinds.values()):
-            if training is not None:
-                banks.append(ArcTemplateBank.plan(templates, training, memory, averaging, dtype))
-            else:
-                sizes = None if self._sizes is None else self._sizes[number]
-                banks.append(ArcTemplateBank(templates, averaging, dtype, sizes, memory))
+            sizes = None if self._sizes is None or training is not None else self._sizes[number]
+            banks.append(ArcTemplateBank(templates, averaging, dtype, sizes, memory, training))
         self._sizes = [bank.sizes.tolist() for bank in banks]
         return banks, []
 
@@ -335,14 +455,9 @@ class TreebankCodec:
         lexicons = {name: own for name, own in self.templates.lexicons.items() if name in looked_up}
         for name, lexicon in lexicons.items():
             arrays |= {f"lexicons/{name}/{key}": array for key, array in lexicon.arrays().items()}
-        values: dict[str, Any] = {
-            "templates": str(self.templates).splitlines(),
-            "sizes": self._sizes,
-            "relations": relations,
-            "empty": self.empty,
-            "lexicons": list(lexicons),
-            "top_features": self.features,
-        }
+        values: dict[str, Any] = {"templates": str(self.templates).splitlines(), "sizes": self._sizes}
+        values |= {"relations": relations, "empty": self.empty, "lexicons": list(lexicons)}
+        values["top_features"] = self.features
         if self.first is not None:
             own = Packer()
             values["first"], values["selection"] = self.first._manifest(own, condensed is None), self.selection

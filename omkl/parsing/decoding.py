@@ -159,10 +159,7 @@ class TreeDecoder:
             yield block, ArcConstraints(required, forbidden, len(block))
 
     def from_potentials(
-        self,
-        treebank: Treebank,
-        function: Callable[[Potentials], Result],
-        constraints: ArcConstraints = FREE,
+        self, treebank: Treebank, function: Callable[[Potentials], Result], constraints: ArcConstraints = FREE
     ) -> list[Result]:
         """Apply a function to the potentials of each sentence under constraints, in threads.
 

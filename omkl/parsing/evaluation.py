@@ -1,9 +1,11 @@
-"""Evaluation of annotated sentences as in the CoNLL 2018 shared task."""
+"""Evaluation of annotated sentences as in the CoNLL 2018 shared task, after alignment of their words."""
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,9 +14,148 @@ from omkl.data.treebank.strings import MISSING
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
 from omkl.groups.templates.language import distance_name
-from omkl.parsing.alignment import Segmentation, aligned, check_characters, ranges_of
 from omkl.parsing.sentences import as_treebank, strings_of
 from omkl.sequences.evaluation import records
+
+_RANGE = re.compile(rb"^([0-9]+)-([0-9]+)\t([^\t\n]*)", re.MULTILINE)
+#: Number of characters to show where two texts differ.
+SHOWN = 20
+
+
+class Word(NamedTuple):
+    """A word: its form in lower case, the characters of its token, and whether the token is a multiword token."""
+
+    form: str
+    start: int
+    end: int
+    in_multiword: bool
+
+
+class Segmentation(NamedTuple):
+    """Tokens and words of a treebank; spans are numbers of characters, without whitespace, from start to end.
+
+    Attributes
+    ----------
+    characters : str
+    words : list of Word
+    tokens, sentences : set of (int, int)
+    """
+
+    characters: str
+    words: list[Word]
+    tokens: set[tuple[int, int]]
+    sentences: set[tuple[int, int]]
+
+    @classmethod
+    def of(cls, treebank: Treebank) -> "Segmentation":
+        """Find the tokens of a treebank; without its text, every word is a token."""
+        ranges, parts, words = ranges_of(treebank), [], []
+        at = last = 0
+        tokens = []
+        for i, form in enumerate(strings_of(treebank, "forms")):
+            if i in ranges:
+                last, own = ranges[i]
+                in_multiword = True
+            elif i >= last:
+                own, in_multiword = form, False
+            if i in ranges or i >= last:
+                own = "".join(own.split())
+                parts.append(own)
+                tokens.append((at, at + len(own)))
+                at += len(own)
+            words.append(Word(form.lower(), *tokens[-1], in_multiword))
+        bounds = [words[i].start for i in treebank.offsets[:-1].tolist()] + [at]
+        return cls("".join(parts), words, set(tokens), set(pairwise(bounds)))
+
+
+def ranges_of(treebank: Treebank) -> dict[int, tuple[int, str]]:
+    """Return the multiword tokens of a treebank, by their first word: the end of their words, and the form."""
+    if treebank.text is None or treebank.text_offsets is None or treebank.format != "conllu":
+        return {}
+    found = list(_RANGE.finditer(treebank.text))
+    places = np.array([match.start() for match in found], np.int64)
+    firsts = treebank.offsets[np.searchsorted(treebank.text_offsets, places, side="right") - 1].tolist()
+    return {
+        first + int(match[1]) - 1: (first + int(match[2]), match[3].decode()) for first, match in zip(firsts, found)
+    }
+
+
+def check_characters(gold: Segmentation, predicted: Segmentation) -> None:
+    """Raise InputError if the characters of two treebanks differ."""
+    ours, theirs = gold.characters, predicted.characters
+    if ours == theirs:
+        return
+    n = min(len(ours), len(theirs))
+    at = next((i for i in range(n) if ours[i] != theirs[i]), n)
+    raise InputError(
+        f"Both treebanks must have the same characters; at character {at + 1}, the gold one has "
+        f"{ours[at : at + SHOWN]!r}, and the other one has {theirs[at : at + SHOWN]!r}."
+    )
+
+
+def aligned(gold: Sequence[Word], predicted: Sequence[Word]) -> np.ndarray:
+    """Align words of the same characters, and return the indices of aligned words, (n, 2).
+
+    Words are aligned if they are tokens of the same characters. The words around multiword tokens are aligned by the
+    longest common subsequence of their forms (Zeman et al. 2018).
+    """
+    pairs: list[tuple[int, int]] = []
+    g = p = 0
+    while g < len(gold) and p < len(predicted):
+        ours, theirs = gold[g], predicted[p]
+        if ours.in_multiword or theirs.in_multiword:
+            if not theirs.in_multiword and theirs.start < ours.start:
+                p += 1
+            elif not ours.in_multiword and ours.start < theirs.start:
+                g += 1
+            g_end, p_end = _multiword_span(gold, predicted, g, p, ours.end if ours.in_multiword else theirs.end)
+            common = _common([word.form for word in gold[g:g_end]], [word.form for word in predicted[p:p_end]])
+            pairs += [(g + i, p + j) for i, j in common]
+            g, p = g_end, p_end
+        elif (ours.start, ours.end) == (theirs.start, theirs.end):
+            pairs.append((g, p))
+            g, p = g + 1, p + 1
+        elif ours.start <= theirs.start:
+            g += 1
+        else:
+            p += 1
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def _multiword_span(gold: Sequence[Word], predicted: Sequence[Word], g: int, p: int, end: int) -> tuple[int, int]:
+    """Return the ends of the words up to character ``end``, which grows with multiword tokens that begin before it."""
+
+    def is_inside(words: Sequence[Word], i: int) -> bool:
+        return i < len(words) and (words[i].start < end if words[i].in_multiword else words[i].end <= end)
+
+    while is_inside(gold, g) or is_inside(predicted, p):
+        if g < len(gold) and (p >= len(predicted) or gold[g].start <= predicted[p].start):
+            word, g = gold[g], g + 1
+        else:
+            word, p = predicted[p], p + 1
+        if word.in_multiword:
+            end = max(end, word.end)
+    return g, p
+
+
+def _common(ours: list[str], theirs: list[str]) -> list[tuple[int, int]]:
+    """Return the places of the longest common subsequence of two lists; of several, our later ones are left out."""
+    longest = np.zeros((len(ours) + 1, len(theirs) + 1), np.int64)
+    for i in reversed(range(len(ours))):
+        for j in reversed(range(len(theirs))):
+            both = longest[i + 1, j + 1] + 1 if ours[i] == theirs[j] else 0
+            longest[i, j] = max(both, longest[i + 1, j], longest[i, j + 1])
+    pairs, i, j = [], 0, 0
+    while i < len(ours) and j < len(theirs):
+        if ours[i] == theirs[j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif longest[i, j] == longest[i + 1, j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
 
 #: Universal relations of content words, which CLAS, MLAS and BLEX count.
 CONTENT_RELATIONS = frozenset({
@@ -41,6 +182,8 @@ NEED_COLUMNS = {
 ROOT, NO_HEAD, UNALIGNED = -1, -2, -3
 #: Rule for words to ignore: the name of a rule, or a function of form, UPOS and XPOS.
 Rule: TypeAlias = str | Callable[[str, str, str], bool] | None
+#: Masks of the words of both treebanks, or their indices.
+Masks: TypeAlias = tuple[np.ndarray, np.ndarray]
 #: Tags of punctuation in the Penn treebank.
 PENN_TAGS = frozenset(["``", "''", ":", ",", "."])
 #: Rules by name: a column, and a predicate on its strings.
@@ -194,7 +337,7 @@ class _Counts:
         self.scores["words_f1"] += [len(own.words), len(other.words), len(pairs)]
         return pairs[:, 0], pairs[:, 1]
 
-    def add(self, gold: Treebank, predicted: Treebank, words: tuple[np.ndarray, np.ndarray], ignore: Rule) -> None:
+    def add(self, gold: Treebank, predicted: Treebank, words: Masks, ignore: Rule) -> None:
         """Add the counts of a pair of treebanks, whose ``words`` of these indices are aligned."""
         ours, theirs = words
         counted, others = ~is_punctuation(gold, ignore), ~is_punctuation(predicted, ignore)
@@ -211,7 +354,12 @@ class _Counts:
         *relations, table = _common_codes("deprels", gold, predicted, universal_relation)
         labeled = heads & (relations[0][ours] == relations[1][theirs])
         lemmas, tags = right["lemmas"] | (gold.lemmas[ours] == 0), right["upos"] & right["feats"]
-        differ = _with_other_functions(words, labeled & tags, (parents, guesses), relations, table)
+        differ, same = np.zeros(len(ours), dtype=bool), labeled & tags  # of the function words that depend on a word
+        for own, above, is_function in zip(words, (parents, guesses), _have(FUNCTION_RELATIONS, relations, table)):
+            wrong, of_head = is_function & (above >= 0), np.zeros(len(above), dtype=bool)
+            wrong[own[same]] = False
+            of_head[above[wrong]] = True
+            differ |= of_head[own]
         content = _have(CONTENT_RELATIONS, relations, table)
         everywhere = [np.ones_like(counted), np.ones_like(others)]
         for name, found, (of_gold, of_predicted) in (
@@ -224,8 +372,7 @@ class _Counts:
             masks = of_gold & counted, of_predicted & others, found & (of_gold & counted)[ours]
             self.scores[name] += [np.count_nonzero(mask) for mask in masks]
         attached, related = np.zeros((2, gold.n_words), bool)
-        attached[ours], related[ours] = heads, labeled
-        self.sentences += len(gold)
+        attached[ours], related[ours], self.sentences = heads, labeled, self.sentences + len(gold)
         if len(gold):
             self.whole += int(np.count_nonzero(np.add.reduceat(counted & ~attached, gold.offsets[:-1]) == 0))
         self._add_rows("relation", relations, table, related, (counted, others))
@@ -234,12 +381,7 @@ class _Counts:
         self._add_rows("length", [length + 1 for length in lengths], names, attached, (counted, others))
 
     def _add_rows(
-        self,
-        table: str,
-        codes: Sequence[np.ndarray],
-        names: list[str],
-        right: np.ndarray,
-        counted: tuple[np.ndarray, np.ndarray],
+        self, table: str, codes: Sequence[np.ndarray], names: list[str], right: np.ndarray, counted: Masks
     ) -> None:
         """Add to the rows of a table; ``codes`` are the rows of each word in both treebanks."""
         columns = codes[0][counted[0]], codes[1][counted[1]], codes[0][counted[0] & right]
@@ -258,23 +400,6 @@ def _parents_of(treebank: Treebank) -> np.ndarray:
 def _lengths_of(treebank: Treebank, parents: np.ndarray) -> np.ndarray:
     """Return the distance from each word to its head; 0 for the root, and -1 without a head."""
     return np.where(parents >= 0, np.abs(parents - np.arange(len(parents))), np.minimum(treebank.heads, 0))
-
-
-def _with_other_functions(
-    words: tuple[np.ndarray, np.ndarray],
-    same: np.ndarray,
-    parents: tuple[np.ndarray, np.ndarray],
-    relations: Sequence[np.ndarray],
-    table: list[str],
-) -> np.ndarray:
-    """Return a mask of the aligned words whose dependent function words differ; ``same`` is a mask of equal ones."""
-    differ = np.zeros(len(same), dtype=bool)
-    for own, heads, is_function in zip(words, parents, _have(FUNCTION_RELATIONS, relations, table)):
-        wrong, of_head = is_function & (heads >= 0), np.zeros(len(heads), dtype=bool)
-        wrong[own[same]] = False
-        of_head[heads[wrong]] = True
-        differ |= of_head[own]
-    return differ
 
 
 def _have(names: frozenset[str], relations: Sequence[np.ndarray], table: list[str]) -> list[np.ndarray]:

@@ -1,6 +1,7 @@
 """Explanations of trees, and names of template features."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,14 +22,42 @@ from omkl.structures.trees import TreeStructure, as_heads
 
 
 def explain_tree(
-    decoder: TreeDecoder,
+    self: Any,
     x: Treebank | Sentence | Sequence[str],
-    heads: ArrayLike | None,
-    against: ArrayLike | None,
-    word: int | None,
-    n: int,
+    *,
+    heads: ArrayLike | None = None,
+    against: ArrayLike | None = None,
+    word: int | None = None,
+    n: int = 20,
 ) -> Explanation:
-    """Explain a tree by the contributions of templates; see :meth:`omkl.DependencyParser.explain`."""
+    """Explain the tree of a sentence in comparison with the next best tree.
+
+    The score of a tree is a sum over arcs and templates, and so is the margin, the difference of the two scores.
+    Relations are not explained.
+
+    Parameters
+    ----------
+    x : sentence
+        A list of words, a :class:`~omkl.data.Sentence`, or a treebank with one sentence.
+    heads : int array of shape (n_words,), optional
+        The tree to explain; the predicted one by default.
+    against : int array of shape (n_words,), optional
+        The tree to compare with; the best other tree by default.
+    word : int, optional
+        Compare with the best tree in which this word, counted from 1, has another head.
+    n : int > 0
+        Number of features to list.
+
+    Returns
+    -------
+    omkl.Explanation
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If heads do not fit the sentence, or there is no other tree.
+    """
+    decoder: TreeDecoder = self._decoder
     [(block, _)] = decoder.blocks(x if isinstance(x, Treebank) else [x])
     if len(block) != 1:
         raise InputError(f"`x` must be one sentence, got {len(block)}.")
@@ -104,11 +133,8 @@ def feature_namer(templates: TemplateSet, treebank: Treebank) -> Callable[..., s
         return values_of(field, [string], templates.lexicons)[0]
 
     def name(template: Template, sentence: int, head: int, modifier: int, other: int = 0) -> str:
-        sides = (
-            (template.part[0], other, template.third),
-            ("h", head, template.head),
-            ("m", modifier, template.modifier),
-        )
+        arc = ("h", head, template.head), ("m", modifier, template.modifier)
+        sides = (template.part[0], other, template.third), *arc
         parts = [
             f"{side}{f'{o:+}' if o else ''}.{field}={'NONE' if place < 0 else value(sentence, field, place + o)}"
             for side, place, atoms in sides

@@ -1,7 +1,7 @@
 """DependencyParser, a parser of first or second order with online multiple kernel learning."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -11,18 +11,16 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import check_number, resolve
-from omkl.data import Sentence, Stream, Treebank
+from omkl.data import Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import has_marginals
-from omkl.estimators.explanations import Explanation
 from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups.templates.bank import ArcTemplateBank
-from omkl.groups.templates.language import TemplateSet
-from omkl.groups.templates.named_sets import NAMED_SETS
+from omkl.groups.templates.language import NAMED_SETS, TemplateSet
 from omkl.losses import CRF, StructuredLoss
 from omkl.online.model import OnlineModel
 from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
@@ -217,7 +215,13 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """
         X = check_sentences(X, y)
         check_parameters(self, self._constraints)
-        chosen, curve = (None, None) if self.keep is None else self._select_templates(X, sample_weight, run)
+        chosen = curve = None
+        if self.keep is not None:
+            if isinstance(X, Stream):
+                raise InputError("keep= requires several trainings: pass sentences, not a stream.")
+            known = self._read(TrainingBlock(X, None, sample_weight), whole=True)
+            candidates = TreebankCodec(self).suited(known)
+            chosen, curve = select_templates(self, self.keep, candidates, known.treebank, known.weights, run)
         codec = TreebankCodec(self, chosen, run)
         given = None if validation is None else check_sentences(validation)
         task = Task(codec, self._read, companions=_beside, finish=codec.finish, passes=codec.passes)
@@ -228,14 +232,6 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         if given is None and held_out is not None and self.model_.codec.first is None:  # it has seen these sentences
             given = held_out.treebank[held_out.chosen]
         return self if given is None else self.calibrate(given)
-
-    def _select_templates(self, X: Sentences, sample_weight: ArrayLike | None, run: RunOptions) -> tuple:
-        """Select templates for ``keep`` by training; return them, and the curve of ``keep="auto"``."""
-        if isinstance(X, Stream):
-            raise InputError("keep= requires several trainings: pass sentences, not a stream.")
-        data = self._read(TrainingBlock(X, None, sample_weight), whole=True)
-        candidates = TreebankCodec(self).suited(data)
-        return select_templates(self, self.keep, candidates, data.treebank, data.weights, run)
 
     def _read(self, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
         return read_trees(block, self.projective, self.single_root, whole)
@@ -395,43 +391,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             found += decoder.marginals(block, decoder.trees(block, constraints), constraints)
         return found
 
-    def explain(
-        self,
-        x: Treebank | Sentence | Sequence[str],
-        *,
-        heads: ArrayLike | None = None,
-        against: ArrayLike | None = None,
-        word: int | None = None,
-        n: int = 20,
-    ) -> Explanation:
-        """Explain the tree of a sentence in comparison with the next best tree.
-
-        The score of a tree is a sum over arcs and templates, and so is the margin, the difference of the two scores.
-        Relations are not explained.
-
-        Parameters
-        ----------
-        x : sentence
-            A list of words, a :class:`~omkl.data.Sentence`, or a treebank with one sentence.
-        heads : int array of shape (n_words,), optional
-            The tree to explain; the predicted one by default.
-        against : int array of shape (n_words,), optional
-            The tree to compare with; the best other tree by default.
-        word : int, optional
-            Compare with the best tree in which this word, counted from 1, has another head.
-        n : int > 0
-            Number of features to list.
-
-        Returns
-        -------
-        omkl.Explanation
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If heads do not fit the sentence, or there is no other tree.
-        """
-        return explain_tree(self._decoder, x, heads, against, word, n)
+    explain = explain_tree
 
     # ---- evaluation and templates -------------------------------------------------------------------------------
 

@@ -10,9 +10,8 @@ from omkl.data import Strings, Treebank
 from omkl.estimators.training import Run
 from omkl.features.lexicons import Lexicon
 from omkl.groups.tables import ExplicitBank
-from omkl.groups.templates.language import TemplateSet
+from omkl.groups.templates.language import TemplateSet, of_lexicon
 from omkl.groups.templates.layout import ArcFeatureHasher, ArcSentence
-from omkl.groups.templates.named_sets import of_lexicon
 from omkl.losses import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
 from omkl.online.model import OnlineModel, condensed_state
@@ -66,20 +65,10 @@ class RelationLabeler:
     """
 
     def __init__(self, strings: Strings, templates: TemplateSet) -> None:
-        self.strings = strings
-        self.templates = templates
-        self._hasher = ArcFeatureHasher(templates, ROWS)
-        names = templates.names
-        bank = ExplicitBank(names, self._hasher.groups, len(strings), averaging=True, dtype=np.float32)
-        self.trainer = OnlineTrainer(
-            [bank],
-            Chain(len(strings)),
-            StructuredHinge(),
-            Ridge(),
-            lambda_=0.0,
-            schedule=DistanceOverGradients(),
-            average=PolynomialAverage(2.0),
-        )
+        self.strings, self.templates, self._hasher = strings, templates, ArcFeatureHasher(templates, ROWS)
+        bank = ExplicitBank(templates.names, self._hasher.groups, len(strings), averaging=True, dtype=np.float32)
+        model, average = ([bank], Chain(len(strings)), StructuredHinge(), Ridge()), PolynomialAverage(2.0)
+        self.trainer = OnlineTrainer(*model, lambda_=0.0, schedule=DistanceOverGradients(), average=average)
         # relations of arcs between words (row 0) and from the root (row 1) in the training data
         self._seen = np.zeros((2, len(strings)), dtype=bool)
 
@@ -150,7 +139,9 @@ class RelationLabeler:
     ) -> list[np.ndarray]:
         """Apply a function to the scores of batches of sentences, in threads."""
         tokens, offsets = encode(treebank, self.templates, heads=heads), treebank.offsets
-        predictor, potentials = self.trainer.predictor(), self._bars()
+        # relations that were not seen between words (row 0), or from the root (row 1), are forbidden there
+        seen = np.where(self._seen.any(axis=1, keepdims=True), self._seen, self._seen.any(axis=0))
+        predictor, potentials = self.trainer.predictor(), np.where(seen, 0.0, -np.inf)
 
         def of_part(sentences: range) -> np.ndarray:
             own, roots = heads[offsets[sentences.start] : offsets[sentences.stop]], tokens.roots[sentences]
@@ -166,21 +157,10 @@ class RelationLabeler:
         known = relations >= 0
         self._seen[(heads[known] == 0).astype(np.int64), relations[known]] = True
 
-    def _bars(self) -> np.ndarray:
-        """Return potentials (2, number of relations) that restrict arcs between words, and arcs from the root.
-
-        Relations that do not occur for such arcs in the training data have potential -inf.
-        """
-        seen = np.where(self._seen.any(axis=1, keepdims=True), self._seen, self._seen.any(axis=0))
-        return np.where(seen, 0.0, -np.inf)
-
     def describe(self, training: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return ``(JSON values, arrays)`` for a model file, with or without the state for ``training``."""
-        return {
-            "strings": self.strings.tolist()[1:],
-            "templates": self.templates.names,
-            "seen": self._seen.tolist(),
-        }, self.trainer.state() if training else condensed_state(self.trainer)
+        values = {"strings": self.strings.tolist()[1:], "templates": self.templates.names, "seen": self._seen.tolist()}
+        return values, self.trainer.state() if training else condensed_state(self.trainer)
 
     @classmethod
     def restored(
@@ -202,8 +182,7 @@ class RelationsBeside:
     """Callback that trains the relation labeler on each block of a stream, after the trees."""
 
     def __init__(self, model: OnlineModel, make_pass: Pass) -> None:
-        self._model = model
-        self._make_pass = make_pass
+        self._model, self._make_pass = model, make_pass
 
     def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
         """Train on the block."""
@@ -215,9 +194,7 @@ class _Arcs(Sequence[Example]):
     """Gold arcs of a treebank as training examples; features are computed on demand to save memory."""
 
     def __init__(self, trees: ArcExamples, relations: np.ndarray, hasher: ArcFeatureHasher) -> None:
-        self._trees = trees
-        self._relations = relations.astype(np.int64)
-        self._hasher = hasher
+        self._trees, self._relations, self._hasher = trees, relations.astype(np.int64), hasher
 
     def part(self, indices: np.ndarray) -> "_Arcs":
         """Select presentations by their indices, and copy their sentences."""

@@ -34,7 +34,12 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
     ``whole`` data, only columns are checked, because attributes may occur later.
     """
     absent = absent_fields(treebank, templates, by_column=not whole)
-    stand_ins = _stand_ins(templates, treebank)
+    n_tags, scarce = {name: np.count_nonzero(treebank.codes(name)) for name in STAND_INS}, SCARCE * treebank.n_words
+    stand_ins = {field: other for field, other in STAND_INS.items() if n_tags[field] <= scarce < n_tags[other]}
+    if not stand_ins and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
+        stand_ins = {"xpos": "upos"}
+    looked_at = set(map(own_field, templates.fields))
+    stand_ins = {field: other for field, other in stand_ins.items() if field in looked_at}
     lost = {field: title for field, title in absent.items() if own_field(field) not in stand_ins}
     kept, missing = [own for own in templates if own.fields.isdisjoint(lost)], listed(dict.fromkeys(lost.values()), 2)
     if not kept:
@@ -53,17 +58,6 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
     where = "this treebank" if whole else f"the first {len(treebank)} sentences"
     change = f"{len(merged)} of {len(templates)} templates suit {where}: {'; '.join(changes)}."
     return TemplateSet(merged.values(), templates.lexicons), change
-
-
-def _stand_ins(templates: TemplateSet, treebank: Treebank) -> dict[str, str]:
-    """Return replacements of fields, by field."""
-    n_tags = {field: np.count_nonzero(treebank.codes(field)) for field in STAND_INS}
-    scarce = SCARCE * treebank.n_words
-    found = {field: other for field, other in STAND_INS.items() if n_tags[field] <= scarce < n_tags[other]}
-    if not found and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
-        found = {"xpos": "upos"}
-    looked_at = set(map(own_field, templates.fields))
-    return {field: other for field, other in found.items() if field in looked_at}
 
 
 def ranked(weights: dict[str, float], norms: dict[str, float]) -> list[str]:

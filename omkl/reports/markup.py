@@ -33,14 +33,8 @@ def _clean(value: object) -> object:
     return value if isinstance(value, Markup) else _NOT_HTML.sub("\N{REPLACEMENT CHARACTER}", str(value))
 
 
-ENVIRONMENT = Environment(
-    loader=PackageLoader("omkl.reports", "page"),
-    autoescape=True,
-    finalize=_clean,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_SPACE: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+ENVIRONMENT = Environment(loader=PackageLoader("omkl.reports", "page"), autoescape=True, finalize=_clean, **_SPACE)
 #: Macros for elements of a page.
 html: Any = ENVIRONMENT.get_template("parts.html").module
 

@@ -29,6 +29,7 @@ from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
 from omkl.reports import plots
 from omkl.reports.markup import Cell, Model, details, drawn, html, number, percent, score_table, table
+from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress
 from omkl.reports.trees import draw_tree
 from omkl.sequences.evaluation import evaluate_labels, records
 
@@ -280,8 +281,6 @@ def _several(model: Model, y: np.ndarray, predicted: np.ndarray) -> Quality:
 
 def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
     from sklearn.metrics import PredictionErrorDisplay
-
-    from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress
 
     ax = axes_for(None)
     look = {"s": 6, "color": COLOURS[0], "alpha": 0.7, "linewidths": 0}

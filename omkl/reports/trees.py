@@ -63,21 +63,19 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
     sides = [sentence] if predicted is None else [sentence, predicted]
     centres, width = _centres(forms, tags, sides)
     above = _arcs(sentence, centres, [False] * len(sentence))
-    wrong = [] if predicted is None else _differences(sentence, predicted)
-    below = [] if predicted is None else _arcs(predicted, centres, wrong)
+    below = []
+    if predicted is not None:
+        wrong = [False] * len(sentence)
+        for own, other in ((sentence.heads, predicted.heads), (sentence.deprels, predicted.deprels)):
+            wrong = [was or a != b for was, a, b in zip(wrong, own, other)] if own and other else wrong
+        below = _arcs(predicted, centres, wrong)
     base = 2 * LABEL + STEP * max((arc.level for arc in above), default=0)
     low = base + WORD + LABEL + 14
     height = low + 2 * LABEL + STEP * max((arc.level for arc in below), default=0)
-    words = [(form, tag, x) for form, tag, x in zip(forms, tags, centres)]
-    return ENVIRONMENT.get_template("tree.svg").render(
-        title=" ".join(forms),
-        words=words,
-        sides=[(above, base, -1), (below, low, 1)],
-        width=width,
-        height=height,
-        step=STEP,
-        wrong=WRONG,
-    )
+    content = {"title": " ".join(forms), "words": list(zip(forms, tags, centres))}
+    look = {"width": width, "height": height, "step": STEP, "wrong": WRONG}
+    drawing = ENVIRONMENT.get_template("tree.svg")
+    return drawing.render(**content, sides=[(above, base, -1), (below, low, 1)], **look)
 
 
 def _centres(forms: Sequence[str], tags: Sequence[str], sides: Sequence[Sentence]) -> tuple[list[float], float]:
@@ -125,15 +123,6 @@ def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -
     top = 1 + max(levels.values(), default=0)
     roots = [i for i, head in enumerate(sentence.heads or []) if head == 0]
     return arcs + [Arc(None, centres[i], top, labels[i], wrong[i]) for i in roots]
-
-
-def _differences(gold: Sentence, predicted: Sentence) -> list[bool]:
-    """Return which words differ in head or relation from the gold tree."""
-    wrong = [False] * len(gold)
-    for own, other in ((gold.heads, predicted.heads), (gold.deprels, predicted.deprels)):
-        if own and other:
-            wrong = [was or a != b for was, a, b in zip(wrong, own, other)]
-    return wrong
 
 
 def _width(text: str, size: int) -> float:

@@ -220,11 +220,8 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
         costs = np.array(cost, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         costs = np.empty(0)
-    if (
-        costs.shape != (n_labels, n_labels)
-        or not (np.isfinite(costs) & (costs >= 0)).all()
-        or np.any(np.diag(costs) != 0)
-    ):
+    is_square = costs.shape == (n_labels, n_labels)
+    if not is_square or not (np.isfinite(costs) & (costs >= 0)).all() or np.diag(costs).any():
         raise InputError(
             f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row per gold label, with "
             f"zeros on its diagonal, not {cost!r:.100}."

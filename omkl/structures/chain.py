@@ -11,7 +11,7 @@ from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
 from omkl.structures import _jit_trigrams, log_space
 from omkl.structures.base import Structure, check_costs
-from omkl.structures.transitions import AllowedTransitions
+from omkl.structures.transitions import AllowedTransitions, ends_of
 
 
 class ChainPotentials(NamedTuple):
@@ -98,11 +98,8 @@ class Chain(Structure):
             raise InputError(
                 f"order=2 needs transitions that all positions share, and at most {MOST_LABELS} labels, not {n_labels}."
             )
-        self.order = int(order)
-        self.n_labels = int(n_labels)
-        self.by_position = bool(by_position)
-        self.linked = bool(linked)
-        self.allowed = allowed
+        self.n_labels, self.order = int(n_labels), int(order)
+        self.by_position, self.linked, self.allowed = bool(by_position), bool(linked), allowed
         self._forbidden: Any = None if allowed is None else np.where(allowed.following, 0.0, -np.inf)[None]
         self.costs = check_costs(costs, self.n_labels)
 
@@ -232,7 +229,7 @@ class Chain(Structure):
         if self.allowed is None or not len(potentials.unary):
             return potentials
         unary, pairwise = potentials.unary.copy(), potentials.pairwise
-        begins, ends = (0, -1) if offsets is None else _ends(offsets)
+        begins, ends = (0, -1) if offsets is None else ends_of(offsets)
         unary[begins] = np.where(self.allowed.first, unary[begins], -np.inf)
         unary[ends] = np.where(self.allowed.last, unary[ends], -np.inf)
         pairwise = pairwise + self._forbidden if len(pairwise) else self._forbidden
@@ -267,12 +264,6 @@ class Chain(Structure):
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
-
-
-def _ends(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the first and of the last token of each sequence that has tokens."""
-    some = np.diff(offsets) > 0
-    return offsets[:-1][some], offsets[1:][some] - 1
 
 
 def _score(potentials: ChainPotentials | TrigramPotentials, labels: np.ndarray) -> float:

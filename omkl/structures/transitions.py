@@ -42,14 +42,18 @@ class AllowedTransitions(NamedTuple):
             Labels of all sequences, concatenated; -1 for an unknown label.
         offsets : int array of shape (number of sequences + 1,)
         """
-        some = np.diff(offsets) > 0
-        begins, ends = offsets[:-1][some], offsets[1:][some] - 1
-        known = labels >= 0
+        (begins, ends), known = ends_of(offsets), labels >= 0
         wrong = np.zeros(len(labels), dtype=bool)
         wrong[1:] = known[1:] & known[:-1] & ~self.following[labels[:-1], labels[1:]]
         wrong[begins] = known[begins] & ~self.first[labels[begins]]
         wrong[ends] |= known[ends] & ~self.last[labels[ends]]
         return int(np.argmax(wrong)) if wrong.any() else None
+
+
+def ends_of(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the first and of the last token of each sequence that has tokens."""
+    some = np.diff(offsets) > 0
+    return offsets[:-1][some], offsets[1:][some] - 1
 
 
 def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:

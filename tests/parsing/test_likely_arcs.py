@@ -13,7 +13,7 @@ from omkl.exceptions import InputError
 from omkl.groups import TemplateSet, initial_potentials
 from omkl.groups.templates.layout import ArcGuide
 from omkl.parsing import decoding
-from omkl.parsing.candidates import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
+from omkl.parsing.codec import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
 from omkl.parsing.sentences import Guide, encode
 from omkl.structures import NonProjectiveTree
 

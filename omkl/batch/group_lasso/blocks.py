@@ -145,8 +145,12 @@ class ColumnGroups:
         self.order = None if labels is None or np.all(np.diff(labels) >= 0) else np.argsort(labels, kind="stable")
         self.blocks = Blocks(np.ones(n_columns, dtype=np.int64) if labels is None else np.bincount(labels))
         self.n_groups = len(self.blocks.sizes)
-        known = np.ones(self.n_groups) if weights is None else _checked_weights(weights, self.n_groups)
-        self._weigh(known, l1, positive)
+        known = np.ones(self.n_groups) if weights is None else np.asarray(weights)
+        is_valid = known.dtype.kind in "biuf" and known.shape == (self.n_groups,)
+        if not is_valid or not np.all(np.isfinite(known)) or not np.all(known >= 0) or not np.any(known > 0):
+            n = self.n_groups
+            raise InputError(f"group weights must be {n} finite numbers >= 0, one for each group, and not all 0.")
+        self._weigh(known.astype(np.float64), l1, positive)
 
     def _weigh(self, weights: np.ndarray, l1: float, positive: bool) -> None:
         self.gauge = GroupNorms(self.blocks, weights, np.full(self.n_groups, l1), positive)
@@ -262,11 +266,3 @@ def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
     if np.any(distinct != distinct):
         raise InputError("groups must hold labels of one kind, numbers or strings, without NaN.")
     return codes
-
-
-def _checked_weights(weights: ArrayLike, n_groups: int) -> np.ndarray:
-    weights = np.asarray(weights)
-    is_valid = weights.dtype.kind in "biuf" and weights.shape == (n_groups,)
-    if not is_valid or not np.all(np.isfinite(weights)) or not np.all(weights >= 0) or not np.any(weights > 0):
-        raise InputError(f"group weights must be {n_groups} finite numbers >= 0, one for each group, and not all 0.")
-    return weights.astype(np.float64)

@@ -16,7 +16,7 @@ from omkl._components import check_number
 from omkl.batch.group_lasso.newton import ProximalNewton
 from omkl.batch.group_lasso.problem import DesignNorms, DesignProblem, LinearModel, check_start
 from omkl.batch.group_lasso.sweeps import Sweeps
-from omkl.batch.group_lasso.working_set import WorkingSet
+from omkl.batch.group_lasso.working_set import Iterate, WorkingSet
 from omkl.batch.problem import Certificate, relative_gap
 from omkl.batch.solver import DesignSolver, GapMonitor, Solution
 from omkl.exceptions import InputError
@@ -45,37 +45,6 @@ NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
 Known: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: Longest extrapolation, as a multiple of the distance between the last two solutions.
 FARTHEST = 2.0
-
-
-@dataclass
-class Iterate:
-    """A model on the working set, with a dual point.
-
-    Attributes
-    ----------
-    w, b : array of shape (k,), float or array
-        Coefficients and intercept.
-    outputs, rho : arrays of shape (m,)
-        Predictions and dual point.
-    norms, dual_norms : arrays of shape (g,)
-    correlations : array of shape (k,)
-        Correlations of the columns with the dual point.
-    primal, gap : float
-        Objective and relative gap over the working set, for one alpha.
-    own : bool
-        Whether the dual point belongs to the predictions, and is not a better one.
-    """
-
-    w: np.ndarray
-    b: float | np.ndarray
-    outputs: np.ndarray
-    rho: np.ndarray
-    norms: np.ndarray
-    dual_norms: np.ndarray
-    correlations: np.ndarray
-    primal: float
-    gap: float
-    own: bool
 
 
 @dataclass
@@ -128,15 +97,6 @@ class DALStart:
         return w, (outputs, b, correlations[None])
 
 
-def usable(start: DALStart | LinearModel | None, problem: DesignProblem) -> DALStart:
-    """Return a start for the problem; keep only the model if the design, groups or intercept differ."""
-    start = start if isinstance(start, DALStart) else DALStart(start)
-    if start.model is not None:
-        check_start(start.model, problem)
-    is_same = start.working_set is not None and start.working_set.is_of(problem)
-    return start if is_same else DALStart(start.model)
-
-
 def padded(w: np.ndarray, size: int) -> np.ndarray:
     """Return coefficients padded with zeros for a working set that has grown."""
     return np.concatenate([w, np.zeros(size - len(w))])
@@ -161,6 +121,7 @@ class DAL(DesignSolver):
     """
 
     aliases = {"dal": {}}
+    needs = dict.fromkeys(("separable", "differentiable_prox"), "a sum over groups ('sparsa' accepts others)")
 
     def __init__(self, gamma: float = 1e3, growth: float = 10.0) -> None:
         check_number("gamma", gamma, above=0)
@@ -169,20 +130,20 @@ class DAL(DesignSolver):
         self.growth = growth
 
     def check(self, problem: DesignProblem) -> None:
-        regularizer = problem.regularizer
-        if not regularizer.separable or not regularizer.differentiable_prox:
-            raise InputError(
-                "The solver 'dal' needs a regularizer that is a sum over groups, got "
-                f"{regularizer!r}; 'sparsa' accepts others."
-            )
-        if problem.n_outputs > 1 and regularizer.elastic is None:
+        super().check(problem)
+        if problem.n_outputs > 1 and problem.regularizer.elastic is None:
             raise InputError(
                 "With several outputs, the solver 'dal' needs a regularizer that is linear or quadratic in each norm, "
-                f"got {regularizer!r}; 'sparsa' accepts others."
+                f"got {problem.regularizer!r}; 'sparsa' accepts others."
             )
 
     def _search(self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None) -> Solution:
-        return _Search(self, problem, usable(start, problem)).run(monitor)
+        start = start if isinstance(start, DALStart) else DALStart(start)
+        if start.model is not None:
+            check_start(start.model, problem)
+        # keep only the model if the design, groups or intercept differ
+        is_same = start.working_set is not None and start.working_set.is_of(problem)
+        return _Search(self, problem, start if is_same else DALStart(start.model)).run(monitor)
 
 
 class _Search:
@@ -231,14 +192,9 @@ class _Search:
         while True:
             certificate, dual_norms, own_gap, is_sure = self._certify(tol)
             gap = certificate.gap
-            over = monitor.record(
-                certificate.primal,
-                certificate.dual,
-                np.count_nonzero(certificate.norms),
-                working_set=len(self.working_set.groups),
-                passes=self.norms.passes,
-                newton_steps=self.newton_steps,
-            )
+            active, size = np.count_nonzero(certificate.norms), len(self.working_set.groups)
+            facts = {"working_set": size, "passes": self.norms.passes, "newton_steps": self.newton_steps}
+            over = monitor.record(certificate.primal, certificate.dual, active, **facts)
             stalled = 0 if gap < (1.0 - SMALLER) * least_gap else stalled + is_sure
             least_gap = min(gap, least_gap)
             if over or stalled > most_stalled:
@@ -250,15 +206,15 @@ class _Search:
             if len(self.working_set.groups) == problem.groups.n_groups and problem.loss.is_quadratic:
                 fine = ALMOST * tol
             self._solve_working_set(ROUGH if self.alpha > problem.alpha else fine)
-        return self._solution(monitor, len(monitor.history) - 1 + goes_on, grows)
-
-    def _solution(self, monitor: GapMonitor, n_iter: int, grows: bool) -> Solution:
-        """Return the best model with the best dual point, since lower bounds hold for every model."""
         assert self.found is not None
         assert self.best is not None
         (certificate, iterate), working_set = self.found, self.working_set
         model = working_set.model(padded(iterate.w, len(working_set.columns)), iterate.b)
-        certificate = replace(certificate, dual=self.best.dual, rho=self.best.rho)
+        # with the best dual point, since lower bounds hold for every model
+        certificate, n_iter = (
+            replace(certificate, dual=self.best.dual, rho=self.best.rho),
+            len(monitor.history) - 1 + goes_on,
+        )
         trail, is_settled = (*self.start.trail, (self.problem.alpha, iterate))[-2:], len(working_set.groups) > 0
         start = DALStart(model, working_set, self.norms, trail, is_settled and not grows)
         return Solution(model, certificate, n_iter, certificate.proves(monitor.tol), monitor.history, start)
@@ -386,8 +342,7 @@ class _Search:
         working_set, last = self.working_set, self.iterate
         # scale by m: the loss is a mean
         gamma = self.solver.gamma * len(last.rho) / working_set.mean_square
-        gap = last.gap * abs(last.primal)
-        search = ProximalNewton(problem, working_set, last.w, last.b, last.rho, gap, gamma, self.solver.growth)
+        search = ProximalNewton(problem, working_set, last, gamma, self.solver.growth)
         search.solve(tol * abs(last.primal), NEWTON_STEPS)
         self.newton_steps += search.newton_steps
         found = self._iterate(problem, search.w, search.rho)

@@ -12,6 +12,7 @@ active columns. The multiplier of the equality is the intercept. Bounds and kink
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -21,15 +22,16 @@ from scipy.linalg import cho_solve
 from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem
-from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
+from omkl.batch.group_lasso.working_set import Iterate, WorkingSet, inner_products
 from omkl.batch.newton import BarrierSearch, cholesky
 
 #: Residual of a system, relative to its right side, above which the solution is refined; maximum number of solutions.
 WELL_SOLVED, MOST_REFINED = 1e-10, 3
 
 
+@dataclass(eq=False)
 class DesignTerm:
-    r"""All of :math:`\varphi` except the loss, at the present :math:`\rho`; see :class:`~omkl.batch.newton.Term`.
+    r"""All of :math:`\varphi` except the loss, at the present :math:`\rho`; see ``BarrierSearch``.
 
     Parameters
     ----------
@@ -49,17 +51,14 @@ class DesignTerm:
         Norms of its groups.
     """
 
-    def __init__(
-        self,
-        problem: DesignProblem,
-        working_set: WorkingSet,
-        w: np.ndarray,
-        gamma: float,
-        rho: np.ndarray,
-        correlations: np.ndarray,
-    ) -> None:
-        self.problem, self.working_set, self.w, self.gamma = problem, working_set, w, gamma
-        self.rho, self.correlations = rho, correlations
+    problem: DesignProblem
+    working_set: WorkingSet
+    w: np.ndarray
+    gamma: float
+    rho: np.ndarray
+    correlations: np.ndarray
+
+    def __post_init__(self) -> None:
         self._refresh()
 
     def _refresh(self) -> None:
@@ -125,13 +124,8 @@ class ProximalNewton(BarrierSearch):
     ----------
     problem : DesignProblem
     working_set : WorkingSet
-    w : array of shape (k,)
-    b : float or array
-        Intercept of the working set.
-    rho : array of shape (m,)
-        A dual point in the domain of the loss.
-    gap : float
-        Absolute duality gap of the start, over the working set.
+    start : Iterate
+        A model, and a dual point in the domain of the loss.
     gamma, growth : float
         The first weight, and its factor of growth.
 
@@ -145,21 +139,12 @@ class ProximalNewton(BarrierSearch):
     keeps_best = True
 
     def __init__(
-        self,
-        problem: DesignProblem,
-        working_set: WorkingSet,
-        w: np.ndarray,
-        b: float | np.ndarray,
-        rho: np.ndarray,
-        gap: float,
-        gamma: float,
-        growth: float,
+        self, problem: DesignProblem, working_set: WorkingSet, start: Iterate, gamma: float, growth: float
     ) -> None:
-        super().__init__(problem, rho, b, gap)
-        self.gamma, self.growth = gamma, growth
-        self.w, self.rho = w, rho
-        start = self.dual_loss.rho(self.x)
-        self.term = DesignTerm(problem, working_set, w, gamma, start, working_set.matrix.T @ start)
+        super().__init__(problem, start.rho, start.b, start.gap * abs(start.primal))
+        self.gamma, self.growth, self.w, self.rho = gamma, growth, start.w, start.rho
+        rho = self.dual_loss.rho(self.x)
+        self.term = DesignTerm(problem, working_set, start.w, gamma, rho, working_set.matrix.T @ rho)
 
     def solve(self, target: float, max_steps: int) -> None:
         """Take at most ``max_steps`` Newton steps, until the absolute gap over the working set reaches ``target``."""
@@ -260,7 +245,7 @@ class NewtonSystem:
         b : float
             0 without the equality.
         """
-        solve = self._solver(diagonal)
+        solve = self._by_columns(1.0 / diagonal) if self.B.shape[1] <= self.B.shape[0] else self._by_rows(diagonal)
         ones = solve(np.ones_like(right)) if equality else np.zeros_like(right)
         x, multiplier, left = np.zeros_like(right), 0.0, right
         # refine the solution: Woodbury's identity loses digits
@@ -272,11 +257,6 @@ class NewtonSystem:
             if np.linalg.norm(left) <= WELL_SOLVED * np.linalg.norm(right):
                 break
         return x, multiplier
-
-    def _solver(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a solver of systems with this diagonal, on the smaller side."""
-        m, n_active = self.B.shape
-        return self._by_columns(1.0 / diagonal) if n_active <= m else self._by_rows(diagonal)
 
     def _by_columns(self, inverse: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Solve by Woodbury's identity: a system of the size of the active columns."""

@@ -332,7 +332,11 @@ class DesignNorms:
         doubtful = np.flatnonzero(bounds > alpha * self._problem.threshold)
         if len(doubtful) > MANY * (len(bounds) - len(groups)):
             return None
-        bounds[doubtful] = self._compute_some(doubtful, rho)
+        problem = self._problem
+        columns, blocks = problem.groups.columns_of(doubtful)
+        self.passes += len(columns) / problem.design.shape[1]
+        gauge = problem.groups.gauge.of(doubtful, blocks)
+        bounds[doubtful] = gauge.dual_norms(problem.design.some_correlations(columns, rho))
         bounds[groups] = known
         return bounds
 
@@ -371,11 +375,3 @@ class DesignNorms:
         self._origins = [*self._origins, rho][-MOST_ORIGINS:]
         self._at_origins = [*self._at_origins, found][-MOST_ORIGINS:]
         return problem.groups.dual_norms(found)
-
-    def _compute_some(self, groups: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        """Compute the norms of some groups."""
-        problem = self._problem
-        columns, blocks = problem.groups.columns_of(groups)
-        self.passes += len(columns) / problem.design.shape[1]
-        found = problem.design.some_correlations(columns, rho)
-        return problem.groups.gauge.of(groups, blocks).dual_norms(found)

@@ -47,13 +47,9 @@ class StackedDesign(Design):
         return self.correlations(rho), np.repeat(norms, self.n_outputs)
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-        parts = indices % self.n_outputs
-        return np.concatenate(
-            [
-                self.single.product(indices[parts == k] // self.n_outputs, coefficients[parts == k])
-                for k in range(self.n_outputs)
-            ]
-        )
+        of_outputs = [indices % self.n_outputs == k for k in range(self.n_outputs)]
+        parts = [self.single.product(indices[own] // self.n_outputs, coefficients[own]) for own in of_outputs]
+        return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -142,16 +138,8 @@ def stacked_problem(
     groups = ColumnGroups(None, n_columns) if groups is None else groups
     labels, gauge = groups.spread(np.arange(groups.n_groups)), groups.gauge
     single = DesignProblem(design, np.zeros(m), Squared(), regularizer, alpha, groups, intercept, sample_weight)
-    return StackedProblem(
-        StackedDesign(design, n_outputs),
-        np.asarray(targets, dtype=np.float64).T.ravel(),
-        Logistic() if loss is None else loss,
-        regularizer,
-        alpha,
-        ColumnGroups(np.repeat(labels, n_outputs), n_columns * n_outputs, gauge.norm_weights, l1=groups.l1),
-        intercept,
-        None,
-        None if offset is None else np.asarray(offset, dtype=np.float64).T.ravel(),
-        single=single,
-        multinomial=loss is None,
-    )
+    stacked, y = StackedDesign(design, n_outputs), np.asarray(targets, dtype=np.float64).T.ravel()
+    groups = ColumnGroups(np.repeat(labels, n_outputs), n_columns * n_outputs, gauge.norm_weights, l1=groups.l1)
+    offset = None if offset is None else np.asarray(offset, dtype=np.float64).T.ravel()
+    shared = regularizer, alpha, groups, intercept, None, offset
+    return StackedProblem(stacked, y, loss or Logistic(), *shared, single=single, multinomial=loss is None)

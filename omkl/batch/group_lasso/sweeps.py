@@ -1,15 +1,193 @@
-"""Rounds of coordinate descent on a working set: a cheap method to find the support before Newton steps."""
+"""Rounds of coordinate descent on quadratic models: a cheap method to find the support before Newton steps."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, cg
 
-from omkl.batch.group_lasso._jit_sweeps import LARGEST_BASIS, Coupling, Penalty, find_bases, sweep
+from omkl.batch.group_lasso import _jit_sweeps as jit
 from omkl.batch.group_lasso.blocks import Blocks
+from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem
-from omkl.batch.group_lasso.quadratic import CoupledModel, QuadraticModel
 from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
+from omkl.batch.stacked_loss import MultinomialHessian
+
+#: Maximum number of sweeps, sweeps between Newton steps, and maximum number of halvings of a Newton step.
+MODEL_SWEEPS, EVERY, HALVINGS = 100, 10, 3
+#: Ridge on inner products for duplicate columns, as a share of the sum of eigenvalues; and the size, relative to the
+#: threshold, below which the direction of a group is unreliable.
+TINY = 1e-12
+#: Relative residual of a Newton step of a coupled loss, and maximum number of products for it.
+CLOSE, MOST_PRODUCTS = 1e-2, 50
+
+
+@dataclass
+class QuadraticModel:
+    r""":math:`w^\top G w / 2 - c^\top w` for several outputs, with a threshold and a ridge on the norms of groups.
+
+    Parameters
+    ----------
+    gram : C-ordered array of shape (K, K)
+        Inner products of the k columns, in the first k rows and columns.
+    starts : int array of shape (g + 1,)
+        Index of the first column of each group, and k.
+    groups : int array of shape (g,)
+        Indices of the groups in ``bases``.
+    bases : Bases
+        Computed bases of all groups.
+    values : array of shape (k,)
+        Eigenvalues of these groups.
+    threshold, ridge : float
+    """
+
+    gram: np.ndarray
+    starts: np.ndarray
+    groups: np.ndarray
+    bases: jit.Bases
+    values: np.ndarray
+    threshold: float
+    ridge: float
+
+    def minimise(
+        self, w: np.ndarray, correlations: np.ndarray, *, square: float = 0.0, target: float = -np.inf, worth: float
+    ) -> None:
+        """Minimise over all groups, in place.
+
+        Parameters
+        ----------
+        w : array of shape (k, K)
+            Coefficients of K outputs.
+        correlations : C-ordered array of shape (K, k)
+            Correlations of the columns with the residuals, updated in place.
+        square : float
+            Sum of the squared residuals, each divided by its curvature.
+        target : float
+            Duality gap at which to stop; it needs ``square``.
+        worth : float
+            Stop after a sweep whose gain is at most this share of the largest gain.
+        """
+        largest, made, is_over = 0.0, 0, False
+        while not is_over and made < MODEL_SWEEPS:
+            model = self.gram, self.starts, self.groups, self.bases, self.values, self.threshold, self.ridge
+            state = w, correlations, square, target
+            sweeps, is_over, square, largest = jit.sweep_products(*model, *state, EVERY, worth, largest)
+            made += sweeps
+            if not is_over:
+                square = self._newton_step(w, correlations, square)
+
+    def _newton_step(self, w: np.ndarray, correlations: np.ndarray, square: float) -> float:
+        """Take a Newton step in the nonzero groups; set groups that it would move past zero to zero."""
+        sizes, size = np.diff(self.starts), self.starts[-1]
+        largest = np.maximum.reduceat(self.values, self.starts[:-1])
+        moving = largest * Blocks(sizes).norms(np.linalg.norm(w, axis=1)) > TINY * self.threshold
+        indices, blocks = np.flatnonzero(np.repeat(moving, sizes)), Blocks(sizes[moving])
+        gram, own, seen = self.gram[np.ix_(indices, indices)], w[indices], correlations[:, indices].T
+        step = self._direction(gram, own, seen, blocks)
+        norms = blocks.norms(np.linalg.norm(own, axis=1))
+        for _ in range(HALVINGS if len(indices) else 0):
+            after = own + step
+            after[blocks.spread(blocks.sums((own * after).sum(axis=1)) <= 0.0)] = 0.0
+            moves, after_norms = after - own, blocks.norms(np.linalg.norm(after, axis=1))
+            change = self.threshold * (after_norms - norms).sum()
+            change += 0.5 * self.ridge * (after_norms**2 - norms**2).sum()
+            if change + 0.5 * (moves * (gram @ moves)).sum() < (moves * seen).sum():
+                w[indices] = after
+                correlations -= moves.T @ self.gram[indices, :size]
+                return square - float((moves * (seen + correlations[:, indices].T)).sum())
+            step *= 0.5
+        return square
+
+    def _direction(self, gram: np.ndarray, w: np.ndarray, correlations: np.ndarray, blocks: Blocks) -> np.ndarray:
+        """Return Newton's direction at coefficients (a, K) of nonzero groups; 0 if the system is singular."""
+        slopes = blocks.spread(self.threshold / blocks.norms(np.linalg.norm(w, axis=1)))
+        right = correlations - (self.ridge + slopes)[:, None] * w
+        # the norm of a group has curvature orthogonal to its ray
+        curved = slopes if w.shape[1] > 1 else np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
+        system = gram.copy()
+        system[np.diag_indices_from(system)] += curved + self.ridge + TINY * self.values.sum()
+        rays = np.sqrt(curved)[:, None] * w / blocks.spread(blocks.norms(np.linalg.norm(w, axis=1)))[:, None]
+        try:
+            return _solved_beside_rays(system, blocks, rays, right)
+        except np.linalg.LinAlgError:
+            return np.zeros_like(w)
+
+
+def _solved_beside_rays(system: np.ndarray, blocks: Blocks, rays: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve with the system, shared by all outputs, minus the outer product of each group's ray, (a, K).
+
+    For several outputs use Woodbury's identity, because there are few rays.
+    """
+    if right.shape[1] == 1:
+        labels = blocks.spread(np.arange(len(blocks.sizes)))
+        system -= np.where(labels[:, None] == labels, rays @ rays.T, 0.0)
+        return np.linalg.solve(system, right)
+    inverse = np.linalg.inv(system)
+    step = inverse @ right
+    small = -blocks.sums(blocks.sums(inverse * (rays @ rays.T)).T)
+    small[np.diag_indices_from(small)] += 1.0 + TINY
+    shares = np.linalg.solve(small, blocks.sums((rays * step).sum(axis=1)))
+    return step + inverse @ (blocks.spread(shares)[:, None] * rays)
+
+
+class CoupledModel:
+    """A quadratic model over some columns, with a loss that couples the outputs.
+
+    Parameters
+    ----------
+    columns : array (m, a), or CSC matrix
+    hessian : MultinomialHessian
+    rho : array of shape (K m,)
+        The residual, with an optimal unpenalized part.
+    slope, ridge : float
+        Weights of the norms of the groups, and of half their squares.
+    """
+
+    def __init__(
+        self, columns: Matrix, hessian: MultinomialHessian, rho: np.ndarray, slope: float, ridge: float
+    ) -> None:
+        self._columns, self._hessian, self._slope, self._ridge = columns, hessian, slope, ridge
+        self._correlations = self._with_columns(rho)
+
+    def _with_columns(self, rho: np.ndarray) -> np.ndarray:
+        """Return the correlations (a K,) of the columns with a residual (K m,)."""
+        return (self._columns.T @ rho.reshape(len(self._hessian.shares), -1).T).ravel()
+
+    def _curved(self, w: np.ndarray) -> np.ndarray:
+        """Return the second derivatives times a vector (a K,)."""
+        outputs = (self._columns @ w.reshape(-1, len(self._hessian.shares))).T.ravel()
+        return self._with_columns(self._hessian.balance(self._hessian @ outputs))
+
+    def newton_step(self, w: np.ndarray, blocks: Blocks) -> np.ndarray:
+        """Return the Newton step (a, K) from coefficients (a K,) of nonzero groups, by conjugate gradients.
+
+        Groups that it would move past zero become zero. The step is 0 if it does not lower the objective.
+        """
+        norms = blocks.norms(w)
+        unit, across = w / blocks.spread(norms), blocks.spread(self._slope / norms)
+
+        def times(v: np.ndarray) -> np.ndarray:
+            # the norm of a group has curvature orthogonal to its ray
+            return self._curved(v) + (self._ridge + across) * v - across * unit * blocks.spread(blocks.sums(unit * v))
+
+        squares = self._columns.multiply(self._columns) if sparse.issparse(self._columns) else self._columns**2
+        diagonal = (squares.T @ self._hessian.diagonal.T).ravel() + self._ridge + across * (1.0 - unit**2)
+        inverse = 1.0 / np.maximum(diagonal, 1e-12 * diagonal.max())
+        shape = (len(w), len(w))
+        right = self._correlations - self._ridge * w - self._slope * unit
+        system, inverses = LinearOperator(shape, times, dtype=float), LinearOperator(shape, lambda v: inverse * v)
+        step, _ = cg(system, right, rtol=CLOSE, maxiter=MOST_PRODUCTS, M=inverses)
+        for _ in range(HALVINGS):
+            after = np.where(blocks.spread(blocks.sums(w * (w + step))) > 0, w + step, 0.0)
+            moves, after_norms = after - w, blocks.norms(after)
+            change = self._slope * (after_norms - norms).sum() + 0.5 * self._ridge * (after_norms**2 - norms**2).sum()
+            if change + 0.5 * moves @ self._curved(moves) < moves @ self._correlations:
+                return moves.reshape(-1, len(self._hessian.shares))
+            step *= 0.5
+        return np.zeros((self._columns.shape[1], len(self._hessian.shares)))
+
 
 #: Maximum number of sweeps of a round, which ends when a sweep gains at most this share of the first.
 MOST_SWEEPS, WORTH = 20, 0.01
@@ -25,7 +203,7 @@ LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
 #: Sweeps before a Newton step if the loss couples outputs.
 SWEEPS_PER_STEP = 2
 #: Coupling of a diagonal Hessian.
-UNCOUPLED = Coupling(np.empty((0, 0)), np.empty(0), 0.0)
+UNCOUPLED = jit.Coupling(np.empty((0, 0)), np.empty(0), 0.0)
 
 
 class Sweeps:
@@ -65,9 +243,9 @@ class Sweeps:
         self.damping, self._worth = 0.0, worth
         self._columns, self._entries = working_set.compiled_columns, working_set.column_size
         gauge, nothing = working_set.gauge, np.empty(0)
-        self._compiled_penalty = Penalty(*self._penalty, nothing, nothing, False)
+        self._compiled_penalty = jit.Penalty(*self._penalty, nothing, nothing, False)
         if not gauge.is_euclidean:
-            self._compiled_penalty = Penalty(*self._penalty, gauge.norm_weights, gauge.l1_weights, gauge.positive)
+            self._compiled_penalty = jit.Penalty(*self._penalty, gauge.norm_weights, gauge.l1_weights, gauge.positive)
         #: A basis of the unpenalized part.
         self._free = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
         if problem.unpenalized is not None:
@@ -121,10 +299,12 @@ class Sweeps:
         """Sweep over the groups, in place; return the gain."""
         coupling = UNCOUPLED
         if self._hessian is not None:
-            coupling = Coupling(self._hessian.shares, self._hessian.weights, self.damping)
+            coupling = jit.Coupling(self._hessian.shares, self._hessian.weights, self.damping)
         by_output = w.reshape(-1, self._problem.n_outputs), rho.reshape(self._problem.n_outputs, -1)
         bases = self._working_set.eigenbases.arrays
-        return sweep(self._columns, self._starts, groups, weights, bases, coupling, self._compiled_penalty, *by_output)
+        return jit.sweep(
+            self._columns, self._starts, groups, weights, bases, coupling, self._compiled_penalty, *by_output
+        )
 
     def _takes_products(self, weights: np.ndarray) -> bool:
         """Return whether to sweep over the inner products of all columns.
@@ -137,7 +317,7 @@ class Sweeps:
         columns, entries = self._starts[-1], self._entries
         new = columns - self._working_set.products.known(weights)
         price = new * (2 * columns - new) / (4.0 * FASTER_FACTORS * columns * self._problem.n_outputs)
-        return bool(columns <= entries and price <= self._worth and np.diff(self._starts).max() <= LARGEST_BASIS)
+        return bool(columns <= entries and price <= self._worth and np.diff(self._starts).max() <= jit.LARGEST_BASIS)
 
     def _sweep_products(
         self, w: np.ndarray, correlations: np.ndarray, square: float, weights: np.ndarray, target: float
@@ -145,9 +325,9 @@ class Sweeps:
         """Minimise the model over all groups by inner products, in place."""
         problem, working_set = self._problem, self._working_set
         bases = working_set.eigenbases.arrays
-        find_bases(self._columns, self._starts, self._groups, weights, bases)
+        jit.find_bases(self._columns, self._starts, self._groups, weights, bases)
         gram = working_set.products.of(working_set.matrix, weights, self._free)
-        model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, self._penalty)
+        model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, *self._penalty)
         by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)
         model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
 
@@ -237,7 +417,7 @@ class Sweeps:
         gram = inner_products(columns, weights, self._free)
         bases = self._working_set.eigenbases.arrays
         found, starts = coefficients[indices], np.append(0, np.cumsum(sizes[groups]))
-        model = QuadraticModel(gram, starts, groups, bases, bases.values[indices], self._penalty)
+        model = QuadraticModel(gram, starts, groups, bases, bases.values[indices], *self._penalty)
         by_output = np.ascontiguousarray(rho.reshape(n_outputs, -1) @ columns)
         model.minimise(found, by_output, worth=LEAST_GAIN)
         coefficients[indices] = found

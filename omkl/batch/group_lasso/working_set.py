@@ -1,5 +1,7 @@
 """The working set of a design: some of its columns in double precision, with their inner products."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import sparse
 
@@ -13,6 +15,37 @@ from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 ROOM = 4
 #: Share of active columns above which a product with all columns is cheaper than a copy of the active ones.
 COPIED = 0.3
+
+
+@dataclass
+class Iterate:
+    """A model on the working set, with a dual point.
+
+    Attributes
+    ----------
+    w, b : array of shape (k,), float or array
+        Coefficients and intercept.
+    outputs, rho : arrays of shape (m,)
+        Predictions and dual point.
+    norms, dual_norms : arrays of shape (g,)
+    correlations : array of shape (k,)
+        Correlations of the columns with the dual point.
+    primal, gap : float
+        Objective and relative gap over the working set, for one alpha.
+    own : bool
+        Whether the dual point belongs to the predictions, and is not a better one.
+    """
+
+    w: np.ndarray
+    b: float | np.ndarray
+    outputs: np.ndarray
+    rho: np.ndarray
+    norms: np.ndarray
+    dual_norms: np.ndarray
+    correlations: np.ndarray
+    primal: float
+    gap: float
+    own: bool
 
 
 class Eigenbases:

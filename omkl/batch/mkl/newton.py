@@ -6,6 +6,7 @@ need few iterations, because 200 rows of the kernels make a good preconditioner.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -66,7 +67,7 @@ class DenseCurvature:
         return self.matrix @ vector
 
     def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float]:
-        """Solve by a Cholesky factor; see :class:`~omkl.batch.newton.Hessian`."""
+        """Solve by a Cholesky factor; see :class:`~omkl.batch.newton.BarrierSearch`."""
         system = self.matrix.copy(order="K")
         system[np.diag_indices_from(system)] += diagonal
         sides = np.column_stack([right, np.ones_like(right)])
@@ -104,7 +105,7 @@ class Curvature:
         return self.kernels.diagonals()[0] + self.rank_one_weights @ self.vectors**2
 
     def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float | np.ndarray]:
-        """Solve to the accuracy that a Newton step needs; see :class:`~omkl.batch.newton.Hessian`.
+        """Solve to the accuracy that a Newton step needs; see :class:`~omkl.batch.newton.BarrierSearch`.
 
         Use conjugate gradients in the subspace of the equality (Gould, Hribar and Nocedal 2001).
         """
@@ -166,7 +167,9 @@ class Curvature:
         missing = hessian_diagonal - np.einsum("si,si->i", factor, factor)
         # a smaller diagonal would lose its digits in the inverse
         diagonal = diagonal + np.maximum(missing, LEAST * hessian_diagonal)
-        small = [_of_identity(factor, own) for own in diagonal]
+        # factors of the small matrix of Woodbury's identity, for each output
+        inners = [(factor / own) @ factor.T + np.eye(len(factor)) for own in diagonal]
+        small = [cholesky(np.asfortranarray(own)) for own in inners]
 
         def precondition(residual: np.ndarray) -> np.ndarray:
             residual = residual.reshape(diagonal.shape) / diagonal
@@ -182,15 +185,9 @@ def _of_parts(vector: np.ndarray, n_parts: int) -> np.ndarray:
     return vector.reshape(n_parts, -1).sum(axis=1)
 
 
-def _of_identity(factor: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-    """Return the Cholesky factor of ``1 + F diag(diagonal)^-1 F'``."""
-    matrix = (factor / diagonal) @ factor.T
-    matrix[np.diag_indices_from(matrix)] += 1.0
-    return cholesky(np.asfortranarray(matrix))
-
-
+@dataclass(eq=False)
 class KernelTerm:
-    r"""All of the dual except the loss, over a working set of kernels; see :class:`~omkl.batch.newton.Term`.
+    r"""All of the dual except the loss, over a working set of kernels; see :class:`~omkl.batch.newton.BarrierSearch`.
 
     Parameters
     ----------
@@ -205,21 +202,17 @@ class KernelTerm:
     gamma : float
     """
 
-    def __init__(
-        self,
-        kernels: KernelStack,
-        which: np.ndarray,
-        curve: Curve,
-        rho: np.ndarray,
-        kernel_products: np.ndarray,
-        alpha_products: np.ndarray | float = 0.0,
-        alpha_squares: np.ndarray | float = 0.0,
-        gamma: float = 1.0,
-    ) -> None:
-        self.kernels, self.which, self.curve, self.gamma = kernels, which, curve, gamma
-        self.rho, self.kernel_products = rho, kernel_products
+    kernels: KernelStack
+    which: np.ndarray
+    curve: Curve
+    rho: np.ndarray
+    kernel_products: np.ndarray
+    alpha_products: np.ndarray | float = 0.0
+    alpha_squares: np.ndarray | float = 0.0
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
         self._kept_for: tuple[np.ndarray, np.ndarray] | None = None
-        self.alpha_products, self.alpha_squares = alpha_products, alpha_squares
         self._refresh()
 
     def _refresh(self):

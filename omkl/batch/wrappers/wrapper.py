@@ -17,7 +17,6 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 from scipy.linalg import solve
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from omkl.batch.mkl.problem import Expansion, Problem
@@ -40,12 +39,10 @@ def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
     settings = {"kernel": "precomputed", "tol": max(0.01 * tol, 1e-10), "max_iter": MOST_PIVOTS}
     if isinstance(problem.loss, Squared):
         return _kernel_ridge
+    machine = SVC(**settings)
     if isinstance(problem.loss, EpsilonInsensitive):
-        return _support_vectors(SVR(epsilon=problem.loss.epsilon, **settings))
-    return _support_vectors(SVC(**settings))
+        machine = SVR(epsilon=problem.loss.epsilon, **settings)
 
-
-def _support_vectors(machine: BaseEstimator) -> BaseSVM:
     def base_svm(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
         cost = float(weights.max())
         relative = None if np.all(weights == cost) else weights / cost

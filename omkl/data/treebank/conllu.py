@@ -46,17 +46,8 @@ def read_treebank(
     Treebank
         The sentences of all files.
     """
-    stream = stream_conllu(
-        path,
-        format=format,
-        on_error=on_error,
-        single_root=single_root,
-        trees=trees,
-        strings=strings,
-        keep_text=keep_text,
-        block_size=sys.maxsize,
-    )
-    return stream.read().X
+    reader = TreebankReader(format, trees, single_root, new_strings(strings), keep_text)
+    return stream_files(find_files(path), reader, block_size=sys.maxsize, on_error=on_error, noun="sentence").read().X
 
 
 def stream_conllu(
@@ -170,7 +161,7 @@ class TreebankReader:
     def __call__(self, path: FileName, skipped: Skipped) -> Iterator[Block]:
         """Read a file in blocks; call ``skipped.refuse`` for invalid sentences."""
         n_lines, format = 0, self.format
-        for piece in pieces(chunks(path), PIECE_SIZE, _last_boundary):
+        for piece in pieces(chunks(path), PIECE_SIZE, lambda text: jit.last_boundary(np.frombuffer(text, np.uint8))):
             format = format or layouts.find_format(path, piece)
             yield Block(self.parse(piece, format, path, n_lines, skipped))
             n_lines += piece.count(b"\n")
@@ -196,10 +187,6 @@ class TreebankReader:
         if self.keep_text:
             columns |= {"text": scanned.text, "text_offsets": scanned.ends(layouts.TEXT_END), "format": format}
         return Treebank(strings=self.strings, **columns)
-
-
-def _last_boundary(text: bytes) -> int:
-    return jit.last_boundary(np.frombuffer(text, np.uint8))
 
 
 @dataclass

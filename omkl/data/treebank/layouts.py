@@ -58,14 +58,8 @@ LAYOUTS = {
         "CoNLL-2008", ["-", "forms", "lemmas", "upos", "-", "forms", "lemmas", "upos", "heads", "deprels"], is_open=True
     ),
 }
-SUFFIXES = {
-    ".conllu": "conllu",
-    ".conllx": "conllx",
-    ".conll06": "conllx",
-    ".conll07": "conllx",
-    ".conll08": "conll2008",
-    ".conll2008": "conll2008",
-}
+SUFFIXES = {".conllu": "conllu", ".conllx": "conllx", ".conll06": "conllx", ".conll07": "conllx"}
+SUFFIXES |= {".conll08": "conll2008", ".conll2008": "conll2008"}
 
 
 def find_format(path: PathLike, start: bytes) -> str:

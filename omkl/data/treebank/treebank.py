@@ -129,7 +129,15 @@ class Treebank(Rows):
         """Return a sentence, or the treebank of a slice, a mask or an array of indices."""
         if isinstance(index, (int, np.integer)):
             return Sentence.of_treebank(self, range(len(self))[index])
-        return self._select(np.arange(len(self))[index])
+        chosen = np.arange(len(self))[index]
+        lengths = self.lengths[chosen]
+        offsets = running_sum(lengths)
+        words = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        columns: dict[str, Any] = {name: self.codes(name)[words] for name in (*FIELDS, "heads")}
+        if self.text is not None and self.text_offsets is not None:
+            texts = [self.text[self.text_offsets[i] : self.text_offsets[i + 1]] for i in chosen]
+            columns |= {"text": b"".join(texts), "text_offsets": running_sum(list(map(len, texts)))}
+        return replace(self, offsets=offsets, **columns)
 
     def codes(self, name: str) -> np.ndarray:
         """Return the codes of a column, or the heads, of all words.
@@ -200,16 +208,6 @@ class Treebank(Rows):
         """
         strings = Strings()
         return self.with_column(name, strings.codes(list(values), grow=True), strings)
-
-    def _select(self, chosen: np.ndarray) -> "Treebank":
-        lengths = self.lengths[chosen]
-        offsets = running_sum(lengths)
-        words = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        columns: dict[str, Any] = {name: self.codes(name)[words] for name in (*FIELDS, "heads")}
-        if self.text is not None and self.text_offsets is not None:
-            texts = [self.text[self.text_offsets[i] : self.text_offsets[i + 1]] for i in chosen]
-            columns |= {"text": b"".join(texts), "text_offsets": running_sum(list(map(len, texts)))}
-        return replace(self, offsets=offsets, **columns)
 
     @classmethod
     def concatenate(cls, treebanks: Iterable["Treebank"]) -> "Treebank":

@@ -13,8 +13,8 @@ from numpy.typing import DTypeLike
 from omkl._cache import RecentlyUsed
 from omkl._threads import in_threads
 from omkl.groups.expansions import _jit_kernel as jit
+from omkl.groups.expansions.budget import SupportBuffer
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion
-from omkl.groups.expansions.support_buffer import SupportBuffer
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.inputs import in_precision, row_blocks
@@ -101,16 +101,14 @@ class CachedKernelBank(KernelBank):
     def _own_potentials(self, x: Span) -> np.ndarray:
         return self.cached[:, :, x.low : x.high].swapaxes(1, 2)
 
-    def _gram_rows(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return an array of Gram rows, (p, ..., N), and the index of the row of each token."""
-        if isinstance(self._gram, np.ndarray):
-            return self._gram, tokens
-        assert self._gram is not None
-        return self._gram[tokens.tolist()], np.arange(len(tokens))
-
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
         tokens = x.low + moving
-        self._latest = grams, rows = self._gram_rows(tokens)
+        if isinstance(self._gram, np.ndarray):
+            self._latest = self._gram, tokens
+        else:
+            assert self._gram is not None
+            self._latest = self._gram[tokens.tolist()], np.arange(len(tokens))
+        grams, rows = self._latest
         return grams[:, rows[:, None], tokens]
 
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:

@@ -116,9 +116,7 @@ class KernelBank(Bank):
 
     def averaged(self) -> "FrozenExpansion":
         """Return the averaged groups as a frozen expansion."""
-        return FrozenExpansion(
-            self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
-        )
+        return FrozenExpansion(self)
 
     def condensed(self) -> dict[str, np.ndarray]:
         coefficients = self.averaged_coefficients()
@@ -295,24 +293,14 @@ class KernelExpansion(KernelBank):
 class FrozenExpansion(FrozenGroups):
     """Averaged kernel groups for prediction, without support vectors and kernels of zero weight."""
 
-    def __init__(
-        self,
-        names: list[str],
-        kernels: list[Kernel],
-        views: list[str],
-        supports: dict[str, np.ndarray],
-        coefficients: np.ndarray,
-        dtype: DTypeLike,
-    ) -> None:
-        self._alive = [k for k in range(len(names)) if coefficients[k].any()]
-        used = coefficients.any(axis=(0, 2))
-        self.names = list(names)
-        self._kernels = [kernels[k] for k in self._alive]
-        self._views = [views[k] for k in self._alive]
+    def __init__(self, bank: KernelBank) -> None:
+        self.names, coefficients = list(bank.names), bank.averaged_coefficients()
+        self._alive, used = np.flatnonzero(coefficients.any(axis=(1, 2))).tolist(), coefficients.any(axis=(0, 2))
+        self._kernels, self._views = [bank.kernels[k] for k in self._alive], [bank.views[k] for k in self._alive]
         #: Indices of the remaining support vectors.
         self.support_indices = np.flatnonzero(used)
-        self._supports = {view: Reference(support[used]) for view, support in supports.items()}
-        self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=dtype)
+        self._supports = {view: Reference(support[used]) for view, support in bank.supports.items()}
+        self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=bank.dtype)
 
     def group_nbytes(self) -> np.ndarray:
         """Return the bytes of each group, (p,): its coefficients, and its share of the common support vectors."""

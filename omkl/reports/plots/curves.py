@@ -165,11 +165,11 @@ def plot_history(
     ('epoch', 'mean loss before each update')
     """
     named = source if isinstance(source, Mapping) else {"": source}
-    runs = {
-        f"{name} {problem}".strip(): own
-        for name, each in named.items()
-        for problem, own in _by_problem(records_of(each)).items()
-    }
+    runs: dict[str, list[dict[str, Any]]] = {}  # a batch solver has one for each problem
+    for name, each in named.items():
+        for record in records_of(each):
+            run = f"{name} problem {record['problem']}".strip() if "problem" in record else name
+            runs.setdefault(run, []).append(record)
     if of is None:
         of = next((name for name in LOSSES if runs and all(name in own[0] for own in runs.values())), "loss")
     curves, xlabel, changes = {}, "", []
@@ -187,14 +187,6 @@ def plot_history(
     for at in changes:
         ax.axvline(at, **MARK)
     return ax
-
-
-def _by_problem(records: Records) -> dict[str, list[dict[str, Any]]]:
-    """Split the history of a batch solver by problem; online histories have one problem."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for record in records:
-        found.setdefault(f"problem {record['problem']}" if "problem" in record else "", []).append(record)
-    return found
 
 
 def records_of(source: object) -> Records:

@@ -10,13 +10,12 @@ import numpy as np
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import read_groups
 from omkl.exceptions import InputError
-from omkl.linear.base import SparseLinear
-from omkl.linear.explain import group_norms
+from omkl.linear.base import SparseLinear, group_norms
 from omkl.mkl.base import BatchMKL
 from omkl.online.rounds import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, MARK, axes_for, dress, legend, shortened, style
 from omkl.reports.plots.curves import Records, progress_of, records_of
-from omkl.selection.result import GroupSelection, group_weights
+from omkl.selection.groups import GroupSelection, group_weights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,15 +62,12 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
     if not len(values) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         raise InputError("Weights must be finite numbers, at least one.")
     order = np.argsort(-values, kind="stable")[:n]
-    errors = _errors(source)
+    errors = None
+    if isinstance(source, Sequence) and "loss_increase" in source[0]:  # a report with data
+        errors = np.array([2 * (record["standard_error"] or 0.0) for record in source])[order]
     ax = axes_for(ax, height=0.8 + 0.18 * len(order))
-    bars = ax.barh(
-        range(len(order)),
-        values[order],
-        xerr=None if errors is None else errors[order],
-        color=COLOURS[0],
-        error_kw={"elinewidth": 0.9, "capsize": 2},
-    )
+    whiskers = {"elinewidth": 0.9, "capsize": 2}
+    bars = ax.barh(range(len(order)), values[order], xerr=errors, color=COLOURS[0], error_kw=whiskers)
     ax.bar_label(bars, fmt="{:.3g}", padding=3, fontsize="small")
     ax.set_yticks(range(len(order)), shortened(np.array(list(weights), object)[order]))
     ax.set_ylim(len(order) - 0.4, -0.6)
@@ -120,13 +116,6 @@ def weights_of(source: Source) -> tuple[dict[str, float], str]:
     if isinstance(source, (OnlineEstimator, BatchMKL, SparseLinear)):
         return group_weights(source), NORM if isinstance(source, SparseLinear) else "weight"
     raise InputError(f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict.")
-
-
-def _errors(source: Source) -> np.ndarray | None:
-    """Return two standard errors of each group of a report with data."""
-    if not isinstance(source, Sequence) or "loss_increase" not in source[0]:
-        return None
-    return np.array([2 * (record["standard_error"] or 0.0) for record in source])
 
 
 def plot_group_weights(

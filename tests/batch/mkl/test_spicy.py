@@ -86,7 +86,7 @@ def test_a_working_set_finds_what_all_kernels_together_give(loss, regularizer, m
     problem = Problem(kernels, y, loss, regularizer, C=20.0)
     by_rounds = Spicy().solve(problem, tol=1e-8)
     assert by_rounds.history[-1]["working_set"] < 400
-    monkeypatch.setattr("omkl.batch.mkl.working_set.FIRST", 400)
+    monkeypatch.setattr("omkl.batch.mkl.spicy.FIRST", 400)
     at_once = Spicy().solve(problem, tol=1e-8)
     assert at_once.history[1]["working_set"] == 400
     assert by_rounds.certificate.primal == pytest.approx(at_once.certificate.primal, rel=3e-8)

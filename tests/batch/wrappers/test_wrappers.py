@@ -10,8 +10,7 @@ from sklearn.svm import SVC
 
 from omkl._components import resolve
 from omkl.batch import HessianMKL, Problem, SimpleMKL, Solver, WeightConstrained, certify
-from omkl.batch.wrappers.cutting_planes import CuttingPlanes
-from omkl.batch.wrappers.descent import hessian, minimize_on_simplex
+from omkl.batch.wrappers.methods import CuttingPlanes, hessian, minimize_on_simplex
 from omkl.batch.wrappers.wrapper import Search, base_svm_for
 from omkl.exceptions import InputError
 from omkl.losses import Hinge, Logistic
@@ -183,7 +182,7 @@ def test_problems_that_a_method_cannot_solve_are_refused(method, changes, messag
 def test_hessian_mkl_goes_on_if_its_quadratic_program_finds_no_descent(monkeypatch):
     problem, factors = small_problem("hinge", "squared block 1-norm")
     stay = np.full(problem.kernels.n_kernels, 1.0 / problem.kernels.n_kernels)
-    monkeypatch.setattr("omkl.batch.wrappers.descent.minimize_on_simplex", lambda *_: stay)
+    monkeypatch.setattr("omkl.batch.wrappers.methods.minimize_on_simplex", lambda *_: stay)
     solution = HessianMKL().solve(problem, tol=1e-3)
     assert solution.converged
     assert_allclose(

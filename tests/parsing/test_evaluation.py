@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from omkl import evaluate_treebanks
 from omkl.data import Sentence, Treebank, read_treebank, write_treebank
 from omkl.exceptions import InputError
-from omkl.parsing.alignment import Segmentation, Word, aligned
-from omkl.parsing.evaluation import CONTENT_RELATIONS, FUNCTION_RELATIONS, universal_features
+from omkl.parsing.evaluation import (
+    CONTENT_RELATIONS,
+    FUNCTION_RELATIONS,
+    Segmentation,
+    Word,
+    aligned,
+    universal_features,
+)
 
 TEXT = "abcaabbcabcb"
 RELATIONS = ("nsubj", "det", "case", "root:x", "punct", "obj:y")
