@@ -394,12 +394,14 @@ class Encoder:
         return partial(self.views[name].column_name, shapes=self.shapes, names=names)
 
     def _view_of(self, name: str, kernel: Kernel) -> View:
-        on, numbers = kernel.on, self.numbers or []
+        on, numbers, standardize = kernel.on, self.numbers or [], bool(kernel.standardize)
+        if kernel.standardize == "range":
+            raise InputError(f"The kernel {name!r} needs the ranges of all rows: online, use standardize=True.")
         named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
         vectors = {key: width for key, width in self.shapes.items() if key != COLUMNS} or self.shapes
         if not named and len(vectors) == 1:
             ((key, width),) = vectors.items()
-            return View((key,), find_columns(on, width, kernel=name), kernel.standardize)
+            return View((key,), find_columns(on, width, kernel=name), standardize)
         known = [key for key in named if key in vectors or key in numbers]
         if not named or len(known) < (len(on) if isinstance(on, tuple) else 1):
             choice = f"one of {[*vectors, *numbers]}" if self.shapes else "numbers or an array"
@@ -415,7 +417,7 @@ class Encoder:
             for key in named
         ]
         flat = tuple(chain.from_iterable([own] if isinstance(own, int) else own for own in columns))
-        return View(keys, find_columns(flat, sum(self.shapes[key] for key in keys)), kernel.standardize)
+        return View(keys, find_columns(flat, sum(self.shapes[key] for key in keys)), standardize)
 
     def feature_count(self, name: str) -> int | None:
         """Return the dimension of a kernel's feature map on its view; None if there is no finite map."""

@@ -356,7 +356,7 @@ def flattened(tokens: list[Token]) -> list[Token]:
     As in python-crfsuite, ``"next": {"word": "the"}`` is ``"next:word": "the"``. A number of an attribute with a value,
     ``"word:the": 2.0`` or ``"word=the": 2.0``, is ``"word": {"the": 2.0}``.
     """
-    marked = [key for key in set().union(*tokens) if isinstance(key, str) and ATTRIBUTE.fullmatch(key)]
+    marked = [key for key in set().union(*tokens) if ATTRIBUTE.fullmatch(str(key))]
     is_nested = dict in set(map(type, chain.from_iterable(map(dict.values, tokens))))
     if not is_nested and not any(_is_weight(token.get(key)) for token in tokens for key in marked):
         return tokens

@@ -332,7 +332,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     def column_scales_(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation (or range) in training of each column that a kernel sees standardized."""
         check_is_fitted(self)
-        source, names, scales = self._model.source, encoded_columns(self), {}
+        source, names, scales = self._model.source, encoded_columns(self), dict[str, tuple[float, float]]()
         for kernel in source.kernels if isinstance(source, ArrayKernels) else ():
             if kernel.means_ is not None:
                 width = self.n_features_in_ if names is None else len(names)
