@@ -82,10 +82,10 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
 def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables, tmp_path):
     X, y = tables[kind]
     data, model = tmp_path / "data.svm", tmp_path / "model.npz"
-    write(data, X, y)
-    arguments = ["--stream", "--epochs", "3", "--weighting", "norms", "--random-state", "0", "--quiet"]
+    zero_based = write(data, X, y)
+    arguments = [*zero_based, "--stream", "--epochs", "3", "--weighting", "norms", "--random-state", "0", "--quiet"]
     assert main(["train", kind, str(data), "-o", str(model), *arguments]) == 0
-    stream = omkl.data.open_stream(data).shuffled(random_state=0)
+    stream = omkl.data.open_stream(data, zero_based=True).shuffled(random_state=0)
     ours = type(omkl.load(model))(random_state=0, epochs=3, n_examples=150, weighting="norms")
     for epoch in range(3):
         for rows, outputs in stream.blocks(epoch):
