@@ -458,7 +458,7 @@ def _have_equal_units(X: np.ndarray) -> bool:
         warnings.simplefilter("ignore", RuntimeWarning)  # of columns without entries
         spread = np.nanstd(X, axis=0)
     varied = spread[spread > 0]
-    return bool(len(varied)) and varied.max() <= UNITS_APART * np.quantile(varied, 0.25)
+    return bool(len(varied)) and varied.max() <= UNITS_APART * np.quantile(varied, 0.25, method="lower")
 
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,8 +16,7 @@ from omkl._messages import listed
 from omkl.batch.group_lasso.blocks import column_labels
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
-from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.batch import groups_of, read_groups
+from omkl.estimators.batch import read_groups
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.validation import checked_arrays, source_columns
 from omkl.exceptions import DataWarning, InputError
@@ -27,56 +26,15 @@ from omkl.features.words import token_features
 from omkl.groups.templates.language import TemplateSet
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import take_columns
-from omkl.linear.base import SparseLinear, group_norms
+from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from omkl.parsing.codec import TreebankCodec
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import check_sentences
 from omkl.selection.knockoffs import column_knockoffs, knockoff_threshold, resampled
+from omkl.selection.result import GroupSelection, group_weights
 from omkl.sequences.labeler import SequenceLabeler
-
-
-@dataclass(frozen=True)
-class GroupSelection:
-    """Groups of an estimator that are selected with a bound on the useless ones among them.
-
-    Attributes
-    ----------
-    method : {"knockoffs", "stability"}
-    bound : float
-        "knockoffs": bound on the false discovery rate, which is the expected share of useless groups among the
-        selected ones. "stability": bound on their expected number.
-    statistics : dict of str to float
-        For each group, "knockoffs": its weight minus the weight of its knockoff; "stability": the share of halves of
-        the data on which it is among the heaviest groups.
-    threshold : float
-        Smallest statistic of selected groups; infinite if no group is selected.
-    """
-
-    method: str
-    bound: float
-    statistics: dict[str, float]
-    threshold: float
-
-    @property
-    def selected(self) -> list[str]:
-        """Names of the selected groups."""
-        return [name for name, statistic in self.statistics.items() if statistic >= self.threshold]
-
-    def __str__(self) -> str:
-        kind = "false discovery rate" if self.method == "knockoffs" else "expected number of useless groups"
-        return f"{len(self.selected)} of {len(self.statistics)} groups selected, {kind} at most {self.bound:g}"
-
-
-def group_weights(model: Any) -> dict[str, float]:
-    """Return the weight of each group of a fitted estimator; norms of the coefficients for groups of columns."""
-    if isinstance(model, (OnlineEstimator, BatchMKL)):
-        return model.kernel_weights_
-    if isinstance(model, SparseLinear):
-        norms = group_norms(np.atleast_2d(model.coef_)[None], groups_of(model))
-        return {name: float(own[0]) for name, own in norms.items()}
-    raise InputError(f"{type(model).__name__} has no groups to select.")
 
 
 class Trial(NamedTuple):

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.groups.base import GuidedInput
 from omkl.groups.templates import _jit_arcs as jit
-from omkl.groups.templates.language import DISTANCE_BINS, TemplateSet
-from omkl.groups.templates.named_sets import VARIANTS
+from omkl.groups.templates.language import DISTANCE_BINS, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens
 from omkl.structures.parts import PartLists, PartPotentials
 from omkl.structures.trees import TreePotentials

@@ -15,7 +15,7 @@ from omkl.mkl.base import BatchMKL
 from omkl.online.rounds import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, MARK, axes_for, dress, legend, shortened, style
 from omkl.reports.plots.curves import Records, progress_of, records_of
-from omkl.selection.groups import GroupSelection, group_weights
+from omkl.selection.result import GroupSelection, group_weights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
