@@ -157,7 +157,7 @@ def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None 
     values = X.data if sparse.issparse(X) else X
     if not isinstance(values, np.ndarray) or not values.size:
         return
-    if max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None)) > LARGEST:
+    if max(float(np.fmax.reduce(values, axis=None)), -float(np.fmin.reduce(values, axis=None))) > LARGEST:
         row, j = (int(places[0]) for places in (abs(X) > LARGEST).nonzero())
         raise InputError(
             f"Column {_name(names, j)} of X must hold finite numbers up to {LARGEST:g}, got {X[row, j]:.3g} in row "
