@@ -227,7 +227,7 @@ def test_the_few_are_found_at_default_kernels_and_C(loss):
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 0.5, 1: 3.0}, {1: 7.0}])
 def test_class_weights_are_those_of_scikit_learn(few_positives, class_weight):
     X, y, new, _ = few_positives
-    settings = {"loss": "hinge", "regularizer": "uniform", "tol": 1e-6, "class_weight": class_weight}
+    settings = {"loss": "hinge", "regularizer": "uniform", "C": 1.0, "tol": 1e-6, "class_weight": class_weight}
     ours = MKLClassifier([Gaussian(10.0)], **settings).fit(X, y).decision_function(new)
     svm = SVC(gamma=0.05, class_weight=class_weight, tol=1e-8).fit(X, y)
     assert_allclose(ours, svm.decision_function(new), atol=5e-3)
