@@ -11,6 +11,11 @@ from omkl.groups.tokens import Span
 from omkl.kernels.base import Kernel
 from omkl.structures.base import Potentials
 
+#: Initial capacity for support vectors; doubled when full, up to the budget.
+FIRST_CAPACITY = 16
+#: Norms are recomputed after this many replacements per support vector.
+REFRESH_AFTER = 10
+
 
 class BudgetedExpansion(KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B support vectors.
