@@ -291,8 +291,10 @@ class OnlineTrainer:
     @property
     def _rounds_between_shrinkage(self) -> int:
         """Number of rounds between steps on coordinates: a power of two, so that it divides later ones."""
-        most = min(SHRINK_EVERY, self.round // 8, SHRINK_BY / (self._l1_weight * self.current_lambda))
-        return 1 << max(int(most), 1).bit_length() - 1
+        most = min(SHRINK_EVERY, self.round // 8)
+        if most > 1 and (strength := self._l1_weight * self.current_lambda) > 0.0:
+            most = min(most, int(SHRINK_BY / strength))
+        return 1 << max(most, 1).bit_length() - 1
 
     def until_upkeep(self) -> int:
         """Return the number of rounds up to the next one after which :meth:`upkeep` has something to do."""
@@ -468,7 +470,7 @@ class OnlineTrainer:
         for name, part in self._parts():
             arrays.update({f"{name}/{key}": value for key, value in (part.state() if part else {}).items()})
         if self.coordinate_terms:
-            arrays["coordinates"] = np.array(self.shrinkage - self.shrunk)
+            arrays["coordinates"] = np.array([self.shrinkage, self.shrunk])
         counters = [self.round, self.presented, self.began, *self.schedule.state()]
         return {**arrays, "counters": np.array(counters, dtype=np.float64)}
 
@@ -488,7 +490,8 @@ class OnlineTrainer:
             for bank in self.banks:
                 bank.frozen = True
             return
-        self.shrunk = self.shrinkage - float(state.get("coordinates", 0.0))
+        if "coordinates" in state:
+            self.shrinkage, self.shrunk = state["coordinates"].tolist()
         rounds, presented, began, *rates = state["counters"].tolist()
         self.go_on(rounds, presented)
         self.began = int(began)
