@@ -17,14 +17,14 @@ from omkl.annotation.training import PARTS, TrainingSequence, loaded_models, pac
 from omkl.data import Stream, Treebank
 from omkl.estimators.calibration import has_marginals
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_parameters
-from omkl.estimators.training import Run
+from omkl.estimators.training import FREE, Run
 from omkl.estimators.validation import Number, check_parameters
 from omkl.exceptions import InputError
 from omkl.features.lexicons import LexiconSource, as_lexicons
 from omkl.online.rounds import check_callbacks
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.parser import DependencyParser
-from omkl.parsing.sentences import Sentences, check_sentences, treebanks_of, with_notes
+from omkl.parsing.sentences import Sentences, as_treebank, check_sentences, treebanks_of, with_notes
 from omkl.persistence import Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
 
@@ -156,13 +156,14 @@ class Annotator(SavedEstimator):
         configuration = self._saved_parameters()
         if checkpoint is not None:
             for name, model in (("tagger", labeler), ("parser", parser)):
-                configuration |= training.nested_parameters(name, model)
+                own = model._saved_parameters()
+                configuration |= {f"{name}__{key}": own[key] for key in own if key not in (*FREE, "random_state")}
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         options: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         run = Run(type(self).__name__, configuration, seed, False, **options)
         trainings = TrainingSequence(labeler, check_callbacks(self.callbacks), run, seed, checkpoint_every)
         asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
-        treebank = training.read_with_text(X, "partial" if "trees" in asked else False, parser.single_root)
+        treebank = as_treebank(X, "partial" if "trees" in asked else False, parser.single_root, keep_text=True)
         parts = training.parts_in(treebank, asked, self.parts != "auto")
         with_heads = training.sentences_with_heads(treebank) if "trees" in parts else None
         trainings.begin(treebank)
@@ -178,9 +179,7 @@ class Annotator(SavedEstimator):
                 tagger, treebank = trainings.fit_tagger(treebank, columns, n_folds, bar)
             if with_heads is not None:
                 bar.set_description("trees")
-                trainings.seed_parser(parser, self.verbose)
-                treebank = treebank if with_heads.all() else treebank[with_heads]
-                parser.fit(treebank, **trainings.checkpoints_of_parser())
+                trainings.fit_parser(parser, treebank if with_heads.all() else treebank[with_heads], self.verbose)
                 bar.update()
         self.tokenizer_, self.tagger_, self.parser_ = tokenizer, tagger, parser if "trees" in parts else None
         self.parts_ = list(parts)
@@ -322,7 +321,7 @@ class Annotator(SavedEstimator):
         trees = self.parser_ is not None and "given"
         if not raw:
             return evaluate_blocks(((block, self.annotate(block)) for block in treebanks_of(X, trees)), ignore)
-        blocks = treebanks_of(X, trees) if isinstance(X, Stream) else iter([training.read_with_text(X, trees)])
+        blocks = treebanks_of(X, trees) if isinstance(X, Stream) else iter([as_treebank(X, trees, keep_text=True)])
         return evaluate_blocks(((block, self.annotate_text(text_of(block))) for block in blocks), ignore)
 
     def score(self, X: Sentences, y: None = None) -> float:

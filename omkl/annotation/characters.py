@@ -204,12 +204,9 @@ class CharacterLabeler:
         scores[gaps >= jit.PARAGRAPH_END, :SENTENCE_END] = -np.inf
         labels = Chain(3).decode((scores, self.transitions))
         ends = characters.places[labels > 0] + 1
-        runs = characters.runs[jit.PADDING : -jit.PADDING]
         # a token starts at its first character that is no whitespace
-        befores = np.concatenate([[0], ends[:-1]])
-        inside = characters.kinds[befores + jit.PADDING] > jit.NEWLINE
-        starts = runs[:, jit.START] - jit.PADDING
-        starts = np.where(inside, befores, starts[np.minimum(np.searchsorted(starts, befores), len(starts) - 1)])
+        solid = np.flatnonzero(characters.kinds[jit.PADDING :] > jit.NEWLINE)
+        starts = solid[np.searchsorted(solid, np.concatenate([[0], ends[:-1]]))]
         spans = list(zip(starts.tolist(), ends.tolist()))
         bounds = [0, *(np.flatnonzero(labels[labels > 0] == SENTENCE_END) + 1).tolist()]
         return [spans[low:high] for low, high in pairwise(bounds)]
@@ -218,16 +215,14 @@ class CharacterLabeler:
         """Return JSON values for a model file; arrays are added to the packer."""
         used = np.flatnonzero(self.table.any(axis=1))
         packer.arrays["tokens/features"], packer.arrays["tokens/weights"] = used.astype(np.int32), self.table[used]
-        for name in ("active", "transitions"):
-            packer.arrays[f"tokens/{name}"] = getattr(self, name)
+        packer.arrays["tokens/active"], packer.arrays["tokens/transitions"] = self.active, self.transitions
         return {"group_weights": self.group_weights, "spaced": self.spaced}
 
     @classmethod
     def restored(cls, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> "CharacterLabeler":
         """The inverse of :meth:`describe`."""
         labeler = cls()
-        for name in ("active", "transitions"):
-            setattr(labeler, name, arrays[f"tokens/{name}"])
+        labeler.active, labeler.transitions = arrays["tokens/active"], arrays["tokens/transitions"]
         labeler.group_weights, labeler.spaced = values["group_weights"], values["spaced"]
         labeler.table = np.zeros((len(GROUPS) << BITS, 3), np.float32)
         labeler.table[arrays["tokens/features"]] = arrays["tokens/weights"]

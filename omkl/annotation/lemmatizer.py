@@ -76,18 +76,14 @@ def edit_of(form: str, lemma: str) -> str:
     >>> apply_edit(edit_of("Went", "go"), "Went"), apply_edit(edit_of("dogs", "dog"), "Cats")
     ('go', 'Cat')
     """
-    best: tuple[int, str] | None = None
+    edits: list[tuple[int, str]] = []
     for case, change in CASES.items():
         base = change(form)
-        match = SequenceMatcher(None, base, lemma, autojunk=False).find_longest_match()
-        if match.size == 0:
-            continue
-        parts = (lemma[: match.b], lemma[match.b + match.size :])
-        cuts = (match.a, len(base) - match.a - match.size)
-        size = sum(cuts) + sum(map(len, parts))
-        if best is None or size < best[0]:
-            best = (size, TAB.join((case, str(cuts[0]), parts[0], str(cuts[1]), parts[1])))
-    return f"={lemma}" if best is None else best[1]
+        a, b, size = SequenceMatcher(None, base, lemma, autojunk=False).find_longest_match()
+        if size:
+            edit = (case, str(a), lemma[:b], str(len(base) - a - size), lemma[b + size :])
+            edits.append((len(base) + len(lemma) - 2 * size, TAB.join(edit)))
+    return min(edits, key=lambda sized: sized[0], default=(0, f"={lemma}"))[1]
 
 
 def apply_edit(edit: str, form: str) -> str:
@@ -121,9 +117,9 @@ class Lemmatizer:
         self.edits: dict[str, Model] = {}
         self.known: dict[str, str] = {}
 
-    def fit(self, words: Iterable[tuple[str, str, str]], lemmas: Iterable[str], learn: Learn) -> "Lemmatizer":
-        """Train on words ``(form, tag, features)`` and their lemmas."""
-        counts = Counter(zip(words, lemmas))
+    def fit(self, examples: Iterable[tuple[tuple[str, str, str], str]], learn: Learn) -> "Lemmatizer":
+        """Train on pairs of a word ``(form, tag, features)`` and its lemma."""
+        counts = Counter(examples)
         self.known = _most_frequent(counts)
         edits = {(word, lemma): edit_of(word[0], lemma) for word, lemma in counts}
         usual = Counter((tag, edit) for ((_, tag, _), _), edit in edits.items())

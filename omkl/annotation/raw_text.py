@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -98,22 +99,13 @@ def _tokens_of(rows: list[list[str]]) -> tuple[list[tuple[str, list[str]]], list
 
 def _aligned(text: str, forms: Iterable[str]) -> Spans | None:
     """Find the forms in a text, whose whitespace may differ; None if other characters differ."""
-    spans, at, n = [], 0, len(text)
-    for form in forms:
-        while at < n and text[at].isspace():
-            at += 1
-        start = at
-        if text.startswith(form, at):
-            at += len(form)
-        else:
-            for character in "".join(form.split()):
-                while at < n and text[at].isspace():
-                    at += 1
-                if text[at : at + 1] != character:
-                    return None
-                at += 1
-        spans.append((start, at))
-    return None if text[at:].strip() else spans
+    places = [*(i for i, character in enumerate(text) if not character.isspace()), len(text)]
+    dense = ["".join(form.split()) for form in forms]
+    if "".join(dense) != "".join(text.split()):
+        return None
+    bounds = pairwise(accumulate(map(len, dense), initial=0))
+    # a no-break space can be a form, and is nowhere
+    return [(places[low], places[high - 1] + 1 if low < high else places[low]) for low, high in bounds]
 
 
 def joined(sentences: Iterable[RawSentence]) -> tuple[str, np.ndarray]:

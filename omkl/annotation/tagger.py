@@ -92,12 +92,12 @@ class Tagger:
                     self.morphology[tag] = learned(X, y, learn, self._no_morphology, weighting="norms")
         if self.lemmatizer is not None:
             words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
-            known = [
+            known = (
                 (word, lemma)
                 for word, lemma in zip(words, lemmas)
                 if word[1] != MISSING and (lemma != MISSING or word[0] == MISSING)
-            ]
-            self.lemmatizer.fit([word for word, _ in known], [lemma for _, lemma in known], learn)
+            )
+            self.lemmatizer.fit(known, learn)
         return self
 
     def annotate(self, treebank: Treebank) -> Treebank:
@@ -112,10 +112,7 @@ class Tagger:
             treebank = treebank.with_strings(str(self.tag), tags)
         if self.given_tag:
             (keys, values), labels = self._in_context(forms, tags, treebank.offsets), [""] * len(forms)
-            words: dict[str, list[int]] = {}
-            for i, tag in enumerate(tags):
-                words.setdefault(tag, []).append(i)
-            for tag, own in words.items():
+            for tag, (own,) in runs_of(tags, np.array([0, len(tags)])).items():
                 predicted = labels_by(self.morphology.get(tag, self._no_morphology), keys, own, values)
                 for i, label in zip(own, predicted):
                     labels[i] = label

@@ -1,6 +1,5 @@
 """Training of the models of an annotator, with callbacks, checkpoints and cross-fitting."""
 
-import os
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -11,14 +10,15 @@ from tqdm import tqdm
 
 from omkl.annotation.raw_text import NO_TEXT, has_text
 from omkl.annotation.tagger import COLUMNS, KEYS, Tagger
-from omkl.data import Treebank, read_treebank
+from omkl.data import Treebank
 from omkl.data.treebank.layouts import FIELDS
 from omkl.estimators.persistence import SavedEstimator, load, users_own
-from omkl.estimators.training import FREE, Run, RunOptions
+from omkl.estimators.training import Run, RunOptions
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError, ModelFileError
 from omkl.features.lexicons import as_lexicons, pack_lexicons
 from omkl.online.rounds import below
-from omkl.parsing.sentences import Sentences, as_treebank, check_trees, facts_of, strings_of
+from omkl.parsing.parser import DependencyParser
+from omkl.parsing.sentences import check_trees, facts_of, strings_of
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
 
@@ -153,17 +153,15 @@ class TrainingSequence:
             treebank = treebank.with_strings(name, column.tolist())
         return treebank
 
-    def seed_parser(self, parser: SavedEstimator, verbose: bool) -> None:
-        """Set callbacks and seed of a parser."""
-        callbacks = [*(parser.get_params(deep=False)["callbacks"] or ()), *self.callbacks]
+    def fit_parser(self, parser: DependencyParser, treebank: Treebank, verbose: bool) -> None:
+        """Train a parser, with its checkpoints in a subdirectory."""
+        callbacks = [*(parser.callbacks or ()), *self.callbacks]
         parser.set_params(callbacks=callbacks, random_state=self.seed, verbose=verbose)
-
-    def checkpoints_of_parser(self) -> RunOptions:
-        """Return the options of ``fit`` for checkpoints of the parser."""
         folder = None if self._checkpoints is None else self._checkpoints.part("trees")
-        if folder is None:
-            return {}
-        return {"checkpoint": folder, "checkpoint_every": self._every, "resume": self._resumed}
+        running: RunOptions = {}
+        if folder is not None:
+            running = {"checkpoint": folder, "checkpoint_every": self._every, "resume": self._resumed}
+        parser.fit(treebank, **running)
 
 
 def _predicting(labeler: SequenceLabeler) -> SequenceLabeler:
@@ -187,12 +185,6 @@ def parts_in(treebank: Treebank, asked: tuple[str, ...], all_needed: bool) -> tu
     return tuple(part for part in PARTS if part in asked and part in there)
 
 
-def nested_parameters(name: str, model: SavedEstimator) -> dict[str, Any]:
-    """Return parameters of a nested model that affect its training, named as for ``set_params``."""
-    parameters = model._saved_parameters()
-    return {f"{name}__{key}": parameters[key] for key in parameters if key not in (*FREE, "random_state")}
-
-
 def sentences_with_heads(treebank: Treebank) -> np.ndarray:
     """Return a mask of the sentences with heads; warn about the number of others."""
     annotated = np.maximum.reduceat(treebank.heads, treebank.offsets[:-1]) >= 0
@@ -204,14 +196,6 @@ def sentences_with_heads(treebank: Treebank) -> np.ndarray:
         message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
         warnings.warn(message, DataWarning, stacklevel=4)
     return annotated
-
-
-def read_with_text(X: Sentences, trees: bool | str, single_root: bool = False) -> Treebank:
-    """Convert input to a treebank as :func:`~omkl.parsing.sentences.as_treebank`, but keep the text of files."""
-    paths = [X] if isinstance(X, (str, os.PathLike)) else X
-    if isinstance(paths, (list, tuple)) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
-        return read_treebank(paths, trees=trees, single_root=single_root and bool(trees))
-    return as_treebank(X, trees, single_root)
 
 
 def packed_models(models: Mapping[str, SavedEstimator], packer: Packer) -> Manifest:

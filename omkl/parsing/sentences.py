@@ -41,11 +41,11 @@ def treebanks_of(X: Sentences, trees: bool | str, single_root: bool = False) -> 
     return (as_treebank(block, trees, single_root) for block in blocks)
 
 
-def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> Treebank:
+def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False, keep_text: bool = False) -> Treebank:
     """Convert a treebank, paths, or sentences to a validated treebank.
 
-    ``trees`` determines the check of heads; see :func:`~omkl.data.stream_conllu`. Without trees, the text of files is
-    kept for writing. With ``single_root``, trees with several roots raise an error.
+    ``trees`` determines the check of heads; see :func:`~omkl.data.stream_conllu`. Without trees, or with
+    ``keep_text``, the text of files is kept. With ``single_root``, trees with several roots raise an error.
     """
     single_root = single_root and bool(trees)
     if isinstance(X, Treebank):  # it may have been read with fewer checks
@@ -54,7 +54,7 @@ def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False) -> T
     single = (str, os.PathLike, Sentence, Mapping)
     items: list[Any] = list(X) if isinstance(X, Iterable) and not isinstance(X, single) else [X]
     if items and all(isinstance(item, (str, os.PathLike)) for item in items):
-        return read_treebank(items, single_root=single_root, trees=trees, keep_text=not trees)
+        return read_treebank(items, single_root=single_root, trees=trees, keep_text=keep_text or not trees)
     sentences = [_as_sentence(item, number) for number, item in enumerate(items, 1)]
     return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
 

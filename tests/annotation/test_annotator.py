@@ -62,7 +62,7 @@ def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
     lemmas = [form.removesuffix("s").removesuffix("ted") for form, _, _ in words]
     irregular = ("geese", "NOUN", "Plur")
     labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
-    lemmatizer = Lemmatizer().fit([*words, irregular], [*lemmas, "goose"], lambda X, y: clone(labeler).fit(X, y))
+    lemmatizer = Lemmatizer().fit(zip([*words, irregular], [*lemmas, "goose"]), lambda X, y: clone(labeler).fit(X, y))
     unknown = [("zuzus", "NOUN", "Plur"), ("zuzuted", "VERB", "Past"), ("x", "ADJ", "_")]
     assert lemmatizer.predict([irregular, ("geese", "NOUN", "Sing"), *unknown]) == [
         "goose",
