@@ -1,7 +1,7 @@
 """Conversion of parameters and components to JSON and arrays; nothing is executed when these are read."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -107,7 +107,7 @@ class Unpacker:
         return self.parts[name]
 
 
-def object_array(items: list) -> np.ndarray:
+def object_array(items: Sequence) -> np.ndarray:
     """Return a list as a one-dimensional array of objects."""
     array = np.empty(len(items), dtype=object)
     array[:] = items

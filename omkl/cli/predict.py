@@ -149,15 +149,11 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     """Annotate sentences; everything except predicted columns is kept."""
     if options.text is None:
-        annotate, blocks = partial(annotator.annotate, confidence=options.confidence), _sentences(options.input)
+        blocks = map(partial(annotator.annotate, confidence=options.confidence), _sentences(options.input))
     else:
         settings = {"offsets": options.offsets, "confidence": options.confidence}
-        annotate, blocks = _unchanged, annotator.stream_text(text_pieces(options.text), **settings)
-    _write_sentences(blocks, annotate, None, annotator.columns_, "Annotated", options)
-
-
-def _unchanged(block: data.Treebank) -> data.Treebank:
-    return block
+        blocks = annotator.stream_text(text_pieces(options.text), **settings)
+    _write_sentences(blocks, None, None, annotator.columns_, "Annotated", options)
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
@@ -199,7 +195,7 @@ def _treebanks(path: str) -> Iterator[data.Treebank]:
 
 def _write_sentences(
     blocks: Iterator[data.Treebank],
-    annotate: Callable[[data.Treebank], data.Treebank],
+    annotate: Callable[[data.Treebank], data.Treebank] | None,
     best: Callable[[data.Treebank], Iterator[Best]] | None,
     columns: Sequence[str],
     done: str,
@@ -207,7 +203,8 @@ def _write_sentences(
 ) -> None:
     """Write annotated sentences block by block, and report what was ``done``, and how fast.
 
-    ``best`` is for ``--nbest``. JSON lines contain the words and these ``columns``; CoNLL-U keeps everything else.
+    ``annotate`` is None for annotated blocks, and ``best`` is for ``--nbest``. JSON lines contain the words and these
+    ``columns``; CoNLL-U keeps everything else.
     """
     from omkl.data.treebank.conllu import as_text
 
@@ -219,7 +216,7 @@ def _write_sentences(
 
     def written(block: data.Treebank) -> Iterator[bytes]:
         if options.nbest is None or best is None:
-            found = annotate(block)
+            found = block if annotate is None else annotate(block)
             if options.to == "conllu":
                 yield as_text(found)
             else:

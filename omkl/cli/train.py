@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import omkl
 from omkl import data
 from omkl.cli import options as opt
@@ -160,8 +158,10 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
         else:
             first = X = stream.read()  # with the names of the columns
             y, n_examples, declared = X.y, X.n_examples, {}
-        dev = () if options.dev is None or first is None else _read_dev(first, options)
-        validation = dev if dev and options.early_stopping else None
+        validation = None
+        if options.dev is not None and first is not None:
+            dev = open_rows(options.dev, options, Columns.of_block(first)).read()
+            validation = (dev, dev.y) if options.early_stopping else None
         training.fit(model, X, y, validation=validation, **declared)
     training.save(model)
     metrics: Record = {"examples": n_examples}
@@ -169,16 +169,10 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
         f"Trained on {n_examples} examples: {progress_of(model, 'an example')}.",
         *bar_chart(model.kernel_weights_),
     ]
-    if isinstance(model, omkl.OnlineMKLClassifier):
+    if is_classifier:
         metrics["labels"] = len(model.classes_)
     if options.dev:
         found = metrics["dev"] = row_scores(model, *outputs_of(model, options.dev, options))
         scores = "accuracy {accuracy:.2%}" if "accuracy" in found else "R^2 {r2:.4f}, RMSE {rmse:.4g}"
         lines.append(f"On {options.dev}: {scores.format(**found)}")
     training.report(model, lines, metrics)
-
-
-def _read_dev(block: data.Block, options: Options) -> tuple[data.Block, np.ndarray]:
-    """Read the rows of ``--dev`` and their outputs, with the columns of a block of the training data."""
-    whole = open_rows(options.dev, options, Columns.of_block(block)).read()
-    return whole, whole.y

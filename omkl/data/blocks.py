@@ -128,14 +128,15 @@ def as_rows(rows: Any) -> Any:
 
 def take(block: Block, chosen: slice | np.ndarray) -> Block:
     """Select examples by a slice (views, if possible) or an array of indices."""
-    y = None if block.y is None else _take(block.y, chosen)
-    return Block(_take(block.X, chosen), y, block.feature_names)
+    y = None if block.y is None else take_rows(block.y, chosen)
+    return Block(take_rows(block.X, chosen), y, block.feature_names)
 
 
-def _take(rows: Any, chosen: slice | np.ndarray) -> Any:
+def take_rows(rows: Any, chosen: slice | np.ndarray) -> Any:
+    """Select rows of an array, sparse matrix, list, treebank, or data frame of pandas."""
     if isinstance(rows, (list, tuple)):
         return list(rows[chosen]) if isinstance(chosen, slice) else [rows[i] for i in chosen]
-    return rows[chosen]
+    return rows.iloc[chosen] if hasattr(rows, "iloc") else rows[chosen]
 
 
 def join(blocks: Sequence[Block]) -> Block:

@@ -118,17 +118,13 @@ def _as_columns(x: Sequence[Token], y: Sequence | None) -> str:
     tokens = [_simple(token) if isinstance(token, Mapping) else {"": token} for token in x]
     rows = [[*token.values(), _label(label)] for token, label in zip(tokens, _labels(x, y))]
     for token, cells in zip(tokens, rows):
-        is_row = token.keys() == tokens[0].keys() and all(isinstance(cell, str) for cell in cells)
-        if not is_row or str(cells[0]).startswith("-DOCSTART-") or not all(map(_is_word, cells)):
+        are_words = all(isinstance(cell, str) and cell.split() == [cell] for cell in cells)
+        if token.keys() != tokens[0].keys() or not are_words or str(cells[0]).startswith("-DOCSTART-"):
             raise InputError(
                 "tokens must be words, or dicts with the same keys and a string without spaces in each, and not "
                 f"-DOCSTART-, got {shown(token)}."
             )
     return "\n".join(["\t".join(map(str, cells)) for cells in rows] + ["", ""])
-
-
-def _is_word(cell: object) -> bool:
-    return bool(cell) and not any(map(str.isspace, str(cell)))
 
 
 def _as_json(x: Sequence[Token], y: Sequence | None) -> str:

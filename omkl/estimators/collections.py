@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omkl.data.blocks import Block, is_collection, is_frame, join, n_rows
+from omkl.data.blocks import Block, is_collection, is_frame, join, n_rows, take_rows
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import TrainingBlock, WeightedExamples
 from omkl.estimators.validation import COLUMNS
@@ -101,13 +101,7 @@ def _size_and_columns(block: TrainingBlock) -> tuple[int, str]:
 
 def _some(block: TrainingBlock, rows: np.ndarray) -> TrainingBlock:
     """Select some examples."""
-    return TrainingBlock(*(None if own is None else _taken(own, rows) for own in block))
-
-
-def _taken(values: Any, rows: np.ndarray) -> Any:
-    if isinstance(values, list):
-        return [values[i] for i in rows.tolist()]
-    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
+    return TrainingBlock(*(None if own is None else take_rows(own, rows) for own in block))
 
 
 def _joined(parts: Sequence[Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -100,11 +100,12 @@ class PathSearch:
         n_jobs : int or None
             Number of folds solved at once, in threads.
         """
-        decoding = OutputClassifier if is_a_classifier(self.estimator) else OutputRegressor
+        is_classifier, name = is_a_classifier(self.estimator), self.name
 
         def score(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, HeldOut]:
             found = held_out(train, test)
-            model: Any = decoding(found.decoder, probabilistic)  # type: ignore[arg-type]
+            decoder: Any = found.decoder
+            model = OutputClassifier(decoder, probabilistic) if is_classifier else OutputRegressor(decoder)
             options = {} if weights is None else {"sample_weight": weights[test]}
             try:
                 scores = [self.scorer(model, own, y[test], **options) for own in found.outputs]
@@ -115,10 +116,6 @@ class PathSearch:
 
         results = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(score)(*fold) for fold in self.folds)
         scores = np.array([own for own, _ in results])
-        return self._set_best(values, scores, [found for _, found in results])
-
-    def _set_best(self, values: np.ndarray, scores: np.ndarray, paths: Sequence[HeldOut]) -> float:
-        name = self.name
         defined = np.isfinite(scores).all(axis=1)
         if not defined.any():
             raise InputError(
@@ -126,8 +123,8 @@ class PathSearch:
             )
         means, spread = scores[defined].mean(axis=0), scores[defined].std(axis=0)
         best = float(values[np.argmax(means)])
-        self.gaps = np.array([path.gaps for path in paths])
-        active = np.mean([path.active for path in paths], axis=0)
+        self.gaps = np.array([path.gaps for _, path in results])
+        active = np.mean([path.active for _, path in results], axis=0)
         records = [
             {name: value, "mean_score": mean, "std_score": std, "active": groups, "dual_gap": gap}
             for value, mean, std, groups, gap in zip(
@@ -187,9 +184,8 @@ class OutputClassifier(ClassifierMixin, BaseEstimator):
 class OutputRegressor(RegressorMixin, BaseEstimator):
     """Regressor for scorers whose inputs X are outputs (n, P) of a model."""
 
-    def __init__(self, decoder: NumberDecoder, probabilistic: bool = False) -> None:
+    def __init__(self, decoder: NumberDecoder) -> None:
         self.decoder = decoder
-        self.probabilistic = probabilistic
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

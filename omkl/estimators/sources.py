@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from copy import copy
+from itertools import chain
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -181,7 +182,7 @@ class StreamSource:
     ) -> None:
         self._stream, self._model, self._read = stream, model, read
         self._n_shards, self._checked = n_shards, checked
-        self._opened: tuple[list, Iterator] | None = None
+        self._opened: Iterable[tuple] | None = None
         self._first = model.trainer is None  # also for a model that is restored
         self._n_read, self._digest, self._in_block = 0, "", False
         self.n_examples: int | None = None
@@ -192,7 +193,7 @@ class StreamSource:
         blocks = self._raw(0)
         if (block := next(blocks, None)) is None:
             raise InputError("The stream must have an example.")
-        self._opened = [(block, self._encoded(block))], blocks
+        self._opened = chain([(block, self._encoded(block))], ((other, None) for other in blocks))
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Plan the rounds, if the number of examples is known."""
@@ -202,7 +203,9 @@ class StreamSource:
         """Yield the blocks of an epoch (from 0), starting with block ``start``."""
         compared, wanted = self._n_read, self._digest
         number, digest, n_before = 0, "", 0
-        for number, (block, examples) in enumerate(self._pairs(epoch), 1):
+        # blocks with their examples, None if they are not encoded yet
+        pairs, self._opened = self._opened or ((block, None) for block in self._raw(epoch)), None
+        for number, (block, examples) in enumerate(pairs, 1):
             if self._checked:
                 digest = fingerprint([digest, block])
             if number == compared and digest != wanted:
@@ -214,13 +217,6 @@ class StreamSource:
             n_before += n_rows(block[0])
         if number <= compared and digest != wanted:
             raise InputError(f"The first {compared} blocks of epoch {epoch + 1} must be those of the checkpoint.")
-
-    def _pairs(self, epoch: int) -> Iterator[tuple[Any, Any]]:
-        """Yield blocks with their examples, None if they are not encoded yet."""
-        (encoded, blocks), self._opened = self._opened or ([], self._raw(epoch)), None
-        while encoded:
-            yield encoded.pop()
-        yield from ((block, None) for block in blocks)
 
     def _encoded(self, block: tuple, n_before: int = 0) -> Examples:
         try:

@@ -14,7 +14,7 @@ from omkl.data.frames import LARGEST, are_few_classes, is_missing
 from omkl.estimators.validation import as_numbers
 from omkl.exceptions import InputError
 from omkl.groups.tables import InterceptBank
-from omkl.persistence import Packer, Unpacker, check_labels
+from omkl.persistence import Packer, Unpacker, check_labels, object_array
 from omkl.structures.base import Structure
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
 
@@ -30,9 +30,7 @@ def label_array(labels: Sequence) -> np.ndarray:
     kinds = {str if isinstance(label, str) else type(label) for label in labels}
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return np.array(labels)
-    array = np.empty(len(labels), dtype=object)
-    array[:] = labels
-    return array
+    return object_array(labels)
 
 
 @contextmanager
