@@ -17,7 +17,6 @@ from omkl.estimators.training import Run, RunOptions
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError, ModelFileError
 from omkl.features.lexicons import as_lexicons, pack_lexicons
 from omkl.online.rounds import below
-from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import check_trees, facts_of, strings_of
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
@@ -153,8 +152,8 @@ class TrainingSequence:
             treebank = treebank.with_strings(name, column.tolist())
         return treebank
 
-    def fit_parser(self, parser: DependencyParser, treebank: Treebank, verbose: bool) -> None:
-        """Train a parser, with its checkpoints in a subdirectory."""
+    def fit_parser(self, parser: Any, treebank: Treebank, verbose: bool) -> None:
+        """Train a :class:`~omkl.DependencyParser`, with its checkpoints in a subdirectory."""
         callbacks = [*(parser.callbacks or ()), *self.callbacks]
         parser.set_params(callbacks=callbacks, random_state=self.seed, verbose=verbose)
         folder = None if self._checkpoints is None else self._checkpoints.part("trees")
