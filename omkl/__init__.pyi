@@ -20,7 +20,8 @@ from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegresso
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from .parsing.evaluation import evaluate_treebanks
 from .parsing.parser import DependencyParser
-from .selection.groups import GroupSelection, select_groups
+from .selection.groups import select_groups
+from .selection.result import GroupSelection
 from .sequences.evaluation import evaluate_labels
 from .sequences.labeler import SequenceLabeler
 
