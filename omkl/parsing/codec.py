@@ -381,8 +381,11 @@ class TreebankCodec:
             memory *= FOR_PARTS / len(kinds)
         banks = []
         for number, templates in enumerate(kinds.values()):
-            sizes = None if self._sizes is None or training is not None else self._sizes[number]
-            banks.append(ArcTemplateBank(templates, averaging, dtype, sizes, memory, training))
+            if training is not None:
+                banks.append(ArcTemplateBank.plan(templates, training, memory, averaging, dtype))
+            else:
+                sizes = None if self._sizes is None else self._sizes[number]
+                banks.append(ArcTemplateBank(templates, averaging, dtype, sizes, memory))
         self._sizes = [bank.sizes.tolist() for bank in banks]
         return banks, []
 

@@ -42,12 +42,9 @@ class ArcTemplateBank(Bank):
         Whether to keep the averaged parameters, which doubles the memory.
     dtype : float32 or float64
     sizes : int array, optional
-        Number of lines of each pair of views.
+        Number of lines of each pair of views; see :meth:`plan`.
     memory : float
-        Without ``sizes``: maximum megabytes of the parameters and their averages. Pairs of views with few keys get what
-        they need; the others share the rest evenly.
-    examples : sequence of (ArcSentence, gold heads, ...), optional
-        A training set, on whose gold arcs the keys are counted; without it all pairs get the same.
+        Without ``sizes``: megabytes for all parameters, split evenly between the pairs of views.
     """
 
     abilities = frozenset({"mix", "condense"})
@@ -59,7 +56,6 @@ class ArcTemplateBank(Bank):
         dtype: DTypeLike = np.float32,
         sizes: ArrayLike | None = None,
         memory: float = 256,
-        examples: GoldTrees | None = None,
     ) -> None:
         self.templates = TemplateSet.resolve(templates)
         self.names, self.averaging = self.templates.names, bool(averaging)
@@ -67,9 +63,7 @@ class ArcTemplateBank(Bank):
         self._layout = TemplateLayout(self.templates)
         self.part = self.templates.part
         if sizes is None:
-            wanted = np.inf if examples is None else LINES_A_KEY * self._layout.count_keys(examples, SAMPLE)
-            n_bytes = jit.LINE * self._dtype.itemsize * (2 if averaging else 1)
-            sizes = self._layout.fair_sizes(wanted, memory * 1e6 / n_bytes)
+            sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype))
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self._pairs = self._layout.tables(self.sizes)
         n_lines = int(self._pairs.bases[-1])
@@ -81,6 +75,31 @@ class ArcTemplateBank(Bank):
         for p, variant in map(self._layout.pair_of, range(len(self.names))):
             lines = slice(*self._pairs.bases[p : p + 2].tolist())
             self._blocks.append((lines, slice(jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant])))
+
+    @classmethod
+    def plan(
+        cls,
+        templates: TemplateSet,
+        examples: GoldTrees,
+        memory: float,
+        averaging: bool = True,
+        dtype: DTypeLike = np.float32,
+    ) -> "ArcTemplateBank":
+        """Make a bank, with lines for each pair of views according to its keys on the gold arcs of a training set.
+
+        Parameters
+        ----------
+        templates : TemplateSet
+        examples : sequence of (ArcSentence, gold heads, ...)
+        memory : float
+            Maximum megabytes of the parameters and their averages. Pairs with few keys get what they need; the others
+            share the rest evenly.
+        averaging : bool
+        dtype : float32 or float64
+        """
+        layout = TemplateLayout(TemplateSet.resolve(templates))
+        wanted = LINES_A_KEY * layout.count_keys(examples, SAMPLE)
+        return cls(templates, averaging, dtype, layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype)))
 
     @property
     def nbytes(self) -> int:
@@ -345,6 +364,10 @@ def _aligned(n_lines: int, dtype: np.dtype) -> np.ndarray:
     raw = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
+
+
+def _lines_in(megabytes: float, averaging: bool, dtype: DTypeLike) -> float:
+    return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1))
 
 
 def largest(weights: np.ndarray, n: int) -> np.ndarray:

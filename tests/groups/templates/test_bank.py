@@ -329,9 +329,9 @@ def test_memory_is_bounded_and_shared_by_need():
     treebank = Treebank.from_sentences(corpus)
     tokens = encode(treebank, TEMPLATES)
     examples = [(tokens.sentence(s), np.array(sentence.heads)) for s, sentence in enumerate(corpus)]
-    bank = ArcTemplateBank(TEMPLATES, averaging=True, memory=0.1, examples=examples)
+    bank = ArcTemplateBank.plan(TEMPLATES, examples, memory=0.1)
     assert bank.nbytes <= 0.1e6 + 32 * 32 * 4
-    roomy = ArcTemplateBank(TEMPLATES, averaging=True, memory=100, examples=examples)
+    roomy = ArcTemplateBank.plan(TEMPLATES, examples, memory=100)
     assert roomy.nbytes < 1e6  # a small treebank takes what it needs, not what it may
     with pytest.raises(InputError, match="allow more"):
         ArcTemplateBank(TEMPLATES, memory=0.01)
