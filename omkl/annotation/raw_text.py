@@ -110,19 +110,14 @@ def _aligned(text: str, forms: Iterable[str]) -> Spans | None:
 
 def joined(sentences: Iterable[RawSentence]) -> tuple[str, np.ndarray]:
     """Join sentences with the whitespace of the treebank; return the text, and a label for each character."""
-    parts, ends, at = [], [], 0
+    texts, labels = [], [np.zeros(0, np.int8)]
     for sentence in sentences:
-        start = at + len(sentence.gap)
-        parts += [sentence.gap, sentence.text]
-        ends += [(start + end - 1, TOKEN_END) for _, end in sentence.spans]
-        if sentence.spans:
-            ends[-1] = ends[-1][0], SENTENCE_END
-        at = start + len(sentence.text)
-    labels = np.zeros(at, np.int8)
-    if ends:
-        places, values = zip(*ends)
-        labels[list(places)] = values
-    return "".join(parts), labels
+        texts += [sentence.gap, sentence.text]
+        own = np.zeros(len(sentence.gap) + len(sentence.text), np.int8)
+        ends = np.array([end for _, end in sentence.spans], np.int64) + len(sentence.gap) - 1
+        own[ends], own[ends[-1:]] = TOKEN_END, SENTENCE_END
+        labels.append(own)
+    return "".join(texts), np.concatenate(labels)
 
 
 def varied(sentences: Sequence[RawSentence], rng: np.random.Generator) -> tuple[str, np.ndarray]:

@@ -52,8 +52,7 @@ class Tagger:
     def __init__(self, columns: tuple[str, ...], lexicons: Mapping[str, Lexicon] | None = None) -> None:
         self.columns = columns
         self.lexicons = dict(lexicons or {})
-        tags = [name for name in ("upos", "xpos") if name in columns]
-        self.tag = tags[0] if tags else None
+        self.tag = next((name for name in ("upos", "xpos") if name in columns), None)
         self.given_tag = tuple(name for name in ("xpos", "feats") if name in columns and name != self.tag)
         self.chain: Model | None = None
         self.morphology: dict[str, Model] = {}
@@ -154,11 +153,26 @@ class Tagger:
     def _in_context(
         self, forms: list[str], tags: list[str], offsets: np.ndarray
     ) -> tuple[list[str], Callable[[int], tuple]]:
-        """Return keys of the features for morphology, and a function from the index of a word to their values."""
+        """Return keys of the features for morphology, and a function from the index of a word to their values.
+
+        Values are computed on demand, because they take a kilobyte per word.
+        """
         own = [template for template in lexicon_templates(self.lexicons) if template.offsets == (0,)]
-        values = values_in_context(forms, tags, offsets)
-        keys = [*KEYS, *(template.name for template in own)]
-        return keys, lambda i: values(i) + tuple(template.property(forms[i]) for template in own)
+        lower: list[str] = []
+        padded: list[str] = []
+        for words, around in zip(by_sentence(forms, offsets), by_sentence(tags, offsets)):
+            lower += [BEGIN, BEGIN, *map(str.lower, words), END, END]
+            padded += [BEGIN, BEGIN, *around, END, END]
+        places = (np.arange(len(forms)) + 4 * np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + 2).tolist()
+
+        def values(i: int) -> tuple:
+            at = places[i]
+            b2, b1, _, a1, a2 = padded[at - 2 : at + 3]
+            before, after = lower[at - 1], lower[at + 1]
+            context = before, after, before[-3:], after[-3:], b1, a1, f"{b2}|{b1}", f"{a1}|{a2}", f"{b1}|{a1}"
+            return (*own_values(forms[i]), *context, *(template.property(forms[i]) for template in own))
+
+        return [*KEYS, *(template.name for template in own)], values
 
     def _words(self, treebank: Treebank, forms: list[str], tags: list[str]) -> list[tuple[str, str, str]]:
         """Return form, tag and morphological features of each word, for the lemmatizer."""
@@ -223,25 +237,3 @@ def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
         for tag, run in own.items():
             runs.setdefault(tag, []).append(run)
     return runs
-
-
-def values_in_context(forms: list[str], tags: list[str], offsets: np.ndarray) -> Callable[[int], tuple]:
-    """Make a function from the index of a word to its values of :data:`KEYS`: forms and neighbouring tags.
-
-    Values are computed on demand, because they take a kilobyte per word.
-    """
-    lower: list[str] = []
-    padded: list[str] = []
-    for words, own in zip(by_sentence(forms, offsets), by_sentence(tags, offsets)):
-        lower += [BEGIN, BEGIN, *map(str.lower, words), END, END]
-        padded += [BEGIN, BEGIN, *own, END, END]
-    places = (np.arange(len(forms)) + 4 * np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + 2).tolist()
-
-    def of_word(i: int) -> tuple:
-        at = places[i]
-        b2, b1, _, a1, a2 = padded[at - 2 : at + 3]
-        before, after = lower[at - 1], lower[at + 1]
-        context = before, after, before[-3:], after[-3:], b1, a1, f"{b2}|{b1}", f"{a1}|{a2}", f"{b1}|{a1}"
-        return own_values(forms[i]) + context
-
-    return of_word

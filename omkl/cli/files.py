@@ -95,7 +95,7 @@ def read_sequences(path: str, options: Options, model: Model | None = None) -> t
     n_known, labelled, format = None if model is None else n_columns_of(model), True, options.format
     if n_known is not None:
         format = format or guess_format(path, "columns")
-        if os.path.isfile(path) and (format or guess_format(path)) == "columns":
+        if os.path.isfile(path) and format == "columns":
             n_columns = n_columns_in(path)
             labelled = n_columns > n_known
             if n_columns < n_known:

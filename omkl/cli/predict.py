@@ -278,12 +278,11 @@ def _columns_and_labels(labeler: omkl.SequenceLabeler, X: list, options: Options
     """Copy the lines of the input, and append the label of each token, and its probability for ``--confidence``."""
     from omkl.data.sequences import token_lines
 
-    labels = chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options)))
-    found = filter(None, labels)
+    labels = filter(None, chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options))))
     for line, is_token in chain.from_iterable(map(token_lines, find_files(options.input))):
         if is_token:
             mark = b"\t" if b"\t" in line else b" "
-            line = line.rstrip() + mark + next(found).replace(b"\t", mark)
+            line = line.rstrip() + mark + next(labels).replace(b"\t", mark)
         yield line + b"\n"
 
 

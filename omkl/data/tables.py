@@ -183,10 +183,8 @@ def stream_frames(
     frames = as_table(frames) if is_frame(frames) else frames
     if not (callable(frames) or _is_table(frames) or isinstance(frames, Iterable)):
         raise InputError(f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}.")
-    schema = (
-        frames.schema if isinstance(frames, (pyarrow.Table, pyarrow.RecordBatch, pyarrow.dataset.Dataset)) else None
-    )
-    plan = None if schema is None else Columns(schema, target, columns)
+    has_schema = isinstance(frames, (pyarrow.Table, pyarrow.RecordBatch, pyarrow.dataset.Dataset))
+    plan = Columns(frames.schema, target, columns) if has_schema else None
 
     def read(name: str, skipped: Skipped) -> Iterator[Block]:
         nonlocal plan

@@ -74,8 +74,8 @@ class Probabilistic(Protocol):
     def _settings(self) -> OnlineSettings: ...
 
 
-def needs_probabilities(estimator: Probabilistic, remedy: str = "") -> bool:
-    """Return True if potentials are log-probabilities, else raise AttributeError; for ``available_if``.
+def needs_probabilities(estimator: Probabilistic, remedy: str = "", error: type[Exception] = AttributeError) -> bool:
+    """Return True if potentials are log-probabilities, else raise ``error``; ``available_if`` needs an AttributeError.
 
     ``remedy`` names another way to get probabilities, for the message.
     """
@@ -83,17 +83,10 @@ def needs_probabilities(estimator: Probabilistic, remedy: str = "") -> bool:
     if (estimator._settings() if model is None else model.settings).probabilistic:
         return True
     name = type(estimator).__name__
-    raise AttributeError(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
+    raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
 def has_marginals(estimator: Probabilistic, error: type[Exception] = AttributeError) -> bool:
-    """Return True if the loss has probabilities or the estimator is calibrated, else raise ``error``.
-
-    ``available_if`` needs an AttributeError.
-    """
-    try:
-        return estimator.__dict__.get("temperature_") is not None or needs_probabilities(
-            estimator, " or after calibrate()"
-        )
-    except AttributeError as missing:
-        raise error(str(missing)) from None
+    """Return True if the loss has probabilities or the estimator is calibrated, else raise ``error``."""
+    is_calibrated = estimator.__dict__.get("temperature_") is not None
+    return is_calibrated or needs_probabilities(estimator, " or after calibrate()", error)

@@ -42,10 +42,6 @@ class Template(NamedTuple):
     offsets: tuple[int, ...] = (0,)
 
 
-def _word(word: str) -> str:
-    return word
-
-
 def _prefix(length: int, word: str) -> str:
     return word.lower()[:length]
 
@@ -78,7 +74,7 @@ def _shape(word: str) -> str:
 
 #: All templates; templates of two words come last.
 TEMPLATES = (
-    Template("word", _word),
+    Template("word", str),
     Template("lower", str.lower),
     *(Template(f"prefix{k}", partial(_prefix, k)) for k in range(1, 5)),
     *(Template(f"suffix{k}", partial(_suffix, k)) for k in range(1, 6)),
