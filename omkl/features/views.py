@@ -150,7 +150,7 @@ def _is_vector(value: object) -> bool:
 
 
 def number_keys(tokens: Sequence[Any], names: Sequence[str] | None, whole: bool) -> list[str]:
-    """Return the keys of dicts whose numbers are columns, in order of appearance.
+    """Return the keys of dicts whose numbers are columns, sorted, so that the order of keys does not matter.
 
     These are keys with a number in at least half of the dicts, if these are the ``whole`` data; or in the first dict of
     a stream, so that blocks do not matter. A column of a table (``names``) is one if its first value is a number.
@@ -160,7 +160,7 @@ def number_keys(tokens: Sequence[Any], names: Sequence[str] | None, whole: bool)
         return [name for name, value in firsts if isinstance(value, NUMBERS + TIMES)]
     sample = [token for token in (tokens if whole else tokens[:1]) if isinstance(token, dict)]
     counts = Counter(key for row in sample for key, value in row.items() if isinstance(value, NUMBERS + TIMES))
-    return [key for key, count in counts.items() if 2 * count >= len(sample)]
+    return sorted(key for key, count in counts.items() if 2 * count >= len(sample))
 
 
 def is_number_in(tokens: FlatTokens, key: object) -> bool:

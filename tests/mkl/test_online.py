@@ -429,7 +429,7 @@ def test_folds_may_lack_a_label(labelled):
 
 
 def test_paths_take_several_outputs(labelled, measured):
-    for estimator, (X, y) in ((MKLClassifier(THREE), labelled), (MKLRegressor(THREE), measured)):
+    for estimator, (X, y) in ((MKLClassifier(THREE, C=1.0), labelled), (MKLRegressor(THREE, C=1.0), measured)):
         record = estimator.path(X, y, [0.1, 1.0])[1]
         assert_allclose(record["model"].predict(X), estimator.fit(X, y).predict(X), atol=0.1)
 
