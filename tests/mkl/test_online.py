@@ -65,7 +65,7 @@ def test_accuracy_is_that_of_a_good_kernel_machine(load):
     X, y = load(return_X_y=True)
     parts = train_test_split(X, y, random_state=0)
     classifier = omkl.OnlineMKLClassifier(random_state=0).fit(parts[0], parts[2])
-    assert classifier.score(parts[1], parts[3]) > 0.96
+    assert classifier.score(parts[1], parts[3]) > 0.95
     assert classifier.decision_function(X).shape == ((len(X),) if len(classifier.classes_) == 2 else (len(X), 10))
 
 
