@@ -157,7 +157,7 @@ def test_what_cannot_be_used_is_refused_by_its_name(parameter, value, rng):
 
 def test_two_classes_have_one_score_whatever_they_cost(rng):
     X, y = rng.normal(size=(60, 2)), np.arange(60) % 2
-    costly = OnlineMKLClassifier("linear", cost=[[0.0, 1.0], [9.0, 0.0]], random_state=0).fit(X, y)
+    costly = OnlineMKLClassifier("linear", loss="hinge", cost=[[0.0, 1.0], [9.0, 0.0]], random_state=0).fit(X, y)
     growing = OnlineMKLClassifier("linear", loss="crf", random_state=0).partial_fit(X, y, classes="growing")
     for model in (costly, growing):
         assert_array_equal(model.predict(X), (model.decision_function(X) > 0).astype(int))
@@ -178,7 +178,7 @@ def test_one_sentence_is_parsed_and_tokens_that_are_no_sentence_are_refused():
 
 
 def test_probabilities_that_are_missing_tell_which_loss_has_them(rng):
-    model = OnlineMKLClassifier(["linear"], epochs=1).fit(*rare(rng, 60))
+    model = OnlineMKLClassifier(["linear"], loss="hinge", epochs=1).fit(*rare(rng, 60))
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError) as error:
         model.predict_proba(np.ones((1, 2)))
