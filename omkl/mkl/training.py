@@ -124,7 +124,7 @@ class TrainingSet:
         samples, weights = sampled(targets, self.encoded.weights, stack.n_kernels)
         stack = self.on(samples).stored if len(samples) < len(targets) else stack
         kept = np.arange(stack.n_kernels) if choice is None or not choice.kept.any() else np.flatnonzero(choice.kept)
-        curvature = self.settings.loss.curvature if not self.settings.loss.has_kink else 1.0
+        curvature = self.settings.loss.curvature if np.isfinite(self.settings.loss.curvature) else 1.0
         return natural_c(stack, kept, targets[samples], weights) / (curvature * float(self.weights.mean()))
 
     def n_threads(self, n_jobs: int | None) -> int:

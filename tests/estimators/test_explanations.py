@@ -39,7 +39,7 @@ OPTIONS = [
     {"kernels": {"few": "gaussian:features=40", "lin": "linear"}},
     {"kernels": {"marks": "gaussian:features=40,map=nystrom,normalize=average", "lin": "linear:on=1:4"}},
 ]
-COSTS = {"cost": 1.0 - np.eye(3)}
+COSTS = {"loss": "hinge", "cost": 1.0 - np.eye(3)}
 
 
 @pytest.mark.parametrize(("options", "classes"), [*((own, n) for own in OPTIONS for n in (2, 3)), (COSTS, 3)], ids=str)

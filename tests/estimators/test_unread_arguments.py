@@ -53,8 +53,9 @@ def test_balanced_classes_count_examples_as_often_as_their_weights_say():
 def test_a_labeler_labels_the_sequences_of_a_stream():
     model = labeler(loss="crf").fit(SEQUENCES, LABELS)
     for ask in (model.predict, model.decision_function, model.predict_marginals):
-        assert_array_equal(ask(Stream.from_arrays(SEQUENCES, LABELS, block_size=3)), ask(SEQUENCES))
-        assert_array_equal(ask(zip(SEQUENCES, LABELS)), ask(SEQUENCES))
+        expected = np.concatenate(list(ask(SEQUENCES)))
+        for stream in (Stream.from_arrays(SEQUENCES, LABELS, block_size=3), zip(SEQUENCES, LABELS)):
+            assert_array_equal(np.concatenate(list(ask(stream))), expected)
 
 
 def test_sequences_of_weight_zero_are_as_if_they_were_not_there():
@@ -81,7 +82,7 @@ def test_sentences_of_weight_zero_are_as_if_they_were_not_there():
 
 def test_a_stream_of_weighted_classes_has_the_objective_of_the_arrays():
     """Strength and mean loss count weights, from the first epoch to the last."""
-    parameters = {"class_weight": {1: 2.5}, "epochs": 3, "shuffle": False}
+    parameters = {"class_weight": {1: 2.5}, "epochs": 3, "shuffle": False, "C": 1.0}
     arrays = classifier(**parameters).fit(X, Y)
     stream = classifier(**parameters).fit(Stream.from_arrays(X, Y, block_size=17))
     total = float(np.where(Y == 1, 2.5, 1.0).sum())
@@ -116,22 +117,18 @@ def test_targets_beside_trees_are_refused():
 def test_numbers_that_are_missing_are_found():
     frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1.0, np.nan, np.inf]})
     nullable = pandas.DataFrame({"a": pandas.array([1, None, 3], dtype="Int64")})
-    for model in (OnlineMKLClassifier("linear"), MKLClassifier(), SparseLogisticRegression()):
+    for model in [own(missing="error") for own in (OnlineMKLClassifier, MKLClassifier, SparseLogisticRegression)]:
         for table in (frame, nullable, frame.to_numpy(), frame[::2], frame.to_numpy().tolist()):
             with pytest.raises(InputError):
                 model.fit(table, [0, 1, 0][: len(table)])
 
 
-def test_missing_cells_and_other_separators_of_a_table_are_named(tmp_path, refused):
-    for name, text, message in (
-        ("gap.csv", "a,b,y\n1,2,p\n2,,q\n", "Column 'b' of X must hold finite numbers, got NaN in row 1"),
-        ("semicolons.csv", "a;b;y\n1;2;p\n", "give delimiter=';'"),
-    ):
-        (tmp_path / name).write_text(text)
-        out = str(tmp_path / "m.npz")
-        refused(["train", "classifier", tmp_path / name, "--target", "y", "-o", out, "--quiet"], message)
-    for other in ("", "2;3;q\n"):  # of one class, and of two
+def test_other_separators_of_a_table_are_named(tmp_path, refused):
+    out = str(tmp_path / "m.npz")
+    for other in ("1;2;q\n", "2;3;q\n"):
         (tmp_path / "semicolons.csv").write_text("a;b;y\n1;2;p\n" + other)
+        named = ["--target", "y", "-o", out, "--quiet"]
+        refused(["train", "classifier", tmp_path / "semicolons.csv", *named], "give delimiter=';'")
         arguments = ["train", "classifier", str(tmp_path / "semicolons.csv"), "-o", out, "--quiet"]
         refused(arguments, "give delimiter=';'")
         assert main([*arguments, "--delimiter", ";"]) == 0
@@ -212,10 +209,7 @@ REFUSED = {
     "classes beside those of the model": lambda: classifier().partial_fit(X, Y).partial_fit(X, Y, classes=[0, 1, 2]),
     "growing classes of a model": lambda: classifier().partial_fit(X, Y).partial_fit(X, Y, classes="growing"),
     "a weight of no class": lambda: classifier(class_weight={"1": 10.0}).fit(X, Y),
-    **{
-        f"{value} among dicts": lambda value=value: DICTS.predict([{"a": value}])
-        for value in (np.nan, np.inf, float("nan"))
-    },
+    **{f"{value} among dicts": lambda value=value: DICTS.predict([{"a": value}]) for value in (np.inf, -np.inf)},
     "a parameter changed between examples": lambda: (
         copy.deepcopy(DICTS).set_params(C=-1.0).partial_fit([{"a": 1.0}], [0])
     ),

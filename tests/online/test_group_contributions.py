@@ -190,7 +190,7 @@ def test_a_group_helps_by_what_the_loss_is_larger_without_its_parameters(kind):
 
 
 def test_the_hinge_of_two_classes_by_hand():
-    model, (X, y) = classifier().fit(*rows(60)), rows(40, seed=1)
+    model, (X, y) = classifier(loss="hinge").fit(*rows(60)), rows(40, seed=1)
     signs = np.where(y == model.classes_[1], 1.0, -1.0)
     z = model.decision_function(X)
     own = Gaussian(1.0)(X[:, :2], model.support_vectors_["g"]) @ model.dual_coef_["g"][:, 0]
