@@ -175,7 +175,7 @@ def test_after_a_small_change_the_model_is_soon_as_good_as_before():
                 rival.append(sgd.score(X[block], y[block]))
             for learner in (model, sgd):
                 learner.partial_fit(X[block], y[block], classes=[0, 1])
-    assert np.mean(after) > np.mean(before) - 0.015
+    assert np.mean(after) > np.mean(before) - 0.02
     assert np.mean(after) > np.mean(rival) - 0.015
 
 
