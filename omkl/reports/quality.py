@@ -211,7 +211,10 @@ def _are_training_rows(model: Model, X: Any) -> bool:
     if isinstance(model, BatchMKL):
         kept = getattr(model._model.source, "X", None)
     elif isinstance(model, OnlineEstimator):
-        kept = next(iter(model.support_vectors_.values()), None)
+        name, kept = next(iter(model.support_vectors_.items()), ("", None))
+        if kept is not None and isinstance(X, np.ndarray):  # in the scale that the kernel sees
+            encoder = model.model_.codec.encoder
+            X = encoder.encode(X, np.arange(len(X) + 1)).views[encoder.views[name].label]
     if not isinstance(kept, np.ndarray) or np.shape(X)[1:] != kept.shape[1:]:
         return False
     with suppress(TypeError, ValueError):  # text
