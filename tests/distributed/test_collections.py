@@ -269,8 +269,8 @@ def classifier(**settings):
     return OnlineMKLClassifier(["linear"], **{**SETTINGS, **settings})
 
 
-NAN = X.copy()
-NAN[40, 1] = np.nan
+INFINITE = X.copy()
+INFINITE[40, 1] = np.inf
 RENAMED = FRAME[["a", "b"]].rename(columns={"b": "c"})
 REFUSED = {
     "y in memory": (classifier, (ROWS, Y), {}, "y must be a Dask collection .* got ndarray"),
@@ -307,7 +307,12 @@ REFUSED = {
         {},
         "X must have a known number of columns",
     ),
-    "nan": (classifier, (da.from_array(NAN, chunks=(30, 4)), CLASSES), {}, "must hold finite numbers, got NaN"),
+    "infinite": (
+        classifier,
+        (da.from_array(INFINITE, chunks=(30, 4)), CLASSES),
+        {},
+        "must hold finite numbers, got inf",
+    ),
     "no label": (
         SequenceLabeler,
         (db.from_sequence([(["a"], ["b", "c"])]),),

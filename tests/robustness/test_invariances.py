@@ -106,11 +106,14 @@ def test_designs_are_invariant_to_order_storage_and_repetition(name, rng):
 KERNELS = [Gaussian(4.0), Gaussian(50.0), Linear(), Polynomial(2)]
 BATCH = {
     "logistic": (binary, lambda kernels: MKLClassifier(kernels, C=2.0, tol=1e-7)),
-    "hinge": (binary, lambda kernels: MKLClassifier(kernels, loss="hinge", regularizer="block1", tol=1e-6)),
-    "classes": (ternary, lambda kernels: MKLClassifier(kernels, regularizer="elastic-net", tol=1e-7)),
-    "squared": (regression, lambda kernels: MKLRegressor(kernels, tol=1e-7)),
-    "lp": (regression, lambda kernels: MKLRegressor(kernels, regularizer="lp-norm:q=1.5", solver="lp-norm", tol=1e-6)),
-    "outputs": (outputs, lambda kernels: MKLRegressor(kernels, regularizer="block1", tol=1e-7)),
+    "hinge": (binary, lambda kernels: MKLClassifier(kernels, C=1.0, loss="hinge", regularizer="block1", tol=1e-6)),
+    "classes": (ternary, lambda kernels: MKLClassifier(kernels, C=1.0, regularizer="elastic-net", tol=1e-7)),
+    "squared": (regression, lambda kernels: MKLRegressor(kernels, C=1.0, tol=1e-7)),
+    "lp": (
+        regression,
+        lambda kernels: MKLRegressor(kernels, C=1.0, regularizer="lp-norm:q=1.5", solver="lp-norm", tol=1e-6),
+    ),
+    "outputs": (outputs, lambda kernels: MKLRegressor(kernels, C=1.0, regularizer="block1", tol=1e-7)),
 }
 
 
