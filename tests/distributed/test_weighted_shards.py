@@ -91,7 +91,7 @@ def test_balanced_class_weights_are_those_of_all_shards_together():
 def test_two_shards_of_equal_data_are_one_of_them(setting):
     """Shard j has the examples j, j + 2, ..., so examples given twice in a row make two equal shards."""
     weights = np.random.default_rng(2).choice([0.3, 0.7, 1.0], size=len(Y))  # presented once each
-    settings = {**ONLINE[setting], "shuffle": False}
+    settings = {"loss": "hinge", **ONLINE[setting], "shuffle": False}
     doubled = [np.repeat(values, 2, axis=0) for values in (X, Y, weights)]
     # C multiplies the sum of losses, which is twice that of one shard
     mixed = classifier(C=1.0, **settings).fit(*doubled, shards=2)
