@@ -190,8 +190,9 @@ def test_a_missing_number_in_a_stream_is_named_after_the_blocks_before():
     table = pandas.DataFrame(X, columns=list("abcd"))
     table.loc[104, "c"] = np.nan
     rows = Stream.from_arrays(table.to_numpy(), Y, 40)
-    for learn in (omkl.OnlineMKLClassifier(epochs=1).fit, omkl.OnlineMKLClassifier().partial_fit):
+    strict = {"missing": "error"}
+    for learn in (omkl.OnlineMKLClassifier(epochs=1, **strict).fit, omkl.OnlineMKLClassifier(**strict).partial_fit):
         with pytest.raises(InputError, match=r"After 80 examples of the stream: Column 2 of X .* NaN in row 24"):
             learn(rows)
     with pytest.raises(InputError, match=r"^Column 'c' of X must hold finite numbers, got NaN in row 104"):
-        omkl.OnlineMKLClassifier().partial_fit(table, Y)
+        omkl.OnlineMKLClassifier(**strict).partial_fit(table, Y)
