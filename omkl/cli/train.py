@@ -111,7 +111,7 @@ ROW_OPTIONS = (opt.FORMAT, *opt.TABLE, opt.ON_ERROR, KERNELS, BUDGET, opt.METRIC
 ROW_LOSSES = ("squared", "huber:delta=1", "epsilon-insensitive:epsilon=0.1")
 
 
-@opt.command("classifier", training_options(20), *ROW_OPTIONS)
+@opt.command("classifier", training_options(20, ("crf", "hinge", *LOSSES[2:]), C=100.0), *ROW_OPTIONS)
 def classifier(options: Options) -> None:
     """Train a classifier on the rows of the file TRAIN, of numbers, or of numbers and strings.
 
@@ -125,7 +125,7 @@ def classifier(options: Options) -> None:
     _train_rows(omkl.OnlineMKLClassifier, options)
 
 
-@opt.command("regressor", training_options(20, ROW_LOSSES), *ROW_OPTIONS)
+@opt.command("regressor", training_options(20, ROW_LOSSES, C=3.0), *ROW_OPTIONS)
 def regressor(options: Options) -> None:
     """Train a regressor on the rows of the file TRAIN, of numbers, or of numbers and strings.
 

@@ -251,9 +251,9 @@ KINDS = {
 }
 
 
-def with_nan(ROWS_OF_3):
+def with_infinity(ROWS_OF_3):
     changed = np.array(ROWS_OF_3.toarray() if sparse.issparse(ROWS_OF_3) else ROWS_OF_3)
-    changed[-1, -1] = np.nan
+    changed[-1, -1] = np.inf
     return sparse.csr_matrix(changed) if sparse.issparse(ROWS_OF_3) else changed
 
 
@@ -264,8 +264,8 @@ def refusals(ROWS_OF_3, y):
     yield lambda model: model.partial_fit(ROWS_OF_3, y[:-1])
     yield lambda model: model.partial_fit(ROWS_OF_3, y, sample_weight=[-1.0] * len(y))
     if not isinstance(ROWS_OF_3, list):
-        yield lambda model: model.partial_fit(with_nan(ROWS_OF_3), y)
-        yield lambda model: model.fit(with_nan(ROWS_OF_3), y)
+        yield lambda model: model.partial_fit(with_infinity(ROWS_OF_3), y)
+        yield lambda model: model.fit(with_infinity(ROWS_OF_3), y)
         if y.dtype.kind == "i":
             yield lambda model: model.partial_fit(ROWS_OF_3, y, classes=[5, 6])
             yield lambda model: model.partial_fit(ROWS_OF_3, y + 5)
