@@ -84,7 +84,8 @@ def _metrics(model: Model, kind: str, options: Options) -> Record:
     parameters = model.get_params(deep=False)
     metrics = {"class": type(model).__name__, **_size(model)}
     metrics |= {name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters}
-    metrics |= {name: parameters[name] for name in ("C", "alpha") if name in parameters}
+    learned = {name: getattr(model, f"{name}_", parameters.get(name)) for name in ("C", "alpha")}
+    metrics |= {name: value for name, value in learned.items() if value is not None}
     metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
     if isinstance(model, OnlineEstimator):
         metrics |= {"C": model.model_.settings.C, "epochs": model.n_iter_, "memory": model.memory_usage()}

@@ -107,8 +107,9 @@ def checked_arrays(
     """
     check_rows(X)
     y, reset, learner = tuple(map(plain_targets, y)), checks.get("reset", True), estimator
-    if reset:
-        forget_columns(estimator)
+    if reset:  # scikit-learn replaces its own, if the input is valid
+        for name in ("categories_", "column_means_", "missing_columns_"):
+            estimator.__dict__.pop(name, None)
     categories = estimator.__dict__.get("categories_")
     if is_frame(X):
         validate_data(estimator, X, reset=reset, skip_check_array=True)  # names of the columns
