@@ -115,7 +115,7 @@ def test_columns_of_strings_are_groups(tmp_path):
     data, model, output = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
     data.write_text("colour,size,kind\n" + "red,1,cherry\ngreen,8,melon\nred,2,cherry\ngreen,9,melon\n" * 5)
     assert main(["train", "classifier", str(data), "-o", str(model), "--quiet"]) == 0
-    assert set(omkl.load(model).kernel_weights_) == {"linear", "quadratic", "gaussian", "colour"}
+    assert set(omkl.load(model).kernel_weights_) == {"linear", "quadratic", "gaussian", "raw gaussian", "colour"}
     unlabelled = tmp_path / "new.csv"
     unlabelled.write_text("colour,size\nred,1\ngreen,7\n")
     assert main(["predict", str(model), str(unlabelled), "-o", str(output), "--quiet"]) == 0
