@@ -61,7 +61,7 @@ class TokenData(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether scales and widths are learned from these data before training, and not as rows come."""
+        """True if scales and widths are learned from these data before training, and not as rows come."""
         return self.total < math.inf
 
     @property
