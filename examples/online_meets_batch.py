@@ -95,6 +95,7 @@ def main():
             started = time.process_time()
             model = OnlineMKLClassifier(
                 kernels,
+                loss="hinge",
                 C=arguments.C,
                 epochs=arguments.epochs,
                 method=method,

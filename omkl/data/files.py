@@ -39,8 +39,11 @@ CHUNK = 1 << 18
 
 def data_home() -> Path:
     """Return the folder of data sets: ``$OMKL_DATA``, or the default folder of the data scripts."""
-    if os.environ.get("OMKL_DATA"):
-        return Path(os.environ["OMKL_DATA"])
+    return Path(os.environ["OMKL_DATA"]) if os.environ.get("OMKL_DATA") else user_cache()
+
+
+def user_cache() -> Path:
+    """Return the folder ``omkl`` in the user's cache folder, which the data scripts fill."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
     return Path(cache) / "omkl"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -165,7 +167,6 @@ def local_client(n_workers: int) -> Iterator[Client]:
 
     routes: dict[str, list] = {f"distributed.{own}.http.routes": [] for own in ("scheduler", "worker")}
     # its keys are in memory only
-    # its keys are in memory only
     place: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
     quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, "silence_logs": "ERROR"}
     with (
@@ -204,6 +205,9 @@ def running_client(address: str) -> Iterator[Client]:
     try:
         client = Client(address, timeout=CONNECT_TIMEOUT)
     except Exception as error:  # invalid addresses raise errors of many classes
+        # collected later, while Dask holds its lock, a client that failed to start would wait for this lock for ever
+        traceback.clear_frames(error.__traceback__)
+        gc.collect()
         reason = f"no answer within {CONNECT_TIMEOUT} s" if isinstance(error, OSError) else type(error).__name__
         raise DistributionError(
             f"The scheduler {address} cannot be reached ({reason}): see its address, or start one: 'dask scheduler'."

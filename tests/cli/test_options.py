@@ -236,7 +236,8 @@ def files_of_rows(tmp_path_factory):
     }
     write_treebank(files["TREES"], synthetic_treebank(4, random_state=0))
     for kind, name, target in (("classifier", "MODEL", "y"), ("regressor", "REGRESSOR", "a")):
-        train = ["train", kind, files["ROWS"], "-o", files[name], "--target", target, "--epochs", "1", "--quiet"]
+        loss = ["--loss", "hinge"] if kind == "classifier" else []
+        train = ["train", kind, files["ROWS"], "-o", files[name], "--target", target, "--epochs", "1", "--quiet", *loss]
         assert main(train) == 0
     return files
 
