@@ -8,16 +8,23 @@ from collections.abc import Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
-from omkl.estimators.collections import load, start_on
 from omkl.estimators.persistence import SavedEstimator, users_own
-from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, blocks_of, validation_block
+from omkl.estimators.sources import (
+    StreamSource,
+    TrainingBlock,
+    as_stream,
+    blocks_of,
+    load_partitions,
+    start_on,
+    validation_block,
+)
 from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part, warn_of_evidence
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
@@ -31,6 +38,9 @@ from omkl.online.rounds import TrainingProgress, check_callbacks, thinned
 from omkl.online.schedules import DistanceOverGradients, Schedule
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 from omkl.persistence import Manifest, Packer, Unpacker
+
+if TYPE_CHECKING:
+    from omkl.distributed.stack import Client
 
 #: A record of ``history_``.
 Record: TypeAlias = dict[str, Any]
@@ -129,7 +139,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         given = validation_block(validation, self.early_stopping)
         parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
         client, n_shards = options.get("client"), options.get("shards")
-        partitions = load(data, client, n_shards) if collected and self._task() else None
+        partitions = load_partitions(data, client, n_shards) if collected and self._task() else None
         if partitions is not None:
             client, n_shards = partitions.client, len(partitions.sizes)
         if self.early_stopping and given is None and (collected or stream is not None):
@@ -155,7 +165,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         warn_of_evidence(model.trainer.evidence)
         return None if plan.stopping is None else plan.stopping.examples()
 
-    def _shards(self, client: Any, shards: int | None) -> dict[str, Any]:
+    def _shards(self, client: Client | None, shards: int | None) -> dict[str, Any]:
         """Arguments of :class:`Run` for training in shards."""
         if client is None and shards in (None, 1):
             return {}

@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from omkl._components import resolve
 from omkl._messages import shown
@@ -23,13 +23,6 @@ from omkl.kernels.inputs import column_block
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import Logistic
 
-
-class BatchEstimator(Protocol):
-    """Parameters of batch estimators that are used here."""
-
-    loss: PointwiseLoss | str
-
-
 #: Score of a class that is missing from the training part of a fold; lower than any other score.
 NEVER = -1e300
 #: Valid values of the parameters that all batch estimators share.
@@ -39,7 +32,7 @@ CONSTRAINTS: dict[str, Constraint] = {
 }
 
 
-def resolve_loss(estimator: BatchEstimator, links: bool = False) -> PointwiseLoss:
+def resolve_loss(estimator: BaseEstimator, links: bool = False) -> PointwiseLoss:
     """Resolve the loss of a batch classifier or regressor; ``links`` also accepts losses with a link."""
     loss, name = resolve(PointwiseLoss, estimator.loss, "loss"), type(estimator).__name__
     if loss.classifies != is_a_classifier(estimator) or (loss.has_link and not links):
@@ -185,12 +178,12 @@ def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassD
     return np.where(y[:, varying], 1.0, -1.0), ClassDecoder(np.arange(y.shape[1]), True, constant)
 
 
-def has_log_odds(estimator: BatchEstimator) -> bool:
+def has_log_odds(estimator: BaseEstimator) -> bool:
     """Return whether the scores of a batch classifier are log-odds."""
     return isinstance(resolve(PointwiseLoss, estimator.loss, "loss"), Logistic)
 
 
-def is_probabilistic(estimator: BatchEstimator) -> bool:
+def is_probabilistic(estimator: BaseEstimator) -> bool:
     """Return True if scores of a batch classifier are log-odds, else raise AttributeError; for ``available_if``."""
     if has_log_odds(estimator):
         return True
@@ -254,7 +247,7 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
     return ColumnNames([[place[c] if isinstance(c, str) else c for c in own] for own in members], names)
 
 
-def groups_of(model: Any) -> ColumnNames:
+def groups_of(model: BaseEstimator) -> ColumnNames:
     """Return the groups of the columns that a linear model learned from; the last is "missing", if there is any."""
     columns, n_absent = source_columns(model), len(model.__dict__.get("missing_columns_", ()))
     if columns is None or not n_absent:

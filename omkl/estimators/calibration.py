@@ -1,13 +1,13 @@
 """Calibration by temperature scaling: division of potentials by a temperature fitted to held-out data."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import scipy
 from scipy.special import logsumexp
+from sklearn.base import BaseEstimator
 
-from omkl.online.model import OnlineSettings
 from omkl.structures.base import Potentials, Structure, map_arrays
 
 P = TypeVar("P", bound=Potentials)
@@ -66,15 +66,7 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 # ---- models that have probabilities -----------------------------------------------------------------------------
 
 
-class Probabilistic(Protocol):
-    """Attributes of an online estimator that determine whether it has probabilities."""
-
-    loss: Any
-
-    def _settings(self) -> OnlineSettings: ...
-
-
-def needs_probabilities(estimator: Probabilistic, remedy: str = "", error: type[Exception] = AttributeError) -> bool:
+def needs_probabilities(estimator: BaseEstimator, remedy: str = "", error: type[Exception] = AttributeError) -> bool:
     """Return True if potentials are log-probabilities, else raise ``error``; ``available_if`` needs an AttributeError.
 
     ``remedy`` names another way to get probabilities, for the message.
@@ -86,7 +78,7 @@ def needs_probabilities(estimator: Probabilistic, remedy: str = "", error: type[
     raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
-def has_marginals(estimator: Probabilistic, error: type[Exception] = AttributeError) -> bool:
+def has_marginals(estimator: BaseEstimator, error: type[Exception] = AttributeError) -> bool:
     """Return True if the loss has probabilities or the estimator is calibrated, else raise ``error``."""
     is_calibrated = estimator.__dict__.get("temperature_") is not None
     return is_calibrated or needs_probabilities(estimator, " or after calibrate()", error)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
@@ -16,12 +17,14 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 
 from omkl._components import warn_caller
-from omkl.estimators.batch import ClassDecoder, NumberDecoder, is_a_classifier
+from omkl.data.frames import plain_targets
+from omkl.estimators.batch import ClassDecoder, NumberDecoder, has_log_odds, is_a_classifier
+from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 
 if TYPE_CHECKING:
-    from sklearn.model_selection import BaseCrossValidator
+    pass
 
 
 class HeldOut(NamedTuple):
@@ -45,15 +48,6 @@ class HeldOut(NamedTuple):
     decoder: ClassDecoder | NumberDecoder
 
 
-class Searching(Protocol):
-    """Parameters and learned attributes of estimators with cross-validation."""
-
-    cv: int | BaseCrossValidator | Iterable | None
-    scoring: str | Callable | None
-    tol: float
-    scores_: np.ndarray
-
-
 class PathSearch:
     """Choice of a parameter by cross-validation.
 
@@ -63,25 +57,49 @@ class PathSearch:
         Has parameters ``cv``, ``scoring`` and ``tol``. Its attributes ``C_``, ``Cs_`` (or ``alpha_``, ``alphas_``),
         ``scores_`` and ``cv_results_`` are set.
     name : {"C", "alpha"}
-    y : array of shape (N,), or (N, K)
-        Targets for stratification.
+    y : array or sparse matrix of shape (N,), or (N, K)
+        Targets for stratification; the attribute ``y`` has them as an array.
     sample_weight, groups : array of shape (N,), optional
         Weights, and groups of samples that must stay in the same fold.
     """
 
     def __init__(
-        self, estimator: Searching, name: str, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
+        self,
+        estimator: BaseEstimator,
+        name: str,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
     ) -> None:
+        from sklearn.model_selection import check_cv
+
         self.estimator, self.name, self.scorer = estimator, name, _scorer(estimator)
-        self.folds = _folds(estimator, y, sample_weight, groups)
+        given: Any = plain_targets(y)
+        given = given.toarray() if sparse.issparse(given) else np.asarray(given)
+        self.y = y = given if has_columns(given) else given.ravel()
+        check_consistent_length(y, groups)
+        cv = reprlib.repr(estimator.cv)
+        try:
+            splitter = check_cv(estimator.cv, y, classifier=is_a_classifier(estimator))
+            split = [
+                [np.sort(np.arange(len(y))[part]) for part in (train, test)]
+                for train, test in splitter.split(np.zeros((len(y), 1)), y, groups)
+            ]
+        except (ValueError, IndexError, TypeError) as error:
+            raise InputError(f"cv={cv} does not cut {len(y)} samples into folds: {error}") from error
+        kept = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y)) > 0
+        position = np.cumsum(kept) - 1
+        folds = [(position[train[kept[train]]], position[test[kept[test]]]) for train, test in split]
+        if not folds or not all(len(part) for fold in folds for part in fold):
+            raise InputError(f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on.")
+        self.folds = folds
 
     def choose(
         self,
         values: np.ndarray,
-        held_out: Callable[[np.ndarray, np.ndarray], HeldOut],
+        held_out: Callable[[np.ndarray, np.ndarray, np.ndarray], HeldOut],
         y: np.ndarray,
         weights: np.ndarray | None,
-        probabilistic: bool,
         n_jobs: int | None,
     ) -> float:
         """Set scores and the best value on the estimator, and return this value; the first one wins ties.
@@ -90,20 +108,18 @@ class PathSearch:
         ----------
         values : array of shape (n_values,)
         held_out : callable
-            ``held_out(train, test)`` solves the path of a fold, and returns :class:`HeldOut`.
+            ``held_out(values, train, test)`` solves the path of a fold, and returns :class:`HeldOut`.
         y : array
             True targets of the samples of weight > 0.
         weights : array, optional
             Weights of the same samples in scores.
-        probabilistic : bool
-            Whether the decoders have probabilities.
         n_jobs : int or None
             Number of folds solved at once, in threads.
         """
-        is_classifier, name = is_a_classifier(self.estimator), self.name
+        is_classifier, name, probabilistic = is_a_classifier(self.estimator), self.name, has_log_odds(self.estimator)
 
         def score(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, HeldOut]:
-            found = held_out(train, test)
+            found = held_out(values, train, test)
             decoder: Any = found.decoder
             model = OutputClassifier(decoder, probabilistic) if is_classifier else OutputRegressor(decoder)
             options = {} if weights is None else {"sample_weight": weights[test]}
@@ -201,7 +217,7 @@ def without_splitters(parameters: Mapping[str, object]) -> dict[str, Any]:
     return {**parameters, **{name: own if isinstance(own, (int, str)) else None for name, own in searching.items()}}
 
 
-def _scorer(estimator: Searching) -> Callable:
+def _scorer(estimator: BaseEstimator) -> Callable:
     """Resolve ``scoring`` to a scorer."""
     from sklearn.metrics import check_scoring
 
@@ -210,27 +226,3 @@ def _scorer(estimator: Searching) -> Callable:
         if scoring is None or isinstance(scoring, str) or callable(scoring):
             return check_scoring(estimator, scoring)
     raise InputError(f"scoring must be the name of a score, a scorer (make_scorer) or None, got {scoring!r}.")
-
-
-def _folds(
-    estimator: Searching, y: np.ndarray, sample_weight: ArrayLike | None, groups: ArrayLike | None
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return training and test indices of each fold; they count only samples of weight > 0."""
-    from sklearn.model_selection import check_cv
-
-    check_consistent_length(y, groups)
-    cv = reprlib.repr(estimator.cv)
-    try:
-        splitter = check_cv(estimator.cv, y, classifier=is_a_classifier(estimator))
-        split = [
-            [np.sort(np.arange(len(y))[part]) for part in (train, test)]
-            for train, test in splitter.split(np.zeros((len(y), 1)), y, groups)
-        ]
-    except (ValueError, IndexError, TypeError) as error:
-        raise InputError(f"cv={cv} does not cut {len(y)} samples into folds: {error}") from error
-    kept = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y)) > 0
-    position = np.cumsum(kept) - 1
-    folds = [(position[train[kept[train]]], position[test[kept[test]]]) for train, test in split]
-    if not folds or not all(len(part) for fold in folds for part in fold):
-        raise InputError(f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on.")
-    return folds

@@ -146,7 +146,9 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
     @classmethod
     def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
         parameters = super()._loaded_parameters(packed, unpacker)
-        return {**parameters, "groups": [_bank(bank) for bank in parameters["groups"]]}
+        kinds = {name: vars(omkl.groups)[name] for name in omkl.groups.__all__}
+        banks = [kinds[bank["bank"]](*bank["args"], **bank["options"]) for bank in parameters["groups"]]
+        return {**parameters, "groups": banks}
 
 
 def held_out_cost(predictor: Predictor, examples: Sequence) -> float:
@@ -191,17 +193,11 @@ class PlainCodec:
         self.structure = structure
         self._groups = groups
 
-    def start(self, data: PlainExamples) -> PlainExamples:
+    def encode_known(self, data: PlainExamples, trainer: OnlineTrainer | None = None) -> PlainExamples:
         """Return the examples."""
         return data
 
-    def encode(self, data: PlainExamples, trainer: OnlineTrainer) -> PlainExamples:
-        """Return the examples."""
-        return data
-
-    def encode_known(self, data: PlainExamples) -> PlainExamples:
-        """Return the examples."""
-        return data
+    start = encode = encode_known
 
     def before_block(self) -> dict[str, Any]:
         """Return nothing: encoding changes no state."""
@@ -253,8 +249,3 @@ def _packable(bank: Bank) -> Manifest:
         return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
 
     return {"bank": name, "args": list(map(plain, arguments)), "options": {k: plain(v) for k, v in options.items()}}
-
-
-def _bank(packed: Manifest) -> Bank:
-    kinds = {name: vars(omkl.groups)[name] for name in omkl.groups.__all__}
-    return kinds[packed["bank"]](*packed["args"], **packed["options"])

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 
 from omkl._messages import listed
-from omkl.data.frames import LARGEST, are_few_classes, is_missing
+from omkl.data.frames import LARGEST, is_missing
 from omkl.estimators.validation import as_numbers
 from omkl.exceptions import InputError
 from omkl.groups.tables import InterceptBank
@@ -20,6 +20,8 @@ from omkl.structures.multiclass import Binary, Multiclass, Scalar
 
 #: Value of ``classes`` that allows new labels at any time.
 GROWING = "growing"
+#: Maximum number of targets for which scikit-learn cannot warn that classes look like numbers.
+FEW_CLASSES = 20
 
 
 # ---- codes ------------------------------------------------------------------------------------------------------
@@ -269,7 +271,8 @@ def checked_classes(y: np.ndarray, first: bool = True) -> np.ndarray:
         if missing or (len(kinds) > 1 and "str" in kinds):
             found = missing[0] if missing else " and ".join(sorted(kinds))
             raise InputError(f"y must have a label in every row, only strings or only numbers, got {found}.")
-    if not are_few_classes(y) and (first or y.dtype.kind not in "biuU"):
+    is_plain = y.dtype.kind in "biuU"
+    if not (is_plain and len(y) <= FEW_CLASSES) and (first or not is_plain):
         check_classification_targets(y)
     return y
 

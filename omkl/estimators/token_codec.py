@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from omkl._components import warn_caller
 from omkl._messages import listed, shown
@@ -13,7 +14,7 @@ from omkl.estimators.sources import WeightedExamples
 from omkl.estimators.targets import GROWING, Outputs, Targets
 from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.encoder import Encoder, KernelSpecs
+from omkl.features.encoder import Encoder
 from omkl.features.lexicons import LexiconSource, pack_lexicons
 from omkl.features.scales import ColumnScales
 from omkl.features.views import FlatTokens, TokenData
@@ -95,23 +96,13 @@ def warn_of_many_groups(vocabulary: Vocabulary) -> None:
         )
 
 
-class KernelSettings(Protocol):
-    """Parameters of estimators with kernels."""
-
-    kernels: KernelSpecs | None
-    budget: int | None
-    cache_size: float
-    dtype: Any
-    n_jobs: int | None
-
-
 class TokenCodec:
     """Encodes tokens and their outputs; see :class:`~omkl.online.model.Codec`.
 
     Parameters
     ----------
     outputs : Outputs
-    estimator : KernelSettings
+    estimator : estimator with kernels
         A labeler, classifier or regressor that has the parameters.
     lexicons : mapping, optional
         Lexicons of a labeler.
@@ -131,7 +122,7 @@ class TokenCodec:
     def __init__(
         self,
         outputs: Outputs,
-        estimator: KernelSettings,
+        estimator: BaseEstimator,
         lexicons: Mapping[str, LexiconSource] | None = None,
         missing: str = "error",
     ) -> None:
@@ -286,7 +277,9 @@ class TokenCodec:
         elif dual and tokens is None:
             banks.append(KernelExpansion(*groups, n_outputs, averaging, self._float))
         elif dual and tokens is not None:
-            dtype = self._gram_dtype(len(dual), tokens)
+            dtype: Any = self._dtype
+            if dtype == "auto":
+                dtype = np.float64 if len(dual) * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32
             banks.append(CachedKernelBank(*groups, tokens, n_outputs, averaging, dtype, memory, self._n_jobs))
         regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
         return banks + regularized, free
@@ -298,11 +291,6 @@ class TokenCodec:
     @property
     def _float(self) -> Any:
         return np.float64 if self._dtype == "auto" else self._dtype
-
-    def _gram_dtype(self, n_kernels: int, tokens: Tokens) -> np.dtype:
-        if self._dtype != "auto":
-            return np.dtype(self._dtype)
-        return np.dtype(np.float64 if n_kernels * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
 
     def warn_of_absent_keys(self, tokens: FlatTokens, predictor: Callable[[], Predictor]) -> bool:
         """Warn if tokens lack keys whose features have weights in the averaged model; return whether they do."""

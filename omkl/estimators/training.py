@@ -139,7 +139,12 @@ class Run:
         self.make_pass, self.n_shards = make_pass, n_shards
         self.checkpoints = None
         if checkpoint is not None:
-            configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
+            packer = Packer()
+            packed = {key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE}
+            arrays, generator = fingerprint(packer.arrays.values()), type(self.rng.bit_generator).__name__
+            run = {"estimator": name, "omkl": version("omkl"), "shards": max(self.n_shards, 1)}
+            # everything that a run depends on except its data, as it will be read from a checkpoint
+            configuration = json.loads(json.dumps({**run, **packed, "arrays": arrays, "generator": generator}))
             self.checkpoints = Checkpoints(checkpoint, checkpoint_every, configuration, self.rng, resume)
         elif checkpoint_every != "60s" or resume:
             raise InputError("checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY (--checkpoint).")
@@ -166,18 +171,6 @@ class Run:
             stage=stage,
             progress=progress,
         )
-
-
-def _configuration(
-    name: str, parameters: Mapping[str, object], n_shards: int, rng: np.random.Generator
-) -> dict[str, Any]:
-    """Return everything that a run depends on except its data, as JSON values."""
-    packer = Packer()
-    packed = {key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE}
-    arrays, generator = fingerprint(packer.arrays.values()), type(rng.bit_generator).__name__
-    run = {"estimator": name, "omkl": version("omkl"), "shards": n_shards}
-    configuration = {**run, **packed, "arrays": arrays, "generator": generator}
-    return json.loads(json.dumps(configuration))  # as it will be read from a checkpoint
 
 
 def held_out_part(n: int, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

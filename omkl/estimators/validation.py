@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,13 +45,6 @@ MISSING_RULES = ("indicator", "error")
 # ---- parameters -------------------------------------------------------------------------------------------------
 
 
-class Constraint(Protocol):
-    """The valid values of a parameter."""
-
-    def check(self, name: str, value: object) -> None:
-        """Raise an InputError unless the value is valid."""
-
-
 class Number(NamedTuple):
     """A finite number between two exclusive bounds, or one of the values in ``also``."""
 
@@ -73,6 +66,10 @@ class OneOf(NamedTuple):
     def check(self, name: str, value: object) -> None:
         """Raise an InputError unless the value is valid."""
         check_choice(name, value, self.values)
+
+
+#: The valid values of a parameter.
+Constraint: TypeAlias = Number | OneOf
 
 
 def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constraint]) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
 
 from omkl._components import check_n_jobs
 from omkl.batch.solver import regularization_path
-from omkl.data.frames import plain_targets
-from omkl.estimators.batch import NEVER, NumberDecoder, has_log_odds, is_a_classifier, resolve_loss
+from omkl.estimators.batch import NEVER, ClassDecoder, NumberDecoder, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch
-from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
 from omkl.linear.base import SparseLinear, score_with_offset
 from omkl.linear.problems import (
@@ -120,6 +119,14 @@ class GroupLasso(RegressorMixin, SparseLinear):
     score = score_with_offset
 
 
+def classifier_tags(self: SparseLinear) -> Tags:
+    """Return scikit-learn's tags of a classifier."""
+    tags = ClassifierMixin.__sklearn_tags__(self)
+    tags.classifier_tags.multi_label = self._takes_labels
+    tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves no column in the model
+    return tags
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseLogisticRegression(ClassifierMixin, SparseLinear):
     r"""Classifier that selects columns or groups of them, with a certificate.
@@ -184,11 +191,7 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
 
     score = score_with_offset
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self._takes_labels
-        tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves no column in the model
-        return tags
+    __sklearn_tags__ = classifier_tags
 
 
 Model = TypeVar("Model", bound=SparseLinear)
@@ -227,21 +230,14 @@ def fit_best_alpha(
     self._check()
     check_n_jobs(self.n_jobs)
     samples, decoder = self._read(X, y, sample_weight, offset)
-    targets = plain_targets(y)
-    given = targets.toarray() if sparse.issparse(targets) else np.asarray(targets)
-    given = given if has_columns(given) else given.ravel()
-    search = PathSearch(self, "alpha", given, sample_weight, sample_groups)
-    weights = check_sample_weight(sample_weight, len(given))
+    search = PathSearch(self, "alpha", y, sample_weight, sample_groups)
+    weights = check_sample_weight(sample_weight, len(search.y))
     kept = slice(None) if weights is None else np.flatnonzero(weights)
     alphas = path_values(problems_of(self, samples.merged(), 1.0), self.alphas)
-    outputs_decoder = NumberDecoder(resolve_loss(self, links=True)) if decoder is None else decoder
-
-    def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
-        return HeldOut(*_path_of_fold(self, samples, alphas, train, test), outputs_decoder)
-
-    known = given[kept] if is_a_classifier(self) else samples.targets[0] + samples.centres
+    held_out = partial(_held_out_path, self, samples, decoder or NumberDecoder(resolve_loss(self, links=True)))
+    known = search.y[kept] if is_a_classifier(self) else samples.targets[0] + samples.centres
     weights = None if weights is None else weights[kept]
-    alpha = search.choose(alphas, held_out, known, weights, has_log_odds(self), self.n_jobs)
+    alpha = search.choose(alphas, held_out, known, weights, self.n_jobs)
     self._learn(samples, decoder, alpha)
     search.warn()
     return self
@@ -341,17 +337,18 @@ positive, missing, verbose
     fit = fit_best_alpha
     score = score_with_offset
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self._takes_labels
-        tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves no column in the model
-        return tags
+    __sklearn_tags__ = classifier_tags
 
 
-def _path_of_fold(
-    model: SparseLinear, samples: Samples, alphas: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Solve a path on the training samples of a fold; return outputs, active group counts, and gaps."""
+def _held_out_path(
+    model: SparseLinear,
+    samples: Samples,
+    decoder: ClassDecoder | NumberDecoder,
+    alphas: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+) -> HeldOut:
+    """Solve a path on the training samples of a fold."""
     outputs = np.zeros((len(alphas), len(test), sum(samples.widths)))
     if samples.offsets is not None:
         outputs += samples.offsets[:, test].T
@@ -369,4 +366,4 @@ def _path_of_fold(
             outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
             active[a] += np.count_nonzero(certificate.norms)
             gaps[a] = max(gaps[a], abs(certificate.gap))
-    return outputs, active, gaps
+    return HeldOut(outputs, active, gaps, decoder)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from omkl._components import resolve, warn_caller
@@ -132,7 +133,7 @@ def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np
 
 
 def encode_targets(
-    model: Any, y: np.ndarray, weights: np.ndarray | None
+    model: BaseEstimator, y: np.ndarray, weights: np.ndarray | None
 ) -> tuple[list[np.ndarray], np.ndarray | None, ClassDecoder | None]:
     """Return the targets of the problems, the weights times class weights, and the decoder of a classifier."""
     if not is_a_classifier(model):
@@ -149,12 +150,12 @@ def encode_targets(
     return targets, weights, ClassDecoder(classes, multinomial=multinomial)
 
 
-def solver_of(model: Any) -> DesignSolver:
+def solver_of(model: BaseEstimator) -> DesignSolver:
     """Return the solver of a model."""
     return resolve(DesignSolver, model.solver, "solver")
 
 
-def problems_of(model: Any, samples: Samples, alpha: float) -> list[DesignProblem]:
+def problems_of(model: BaseEstimator, samples: Samples, alpha: float) -> list[DesignProblem]:
     """Return the problem of each target."""
     loss, regularizer = resolve_loss(model, links=True), resolve(Regularizer, model.regularizer, "regularizer")
     groups = _column_groups(model, samples.design.shape[1])
@@ -175,7 +176,7 @@ def problems_of(model: Any, samples: Samples, alpha: float) -> list[DesignProble
     ]
 
 
-def _column_groups(model: Any, n_columns: int) -> ColumnGroups:
+def _column_groups(model: BaseEstimator, n_columns: int) -> ColumnGroups:
     """Return the groups of columns, with their weights."""
     (members, names), weights = groups_of(model), model.group_weights
     if isinstance(weights, dict):

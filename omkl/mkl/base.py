@@ -44,8 +44,16 @@ from omkl.mkl.kernel_sources import (
     is_precomputed,
 )
 from omkl.mkl.model import KernelModel
-from omkl.mkl.targets import warn_of_choice, warn_of_fit, warn_of_path
-from omkl.mkl.training import LARGEST_C, TrainingSet, learned_attributes, prepare, read_inputs
+from omkl.mkl.training import (
+    LARGEST_C,
+    TrainingSet,
+    learned_attributes,
+    prepare,
+    read_inputs,
+    warn_of_choice,
+    warn_of_fit,
+    warn_of_path,
+)
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
 

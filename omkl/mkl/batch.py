@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import Tags
 
 from omkl.batch.solver import is_number_of_values
-from omkl.data.frames import plain_targets
-from omkl.estimators.batch import NumberDecoder, has_log_odds
+from omkl.estimators.batch import NumberDecoder
 from omkl.estimators.cross_validation import HeldOut, PathSearch
-from omkl.estimators.targets import has_columns
 from omkl.losses import PointwiseLoss
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.kernel_sources import KernelInputs
-from omkl.mkl.targets import largest_gap
-from omkl.mkl.training import TrainingSet, prepare
+from omkl.mkl.training import TrainingSet, largest_gap, prepare
 
 if TYPE_CHECKING:
     from sklearn.model_selection import BaseCrossValidator
@@ -30,6 +27,13 @@ if TYPE_CHECKING:
 
 #: Parameters not shared with the estimator of a single C, whose ``n_jobs`` is for predictions.
 SEARCH = ("Cs", "cv", "scoring", "n_jobs")
+
+
+def classifier_tags(self: BatchMKL) -> Tags:
+    """Return scikit-learn's tags of a classifier, which supports labels in columns of y without class weights."""
+    tags = ClassifierMixin.__sklearn_tags__(self)
+    tags.classifier_tags.multi_label = self.class_weight is None
+    return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -162,10 +166,7 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     class_weight: str | dict | None = None
     multiclass: str = "auto"
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self.class_weight is None
-        return tags
+    __sklearn_tags__ = classifier_tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -207,15 +208,18 @@ n_active_, feature_importances_, dual_variables_, history_, C_, column_means_, m
 # ---- cross-validation ------------------------------------------------------------------------------------------------
 
 
+Model = TypeVar("Model", bound=BatchMKL)
+
+
 def fit_with_search(
-    self: Any,
+    self: Model,
     X: KernelInputs,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
     groups: ArrayLike | None = None,
     client: Client | None = None,
-) -> Any:
+) -> Model:
     """Choose C, and learn the kernel weights and the model from all samples.
 
     Parameters
@@ -240,19 +244,14 @@ def fit_with_search(
         As for a single C.
     """
     source, training = prepare(self, X, y, sample_weight, client)
-    given: Any = plain_targets(y)
-    given = given.toarray() if sparse.issparse(given) else np.asarray(given)
-    search = PathSearch(self, "C", given if has_columns(given) else given.ravel(), sample_weight, groups)
+    search = PathSearch(self, "C", y, sample_weight, groups)
     Cs, n_threads = training.path_values(self.Cs), training.n_threads(self.n_jobs)
-
-    def held_out(train: np.ndarray, test: np.ndarray) -> HeldOut:
-        return _held_out_path(training, Cs, train, test, n_threads)
-
+    held_out = partial(_held_out_path, training, n_threads)
     weights = None if sample_weight is None else training.weights
-    C = search.choose(Cs, held_out, training.y, weights, has_log_odds(self), n_threads)
+    C = search.choose(Cs, held_out, training.y, weights, n_threads)
     if is_number_of_values(self.Cs) and len(Cs) > 1 and Cs[-1] == C:  # the best may be beyond the end
         Cs = np.append(Cs, C * (Cs[-1] / Cs[-2]) ** np.arange(1, len(Cs)))
-        C = search.choose(Cs, held_out, training.y, weights, has_log_odds(self), n_threads)
+        C = search.choose(Cs, held_out, training.y, weights, n_threads)
     self._solve(source, training, C)
     search.warn()
     return self
@@ -318,10 +317,7 @@ weighting, missing, verbose
     def _at(self, C: float) -> BatchMKL:
         return _single(MKLClassifier, self, C)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self.class_weight is None
-        return tags
+    __sklearn_tags__ = classifier_tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -370,7 +366,7 @@ def _single(single: type[BatchMKL], search: BatchMKL, C: float) -> BatchMKL:
 
 
 def _held_out_path(
-    training: TrainingSet, Cs: np.ndarray, train: np.ndarray, test: np.ndarray, n_copies: int
+    training: TrainingSet, n_copies: int, Cs: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> HeldOut:
     """Solve a path on the training samples of a fold; ``n_copies`` folds are in memory at once."""
     fold = training.on(train, n_copies)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
+from omkl._components import warn_caller
 from omkl.data.blocks import is_collection
 from omkl.estimators.validation import MISSING
-from omkl.exceptions import InputError
+from omkl.exceptions import InputError, MemoryWarning
 from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.kernels.base import Kernel, cross_matrices
+from omkl.kernels.feature_maps import Nystrom
 from omkl.kernels.functions import Gaussian, Linear, Polynomial
 from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernel_names, check_kernels
-from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, squared_distances
-from omkl.kernels.packed import PackedStack
-from omkl.kernels.stack import KernelStack
-from omkl.mkl.gram_storage import represent
+from omkl.kernels.inputs import Vectors, check_magnitudes, count_columns, median_distance, row_blocks, squared_distances
+from omkl.kernels.low_rank import FactoredStack, affordable_rank
+from omkl.kernels.packed import BUDGET, LazyStack, PackedStack, packed_bytes, packed_bytes_fit
+from omkl.kernels.stack import KernelStack, MixedStack
 from omkl.persistence import Packer, Unpacker
 
 if TYPE_CHECKING:
@@ -98,11 +100,41 @@ class ArrayKernels:
 
             self.representations = dict.fromkeys(self.names, "dense, on workers")
             return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
-        self.kernels, self.ranks, stack, others = represent(self.names, self.kernels, self.X, dtype, approximate)
+        form: Callable[..., KernelStack] = PackedStack.from_kernels
+        self.ranks, others = _low_ranks(self.kernels, self.X, FACTOR_PART), "dense"
+        if not packed_bytes_fit(len(self.kernels) - len(self.ranks), self.n_samples, dtype):
+            self.ranks = _low_ranks(self.kernels, self.X, LARGEST_PART)
+        n_others = len(self.kernels) - len(self.ranks)
+        if n_others and not packed_bytes_fit(n_others, self.n_samples, dtype):
+            self._approximate(dtype, approximate)
+            form, others = LazyStack, "computed in every pass"
         self.representations = dict.fromkeys(self.names, others) | {
             self.names[m]: f"factor of rank {rank}" for m, rank in self.ranks.items()
         }
-        return stack
+        return _stack(self.kernels, self.ranks, form, self.X, dtype)
+
+    def _approximate(self, dtype: np.dtype, approximate: bool | str) -> None:
+        """Approximate kernels that do not fit into memory, unless ``approximate`` or the memory forbids it; warn."""
+        n_others, X = len(self.kernels) - len(self.ranks), self.X
+        if approximate == "auto":
+            approximate = packed_bytes(1, self.n_samples, dtype) > BUDGET
+        n_landmarks = min(affordable_rank(len(self.kernels), self.n_samples, dtype), MOST_LANDMARKS)
+        consequence = "computed anew in every pass over them."
+        if approximate and n_landmarks >= LEAST_LANDMARKS:
+            chosen = {m: Nystrom(k, n_landmarks).fit(X) for m, k in enumerate(self.kernels) if m not in self.ranks}
+            left_out = {m: kernel.left_out(X) for m, kernel in chosen.items()}
+            worst = max(left_out, key=left_out.__getitem__)
+            consequence = (
+                f"approximated by the Nyström method on {n_landmarks} landmarks, which leaves out "
+                f"{left_out[worst]:.2g} of {self.names[worst]!r} and no more of the others "
+                "(relative, in the trace norm)."
+            )
+            self.kernels = [chosen.get(m, kernel) for m, kernel in enumerate(self.kernels)]
+            self.ranks = {m: rank for m, k in enumerate(self.kernels) if (rank := _rank(k, X)) is not None}
+        warn_caller(
+            f"{n_others} kernels of {self.n_samples} samples do not fit into memory: they are {consequence}",
+            MemoryWarning,
+        )
 
     def n_rows(self, X: Vectors) -> int:
         """Return the number of samples to predict."""
@@ -334,3 +366,55 @@ def default_kernels(X: Vectors, weights: np.ndarray | None = None) -> dict[str, 
     if standardize:
         kernels |= {"linear:ranges": Linear(standardize="range"), "quadratic:ranges": Polynomial(standardize="range")}
     return kernels
+
+
+# ---- storage ---------------------------------------------------------------------------------------------------------
+
+
+#: Largest size in double precision, in bytes, at which ``dtype="auto"`` uses double precision.
+SMALL = 2**26
+#: Smallest tolerance at which ``dtype="auto"`` stores larger kernels in single precision.
+COARSE = 1e-4
+#: Largest rank of a feature map, relative to the number of samples, for which solving with a factor is as fast as with
+#: the Gram matrix.
+FACTOR_PART = 1 / 16
+#: The same if Gram matrices do not fit into memory: a factor of this rank is no larger than the matrix.
+LARGEST_PART = 1 / 2
+#: Maximum and minimum number of landmarks to approximate kernels that do not fit into memory.
+MOST_LANDMARKS, LEAST_LANDMARKS = 500, 20
+
+
+def precision(dtype: DTypeLike, n_kernels: int, n_samples: int, tol: float) -> np.dtype:
+    """Return the precision of stored kernels; "auto" is double precision up to 64 MiB, and for small tolerances."""
+    if str(dtype) != "auto":
+        return np.dtype(dtype)
+    single = tol >= COARSE and packed_bytes(n_kernels, n_samples, np.float64) > SMALL
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def _low_ranks(kernels: list[Kernel], X: Vectors, part: float) -> dict[int, int]:
+    """Return ranks of kernels to store as factors: of low rank relative to the samples, or explicit on request."""
+    ranks = {}
+    for m, kernel in enumerate(kernels):
+        rank = _rank(kernel, X)
+        if rank is not None and (rank <= part * X.shape[0] if kernel.explicit is None else kernel.explicit):
+            ranks[m] = rank
+    return ranks
+
+
+def _rank(kernel: Kernel, X: Vectors) -> int | None:
+    """Return the dimension of a kernel's feature map on its columns; None if it has none for this input."""
+    if sparse.issparse(X) and not kernel.maps_sparse:
+        return None
+    return kernel.feature_count(count_columns(kernel.columns(X.shape[1]), X.shape[1]))
+
+
+def _stack(
+    kernels: list[Kernel], ranks: dict[int, int], form: Callable[..., KernelStack], X: Vectors, dtype: DTypeLike
+) -> KernelStack:
+    """Return one stack of all kernels: some as factors, all others stored by ``form``."""
+    others = [m for m in range(len(kernels)) if m not in ranks]
+    stacks = [form([kernels[m] for m in others], X, dtype)] if others else []
+    if ranks:
+        stacks.append(FactoredStack.from_kernels([kernels[m] for m in ranks], X, dtype))
+    return stacks[0] if len(stacks) == 1 else MixedStack(stacks, others + list(ranks))

@@ -225,15 +225,7 @@ callbacks, verbose, random_state
         scores = self.decision_function(X)
         return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
 
-    def score(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy in [0, 1]; of a stream only targets and predictions are kept in memory.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for :meth:`fit`.
-        """
-        return score_rows(self, X, y, sample_weight)
+    score = score_rows
 
     @property
     def column_scales_(self) -> dict[str, tuple[float, float]]:
@@ -399,15 +391,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
         """
         return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
 
-    def score(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return R^2, the coefficient of determination; of a stream only targets and predictions are kept in memory.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for :meth:`fit`.
-        """
-        return score_rows(self, X, y, sample_weight)
+    score = score_rows
 
     @property
     def column_scales_(self) -> dict[str, tuple[float, float]]:

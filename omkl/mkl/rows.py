@@ -22,6 +22,7 @@ from omkl.data.frames import (
     text_columns,
     times_as_days,
 )
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.validation import (
@@ -44,7 +45,7 @@ AT_A_TIME = 4096
 
 
 def read_rows(
-    estimator: Any,
+    estimator: OnlineEstimator,
     check_targets: Callable[[np.ndarray, bool], np.ndarray],
     class_weight: str | dict | None,
     block: TrainingBlock,
@@ -83,13 +84,16 @@ def read_rows(
         rows = np.flatnonzero(weights > 0)
         X, y, weights = [X[i] for i in rows] if isinstance(X, list) else X[rows], y[rows], weights[rows]
     if estimator.shuffle and not isinstance(X, list):
-        order, first_of_run = _order_by_content(X, y)
+        # shuffling sorted examples makes the model independent of their order, and a repeated row equal to a weight
+        digests = row_digests(X, np.arange(len(y)))
+        order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
+        ordered = digests[order]
+        distinct = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
         X, y, weights = X[order], y[order], None if weights is None else weights[order]
-        distinct = np.flatnonzero(first_of_run)
     return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names, len(y))
 
 
-def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
+def row_potentials(estimator: OnlineEstimator, X: RowsLike) -> np.ndarray:
     """Return the potentials (n, K) of rows in the averaged model of an online estimator."""
     model = estimator.model_
     stream = as_stream(X)
@@ -112,12 +116,20 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
 
 
 def score_rows(
-    estimator: Any,
+    estimator: OnlineEstimator,
     X: RowsLike,
-    y: ArrayLike | None,
-    sample_weight: ArrayLike | None,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return the accuracy or R^2 of predictions for rows; of a stream only these and the targets are kept in memory."""
+    """Return the accuracy of a classifier, in [0, 1], or R^2 of a regressor, the coefficient of determination.
+
+    Of a stream only targets and predictions are kept in memory.
+
+    Parameters
+    ----------
+    X, y, sample_weight
+        As for :meth:`fit`.
+    """
     from sklearn.metrics import accuracy_score, r2_score
 
     found = []
@@ -138,7 +150,7 @@ def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
     return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 
 
-def checked_rows(estimator: Any, X: Any, reset: bool, *y: ArrayLike) -> Any:
+def checked_rows(estimator: OnlineEstimator, X: Any, reset: bool, *y: ArrayLike) -> Any:
     """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
 
     ``reset`` stores the names of columns instead of comparing them. Return X, or X and ``y`` if given.
@@ -202,15 +214,3 @@ def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool) -> Any:
     else:
         raise InputError(f"The column {text_columns(X)[0]!r} of X must hold numbers, as in training.")
     return rows
-
-
-def _order_by_content(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort the examples by content: return the order, and a mask of the first of each run of equal rows.
-
-    Shuffling the sorted examples makes the model independent of the order of the rows, and a repeated row equivalent
-    to a weighted one.
-    """
-    digests = row_digests(X, np.arange(len(y)))
-    order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
-    ordered = digests[order]
-    return order, np.concatenate([[True], ordered[1:] != ordered[:-1]])

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, StructuredPredictor
 from omkl.distributed.mixing import ParameterMixing
-from omkl.estimators import collections
+from omkl.estimators import sources
 from omkl.estimators.sources import TrainingBlock
 from omkl.exceptions import InputError
 from omkl.groups import InterceptBank
@@ -91,10 +91,10 @@ def trained_here(model, X, y, weights):
     if data.weights is not None and isinstance(model, OnlineMKLRegressor):
         codec.known.level = codec._outputs.learn(np.asarray(y)[weights > 0].tolist(), weights[weights > 0]).level
     kept = np.arange(N) if weights is None else np.flatnonzero(weights)
-    codec.learn_kernels(task.read(collections._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept)))
+    codec.learn_kernels(task.read(sources._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept)))
     codec.structure, codec.longest = codec._outputs.structure(codec.known), int(np.diff(data.offsets).max())
     blocks = list(map(TrainingBlock, parts_of(X), parts_of(y), parts_of(weights)))
-    blocks = [b if b.y is None or weights is None else collections._some(b, np.flatnonzero(b[2])) for b in blocks]
+    blocks = [b if b.y is None or weights is None else sources._some(b, np.flatnonzero(b[2])) for b in blocks]
     parts = [task.read(block, False) for block in blocks]
     codec.encoder.start_scales()
     for part in parts:

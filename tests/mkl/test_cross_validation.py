@@ -88,7 +88,7 @@ def test_kernels_that_do_not_fit_into_memory_are_searched_alike(cancer, monkeypa
     X, y = cancer
     settings = {"Cs": CS, "tol": 1e-6, "cv": 3, "scoring": "neg_log_loss", "n_jobs": 2}
     plain = MKLClassifierCV(KERNELS, **settings).fit(X, y)
-    monkeypatch.setattr("omkl.mkl.gram_storage.packed_bytes_fit", lambda *_: False)
+    monkeypatch.setattr("omkl.mkl.kernel_sources.packed_bytes_fit", lambda *_: False)
     with pytest.warns(omkl.exceptions.MemoryWarning, match="every pass"):
         lazy = MKLClassifierCV(KERNELS, **settings).fit(X, y)
     assert_allclose(lazy.scores_, plain.scores_, atol=1e-4)

@@ -26,7 +26,7 @@ from omkl.batch import Expansion, Problem, certify
 from omkl.exceptions import InputError, MemoryWarning
 from omkl.kernels import Gaussian, GramMatrices, Linear, Nystrom, as_kernel, per_column
 from omkl.losses import Logistic
-from omkl.mkl.gram_storage import precision
+from omkl.mkl.kernel_sources import precision
 from omkl.regularizers import L21
 
 from ..stacks import DenseStack
@@ -607,8 +607,8 @@ class TestMoreThanFitsIntoMemory:
     @pytest.fixture(autouse=True)
     def _little_memory(self, monkeypatch):
         """Allow memory for factors of rank 60, but not for a Gram matrix."""
-        monkeypatch.setattr("omkl.mkl.gram_storage.packed_bytes_fit", lambda n_kernels, *_: n_kernels == 0)
-        monkeypatch.setattr("omkl.mkl.gram_storage.affordable_rank", lambda *_: 60)
+        monkeypatch.setattr("omkl.mkl.kernel_sources.packed_bytes_fit", lambda n_kernels, *_: n_kernels == 0)
+        monkeypatch.setattr("omkl.mkl.kernel_sources.affordable_rank", lambda *_: 60)
 
     def test_kernels_are_approximated_where_that_is_allowed(self, more_cancer):
         X, y = more_cancer
@@ -642,6 +642,6 @@ class TestMoreThanFitsIntoMemory:
 
     def test_large_ones_are_approximated(self, more_cancer, monkeypatch):
         X, y = more_cancer
-        monkeypatch.setattr("omkl.mkl.gram_storage.BUDGET", 300 * 301 * 4 - 1)
+        monkeypatch.setattr("omkl.mkl.kernel_sources.BUDGET", 300 * 301 * 4 - 1)
         with pytest.warns(MemoryWarning, match="Nyström"):
             MKLClassifier(self.KERNELS, dtype="float64").fit(X, y)
