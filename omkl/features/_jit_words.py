@@ -1,4 +1,4 @@
-"""Compiled loops that find the ids of the features of words."""
+"""Compiled loops that find the ids of the features of words, and the best labels of single words."""
 
 import numpy as np
 
@@ -86,3 +86,19 @@ def insert(new_keys, new_values, keys, values):
         while values[at] >= 0 and keys[at] != key:
             at = (at + np.uint64(1)) & mask
         keys[at], values[at] = key, new_values[i]
+
+
+@compiled
+def best_labels(ids, table, labels):
+    """Write the label of the highest score of each row of ``ids``, whose features have value 1; -1 is no feature.
+
+    Ties break towards the lower label.
+    """
+    scores = np.empty(table.shape[1])
+    for i in range(ids.shape[0]):
+        scores[:] = 0.0
+        for feature in ids[i]:
+            if feature >= 0:
+                for j in range(table.shape[1]):
+                    scores[j] += table[feature, j]
+        labels[i] = np.argmax(scores)

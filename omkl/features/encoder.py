@@ -31,7 +31,7 @@ from omkl.features.views import (
 )
 from omkl.features.vocabulary import AttributeLists, Vocabulary
 from omkl.features.words import TEMPLATES, WordEncoder, Words
-from omkl.groups.tokens import Features, Tokens
+from omkl.groups.tokens import Features, Tokens, features_of, side_by_side
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.gram import check_kernel_names
 from omkl.kernels.inputs import Vectors, find_columns, format_on
@@ -103,9 +103,8 @@ class Encoder:
         lexicons: Mapping[str, LexiconSource] | None = None,
         missing: str = "error",
     ) -> None:
-        self._specs, self.in_sequences = kernels, in_sequences
+        self._specs, self.in_sequences, self.missing = kernels, in_sequences, missing
         self._asked, self.lexicons = lexicons, dict[str, Lexicon]()
-        self.missing = missing
         self.kernels: dict[str, Kernel] = {}
         self.views: dict[str, View] = {}
         self.vocabulary: Vocabulary | None = None
@@ -196,7 +195,8 @@ class Encoder:
 
     def _arrange(self) -> None:
         """Determine the representation of each kernel."""
-        self.mapped = [name for name, own in self.kernels.items() if _is_mapped(own)]
+        maps = {name: own for name, own in self.kernels.items() if isinstance(own, FeatureMap)}
+        self.mapped = [name for name, own in maps.items() if own.explicit is not False]
         self.explicit = [name for name in self.kernels if name not in self.mapped and self._is_explicit(name)]
         self.dual = [name for name in self.kernels if name not in self.explicit and name not in self.mapped]
         #: Views for banks, by label; computed once, because this takes as long as encoding a row.
@@ -212,9 +212,9 @@ class Encoder:
         entries = self._entries(tokens, weights)
         views = {label: view.select(entries) for label, view in self._read_by_banks.items()}
         parts = [self.kernels[name].features(self.views[name].select(entries)) for name in self.explicit]
-        features = _joined(parts) if parts else None
+        features = features_of(parts) if parts else None
         for found in self._sparse(tokens, entries.missing, offsets, grow):
-            features = found if features is None else _side_by_side(features, found)
+            features = found if features is None else side_by_side(features, found)
         return Tokens(offsets, features, views)
 
     def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
@@ -282,12 +282,6 @@ class Encoder:
                 f"{', '.join(map(repr, vocabulary.keys[:3]))}."
             )
 
-    def _learned_tokens(self) -> str:
-        """Name the tokens of training for messages."""
-        known = {} if self.vocabulary is None else self.vocabulary.ids
-        are_words = all(template.name in known for template in TEMPLATES)
-        return "words" if are_words else "dicts or a table with text"
-
     def _entries(self, tokens: FlatTokens, weights: np.ndarray | None = None) -> Entries:
         """Return the entries that kernels use; their scales learn from the tokens if their ``weights`` are given."""
         raw, standardized = dict(self._read(tokens)), {}
@@ -302,21 +296,19 @@ class Encoder:
         width, is_list = self.shapes[PLAIN] if self.numbers is None else None, isinstance(tokens, list)
         are_dicts = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], dict)
         if (are_dicts and width is not None) or (not is_list and tokens.shape[1] != width):
-            learned = f"rows of {width} numbers" if width is not None else self._learned_tokens()
+            known = {} if self.vocabulary is None else self.vocabulary.ids
+            learned = "words" if all(own.name in known for own in TEMPLATES) else "dicts or a table with text"
+            learned = learned if width is None else f"rows of {width} numbers"
             found = "dicts" if is_list else f"rows of {tokens.shape[1]} numbers"
             raise InputError(f"The model was trained on {learned}, got {found}.")
         if not isinstance(tokens, list):
             for name, kernel in self.kernels.items() if sparse.issparse(tokens) else ():
                 _refuse_dense(name, kernel)
             return {PLAIN: tokens}
-        used = dict.fromkeys([*([COLUMNS] if self.numbers else []), *(k for v in self.views.values() for k in v.keys)])
         dicts = tokens if are_dicts else [{}] * len(tokens)
-        return {
-            key: self._numbers(dicts)
-            if key == COLUMNS
-            else stacked([token.get(key) for token in dicts], key, self.shapes[key])
-            for key in used
-        }
+        numbers: dict[str, Vectors] = {COLUMNS: self._numbers(dicts)} if self.numbers else {}
+        used = dict.fromkeys(key for view in self.views.values() for key in view.keys if key != COLUMNS)
+        return numbers | {key: stacked([token.get(key) for token in dicts], key, self.shapes[key]) for key in used}
 
     def _numbers(self, dicts: list[dict]) -> np.ndarray:
         """Return the columns of numbers, (n, d); NaN where they are missing, unless that is an error."""
@@ -501,42 +493,8 @@ def _refuse_dense(name: str, kernel: Kernel) -> None:
         )
 
 
-def _is_mapped(kernel: Kernel) -> bool:
-    return isinstance(kernel, FeatureMap) and kernel.explicit is not False
-
-
 def _keys_of(tokens: FlatTokens) -> list[str]:
     """Return the keys of dicts, words or attributes."""
     if isinstance(tokens, (Words, AttributeLists)):
         return tokens.keys()
     return list(dict.fromkeys(chain.from_iterable(tokens)))
-
-
-def _joined(parts: list[Vectors]) -> Features:
-    """Concatenate the features of several kernels, arrays or sparse matrices, per token."""
-    if any(map(sparse.issparse, parts)):
-        csr = sparse.hstack(list(map(sparse.csr_array, parts)), format="csr")
-        return Features(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(np.float64))
-    matrix = parts[0] if len(parts) == 1 else np.hstack(parts)
-    if len(matrix) == 1:  # the same in fewer calls
-        (ids,) = np.nonzero(matrix[0])
-        return Features(np.array([0, len(ids)]), ids.astype(np.int32), matrix[0][ids].astype(np.float64, copy=False))
-    kept, (n, width) = matrix != 0.0, matrix.shape
-    if kept.all():  # the same in less time and memory
-        ids = np.tile(np.arange(width, dtype=np.int32), n)
-        return Features(width * np.arange(n + 1), ids, matrix.ravel().astype(np.float64, copy=False))
-    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
-    ids = (np.flatnonzero(kept) % width).astype(np.int32)
-    return Features(starts, ids, matrix[kept].astype(np.float64, copy=False))
-
-
-def _side_by_side(left: Features, right: Features) -> Features:
-    """Concatenate two sets of features per token; ids are not changed."""
-    lengths = np.diff(left.starts) + np.diff(right.starts)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    ids, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1])
-    for part, shift in ((left, np.zeros_like(lengths)), (right, np.diff(left.starts))):
-        n = np.diff(part.starts)
-        target = np.repeat(starts[:-1] + shift - part.starts[:-1], n) + np.arange(len(part.ids))
-        ids[target], values[target] = part.ids, part.values
-    return Features(starts, ids, values)

@@ -225,7 +225,28 @@ class Vocabulary:
         known = self.ids[key] if key in self.ids else self._add_key(key)
         before = len(known)
         try:
-            return self._encode_column(key, column, known, grow)
+            kinds = set(map(type, column))
+            if kinds == {str}:
+                if NUMBER in known and len(known) == 1:
+                    warn_of_kind(key, "text", "numbers")
+                return Part(None, _look_up(column, known, grow), None)
+            if kinds <= set(NUMBERS):
+                numbers = _finite(key, np.array(column, dtype=np.float64))
+                if known and NUMBER not in known and numbers.any():
+                    warn_of_kind(key, "numbers", "text")
+                ids = np.repeat(_look_up([NUMBER], known, grow), len(column))
+                return Part(None, ids, self._in_units(key, numbers, grow))
+            places, names, amounts = [], [], []
+            for i, value in enumerate(column):
+                for name, amount in _named_values(key, value):
+                    places.append(i)
+                    names.append(name)
+                    amounts.append(amount)
+            # check values before adding them to the vocabulary
+            values = _finite(key, np.array(amounts, dtype=np.float64))
+            numbers = [k for k, name in enumerate(names) if name is NUMBER]
+            values[numbers] = self._in_units(key, values[numbers], grow)
+            return Part(np.array(places, dtype=np.int64), _look_up(names, known, grow), values)
         finally:
             self.groups.extend([self.keys.index(key)] * (len(known) - before))
 
@@ -236,30 +257,6 @@ class Vocabulary:
         # the lookup of a new value assigns the next id
         self.ids[key] = defaultdict(self._next_id)
         return self.ids[key]
-
-    def _encode_column(self, key: str, column: list, known: dict[str | None, int], grow: bool) -> Part:
-        kinds = set(map(type, column))
-        if kinds == {str}:
-            if NUMBER in known and len(known) == 1:
-                warn_of_kind(key, "text", "numbers")
-            return Part(None, _look_up(column, known, grow), None)
-        if kinds <= set(NUMBERS):
-            numbers = _finite(key, np.array(column, dtype=np.float64))
-            if known and NUMBER not in known and numbers.any():
-                warn_of_kind(key, "numbers", "text")
-            ids = np.repeat(_look_up([NUMBER], known, grow), len(column))
-            return Part(None, ids, self._in_units(key, numbers, grow))
-        places, names, amounts = [], [], []
-        for i, value in enumerate(column):
-            for name, amount in _named_values(key, value):
-                places.append(i)
-                names.append(name)
-                amounts.append(amount)
-        # check values before adding them to the vocabulary
-        values = _finite(key, np.array(amounts, dtype=np.float64))
-        numbers = [k for k, name in enumerate(names) if name is NUMBER]
-        values[numbers] = self._in_units(key, values[numbers], grow)
-        return Part(np.array(places, dtype=np.int64), _look_up(names, known, grow), values)
 
     def _in_units(self, key: str, numbers: np.ndarray, grow: bool) -> np.ndarray:
         """Divide the numbers of a key by its unit.

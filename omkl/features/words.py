@@ -260,7 +260,11 @@ class WordEncoder:
         around = np.empty((len(words), 2 * REACH + 1), np.int64)
         ids = np.empty((len(words), len(self._single) + len(PAIRS)), np.int32)
         with _LOCK:
-            known = self._still_known(grow)
+            known = self._remembered
+            grown = len(self.vocabulary.groups) != self._n_known
+            if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
+                known = self._remembered = _KnownWords(self.vocabulary, self._single)
+            known.has_unknown |= not grow
             jit.windows(known.of(words, grow), offsets, REACH, 0, 1, around)
             chunk = CHUNK if grow else len(words)
             for low in range(0, len(words), max(chunk, 1)):
@@ -271,15 +275,6 @@ class WordEncoder:
         starts, flat = np.empty(len(words) + 1, np.int64), np.empty(ids.size, np.int32)
         n = jit.pack(ids, starts, flat)
         return Features(starts, flat[:n], np.ones(n))
-
-    def _still_known(self, grow):
-        """Return the cache of words, cleared if unknown values may be in the vocabulary now or must be added."""
-        known = self._remembered
-        grown = len(self.vocabulary.groups) != self._n_known
-        if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
-            known = self._remembered = _KnownWords(self.vocabulary, self._single)
-        known.has_unknown |= not grow
-        return known
 
     def _fill(self, around, ids, known, grow):
         """Write the ids of all features of words, (n, templates), given their windows; -1 is no feature."""

@@ -105,7 +105,15 @@ class FeatureMapBank(TableBank):
     def _features(self, x: Span) -> np.ndarray:
         """Return the features of the tokens of ``x``, all groups side by side: (n, D)."""
         if x.tokens is not self._tokens or x.low < self._low or x.high > self._low + len(self._window):
-            self._compute_features(x)
+            low, high = (0, x.tokens.n_tokens) if self._fits(x.tokens) else (x.low, x.high)
+            self.forget_input()  # free the old features first
+            window = np.empty((high - low, self._starts[-1]))
+            for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):
+                for rows in row_blocks(high - low, last - first, np.float64):
+                    window[rows, first:last] = dense_features(
+                        kernel, x.tokens.views[view], low + rows.start, low + rows.stop
+                    )
+            self._tokens, self._low, self._window = x.tokens, low, window
         return self._window[x.low - self._low : x.high - self._low]
 
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -126,17 +134,6 @@ class FeatureMapBank(TableBank):
     def _fits(self, tokens: Tokens) -> bool:
         """Check whether there is room for the features of all tokens."""
         return 8 * tokens.n_tokens * self.table.shape[1] <= max(self.memory, WINDOW_BYTES)
-
-    def _compute_features(self, x: Span) -> None:
-        low, high = (0, x.tokens.n_tokens) if self._fits(x.tokens) else (x.low, x.high)
-        self.forget_input()  # free the old features first
-        window = np.empty((high - low, self._starts[-1]))
-        for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):
-            for rows in row_blocks(high - low, last - first, np.float64):
-                window[rows, first:last] = dense_features(
-                    kernel, x.tokens.views[view], low + rows.start, low + rows.stop
-                )
-        self._tokens, self._low, self._window = x.tokens, low, window
 
     def recompute_norms(self) -> None:
         owners = self._spread(np.arange(len(self.names)))

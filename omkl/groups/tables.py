@@ -11,7 +11,6 @@ from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
-from omkl.groups._jit_coordinates import shrink_features
 from omkl.groups.base import Bank, lengthened
 from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Span
@@ -230,7 +229,7 @@ class ExplicitBank(TableBank):
     def shrink_coordinates(self, step: float) -> None:
         state = self.group_state
         arrays = self.table, self._sums, self.groups, state.square_norms
-        shrink_features(state.shares_of(step), state.averages, *arrays)
+        jit.shrink_features(state.shares_of(step), state.averages, *arrays)
 
     def recompute_norms(self) -> None:
         jit.squared_norms(self.table, self.groups, self.group_state.square_norms)
