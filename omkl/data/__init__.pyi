@@ -1,4 +1,3 @@
-from .arrays import stream_npz
 from .blocks import Block
 from .csv_files import stream_csv
 from .datasets import (
@@ -9,9 +8,8 @@ from .datasets import (
     read_uci,
 )
 from .files import data_home, lines, output_file
-from .formats import StreamFormat, find_format, open_stream
-from .sequence_writer import write_sequences
-from .sequences import read_sequences, stream_sequences
+from .formats import StreamFormat, find_format, open_stream, stream_npz
+from .sequences import read_sequences, stream_sequences, write_sequences
 from .streams import Stream
 from .svmlight import count_svmlight_features, stream_svmlight
 from .tables import stream_frames, stream_parquet

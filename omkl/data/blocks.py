@@ -1,6 +1,5 @@
 """Blocks of examples, and operations on rows of arrays, sparse matrices, lists and treebanks."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Number
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -12,18 +11,8 @@ from scipy import sparse
 from omkl._messages import listed, shown
 from omkl.exceptions import InputError
 
-
-class Rows(ABC):
-    """Base class of containers of inputs, other than arrays and lists, that can be sliced and joined."""
-
-    @classmethod
-    @abstractmethod
-    def concatenate(cls, parts: Sequence[Any]) -> Self:
-        """Join containers of this class."""
-
-
 #: Inputs or outputs of several examples.
-AnyRows: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Sequence | Rows
+AnyRows: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Sequence
 
 
 class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
@@ -123,7 +112,7 @@ def as_rows(rows: Any) -> Any:
     """Convert sparse matrices to CSR, and everything else but lists and treebanks to an array."""
     if sparse.issparse(rows):
         return rows.tocsr()
-    return rows if isinstance(rows, (np.ndarray, list, tuple, Rows)) else np.asarray(rows)
+    return rows if isinstance(rows, (np.ndarray, list, tuple)) or hasattr(rows, "concatenate") else np.asarray(rows)
 
 
 def take(block: Block, chosen: slice | np.ndarray) -> Block:
@@ -151,7 +140,7 @@ def join(blocks: Sequence[Block]) -> Block:
 def _join(parts: Sequence[Any]) -> Any:
     first = parts[0]
     try:
-        if isinstance(first, Rows):
+        if hasattr(first, "concatenate"):
             return type(first).concatenate(parts)
         if sparse.issparse(first):
             return sparse.vstack(parts, format="csr")

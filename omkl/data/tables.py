@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
-from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.files import FileName, PathLike, check_no_pipe, file_system, find_files, open_bytes, unreadable
-from omkl.data.frames import as_table
+from omkl.data.frames import Columns, as_table, import_pyarrow
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import InputError
 

@@ -203,7 +203,10 @@ class _Scanned:
 
     @classmethod
     def of(cls, text: bytes, layout: layouts.Layout) -> "_Scanned":
-        text = _closed(text)
+        if not text.endswith((b"\n\n", b"\n\r\n")):  # the empty line that ends the last sentence is missing
+            newline = b"\r\n" if b"\r\n" in text else b"\n"
+            text += b"" if text.endswith(b"\n") else newline
+            text += newline if text.strip() else b""
         data = np.frombuffer(text, np.uint8)
         n_lines = text.count(b"\n")
         starts, lengths = np.empty((2, len(FIELDS), n_lines), np.int32)
@@ -248,16 +251,6 @@ class _Scanned:
         sentences[:, layouts.TEXT_END] = np.cumsum(list(map(len, parts)))
         columns = (self.starts[:, words], self.lengths[:, words], self.heads[words])
         return _Scanned(b"".join(parts), self.data, self.layout, *columns, sentences)
-
-
-def _closed(text: bytes) -> bytes:
-    """Add the empty line that ends the last sentence of a text, if it is missing."""
-    if text.endswith((b"\n\n", b"\n\r\n")):
-        return text
-    newline = b"\r\n" if b"\r\n" in text else b"\n"
-    if not text.endswith(b"\n"):
-        text += newline
-    return text + newline if text.strip() else text
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------

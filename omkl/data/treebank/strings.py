@@ -127,18 +127,15 @@ class Strings:
                 self._size = size
             if done == len(codes):
                 return codes
-            self._make_room(lengths[done])
-
-    def _make_room(self, length: int) -> None:
-        """Enlarge the arrays that have no room for another string of this length."""
-        if 2 * self._size >= len(self._buckets):
-            buckets = np.full((4 * len(self._buckets), 2), -1, np.int32)
-            rehash(self._buckets, buckets)
-            self._buckets = buckets
-        if self._size + 1 >= len(self._offsets):
-            self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
-        if self._offsets[self._size] + length > len(self._pool):
-            self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + length, np.uint8)])
+            # there is no room for the next string
+            if 2 * self._size >= len(self._buckets):
+                buckets = np.full((4 * len(self._buckets), 2), -1, np.int32)
+                rehash(self._buckets, buckets)
+                self._buckets = buckets
+            if self._size + 1 >= len(self._offsets):
+                self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
+            if self._offsets[self._size] + lengths[done] > len(self._pool):
+                self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + lengths[done], np.uint8)])
 
     def copy(self) -> "Strings":
         """Return an independent copy."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data.blocks import Rows
 from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank import layouts
 from omkl.data.treebank.layouts import FIELDS
@@ -63,7 +62,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Treebank(Rows):
+class Treebank:
     """Sentences as columns of integer codes.
 
     Attributes
@@ -228,7 +227,12 @@ class Treebank(Rows):
         columns: dict[str, Any] = {"heads": np.concatenate([block.heads for block in blocks])}
         strings = {}
         for name in FIELDS:
-            strings[name], columns[name] = _joined_strings(name, blocks)
+            table, codes = blocks[0].strings[name], [block.codes(name) for block in blocks]
+            if any(block.strings[name] is not table for block in blocks):
+                table = table.copy()
+                tables = [table.codes(block.strings[name].tolist(), grow=True) for block in blocks]
+                codes = [own[codes_of_block] for own, codes_of_block in zip(tables, codes)]
+            strings[name], columns[name] = table, np.concatenate(codes)
         columns["offsets"] = running_sum(np.concatenate([block.lengths for block in blocks]))
         if all(block.text is not None and block.format == blocks[0].format for block in blocks):
             starts = running_sum([len(block.text) for block in blocks])
@@ -269,19 +273,20 @@ class Treebank(Rows):
             tree. The message names sentence and word, both counted from 1.
         """
         strings = new_strings(strings)
-        columns = _encoded(sentences, strings)
-        check_heads(columns["offsets"], columns["heads"], trees, single_root)
-        return cls(strings=strings, **columns)
-
-
-def _joined_strings(name: str, blocks: list[Treebank]) -> tuple[Strings, np.ndarray]:
-    """Merge the string tables of a field of several treebanks; return the table and the codes of all words."""
-    table = blocks[0].strings[name]
-    if all(block.strings[name] is table for block in blocks):
-        return table, np.concatenate([block.codes(name) for block in blocks])
-    table = table.copy()
-    codes = [table.codes(block.strings[name].tolist(), grow=True)[block.codes(name)] for block in blocks]
-    return table, np.concatenate(codes)
+        values: dict[str, list] = {name: [] for name in layouts.COLUMNS}
+        lengths = []
+        for number, sentence in enumerate(sentences, 1):
+            columns = sentence.__getstate__()
+            if flaw := _flaw(columns):
+                raise InputError(f"Sentence {number}{flaw}.")
+            lengths.append(max(map(len, columns.values())))
+            for name, column in columns.items():
+                missing: Any = -1 if name == "heads" else MISSING
+                values[name] += [missing if value is None else value for value in column] or [missing] * lengths[-1]
+        codes: dict[str, Any] = {name: strings[name].codes(values[name], grow=True) for name in FIELDS}
+        offsets, heads = running_sum(lengths), np.array(values["heads"], np.int32)
+        check_heads(offsets, heads, trees, single_root)
+        return cls(strings=strings, offsets=offsets, heads=heads, **codes)
 
 
 def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]:
@@ -298,22 +303,6 @@ def running_sum(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
-
-
-def _encoded(sentences: Iterable[Sentence], strings: dict[str, Strings]) -> dict[str, Any]:
-    """Check sentences, and encode their columns; adds new strings to ``strings``."""
-    values: dict[str, list] = {name: [] for name in layouts.COLUMNS}
-    lengths = []
-    for number, sentence in enumerate(sentences, 1):
-        columns = sentence.__getstate__()
-        if flaw := _flaw(columns):
-            raise InputError(f"Sentence {number}{flaw}.")
-        lengths.append(max(map(len, columns.values())))
-        for name, column in columns.items():
-            missing: Any = -1 if name == "heads" else MISSING
-            values[name] += [missing if value is None else value for value in column] or [missing] * lengths[-1]
-    codes = {name: strings[name].codes(values[name], grow=True) for name in FIELDS}
-    return {"offsets": running_sum(lengths), "heads": np.array(values["heads"], np.int32), **codes}
 
 
 def _flaw(columns: dict[str, Sequence]) -> str:
