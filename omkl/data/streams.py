@@ -327,38 +327,31 @@ def stream_files(
     skipped = Skipped(on_error)
     pipes = (f"{source}, which is a pipe" for source in sources if isinstance(source, Path) and is_pipe(source))
 
+    def blocks() -> Iterator[Block]:
+        """Yield the blocks of all sources; with ``on_error="skip"``, leave out the rest of a damaged source."""
+        skipped.count, skipped.reasons = 0, []
+        names, is_empty = feature_names, True
+        for source in sources:
+            n_examples = 0
+            try:
+                for block in read(source, skipped):
+                    if block.n_examples:
+                        n_examples, is_empty = n_examples + block.n_examples, False
+                        names = block.feature_names if names is None else names
+                        yield block.aligned(names, str(source))
+            except DamagedFileError as error:
+                damage = "cut short" if isinstance(error, TruncatedFileError) else "damaged"
+                place = f"{source}, after {n_examples} {noun}s: the file is {damage}"
+                if skipped.on_error == "raise":
+                    raise type(error)(f"{place}: {error} on_error='skip' leaves the rest out.") from None
+                skipped.note(f"{place}, and the rest of it is left out: {error}")
+        if is_empty:
+            why = f" that can be read: {skipped.reasons[0]}" if skipped.count else "."
+            files = f"{sources[0]}" + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
+            raise DataFileError(f"{files} holds no {noun}{why}")
+        skipped.warn(stacklevel=2)
+
     def passes(epoch: int) -> Iterator[Block]:
-        return regrouped(_blocks(sources, read, skipped, noun, feature_names), block_size)
+        return regrouped(blocks(), block_size)
 
     return Stream(passes, block_size, skipped, once or next(pipes, None), feature_names)
-
-
-def _blocks(
-    sources: Sequence[Source],
-    read: Callable[[Source, Skipped], Iterator[Block]],
-    skipped: Skipped,
-    noun: str,
-    names: Sequence[str] | None,
-) -> Iterator[Block]:
-    """Yield the blocks of all sources; with ``on_error="skip"``, leave out the rest of a damaged source."""
-    skipped.count, skipped.reasons = 0, []
-    is_empty = True
-    for source in sources:
-        n_examples = 0
-        try:
-            for block in read(source, skipped):
-                if block.n_examples:
-                    n_examples, is_empty = n_examples + block.n_examples, False
-                    names = block.feature_names if names is None else names
-                    yield block.aligned(names, str(source))
-        except DamagedFileError as error:
-            damage = "cut short" if isinstance(error, TruncatedFileError) else "damaged"
-            place = f"{source}, after {n_examples} {noun}s: the file is {damage}"
-            if skipped.on_error == "raise":
-                raise type(error)(f"{place}: {error} on_error='skip' leaves the rest out.") from None
-            skipped.note(f"{place}, and the rest of it is left out: {error}")
-    if is_empty:
-        why = f" that can be read: {skipped.reasons[0]}" if skipped.count else "."
-        files = f"{sources[0]}" + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
-        raise DataFileError(f"{files} holds no {noun}{why}")
-    skipped.warn(stacklevel=2)

@@ -41,7 +41,6 @@ from omkl.estimators.validation import (
     weighted_by_class,
 )
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
 from omkl.kernels.packed import packed_bytes_fit
@@ -215,7 +214,7 @@ def prepare(
     Return the source of Gram matrices, and the samples of weight > 0.
     """
     settings = read_settings(estimator)
-    source, targets, weights = read_samples(estimator, estimator.kernels, X, y, sample_weight)
+    source, targets, weights = read_samples(estimator, X, y, sample_weight)
     dtype = precision(estimator.dtype, len(source.names), source.n_samples, settings.tol)
     settings = settings._replace(regularizer=settings.regularizer.bind(source.names))
 
@@ -249,14 +248,10 @@ def read_settings(estimator: BaseEstimator) -> Settings:
 
 
 def read_samples(
-    estimator: BaseEstimator,
-    kernels: KernelSpecs | None,
-    X: KernelInputs,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None,
+    estimator: BaseEstimator, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[KernelSource, np.ndarray, np.ndarray]:
     """Check training data; return the source of the N samples of weight > 0, their targets and weights."""
-    several = has_columns(y)
+    kernels, several = estimator.kernels, has_columns(y)
     if is_precomputed(kernels):
         targets = plain_targets(y)
         targets = check_array(targets, accept_sparse="csr", dtype=None) if several else column_or_1d(targets, warn=True)
