@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ class Annotator(SavedEstimator):
         X: Sentences,
         y: None = None,
         *,
-        checkpoint: Any = None,
+        checkpoint: str | PathLike | None = None,
         checkpoint_every: str | float = "60s",
         resume: bool = False,
     ) -> "Annotator":

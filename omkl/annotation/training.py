@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from tqdm import tqdm
 
 from omkl.annotation.raw_text import NO_TEXT, has_text
@@ -152,7 +152,7 @@ class TrainingSequence:
             treebank = treebank.with_strings(name, column.tolist())
         return treebank
 
-    def fit_parser(self, parser: Any, treebank: Treebank, verbose: bool) -> None:
+    def fit_parser(self, parser: BaseEstimator, treebank: Treebank, verbose: bool) -> None:
         """Train a :class:`~omkl.DependencyParser`, with its checkpoints in a subdirectory."""
         callbacks = [*(parser.callbacks or ()), *self.callbacks]
         parser.set_params(callbacks=callbacks, random_state=self.seed, verbose=verbose)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import omkl
-from omkl.annotation.lemmatizer import Lemmatizer, apply_edit, edit_of
+from omkl.annotation.tagger import Lemmatizer, apply_edit, edit_of
 from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError
 from omkl.features import token_features

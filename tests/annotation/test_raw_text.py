@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import omkl
 from omkl.annotation import tokenizer as tokenizer_module
-from omkl.annotation.characters import CharacterLabeler, Characters, kind_of
-from omkl.annotation.multiword import MultiwordSplitter, apply_rule, rule_of
 from omkl.annotation.raw_text import SENTENCE_END, joined, raw_sentences, wrapped
+from omkl.annotation.tokenizer import CharacterLabeler, Characters, MultiwordSplitter, apply_rule, kind_of, rule_of
 from omkl.data import Sentence, Treebank, read_treebank, write_treebank
 from omkl.exceptions import DataWarning, InputError
 
