@@ -21,7 +21,7 @@ from omkl.estimators.training import Run, RunOptions, in_folder
 from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import empty_shares, lacking_columns
-from omkl.features.lexicons import Lexicon, as_lexicons
+from omkl.features.lexicons import as_lexicons, pack_lexicons, unpack_lexicons
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet, sees_trees
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
@@ -30,8 +30,7 @@ from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.online.trainer import OnlineTrainer
-from omkl.parsing.decoding import FREE, ArcConstraints, TreeDecoder
-from omkl.parsing.explain import strongest_features
+from omkl.parsing.decoding import FREE, ArcConstraints, TreeDecoder, strongest_features
 from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import (
     ArcExamples,
@@ -456,8 +455,7 @@ class TreebankCodec:
         arrays = {f"relations/{name}": array for name, array in arrays.items()}
         looked_up = self.templates.looked_up | (set() if self.relations is None else self.relations.templates.looked_up)
         lexicons = {name: own for name, own in self.templates.lexicons.items() if name in looked_up}
-        for name, lexicon in lexicons.items():
-            arrays |= {f"lexicons/{name}/{key}": array for key, array in lexicon.arrays().items()}
+        arrays |= pack_lexicons(lexicons)
         values: dict[str, Any] = {"templates": str(self.templates).splitlines(), "sizes": self._sizes}
         values |= {"relations": relations, "empty": self.empty, "lexicons": list(lexicons)}
         values["top_features"] = self.features
@@ -469,7 +467,7 @@ class TreebankCodec:
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
-        lexicons = {name: Lexicon.restored(below(arrays, f"lexicons/{name}/")) for name in values["lexicons"]}
+        lexicons = unpack_lexicons(values["lexicons"], arrays)
         self._take(TemplateSet(values["templates"], lexicons))
         self._sizes = values["sizes"]
         self.features, self.empty = values["top_features"], values["empty"]

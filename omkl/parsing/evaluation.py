@@ -13,7 +13,7 @@ from omkl.data import Strings, Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
-from omkl.groups.templates.language import distance_name
+from omkl.groups.templates.language import DISTANCE_BINS, distance_name
 from omkl.parsing.sentences import as_treebank, strings_of
 from omkl.sequences.evaluation import records
 
@@ -266,9 +266,10 @@ def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = N
     scores |= dict.fromkeys(score for score, columns in NEED_COLUMNS.items() if lacking.issuperset(columns))
     scores |= dict.fromkeys(absent) | {"words": int(counts.scores["upos"][0]), "sentences": counts.sentences}
     relations, lengths = (records(name, counts.tables[name]) for name in ("relation", "length"))
+    order = ["root", *map(distance_name, DISTANCE_BINS)]
     return scores | {
         "relations": [] if "las" in absent else sorted(relations, key=lambda row: -row["gold"]),
-        "lengths": [] if "uas" in absent else sorted(lengths, key=lambda row: _first_number(row["length"])),
+        "lengths": [] if "uas" in absent else sorted(lengths, key=lambda row: order.index(row["length"])),
     }
 
 
@@ -376,7 +377,10 @@ class _Counts:
         if len(gold):
             self.whole += int(np.count_nonzero(np.add.reduceat(counted & ~attached, gold.offsets[:-1]) == 0))
         self._add_rows("relation", relations, table, related, (counted, others))
-        lengths = [_lengths_of(*pair) for pair in ((gold, parents), (predicted, guesses))]
+        lengths = []  # 0 for the root, and -1 without a head
+        for treebank, above in ((gold, parents), (predicted, guesses)):
+            distances = np.abs(above - np.arange(len(above)))
+            lengths.append(np.where(above >= 0, distances, np.minimum(treebank.heads, 0)))
         names = [MISSING, "root", *map(distance_name, range(1, 1 + max(own.max(initial=0) for own in lengths)))]
         self._add_rows("length", [length + 1 for length in lengths], names, attached, (counted, others))
 
@@ -397,19 +401,10 @@ def _parents_of(treebank: Treebank) -> np.ndarray:
     return np.where(heads > 0, firsts + heads - 1, np.where(heads == 0, ROOT, NO_HEAD))
 
 
-def _lengths_of(treebank: Treebank, parents: np.ndarray) -> np.ndarray:
-    """Return the distance from each word to its head; 0 for the root, and -1 without a head."""
-    return np.where(parents >= 0, np.abs(parents - np.arange(len(parents))), np.minimum(treebank.heads, 0))
-
-
 def _have(names: frozenset[str], relations: Sequence[np.ndarray], table: list[str]) -> list[np.ndarray]:
     """Return masks of the words with one of the relations ``names``, for each treebank."""
     known = np.array([relation in names for relation in table])
     return [known[codes] for codes in relations]
-
-
-def _first_number(length: str) -> int:
-    return 0 if length == "root" else int(length.split("-")[0].rstrip("+"))
 
 
 def is_punctuation(treebank: Treebank, rule: Rule) -> np.ndarray:

@@ -1,7 +1,7 @@
 """DependencyParser, a parser of first or second order with online multiple kernel learning."""
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -26,9 +26,8 @@ from omkl.online.model import OnlineModel
 from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
 from omkl.online.training_loop import Pass
 from omkl.parsing.codec import TreebankCodec, TreeData, read_trees
-from omkl.parsing.decoding import Arcs, Parse, ParseMarginals, TreeDecoder
+from omkl.parsing.decoding import Arcs, Parse, ParseMarginals, TreeDecoder, explain_tree
 from omkl.parsing.evaluation import Rule, evaluate_blocks
-from omkl.parsing.explain import explain_tree
 from omkl.parsing.relations import RelationsBeside
 from omkl.parsing.sentences import Sentences, check_sentences, check_trees, treebanks_of
 from omkl.parsing.template_selection import arcs_first, ranked, select_templates
@@ -440,7 +439,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     @property
     def kernel_weights_(self) -> dict[str, float]:
         """Weight of each template by name, in [0, 1], summing to one."""
-        if not self.model_.codec.has_parts:
+        if len(self._parsers) == 1:
             return super().kernel_weights_
         names, norms = list(self._norms), np.array(list(self._norms.values()))
         regularizer = L21() if self.regularizer is None else resolve(Regularizer, self.regularizer, "regularizer")
@@ -452,22 +451,26 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return self.kernel_weights_
 
     @property
+    def _parsers(self) -> list["DependencyParser"]:
+        """The parsers whose templates these are: one of second order owns a parser of arcs."""
+        codec = self.model_.codec
+        return [codec.first, self] if codec.has_parts else [self]
+
+    @property
     def _norms(self) -> dict[str, float]:
         """Norms of all templates, by name."""
-        codec, predictor = self.model_.codec, self.predictor_
-        own = dict(zip(predictor.group_names, predictor.norms.tolist()))
-        return {**codec.first._norms, **own} if codec.has_parts else own
+        predictors = [own.predictor_ for own in self._parsers]
+        return {name: norm for own in predictors for name, norm in zip(own.group_names, own.norms.tolist())}
 
     @property
     def left_out_(self) -> list[str]:
         """Templates that ``weighting="out-of-sample"`` has removed because they do not help on new sentences."""
-        codec = self.model_.codec
-        return [*(codec.first.left_out_ if codec.has_parts else ()), *super().left_out_]
+        return [name for own in self._parsers for name in super(DependencyParser, own).left_out_]
 
     @property
     def group_report_(self) -> list[dict[str, Any]]:
         """Norm, weight and bytes of each template; the part of :meth:`group_report` that needs no data."""
-        return self._with_arcs(super().group_report_, lambda first: first.group_report_)
+        return self._joined_report([super(DependencyParser, own).group_report_ for own in self._parsers])
 
     def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
         """Report the size of each template, and how much it helps on held-out trees.
@@ -476,14 +479,13 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         of the first-order parser.
         """
         X = check_sentences(X, y)
-        return self._with_arcs(super().group_report(X), lambda first: first.group_report(X))
+        return self._joined_report([super(DependencyParser, own).group_report(X) for own in self._parsers])
 
-    def _with_arcs(self, own: list[dict[str, Any]], of_first: Callable) -> list[dict[str, Any]]:
-        """Put the records of templates of arcs before those of parts."""
-        codec = self.model_.codec
-        if not codec.has_parts:
-            return own
-        records, weights = [*of_first(codec.first), *own], self.kernel_weights_
+    def _joined_report(self, reports: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Join the reports of :attr:`_parsers`, with weights and shares of bytes among all templates."""
+        if len(reports) == 1:
+            return reports[0]
+        records, weights = [record for report in reports for record in report], self.kernel_weights_
         nbytes = sum(record["bytes"] for record in records)
         return [
             {**record, "weight": weights[record["group"]], "bytes_share": record["bytes"] / nbytes}
@@ -535,8 +537,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     @property
     def _banks(self) -> list[ArcTemplateBank]:
         """Banks of all templates."""
-        codec = self.model_.codec
-        return [*(codec.first._banks if codec.has_parts else ()), *self.model_.trainer.banks]
+        return [bank for own in self._parsers for bank in own.model_.trainer.banks]
 
     def n_features(self) -> int:
         """Return the number of hashed features with nonzero weight."""

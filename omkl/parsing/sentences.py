@@ -9,7 +9,7 @@ import numpy as np
 
 from omkl._components import warn_caller
 from omkl._messages import shown
-from omkl.data import Sentence, Stream, Strings, Treebank, read_treebank
+from omkl.data import Sentence, Stream, Treebank, read_treebank
 from omkl.data.treebank.treebank import check_heads
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
@@ -75,11 +75,6 @@ def _as_sentence(item: object, number: int) -> Sentence:
 def strings_of(treebank: Treebank, name: str) -> list[str]:
     """Return a column of all words as a list of strings."""
     return np.array(treebank.strings[name].tolist(), dtype=object)[treebank.codes(name)].tolist()
-
-
-def with_trees(treebank: Treebank, heads: np.ndarray, relations: np.ndarray, strings: Strings) -> Treebank:
-    """Replace heads and relations."""
-    return treebank.with_column("heads", heads).with_column("deprels", relations, strings)
 
 
 def with_notes(treebank: Treebank, columns: dict[str, list[float]]) -> Treebank:

@@ -167,7 +167,7 @@ def fewest_templates(
     return templates.keep(sets[knee]), curve
 
 
-def _in_use(parser: Any) -> list[str]:
+def _in_use(parser: OnlineEstimator) -> list[str]:
     """Return the names of the templates with a weight."""
     return [name for name, weight in parser.template_weights_.items() if weight > 0]
 
