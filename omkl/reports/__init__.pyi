@@ -1,21 +1,9 @@
-from . import plots
-from .plots import (
-    plot_calibration,
-    plot_confusion,
-    plot_curves,
-    plot_group_weights,
-    plot_history,
-    plot_panels,
-    plot_path,
-    plot_pruning,
-    plot_search,
-    plot_selection,
-    plot_weights,
-    plot_word,
-    to_svg,
-)
+from .markup import draw_tree
+from .plots.canvas import to_svg
+from .plots.curves import plot_curves, plot_history, plot_panels, plot_pruning, plot_search
+from .plots.quality import plot_calibration, plot_confusion, plot_word
+from .plots.weights import plot_group_weights, plot_path, plot_selection, plot_weights
 from .report import make_report
-from .trees import draw_tree
 
 __all__ = [
     "draw_tree",
@@ -32,6 +20,5 @@ __all__ = [
     "plot_selection",
     "plot_weights",
     "plot_word",
-    "plots",
     "to_svg",
 ]

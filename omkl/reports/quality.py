@@ -18,6 +18,7 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 from sklearn.utils import _safe_indexing
 
 import omkl
+from omkl.annotation.tagger import confidences
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.base import OnlineEstimator
@@ -25,12 +26,12 @@ from omkl.estimators.explanations import Explanation
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
 from omkl.mkl.base import BatchMKL
+from omkl.mkl.rows import RowsLike
 from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
-from omkl.reports import plots
-from omkl.reports.markup import Cell, Model, details, drawn, html, number, percent, score_table, table
+from omkl.reports.markup import Cell, Model, details, draw_tree, drawn, html, number, percent, score_table, table
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress
-from omkl.reports.trees import draw_tree
+from omkl.reports.plots.quality import plot_calibration, plot_confusion, plot_word
 from omkl.sequences.evaluation import evaluate_labels, records
 
 if TYPE_CHECKING:
@@ -85,13 +86,13 @@ def confusion_parts(gold: Sequence, predicted: Sequence) -> list[str]:
         rows.append([str(own), str(other), times, Cell(percent(share), share)])
     caption = "Predicted labels (columns) by gold labels (rows)."
     common = table(["gold", "predicted", "times", "share of gold"], rows)
-    return [drawn(plots.plot_confusion, gold, predicted, caption=caption), details("The commonest mistakes", common)]
+    return [drawn(plot_confusion, gold, predicted, caption=caption), details("The commonest mistakes", common)]
 
 
 def calibration_parts(heading: str, right: np.ndarray, confidence: np.ndarray) -> list[str]:
     """Make a plot of the accuracy of predictions by their probability."""
     caption = "Share of right predictions by the probability that the model gives them."
-    return [html.heading(heading), drawn(plots.plot_calibration, right, confidence, caption=caption)]
+    return [html.heading(heading), drawn(plot_calibration, right, confidence, caption=caption)]
 
 
 def worst_first(wrong: np.ndarray, size: np.ndarray, n: int) -> list[int]:
@@ -156,16 +157,9 @@ def sequence_quality(labeler: omkl.SequenceLabeler, X: Sequence, y: Sequence, n_
     parts += confusion_parts(*flat)
     if hasattr(labeler, "predict_marginals"):
         right = np.array([own == other for own, other in zip(*flat)])
-        parts += calibration_parts("Calibration", right, _confidence(labeler, X, predicted))
+        parts += calibration_parts("Calibration", right, np.concatenate(confidences(labeler, X, predicted)))
     worst = [_example(labeler, kept[i], X[i], gold[i], predicted[i]) for i in worst_first(wrong, lengths, n_worst)]
     return Quality(tiles, parts, worst)
-
-
-def _confidence(labeler: omkl.SequenceLabeler, X: Sequence, predicted: Sequence[list]) -> np.ndarray:
-    """Return the probability of each predicted label."""
-    column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
-    pairs = zip(labeler.predict_marginals(X), predicted)
-    return np.concatenate([own[np.arange(len(labels)), [column[label] for label in labels]] for own, labels in pairs])
 
 
 def _example(labeler: omkl.SequenceLabeler, index: int, x: Sequence, gold: list, predicted: list) -> str:
@@ -173,7 +167,7 @@ def _example(labeler: omkl.SequenceLabeler, index: int, x: Sequence, gold: list,
     n_wrong = sum(own != other for own, other in zip(gold, predicted))
     shown = ""
     if isinstance(x[0], np.ndarray):
-        shown = drawn(plots.plot_word, np.asarray(x[:TOKENS]), predicted[:TOKENS], gold[:TOKENS], paper=True)
+        shown = drawn(plot_word, np.asarray(x[:TOKENS]), predicted[:TOKENS], gold[:TOKENS], paper=True)
     shown = shown or marked_tokens([_name_of(i, token) for i, token in enumerate(x[:TOKENS])], (gold, predicted))
     more = html.paragraph(f"and {len(gold) - TOKENS} more tokens.", soft=True) if len(gold) > TOKENS else ""
     why = partial(labeler.explain, x, labels=predicted, against=gold)
@@ -224,14 +218,17 @@ def _are_training_rows(model: Model, X: Any) -> bool:
     return False
 
 
-def _classes(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+def _classes(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
     gold, other = y.tolist(), predicted.tolist()
     found = evaluate_labels([gold], [other])
     parts = [html.heading("By class"), score_table(found["labels"], "label"), *confusion_parts(gold, other)]
     has_probabilities = hasattr(model, "predict_proba")
-    sure = model.predict_proba(X).max(axis=1) if has_probabilities else _leads(model.decision_function(X))
     if has_probabilities:
+        sure = model.predict_proba(X).max(axis=1)
         parts += calibration_parts("Calibration", y == predicted, sure)
+    else:  # how far the predicted class is ahead of the next best one
+        scores = model.decision_function(X)
+        sure = np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
     wrong = np.flatnonzero(y != predicted)
     known = set(model.classes_.tolist())
     worst = []
@@ -244,12 +241,7 @@ def _classes(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst
     return Quality(tiles, parts, worst)
 
 
-def _leads(scores: np.ndarray) -> np.ndarray:
-    """Return the score differences between predicted classes and the next best classes."""
-    return np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
-
-
-def _numbers(model: Model, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+def _numbers(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
     errors = np.abs(y - predicted)
     tiles = {
         R2: number(r2_score(y, predicted) if len(y) > 1 else None, 3),
@@ -293,7 +285,7 @@ def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
     return dress(ax, "", "prediction", "target")
 
 
-def _entries(model: Model, X: Any, i: int) -> str:
+def _entries(model: Model, X: RowsLike, i: int) -> str:
     """Show the first entries of a row; only nonzero entries if there are many."""
     row = _safe_indexing(X, [i])
     if isinstance(row, list):

@@ -23,9 +23,10 @@ from omkl.exceptions import InputError, MissingDependencyError
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
 from omkl.online.evidence import beyond_chance
-from omkl.reports import plots
 from omkl.reports.markup import ENVIRONMENT, Cell, Model, Record, details, drawn, html, number, percent, shares, table
 from omkl.reports.plots.canvas import figure_for
+from omkl.reports.plots.curves import plot_history
+from omkl.reports.plots.weights import plot_group_weights, plot_weights
 from omkl.reports.quality import Quality, annotation_quality, data_of_part, row_quality, sequence_quality, tree_quality
 
 #: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum number of sentences.
@@ -85,6 +86,11 @@ def make_report(
     if y is not None and (X is None or isinstance(X, Treebank)):
         raise InputError("y are the outputs of X, and a treebank has its own: give X beside y, or leave y out.")
     quality = Quality({}) if X is None else _quality(model, X, y, n_worst)
+    foot = "Made by omkl report. This page loads nothing from the network."
+    try:
+        figure_for(1.0, 1.0)
+    except MissingDependencyError:
+        foot += " It has no pictures, since matplotlib is missing: install it with 'pip install omkl[plot]'."
     how = html.paragraph("The examples with the most or the surest mistakes. Wrong predictions are struck out.")
     return ENVIRONMENT.get_template("page.html").render(
         title=title or type(model).__name__,
@@ -95,18 +101,8 @@ def make_report(
             "What it gets most wrong": [how, *quality.worst] if quality.worst else [],
             "How it was trained": training_parts(model),
         },
-        foot=_foot(),
+        foot=foot,
     )
-
-
-def _foot() -> str:
-    """Return the text of the footer: the page is self-contained, and why plots are missing."""
-    foot = "Made by omkl report. This page loads nothing from the network."
-    try:
-        figure_for(1.0, 1.0)
-    except MissingDependencyError:
-        return f"{foot} It has no pictures, since matplotlib is missing: install it with 'pip install omkl[plot]'."
-    return foot
 
 
 def _quality(model: Model | omkl.Annotator, X: Any, y: Any, n_worst: int) -> Quality:
@@ -143,7 +139,7 @@ def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -
             is_known = X is not None and name in ("upos", "xpos", "trees")
             parts += _of_part(name, own, _measured(own, *data_of_part(model, name, X)) if is_known else None)
         return parts
-    parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
+    parts = [drawn(plot_weights, model, caption="Weights of the groups, the heaviest first.")]
     if isinstance(model, SparseLinear):
         return [*parts, _coefficients(model)]
     if isinstance(model, BatchMKL):
@@ -175,7 +171,7 @@ def _worth(measured: list[Record] | None, what: str) -> list[str]:
     """Plot the increase of the loss without each group; empty if it is unknown."""
     caption = "Increase of the loss without each group, plus or minus two standard errors."
     heading = html.heading(f"What {what} is worth")
-    return [heading, drawn(plots.plot_weights, measured, caption=caption)] if measured else []
+    return [heading, drawn(plot_weights, measured, caption=caption)] if measured else []
 
 
 def _of_part(name: str, model: OnlineEstimator, measured: list[Record] | None) -> list[str]:
@@ -183,7 +179,7 @@ def _of_part(name: str, model: OnlineEstimator, measured: list[Record] | None) -
     weights = details("All groups" if " of " not in name else name, _weight_table(model.kernel_weights_))
     if " of " in name:
         return [weights]
-    picture = drawn(plots.plot_weights, model.kernel_weights_)
+    picture = drawn(plot_weights, model.kernel_weights_)
     worth = _worth(measured, f"each group of {name}")
     weights = _group_table(measured) if measured else weights
     heading = html.heading(f"Weights of {name}")
@@ -253,11 +249,11 @@ def _history(records: Sequence[Record]) -> list[str]:
         changes = ", ".join(f"{row:,}" for record in records for row in record.get("changes", ()))
         note = f" The stream changed before the rows {changes} (dashed)." if changes else ""
         parts = [
-            drawn(plots.plot_history, records, caption=f"The loss along the training.{note}"),
-            drawn(plots.plot_group_weights, records, caption="Weights of the groups along the training."),
+            drawn(plot_history, records, caption=f"The loss along the training.{note}"),
+            drawn(plot_group_weights, records, caption="Weights of the groups along the training."),
         ]
     else:
-        parts = [drawn(plots.plot_history, records, "gap", caption="The duality gap along the iterations.")]
+        parts = [drawn(plot_history, records, "gap", caption="The duality gap along the iterations.")]
     names = list(dict.fromkeys(name for record in records for name in record if ":" not in name))
     return [*parts, details("All records", table(names, [[record.get(name) for name in names] for record in records]))]
 
