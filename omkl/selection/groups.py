@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -18,6 +18,7 @@ from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.batch import read_groups
 from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.training import RandomState
 from omkl.estimators.validation import checked_arrays, source_columns
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.encoder import named_kernels
@@ -73,7 +74,7 @@ def _pairs(names: Sequence[str], random: np.random.Generator) -> Iterator[tuple[
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def of_columns(estimator: Any, X: Any, y: Any) -> Trial:
+def of_columns(estimator: BaseEstimator, X: Any, y: Any) -> Trial:
     """Prepare kernels on columns of a table, or groups of columns."""
     own = clone(estimator)
     X = checked_arrays(own, X, dtype=np.float64)
@@ -101,7 +102,7 @@ def of_columns(estimator: Any, X: Any, y: Any) -> Trial:
     return Trial({" + ".join(names): names for names in members.values()}, train)
 
 
-def _columns_of_kernels(own: Any, X: np.ndarray) -> dict[str, list[int]]:
+def _columns_of_kernels(own: BaseEstimator, X: np.ndarray) -> dict[str, list[int]]:
     """Return the columns of each kernel."""
     if own.kernels is None or (isinstance(own.kernels, str) and own.kernels == "precomputed"):
         raise InputError(
@@ -127,7 +128,7 @@ def _columns_of_groups(own: SparseLinear, X: np.ndarray) -> dict[str, list[int]]
 # ---- tokens -----------------------------------------------------------------------------------------------------
 
 
-def of_tokens(estimator: Any, X: Any, y: Any, context: list[str], are_rows: bool) -> Trial:
+def of_tokens(estimator: BaseEstimator, X: Any, y: Any, context: list[str], are_rows: bool) -> Trial:
     """Prepare the keys of dicts, or the templates of words; rows of a table are sequences of one dict."""
     sequences = [[row] for row in X] if are_rows else [list(sequence) for sequence in X]
     sequences = [token_features(s) if s and isinstance(s[0], str) else s for s in sequences]
@@ -160,7 +161,7 @@ def of_tokens(estimator: Any, X: Any, y: Any, context: list[str], are_rows: bool
 # ---- arcs -------------------------------------------------------------------------------------------------------
 
 
-def of_arcs(estimator: Any, treebank: Treebank, context: list[str]) -> Trial:
+def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) -> Trial:
     """Prepare the templates of a parser. Knockoffs read fields of other words with the same fields ``context``."""
     templates = TreebankCodec(estimator).suited(estimator._read(TrainingBlock(treebank, None, None), whole=True))
     TemplateSet([f"h.{field}" for field in context], templates.lexicons)  # checks the fields
@@ -205,7 +206,7 @@ STABLE = 0.9
 
 
 def select_groups(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: Any,
     y: Any = None,
     *,
@@ -215,7 +216,7 @@ def select_groups(
     max_false: float | None = None,
     n_pairs: int | None = None,
     n_jobs: int | None = None,
-    random_state: Any = None,
+    random_state: RandomState = None,
 ) -> GroupSelection:
     r"""Select groups with a bound on the useless ones among them.
 
@@ -308,7 +309,7 @@ def select_groups(
     return GroupSelection(method, fdr, named, knockoff_threshold(statistics, fdr))
 
 
-def trial(estimator: Any, X: Any, y: Any, context: str | Sequence[str] | None) -> Trial:
+def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str] | None) -> Trial:
     """Prepare the groups of an estimator for training beside knockoffs."""
     if "weighting" in estimator.get_params(deep=False):
         # groups that are left out have the same weight as their knockoffs, so that little could be compared
@@ -329,7 +330,13 @@ def trial(estimator: Any, X: Any, y: Any, context: str | Sequence[str] | None) -
 
 
 def _stable_groups(
-    estimator: Any, X: Any, y: Any, max_false: float, n_pairs: int, n_jobs: int | None, random: np.random.RandomState
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    max_false: float,
+    n_pairs: int,
+    n_jobs: int | None,
+    random: np.random.RandomState,
 ) -> GroupSelection:
     r"""Select the groups that are among the q heaviest on most halves of the data.
 

@@ -1,9 +1,9 @@
 """GroupSelection, and the weights of groups that it is computed from."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import groups_of
@@ -44,7 +44,7 @@ class GroupSelection:
         return f"{len(self.selected)} of {len(self.statistics)} groups selected, {kind} at most {self.bound:g}"
 
 
-def group_weights(model: Any) -> dict[str, float]:
+def group_weights(model: BaseEstimator) -> dict[str, float]:
     """Return the weight of each group of a fitted estimator; norms of the coefficients for groups of columns."""
     if isinstance(model, (OnlineEstimator, BatchMKL)):
         return model.kernel_weights_
