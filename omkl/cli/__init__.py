@@ -1,4 +1,4 @@
-"""The command ``omkl``, with one subcommand per file."""
+"""The command ``omkl``, with related subcommands in one file."""
 
 import os
 import signal
@@ -35,7 +35,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except (OmklError, OSError, ImportError, KeyboardInterrupt, Terminated, UnicodeError, MemoryError) as error:
-        return _failed(error, run)
+        if isinstance(error, (KeyboardInterrupt, Terminated)):
+            word, exit_code = ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
+            go_on = f"; go on with --resume from {run.checkpoint}" if run.checkpoint else ""
+            print(f"omkl: {word}; no output file was changed{go_on}.", file=sys.stderr)
+            return exit_code
+        message = str(error) or "there is not enough memory."
+        if isinstance(error, OSError) and not isinstance(error, OmklError) and error.errno is not None:
+            if error.filename is None:  # not about a named file
+                with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), sys.stdout.fileno())  # the interpreter flushes it again at exit
+                if isinstance(error, BrokenPipeError):
+                    return 141
+            message = f"{error.filename or 'standard output'}: {error.strerror or error}."
+        print(f"omkl: error: {run.shown(' '.join(message.split()))}", file=sys.stderr)
+        return 2
 
 
 class Terminated(BaseException):
@@ -57,22 +71,3 @@ def terminating() -> Iterator[None]:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
-
-
-def _failed(error: BaseException, run: Run) -> int:
-    """Print in one line why a command failed; return the exit code."""
-    if isinstance(error, (KeyboardInterrupt, Terminated)):
-        word, code = ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
-        go_on = f"; go on with --resume from {run.checkpoint}" if run.checkpoint else ""
-        print(f"omkl: {word}; no output file was changed{go_on}.", file=sys.stderr)
-        return code
-    message = str(error) or "there is not enough memory."
-    if isinstance(error, OSError) and not isinstance(error, OmklError) and error.errno is not None:
-        if error.filename is None:  # not about a named file
-            with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-                os.dup2(nowhere.fileno(), sys.stdout.fileno())  # the interpreter flushes it again at exit
-            if isinstance(error, BrokenPipeError):
-                return 141
-        message = f"{error.filename or 'standard output'}: {error.strerror or error}."
-    print(f"omkl: error: {run.shown(' '.join(message.split()))}", file=sys.stderr)
-    return 2

@@ -36,30 +36,25 @@ def convert(options: Options) -> None:
       omkl convert eng.train --format columns -o train.jsonl
       omkl convert old.conll --format conllx -o new.conllu
     """
-    options.format = options.format or _guess(options.input)
+    if options.format is None:
+        name, format = stem(find_files(options.input)[0]).lower(), data.find_format(options.input)
+        if not name.endswith(format.suffixes):
+            raise InputError(f"{options.input} could be in any format, by its name: say which with --format.")
+        options.format = layouts.SUFFIXES.get(Path(name).suffix) or next(iter(format.aliases))
     kind = "trees" if options.format in LAYOUTS else data.find_format(options.input, options.format).holds
     end = stem(options.output).rpartition(".")[2].lower()
     to = options.to or SUFFIXES.get(end, end)
     if to not in FORMATS.get(kind, ()):
         known = "; ".join(f"{what} are written as {', '.join(names)}" for what, names in FORMATS.items())
         raise InputError(f"{options.input} holds {kind}, and {known}: say which with --to.")
-    counts = (_convert_trees if kind == "trees" else _convert_sequences)(options, to)
+    if kind == "trees":
+        counts = _convert_trees(options, to)
+    else:
+        stream = data.stream_sequences(options.input, options.format, on_error=options.on_error)
+        blocks = ((X, [None] * len(X) if Y is None else Y) for X, Y in stream.blocks())
+        counts = _write_sequences(options.output, (pair for block in blocks for pair in zip(*block)), to)
     done = " and ".join(f"{n} {what}" for what, n in counts.items())
     options.report([f"Wrote {done} as {to}: {options.output}"], {**counts, "output": options.output})
-
-
-def _guess(path: str) -> str:
-    """Guess the name of the format from the name of a file."""
-    name, format = stem(find_files(path)[0]).lower(), data.find_format(path)
-    if not name.endswith(format.suffixes):
-        raise InputError(f"{path} could be in any format, by its name: say which with --format.")
-    return layouts.SUFFIXES.get(Path(name).suffix) or next(iter(format.aliases))
-
-
-def _convert_sequences(options: Options, to: str) -> dict[str, int]:
-    stream = data.stream_sequences(options.input, options.format, on_error=options.on_error)
-    blocks = ((X, [None] * len(X) if Y is None else Y) for X, Y in stream.blocks())
-    return _write_sequences(options.output, (pair for block in blocks for pair in zip(*block)), to)
 
 
 def _write_sequences(output: str, pairs: Iterable[tuple[list, list | None]], to: str) -> dict[str, int]:

@@ -15,7 +15,7 @@ from omkl._files import PathLike
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, write_json
 from omkl.cli.options import Options, option
-from omkl.cli.training import strength
+from omkl.cli.train import strength
 from omkl.exceptions import MissingDependencyError
 
 if TYPE_CHECKING:

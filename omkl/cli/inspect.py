@@ -1,4 +1,4 @@
-"""``omkl inspect``: show what a saved model has learned."""
+"""``omkl inspect`` and ``omkl report``: show what a saved model has learned, and how good it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import omkl
+from omkl import reports
 from omkl._components import check_choice
+from omkl._files import replacing
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
 from omkl.cli.files import labelled_data, load_model, naming, of_class, read_gold
@@ -54,7 +56,12 @@ def inspect(options: Options) -> None:
         opt.refuse(f"is for annotators, not {of_class(model)}", "part")
     if kind == "annotations" and options.part is None:
         opt.refuse("needs --part NAME for an annotator, which has several models", "data", "group")
-        lines, metrics = _inspect_annotator(model, 10 if options.groups is None else options.groups)
+        weights, n = model.kernel_weights_, 10 if options.groups is None else options.groups
+        lines = [f"Annotator: {', '.join(model.parts_)}, by {len(weights)} models"]
+        for name, own in weights.items():
+            n_zero = sum(weight == 0 for weight in own.values())
+            lines += ["", f"{name}: {len(own)} groups, {n_zero} of them zero", *bar_chart(own, n)]
+        metrics: Record = {"class": "Annotator", "parts": model.parts_, "kernel_weights": weights}
     else:
         options.groups = 30 if options.groups is None else options.groups
         options.annotator = model if kind == "annotations" else None
@@ -64,16 +71,6 @@ def inspect(options: Options) -> None:
         metrics = _metrics(model, kind, options)
         lines = list(_lines(metrics, _size(model), options.groups))
     options.report(lines, metrics)
-
-
-def _inspect_annotator(annotator: omkl.Annotator, n: int) -> tuple[list[str], Record]:
-    """Return lines and metrics about the heaviest groups of every part."""
-    weights = annotator.kernel_weights_
-    lines = [f"Annotator: {', '.join(annotator.parts_)}, by {len(weights)} models"]
-    for name, own in weights.items():
-        n_zero = sum(weight == 0 for weight in own.values())
-        lines += ["", f"{name}: {len(own)} groups, {n_zero} of them zero", *bar_chart(own, n)]
-    return lines, {"class": "Annotator", "parts": annotator.parts_, "kernel_weights": weights}
 
 
 def _metrics(model: Model, kind: str, options: Options) -> Record:
@@ -177,3 +174,49 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
 def _rest(n_more: int) -> Iterator[str]:
     if n_more > 0:
         yield f"and {n_more} more; --groups N shows N of them."
+
+
+# ---- omkl report -----------------------------------------------------------------------------------------------------
+
+
+@opt.command(
+    "report",
+    *(opt.MODEL, opt.argument("data", type=opt.READ, required=False)),
+    option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="HTML file to write."),
+    option("--title", metavar="TEXT", help="Heading of the page; by default the class of the model."),
+    option("--worst", type=opt.COUNT, default=10, metavar="N", help="Show the N examples with the worst mistakes."),
+    *(opt.DATA, opt.JOBS, opt.METRICS),
+)
+def report(options: Options) -> None:
+    """Write a self-contained HTML page about the saved MODEL.
+
+    The page shows what the model has learned, and how it was trained. With a file DATA of held-out data, it also shows
+    scores by label, relation and length, calibration, and explanations of the worst mistakes. Plots need omkl[plot].
+
+    Examples:
+      omkl report labeler.npz test.crfsuite -o report.html
+      omkl report parser.npz test.conllu -o report.html --title "English, gold tags"
+      omkl report classifier.npz test.csv --target species -o report.html
+      omkl report model.npz > report.html                 # what the model says of itself
+    """
+    from omkl.data.blocks import n_rows
+
+    model, kind = load_model(options)
+    X = y = None
+    if options.data is None:
+        opt.refuse("is about labelled data: name a file of them", *opt.OF_DATA)
+    with naming(options.data or options.model):
+        if options.data is not None:
+            X, y = labelled_data(options.data, model, kind, options)
+            if kind == "rows":
+                X, y = X.read()
+        page = reports.make_report(model, X, y, title=options.title, n_worst=options.worst)
+    if options.output == "-":
+        print(page, end="")
+    else:
+        with replacing(options.output) as file:
+            file.write(page)
+    name, n = type(model).__name__, None if X is None else n_rows(X)
+    on = "" if n is None else f" on {n} {'sentences' if kind in ('trees', 'annotations') else kind}"
+    metrics = {"class": name, "examples": n, "output": options.output, "bytes": len(page.encode())}
+    options.report([f"Report on {name}{on}: {options.output}"], metrics)

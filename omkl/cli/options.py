@@ -274,8 +274,8 @@ METRICS = declare(
         "predict": ("predict:predict", "Label sequences, parse sentences, or predict for rows."),
         "evaluate": ("evaluate:evaluate", "Score a model on labelled sequences, trees or rows."),
         "inspect": ("inspect:inspect", "Show what a model has learned."),
-        "report": ("report:report", "Write a page about a model, and how good it is on data."),
-        "prune": ("prune:prune", "Keep the best templates of a parser."),
+        "report": ("inspect:report", "Write a page about a model, and how good it is on data."),
+        "prune": ("train_parser:prune", "Keep the best templates of a parser."),
         "convert": ("convert:convert", "Write sequences or trees in another format."),
     },
 )

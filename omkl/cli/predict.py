@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import omkl
 from omkl import data
@@ -86,7 +86,15 @@ def predict(options: Options) -> None:
             "--confidence needs probabilities: classifiers and labelers have them with --loss crf, and labelers and "
             "parsers with --dev."
         )
-    options.to = _form(options, kind, model)
+    form = options.to
+    if form is None:
+        from omkl.data.files import stem
+
+        end = stem(options.output).rpartition(".")[2]
+        form = end if end in ("jsonl", "conllu") else FORMS[kind][0]
+    if form not in FORMS[kind]:
+        raise InputError(f"{of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {form}.")
+    options.to = form
     write = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}[kind]
     if not options.line_buffered:
         write(model, options)
@@ -112,19 +120,6 @@ def _records(words: bool) -> Iterator[bytes]:
             found = []
     if found:
         yield b"".join(found)
-
-
-def _form(options: Options, kind: str, model: Model) -> str:
-    """Return the output format."""
-    form = options.to
-    if form is None:
-        from omkl.data.files import stem
-
-        end = stem(options.output).rpartition(".")[2]
-        form = end if end in ("jsonl", "conllu") else FORMS[kind][0]
-    if form not in FORMS[kind]:
-        raise InputError(f"{of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {form}.")
-    return form
 
 
 # ---- sentences ---------------------------------------------------------------------------------------------------
@@ -298,11 +293,9 @@ def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -
 
 def _confidence(labeler: omkl.SequenceLabeler, X: list, predicted: list[list]) -> list[list[float]]:
     """Return the probability of each label of each sequence, rounded to three decimals."""
-    column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
-    return [
-        [round(float(row[column[label]]), 3) for row, label in zip(own, labels)]
-        for own, labels in zip(labeler.predict_marginals(X), predicted)
-    ]
+    from omkl.annotation.tagger import confidences
+
+    return [[round(p, 3) for p in own.tolist()] for own in confidences(labeler, X, predicted)]
 
 
 def _json_line(record: Record) -> bytes:
@@ -321,21 +314,13 @@ def _predict_rows(model: Model, options: Options) -> None:
     n_rows = 0
     with data.output_file(options.output) as file, naming(options.input):
         for block in open_rows(options.input, options, Columns.of_model(model), labelled=False).blocks():
-            records = _row_records(model, block.X, options)
-            file.writelines(map(_json_line, records) if options.to == "jsonl" else [_lines(map(_row_text, records))])
+            predicted = model.predict(block.X).tolist()
+            sure = model.predict_proba(block.X).max(axis=1).tolist() if options.confidence else []
+            if options.to == "jsonl":
+                records = [{"y": y, "confidence": round(p, 3)} for y, p in zip(predicted, sure)]
+                file.writelines(map(_json_line, records or ({"y": y} for y in predicted)))
+            else:
+                file.write(_lines([f"{y}\t{p:.3f}" for y, p in zip(predicted, sure)] or predicted))
             n_rows += block.n_examples
     metrics = {"examples": n_rows, "output": options.output}
     options.report([f"Predicted {n_rows} rows: {options.output}"], metrics)
-
-
-def _row_records(model: Model, X: Any, options: Options) -> Iterator[Record]:
-    """Return a record for each row: ``y``, and its ``confidence`` for ``--confidence``."""
-    predicted = model.predict(X).tolist()
-    if not options.confidence:
-        return ({"y": output} for output in predicted)
-    sure = model.predict_proba(X).max(axis=1).tolist()
-    return ({"y": output, "confidence": round(p, 3)} for output, p in zip(predicted, sure))
-
-
-def _row_text(record: Record) -> str:
-    return f"{record['y']}\t{record['confidence']:.3f}" if "confidence" in record else str(record["y"])

@@ -15,7 +15,7 @@ import pytest
 
 import omkl
 from omkl.cli import main
-from omkl.cli.training import Interruption
+from omkl.cli.train import Interruption
 from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, write_treebank
 from omkl.parsing.sentences import strings_of
 
