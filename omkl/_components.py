@@ -85,7 +85,7 @@ class Component:
         """
         raise InputError(f"{type(self).__name__} does not define {method}(), and {purpose}: add it to the class.")
 
-    def _format(self, key: str, value: Any) -> str:
+    def _format(self, key: str, value: object) -> str:
         """Format a parameter's value for :meth:`as_string`."""
         return str(value)
 

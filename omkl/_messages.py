@@ -31,7 +31,7 @@ def joined(words: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(first)} {last} {final}" if first else final
 
 
-def shown(value: Any, most: int = 80) -> str:
+def shown(value: object, most: int = 80) -> str:
     """Format a value as one line of at most ``most`` characters.
 
     >>> shown(list(range(100)), most=12)

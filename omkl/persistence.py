@@ -64,7 +64,7 @@ class Unpacker:
         self.arrays = arrays
         self.parts = parts
 
-    def unpack(self, value: Any) -> Any:
+    def unpack(self, value: object) -> Any:
         """Convert a JSON value to the original value."""
         if not isinstance(value, dict):
             return value

@@ -195,7 +195,7 @@ class Training:
         """Shuffle a stream, in a new order every epoch; a resumed run has the same orders."""
         return stream.shuffled(random_state=self.options.random_state or 0)
 
-    def fit(self, model: OnlineEstimator, X: Any, y: Any = None, **declared: Any) -> None:
+    def fit(self, model: OnlineEstimator, X: object, y: object = None, **declared: Any) -> None:
         """Train, on Dask workers if the options say so; local workers end with the training."""
         options, opened = self.options, nullcontext()
         if options.scheduler is not None:

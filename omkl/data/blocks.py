@@ -81,7 +81,7 @@ def n_rows(X: Any) -> int:
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
-def is_frame(X: Any) -> bool:
+def is_frame(X: object) -> bool:
     """Tell whether X is a data frame of pandas or polars."""
     return hasattr(X, "to_numpy") and hasattr(X, "columns") and hasattr(X, "dtypes")
 

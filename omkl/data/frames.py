@@ -71,7 +71,7 @@ def _is_time(dtype: Any) -> bool:
     return dtype.is_temporal() if hasattr(dtype, "is_temporal") else dtype.kind in "mM"
 
 
-def text_columns(X: Any) -> list[str]:
+def text_columns(X: object) -> list[str]:
     """Names of the columns of a data frame that hold text or categories."""
     kinds = Columns(as_table(X).schema).kinds
     return [name for name, kind in kinds.items() if kind == "string"]
@@ -143,7 +143,7 @@ def _numbers(X: Any, name: str) -> np.ndarray:
     return values[:, 0]
 
 
-def as_table(X: Any) -> pyarrow.Table:
+def as_table(X: object) -> pyarrow.Table:
     """Convert a data frame to a table of Arrow."""
     with _converting():
         if hasattr(X, "to_arrow"):
@@ -411,7 +411,9 @@ class Columns:
         if y is not None:
             y = (np.array([value or "" for value in y]) if isinstance(y, list) else y)[good]
         if not self.makes_dicts:
-            return Block(_matrix(list(map(np.asarray, found.values())))[good], y, self.feature_names)
+            parts = list(map(np.asarray, found.values()))
+            exact = np.result_type(np.float32, *(part.dtype for part in parts))  # float64 unless float32 is exact
+            return Block(np.column_stack(parts).astype(exact, copy=False)[good], y, self.feature_names)
         rows = [
             {name: value for name, value in zip(self.names, values) if value is not None}
             for values in zip(*map(_with_none, found.values()))
@@ -482,11 +484,6 @@ def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
     unit = "d" if pyarrow.types.is_date32(type) else "ms" if pyarrow.types.is_date64(type) else type.unit
     counts = column.cast(pyarrow.int32() if type.bit_width == 32 else pyarrow.int64())
     return pyarrow.compute.divide(counts.cast(pyarrow.float64(), safe=False), float(PER_DAY[unit]))
-
-
-def _matrix(parts: list[np.ndarray]) -> np.ndarray:
-    """Stack columns and groups of columns side by side: float32 if that is exact for all, else float64."""
-    return np.column_stack(parts).astype(np.result_type(np.float32, *(part.dtype for part in parts)), copy=False)
 
 
 def _with_none(values: np.ndarray | list) -> np.ndarray | list:

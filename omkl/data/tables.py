@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
@@ -129,7 +129,7 @@ def _naming_damage(path: FileName) -> Iterator[None]:
 
 
 def stream_frames(
-    frames: Any,
+    frames: object,
     target: str | int | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -211,13 +211,13 @@ def stream_frames(
     )
 
 
-def _is_table(frame: Any) -> bool:
+def _is_table(frame: object) -> bool:
     """Tell whether this is a single table, and not an iterable of tables."""
     is_dataset = isinstance(frame, import_pyarrow().dataset.Dataset)
     return is_dataset or is_frame(frame) or hasattr(frame, "__arrow_c_stream__")
 
 
-def _reader(frame: Any, names: list[str] | None = None) -> pyarrow.RecordBatchReader:
+def _reader(frame: object, names: list[str] | None = None) -> pyarrow.RecordBatchReader:
     """Make a reader of record batches; of a dataset, it reads only the columns ``names``."""
     pyarrow = import_pyarrow()
     if not _is_table(frame):

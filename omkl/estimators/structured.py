@@ -245,7 +245,7 @@ def _packable(bank: Bank) -> Manifest:
         raise ModelFileError(f"The group {bank.names[0]!r} is a {name}, which no model file can hold.")
     arguments, options = bank.made_with
 
-    def plain(value: Any) -> Any:
+    def plain(value: object) -> Any:
         return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
 
     return {"bank": name, "args": list(map(plain, arguments)), "options": {k: plain(v) for k, v in options.items()}}

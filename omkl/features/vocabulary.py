@@ -429,7 +429,7 @@ def _look_up(names: Sequence[str | None], known: dict[str | None, int], grow: bo
     return np.fromiter(found, dtype=np.int32, count=len(names))
 
 
-def _named_values(key: str, value: Any) -> Iterable[tuple[str | None, float]]:
+def _named_values(key: str, value: object) -> Iterable[tuple[str | None, float]]:
     """Return ``(name, amount)`` of each feature of an entry."""
     if value is None:
         return ()

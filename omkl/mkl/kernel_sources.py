@@ -111,7 +111,11 @@ class ArrayKernels:
         self.representations = dict.fromkeys(self.names, others) | {
             self.names[m]: f"factor of rank {rank}" for m, rank in self.ranks.items()
         }
-        return _stack(self.kernels, self.ranks, form, self.X, dtype)
+        stored = [m for m in range(len(self.kernels)) if m not in self.ranks]
+        stacks = [form([self.kernels[m] for m in stored], self.X, dtype)] if stored else []
+        if self.ranks:
+            stacks.append(FactoredStack.from_kernels([self.kernels[m] for m in self.ranks], self.X, dtype))
+        return stacks[0] if len(stacks) == 1 else MixedStack(stacks, stored + list(self.ranks))
 
     def _approximate(self, dtype: np.dtype, approximate: bool | str) -> None:
         """Approximate kernels that do not fit into memory, unless ``approximate`` or the memory forbids it; warn."""
@@ -407,14 +411,3 @@ def _rank(kernel: Kernel, X: Vectors) -> int | None:
     if sparse.issparse(X) and not kernel.maps_sparse:
         return None
     return kernel.feature_count(count_columns(kernel.columns(X.shape[1]), X.shape[1]))
-
-
-def _stack(
-    kernels: list[Kernel], ranks: dict[int, int], form: Callable[..., KernelStack], X: Vectors, dtype: DTypeLike
-) -> KernelStack:
-    """Return one stack of all kernels: some as factors, all others stored by ``form``."""
-    others = [m for m in range(len(kernels)) if m not in ranks]
-    stacks = [form([kernels[m] for m in others], X, dtype)] if others else []
-    if ranks:
-        stacks.append(FactoredStack.from_kernels([kernels[m] for m in ranks], X, dtype))
-    return stacks[0] if len(stacks) == 1 else MixedStack(stacks, others + list(ranks))

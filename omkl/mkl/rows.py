@@ -150,7 +150,7 @@ def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
     return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 
 
-def checked_rows(estimator: OnlineEstimator, X: Any, reset: bool, *y: ArrayLike) -> Any:
+def checked_rows(estimator: OnlineEstimator, X: object, reset: bool, *y: ArrayLike) -> Any:
     """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
 
     ``reset`` stores the names of columns instead of comparing them. Return X, or X and ``y`` if given.
@@ -186,7 +186,7 @@ def checked_rows(estimator: OnlineEstimator, X: Any, reset: bool, *y: ArrayLike)
     return checked
 
 
-def _targets_of_dicts(y: Any) -> np.ndarray:
+def _targets_of_dicts(y: object) -> np.ndarray:
     """Return the targets of dicts as an array."""
     y = plain_targets(y)
     if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
@@ -194,7 +194,7 @@ def _targets_of_dicts(y: Any) -> np.ndarray:
     return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
 
 
-def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool) -> Any:
+def _rows_of_frame(X: object, estimator: BaseEstimator, reset: bool) -> Any:
     """Convert a data frame with text to a list of dicts, and store (``reset``) or compare its names.
 
     Other input is returned unchanged: scikit-learn stores and compares the names of numeric data frames.

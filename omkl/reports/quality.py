@@ -184,7 +184,7 @@ def _name_of(i: int, token: str | dict | Sequence) -> str:
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def row_quality(model: Model, X: Any, y: Any, n_worst: int) -> Quality:
+def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
     """Evaluate a model on rows with known outputs."""
     y = np.asarray(y)
     predicted = np.asarray(model.predict(X))

@@ -40,7 +40,7 @@ PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
 def make_report(
-    model: Model | omkl.Annotator, X: Any = None, y: Any = None, *, title: str | None = None, n_worst: int = 10
+    model: Model | omkl.Annotator, X: object = None, y: object = None, *, title: str | None = None, n_worst: int = 10
 ) -> str:
     """Make a self-contained HTML page about a fitted model and its quality on data.
 

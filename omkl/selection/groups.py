@@ -74,7 +74,7 @@ def _pairs(names: Sequence[str], random: np.random.Generator) -> Iterator[tuple[
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def of_columns(estimator: BaseEstimator, X: Any, y: Any) -> Trial:
+def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
     """Prepare kernels on columns of a table, or groups of columns."""
     own = clone(estimator)
     X = checked_arrays(own, X, dtype=np.float64)
@@ -372,7 +372,7 @@ def _stable_groups(
     return GroupSelection("stability", max_false, statistics, threshold)
 
 
-def _only(X: Any, chosen: np.ndarray) -> Any:
+def _only(X: object, chosen: np.ndarray) -> Any:
     """Return some of the examples."""
     if isinstance(X, GramMatrices):
         return X[np.ix_(chosen, chosen)]
