@@ -48,7 +48,7 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         Kernels on the rows of X as strings or objects (``"gaussian:sigma2=5"``, ``Gaussian(5, on=slice(0, 3))``); a
         dict names them. "precomputed" if X is Gram matrices. ``"gaussian:sigma2=5,features=2000"`` approximates a
         kernel by Fourier features, ``"chi2:features=500"`` by the Nyström method. None uses linear, quadratic and
-        Gaussian kernels of five widths on standardized columns, whose units do not matter, and linear and quadratic
+        Gaussian kernels of two widths on standardized columns, whose units do not matter, and linear and quadratic
         ones on columns divided by their ranges; sparse columns stay as they are. Kernels that you name see columns as
         they are, unless they have ``standardize=True``.
     loss : {"logistic", "hinge", "squared-hinge"} or PointwiseLoss

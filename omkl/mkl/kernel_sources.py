@@ -350,26 +350,32 @@ def compares_sparse(specs: KernelSpecs) -> bool:
 
 
 def default_kernels(X: Vectors, weights: np.ndarray | None = None) -> dict[str, Kernel]:
-    """Return linear, quadratic and Gaussian kernels at five scales, for estimators without ``kernels``.
+    """Return linear, quadratic and Gaussian kernels at two scales, for estimators without ``kernels``.
 
-    They see standardized columns, unless X is sparse. So that columns of equal units, such as pixels, keep their
-    relative scales, linear and quadratic kernels also see columns divided by their ranges. Widths are quantiles of the
-    distances in the data, not fractions of the median. In many dimensions all distances are similar: a kernel of a
-    tenth of the median is then near 0 between almost all samples, and overfits.
+    They see standardized columns, unless X is sparse. Linear and quadratic kernels keep the lengths of rows, so that
+    functions of degree one and two can be learned exactly. So that columns of equal units, such as pixels, keep their
+    relative scales, linear and quadratic kernels of rows of length one also see columns divided by their ranges.
+    Gaussian kernels narrower than the median distance would get all weight, since they fit the training rows best, and
+    overfit.
     """
     check_magnitudes(X, "gaussian")
     standardize = not sparse.issparse(X)
     seen = Linear(standardize=standardize).fit(X, weights).view(X)
-    narrowest, narrow, median = (0.5 * median_distance(seen, squared_distances, q) for q in (0.1, 0.25, 0.5))
-    widths = {"10% of distances": narrowest, "25% of distances": narrow, "median": median}
-    wide = {f"{factor} x median": factor * median for factor in (3, 10)}
-    gaussians = {
-        f"gaussian:{name}": Gaussian(width, standardize=standardize) for name, width in {**widths, **wide}.items()
+    median = 0.5 * median_distance(seen, squared_distances)
+    gaussians: dict[str, Kernel] = {
+        "gaussian:median": Gaussian(median, standardize=standardize),
+        "gaussian:3 x median": Gaussian(3.0 * median, standardize=standardize),
     }
-    kernels = {"linear": Linear(standardize=standardize), "quadratic": Polynomial(standardize=standardize), **gaussians}
-    if standardize:
-        kernels |= {"linear:ranges": Linear(standardize="range"), "quadratic:ranges": Polynomial(standardize="range")}
-    return kernels
+    if not standardize:
+        return {"linear": Linear(), "quadratic": Polynomial(), **gaussians}
+    squared_length = max(float(np.count_nonzero(seen.any(axis=0))), 1.0)  # the mean; constant columns are zero
+    return {
+        "linear": Linear(normalize="average", standardize=True),
+        "quadratic": Polynomial(gamma=1.0 / squared_length, normalize="average", standardize=True),
+        **gaussians,
+        "linear:ranges": Linear(standardize="range"),
+        "quadratic:ranges": Polynomial(standardize="range"),
+    }
 
 
 # ---- storage ---------------------------------------------------------------------------------------------------------

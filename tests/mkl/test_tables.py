@@ -6,9 +6,21 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from scipy.spatial.distance import pdist, squareform
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
-from sklearn.model_selection import train_test_split
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_wine,
+    make_friedman1,
+    make_regression,
+)
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
 
 import omkl
 from omkl.exceptions import InputError
@@ -82,6 +94,41 @@ def test_the_automatic_C_is_that_of_leaving_samples_out():
     assert_allclose(omkl.MKLRegressor("precomputed").fit([1e3 * gram], noisy).C_, model.C_ / 1e3)
     same = omkl.MKLRegressor([kernel], C=model.C_, tol=1e-8).fit(X[:40], noisy)
     assert_array_equal(same.predict(X), model.predict(X))
+
+
+def test_default_kernels_are_these_on_standardized_columns(rng):
+    X, y = rng.normal(size=(90, 3)) * [1.0, 1e3, 1e-3] + 5.0, rng.normal(size=90)
+    X = np.column_stack([X, np.ones(90)])  # a constant column changes nothing
+    Z, ranges = StandardScaler().fit_transform(X), (X - X.mean(axis=0))[:, :3] / np.ptp(X[:, :3], axis=0)
+    median = np.median(pdist(Z, "sqeuclidean")) / 2.0
+    grams = {
+        "linear": Z @ Z.T / 3.0,
+        "quadratic": (Z @ Z.T / 3.0 + 1.0) ** 2,
+        "gaussian:median": np.exp(-squareform(pdist(Z, "sqeuclidean")) / (2.0 * median)),
+        "gaussian:3 x median": np.exp(-squareform(pdist(Z, "sqeuclidean")) / (6.0 * median)),
+        "linear:ranges": ranges @ ranges.T,
+        "quadratic:ranges": (ranges @ ranges.T + 1.0) ** 2,
+    }
+    for name in ("quadratic", "linear:ranges", "quadratic:ranges"):
+        roots = np.sqrt(np.diag(grams[name]))
+        grams[name] /= np.outer(roots, roots) if "ranges" in name else np.mean(roots**2)
+    model = omkl.MKLRegressor(C=1.0, tol=1e-8).fit(X, y)
+    expected = omkl.MKLRegressor("precomputed", C=1.0, tol=1e-8).fit(grams, y)
+    assert list(model.kernel_weights_) == list(grams)
+    assert_allclose(list(model.kernel_weights_.values()), list(expected.kernel_weights_.values()), atol=1e-6)
+    assert_allclose(model.predict(X), expected.predict(grams), atol=1e-6)
+
+
+@pytest.mark.parametrize("table", ["friedman1", "linear"])
+def test_default_regression_is_better_than_a_tuned_support_vector_machine(table):
+    if table == "linear":
+        X, y = make_regression(400, 20, n_informative=8, noise=40.0, random_state=0)
+    else:
+        X, y = make_friedman1(400, noise=1.0, random_state=0)
+    svr = make_pipeline(StandardScaler(), TransformedTargetRegressor(SVR(), transformer=StandardScaler()))
+    search = GridSearchCV(svr, {"transformedtargetregressor__regressor__C": [0.3, 1.0, 3.0, 10.0, 30.0]})
+    scores = [own.fit(X[:280], y[:280]).score(X[280:], y[280:]) for own in (search, omkl.MKLRegressor())]
+    assert scores[1] > scores[0] + 0.02
 
 
 def test_a_constant_column_of_text_changes_nothing():

@@ -44,7 +44,7 @@ FOLDS = 5
 #: Maximum number of rounds.
 ROUNDS = 20
 #: Ridges to choose from, in units of the mean diagonal of the sum of kernels.
-RIDGES = np.geomspace(0.01, 100.0, 9)
+RIDGES = np.geomspace(1e-3, 100.0, 11)
 #: Maximum number of samples, and of entries of all kernels on them.
 SAMPLES, ENTRIES = 1000, 2.5e8
 #: Diagonal of a centred kernel, relative to the largest entry, below which it is constant.
