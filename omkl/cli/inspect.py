@@ -84,6 +84,7 @@ def _metrics(model: Model, kind: str, options: Options) -> Record:
     learned = {name: getattr(model, f"{name}_", parameters.get(name)) for name in ("C", "alpha")}
     metrics |= {name: value for name, value in learned.items() if value is not None}
     metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
+    metrics["column_scales"] = getattr(model, "column_scales_", {})
     if isinstance(model, OnlineEstimator):
         metrics |= {"C": model.model_.settings.C, "epochs": model.n_iter_, "memory": model.memory_usage()}
         metrics["group_report"] = _group_records(model, kind, options)
@@ -137,6 +138,11 @@ def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str
         yield from _rest(len(metrics["kernel_weights"]) - n_groups)
     if metrics["left_out"]:
         yield f"{len(metrics['left_out'])} are left out: they do not help on examples not learned from."
+    if scales := metrics["column_scales"]:
+        yield "\nScales of the columns"
+        rows = [(name, f"{mean:.4g}", f"{scale:.4g}") for name, (mean, scale) in scales.items()]
+        yield from table(rows[:n_groups], ("column", "mean", "deviation"))
+        yield from _rest(len(rows) - n_groups)
     features = metrics["top_features"]
     if features:
         rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]

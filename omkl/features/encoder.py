@@ -1,7 +1,6 @@
 """Encoder of arrays, dicts, words or attributes to :class:`~omkl.groups.Tokens`."""
 
 import math
-import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,9 +45,7 @@ EXPLICIT_LIMIT = 512
 #: Up to this number of training rows, default kernels are exact; for more rows, and streams, they have features.
 EXACT_UP_TO = 2000
 #: Widths of default Gaussian kernels on standardized columns, per column: the mean squared distance is 2.
-WIDTH, NARROW = 0.5, 0.1
-#: Columns have equal units if none varies more than this many times as much as their lower quartile.
-UNITS_APART = 10.0
+WIDTH, NARROW = 1.0, 0.25
 #: Number of Fourier features of a default kernel.
 FEATURES = 200
 #: Number of normal vectors from which kernels on standardized columns of a stream learn their widths.
@@ -138,6 +135,8 @@ class Encoder:
             inputs = self.views[name].select(entries)
             if sparse.issparse(inputs):
                 _refuse_dense(name, kernel)
+            if kernel.standardize == "range" and not data.whole:
+                raise InputError(f"The kernel {name!r} needs the ranges of all rows: in streams, use standardize=True.")
             if kernel.standardize and not data.whole:  # widths do not depend on the first rows of a stream
                 inputs = np.random.default_rng(0).normal(size=(SAMPLE, inputs.shape[1]))
             elif data.distinct is not None:
@@ -167,8 +166,7 @@ class Encoder:
             return named_kernels(["linear"] if self.shapes else [])
         if self.in_sequences:
             return named_kernels(["linear", "quadratic", "gaussian"])
-        exact = data.total <= EXACT_UP_TO
-        return default_kernels(self.shapes[key], self._read(data.inputs)[key] if exact else None)
+        return default_kernels(self.shapes[key], exact=data.total <= EXACT_UP_TO)
 
     def start_scales(self) -> None:
         """Start the scales of the entries of kernels on standardized columns, and of those with missing numbers."""
@@ -284,12 +282,12 @@ class Encoder:
 
     def _entries(self, tokens: FlatTokens, weights: np.ndarray | None = None) -> Entries:
         """Return the entries that kernels use; their scales learn from the tokens if their ``weights`` are given."""
-        raw, standardized = dict(self._read(tokens)), {}
+        raw, standardized, shares = dict(self._read(tokens)), {}, {}
         missing = np.isnan(raw[self._table]) if self._table in self.scales else None
         for name, scales in self.scales.items():
             found = scales.apply(raw[name]) if weights is None else scales.follow(raw[name], weights)
-            raw[name], standardized[name] = found
-        return Entries(raw, standardized, missing if missing is not None and missing.any() else None)
+            raw[name], standardized[name], shares[name] = *found, scales.shares
+        return Entries(raw, standardized, shares, missing if missing is not None and missing.any() else None)
 
     def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""
@@ -386,9 +384,7 @@ class Encoder:
         return partial(self.views[name].column_name, shapes=self.shapes, names=names)
 
     def _view_of(self, name: str, kernel: Kernel) -> View:
-        on, numbers, standardize = kernel.on, self.numbers or [], bool(kernel.standardize)
-        if kernel.standardize == "range":
-            raise InputError(f"The kernel {name!r} needs the ranges of all rows: online, use standardize=True.")
+        on, numbers, standardize = kernel.on, self.numbers or [], kernel.standardize
         named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
         vectors = {key: width for key, width in self.shapes.items() if key != COLUMNS} or self.shapes
         if not named and len(vectors) == 1:
@@ -427,30 +423,17 @@ class Encoder:
         return bool(kernel.explicit)
 
 
-def default_kernels(d: int, rows: np.ndarray | None) -> list[tuple[str, Kernel]]:
-    """Return the default kernels on d columns: exact ones for a few ``rows`` (n, d), else with a bounded size.
-
-    Missing entries of the rows are NaN.
-    """
-    features = "" if rows is not None else f",features={FEATURES}"
+def default_kernels(d: int, exact: bool) -> list[tuple[str, Kernel]]:
+    """Return the default kernels on d columns: exact ones for a few rows, else with a bounded size."""
+    features = "" if exact else f",features={FEATURES}"
     specs = {"linear": "linear:standardize=True"}
-    if rows is not None or math.comb(d + 2, 2) <= EXPLICIT_LIMIT:
+    if exact or math.comb(d + 2, 2) <= EXPLICIT_LIMIT:
         specs["quadratic"] = "quadratic:standardize=True"
     specs["gaussian"] = f"gaussian:standardize=True,sigma2={WIDTH * d}{features}"
-    if rows is None:
-        specs["narrow gaussian"] = f"gaussian:standardize=True,sigma2={NARROW * d}{features},seed=1"
-    elif _have_equal_units(rows):
-        specs["raw gaussian"] = "gaussian"
+    specs["narrow gaussian"] = f"gaussian:standardize=True,sigma2={NARROW * d}{features}" + ("" if exact else ",seed=1")
+    if exact:  # columns of equal units, such as pixels, keep their relative scales
+        specs["quadratic:ranges"] = "quadratic:standardize=range"
     return named_kernels(specs)
-
-
-def _have_equal_units(X: np.ndarray) -> bool:
-    """Check whether no column varies much more than the others, as for pixels."""
-    with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)  # of columns without entries
-        spread = np.nanstd(X, axis=0)
-    varied = spread[spread > 0]
-    return bool(len(varied)) and varied.max() <= UNITS_APART * np.quantile(varied, 0.25, method="lower")
 
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:

@@ -1,4 +1,4 @@
-"""ColumnScales: means and standard deviations of columns, by which kernels see columns of any units alike."""
+"""ColumnScales: means, standard deviations and ranges of columns, by which kernels see columns of any units alike."""
 
 import numpy as np
 
@@ -21,7 +21,9 @@ class ColumnScales:
     ----------
     weights, means, squares : arrays of shape (d,)
         Total weight of the entries of each column, their mean, and the sum of their weighted squared deviations.
-    before : array of shape (3, d)
+    lows, highs : arrays of shape (d,)
+        Smallest and largest entry of each column in the first call of :meth:`follow`; NaN if there is none.
+    before : array of shape (5, d)
         The :meth:`state` before the last call of :meth:`follow`, from which a resumed run learns the same rows again.
 
     References
@@ -32,6 +34,7 @@ class ColumnScales:
 
     def __init__(self, n_columns: int) -> None:
         self.weights, self.means, self.squares = np.zeros((3, n_columns))
+        self.lows, self.highs = np.full((2, n_columns), np.nan)
         self.before = self.state()
 
     @property
@@ -40,12 +43,20 @@ class ColumnScales:
         found = np.sqrt(self.squares / np.where(self.weights > 0.0, self.weights, 1.0))
         return np.where(found <= ROUNDING * np.abs(self.means), 1.0, found)
 
+    @property
+    def shares(self) -> np.ndarray:
+        """Standard deviations as shares of the ranges of the columns, (d,); 1 for constant columns."""
+        ranges = self.highs - self.lows
+        return np.divide(self.deviations, ranges, out=np.ones(len(ranges)), where=ranges > 0.0)
+
     def follow(self, X: np.ndarray, row_weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Learn from rows one after the other; return them, (n, d), and standardized by the scales so far, (n, d).
 
         Missing entries become the mean so far. Splitting rows into several calls changes no bit.
         """
         self.before = self.state()
+        if not self.weights.any() and len(X):
+            self.lows, self.highs = np.fmin.reduce(X), np.fmax.reduce(X)
         filled, standardized = np.array(X, dtype=np.float64, order="C"), np.empty(X.shape)
         row_weights = np.ones(len(X)) if row_weights is None else row_weights
         follow_rows(filled, row_weights, self.weights, self.means, self.squares, ROUNDING, standardized)
@@ -58,14 +69,14 @@ class ColumnScales:
         return filled, (filled - self.means) / self.deviations
 
     def state(self) -> np.ndarray:
-        """Return everything learned as an array, (3, d)."""
-        return np.stack([self.weights, self.means, self.squares])
+        """Return everything learned as an array, (5, d)."""
+        return np.stack([self.weights, self.means, self.squares, self.lows, self.highs])
 
     @classmethod
     def from_state(cls, state: np.ndarray) -> "ColumnScales":
         """The inverse of :meth:`state`."""
         scales = cls(state.shape[1])
-        scales.weights, scales.means, scales.squares = np.array(state, dtype=np.float64)
+        scales.weights, scales.means, scales.squares, scales.lows, scales.highs = np.array(state, dtype=np.float64)
         return scales
 
     def merge(self, other: "ColumnScales") -> None:
@@ -75,3 +86,4 @@ class ColumnScales:
         apart = other.means - self.means
         self.squares = self.squares + other.squares + self.weights * share * apart**2
         self.means, self.weights = self.means + share * apart, total
+        self.lows, self.highs = np.fmin(self.lows, other.lows), np.fmax(self.highs, other.highs)

@@ -80,19 +80,20 @@ class View(NamedTuple):
         Entries of dicts, which are concatenated; :data:`PLAIN` for rows of an array.
     columns : None, slice or tuple of int
         Selected columns of these; None for all.
-    standardize : bool
-        Whether the kernel sees standardized columns.
+    standardize : bool or "range"
+        Whether the kernel sees standardized columns, or columns divided by their ranges.
     """
 
     keys: tuple[str, ...]
     columns: Positions
-    standardize: bool = False
+    standardize: bool | str = False
 
     @property
     def label(self) -> str:
         """Name in the views of :class:`~omkl.groups.Tokens`."""
         columns = "" if self.columns is None else f"[{format_on(self.columns)}]"
-        return "+".join(self.keys) + columns + (" standardized" if self.standardize else "")
+        scaled = "" if not self.standardize else " by range" if self.standardize == "range" else " standardized"
+        return "+".join(self.keys) + columns + scaled
 
     def width(self, shapes: Mapping[str, int]) -> int:
         """Return the number of columns."""
@@ -101,6 +102,8 @@ class View(NamedTuple):
     def select(self, entries: "Entries") -> Vectors:
         """Return the array of this view."""
         arrays = [(entries.standardized if self.standardize else entries.raw)[key] for key in self.keys]
+        if self.standardize == "range":
+            arrays = [array * entries.shares[key] for key, array in zip(self.keys, arrays)]
         return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
 
     def column_name(self, i: int, shapes: Mapping[str, int], names: Mapping[str, Sequence[str] | None]) -> str:
@@ -125,12 +128,15 @@ class Entries(NamedTuple):
     ----------
     raw, standardized : dict of str to array (n, d)
         With the mean where entries are missing; standardized where a kernel needs it.
+    shares : dict of str to array (d,)
+        Standard deviations of columns as shares of their ranges, where ``standardized`` has columns.
     missing : bool array of shape (n, d), or None
         The missing entries of :data:`PLAIN`, if there are any.
     """
 
     raw: Mapping[str, Vectors]
     standardized: Mapping[str, np.ndarray]
+    shares: Mapping[str, np.ndarray]
     missing: np.ndarray | None
 
 

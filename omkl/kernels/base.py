@@ -50,8 +50,8 @@ class Kernel(Component):
     standardize : bool or "range"
         Whether the kernel sees its columns minus their mean, divided by their standard deviation, so that the units of
         columns do not matter. "range" divides by the largest minus the smallest value, which does not magnify columns
-        that are rarely different from 0; only for batch estimators. Batch estimators learn these scales from the
-        training rows, online estimators as rows come. Dense inputs only.
+        that are rarely different from 0; not for streams. Scales are learned from the training rows of a ``fit``, in
+        streams as rows come. Dense inputs only.
     explicit : bool, optional
         Store the group as explicit features (True), as a dual expansion (False), or in the cheaper form (None). Only
         for kernels with a finite feature map.

@@ -37,11 +37,11 @@ class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None is linear, quadratic and Gaussian kernels on standardized columns: of arrays, and of the numbers of frames
-        and dicts. If a ``fit`` has up to 2,000 rows in memory, a Gaussian kernel on the columns as they are is added if
-        no column varies much more than others; for more rows, and in streams, Gaussian kernels of two widths have 200
-        Fourier features each, and there is no quadratic kernel of more than 30 columns. A linear kernel on sparse
-        matrices. Kernels that are given see columns as they are, unless they say ``standardize=True``.
+        None is linear, quadratic and two Gaussian kernels on standardized columns: of arrays, and of the numbers of
+        frames and dicts. If a ``fit`` has up to 2,000 rows in memory, a quadratic kernel on columns divided by their
+        ranges is added; for more rows, and in streams, each Gaussian kernel has 200 Fourier features, and there is no
+        quadratic kernel of more than 30 columns. A linear kernel on sparse matrices. Kernels that are given see columns
+        as they are, unless they say ``standardize=True``.
     loss : str or StructuredLoss
         "crf" has probabilities, and is as accurate as "hinge".
     missing : {"indicator", "error"}

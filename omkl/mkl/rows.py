@@ -85,7 +85,9 @@ def read_rows(
         X, y, weights = [X[i] for i in rows] if isinstance(X, list) else X[rows], y[rows], weights[rows]
     if estimator.shuffle and not isinstance(X, list):
         # shuffling sorted examples makes the model independent of their order, and a repeated row equal to a weight
-        digests = row_digests(X, np.arange(len(y)))
+        # ranks of numbers, which do not depend on units
+        ranks = X if sparse.issparse(X) else np.stack([np.unique(x, return_inverse=True)[1] for x in X.T], axis=1)
+        digests = row_digests(ranks, np.arange(len(y)))
         order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
         ordered = digests[order]
         distinct = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))

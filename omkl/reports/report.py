@@ -143,15 +143,21 @@ def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -
     if isinstance(model, SparseLinear):
         return [*parts, _coefficients(model)]
     if isinstance(model, BatchMKL):
-        parts += [*_evidence(model), details("All weights", _weight_table(model.kernel_weights_))]
-        scales = [[name, *own] for name, own in model.column_scales_.items()]
-        header = ["column", "mean", "standard deviation"]
-        return [*parts, details("Scales of standardized columns", table(header, scales, 1000))] if scales else parts
+        weights = details("All weights", _weight_table(model.kernel_weights_))
+        return [*parts, *_evidence(model), weights, *_scales(model)]
     if model.left_out_:
         parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
     parts += _evidence(model)
     measured = _measured(model, X, y)
-    return [*_worth(measured, "each group"), *parts, _group_table(measured or model.group_report_), _features(model)]
+    parts = [*_worth(measured, "each group"), *parts, _group_table(measured or model.group_report_)]
+    return [*parts, *_scales(model), _features(model)]
+
+
+def _scales(model: Model) -> list[str]:
+    """List the learned scales of columns, if the model has any."""
+    scales = [[name, *own] for name, own in getattr(model, "column_scales_", {}).items()]
+    header = ["column", "mean", "standard deviation"]
+    return [details("Scales of standardized columns", table(header, scales, 1000))] if scales else []
 
 
 def _evidence(model: OnlineEstimator | BatchMKL) -> list[str]:

@@ -115,7 +115,8 @@ def test_columns_of_strings_are_groups(tmp_path):
     data, model, output = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
     data.write_text("colour,size,kind\n" + "red,1,cherry\ngreen,8,melon\nred,2,cherry\ngreen,9,melon\n" * 5)
     assert main(["train", "classifier", str(data), "-o", str(model), "--quiet"]) == 0
-    assert set(omkl.load(model).kernel_weights_) == {"linear", "quadratic", "gaussian", "raw gaussian", "colour"}
+    kernels = {"linear", "quadratic", "gaussian", "narrow gaussian", "quadratic:ranges"}
+    assert set(omkl.load(model).kernel_weights_) == kernels | {"colour"}
     unlabelled = tmp_path / "new.csv"
     unlabelled.write_text("colour,size\nred,1\ngreen,7\n")
     assert main(["predict", str(model), str(unlabelled), "-o", str(output), "--quiet"]) == 0
@@ -173,6 +174,21 @@ def test_models_of_the_batch_side_are_inspected_too(tables, tmp_path, capsys):
         printed = capsys.readouterr().out
         assert "relative duality gap" in printed
         assert shown in printed
+
+
+@pytest.mark.parametrize("kind", [omkl.MKLClassifier, omkl.OnlineMKLClassifier])
+def test_scales_of_columns_are_inspected(kind, tables, tmp_path, capsys):
+    X, y = tables["classifier"]
+    model = kind().fit(1e3 * X, y)
+    model.save(tmp_path / "model.npz")
+    assert main(["inspect", str(tmp_path / "model.npz"), "--groups", "3", "--json", str(tmp_path / "m.json")]) == 0
+    found = json.loads((tmp_path / "m.json").read_text())["column_scales"]
+    np.testing.assert_allclose(list(found.values()), np.transpose([1e3 * X.mean(axis=0), 1e3 * X.std(axis=0)]))
+    printed = capsys.readouterr().out.partition("Scales of the columns")[2].splitlines()
+    first = next(iter(found))
+    assert printed[1].split() == ["column", "mean", "deviation"]
+    assert printed[3].split() == [*first.split(), "5843", "825.3"]
+    assert printed[6] == "and 1 more; --groups N shows N of them."
 
 
 @pytest.mark.parametrize("stream", [[], ["--stream"]])

@@ -121,6 +121,7 @@ def test_every_estimator_of_rows(model, given):
     page = checked(make_report(model, *((X[60:], y[60:]) if given else ())))
     assert ("How good it is" in page.headings) == given
     assert {"What it learned", "How it was trained"} <= set(page.headings)
+    assert ("Scales of standardized columns" in page.text) == bool(getattr(model, "column_scales_", {}))
 
 
 def test_rows_of_dicts_and_data_frames():
