@@ -362,10 +362,8 @@ def default_kernels(X: Vectors, weights: np.ndarray | None = None) -> dict[str, 
     standardize = not sparse.issparse(X)
     seen = Linear(standardize=standardize).fit(X, weights).view(X)
     median = 0.5 * median_distance(seen, squared_distances)
-    gaussians: dict[str, Kernel] = {
-        "gaussian:median": Gaussian(median, standardize=standardize),
-        "gaussian:3 x median": Gaussian(3.0 * median, standardize=standardize),
-    }
+    widths = {"gaussian:median": median, "gaussian:3 x median": 3.0 * median}
+    gaussians = {name: Gaussian(width, standardize=standardize) for name, width in widths.items()}
     if not standardize:
         return {"linear": Linear(), "quadratic": Polynomial(), **gaussians}
     squared_length = max(float(np.count_nonzero(seen.any(axis=0))), 1.0)  # the mean; constant columns are zero

@@ -393,10 +393,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 
     score = score_rows
 
-    @property
-    def column_scales_(self) -> dict[str, tuple[float, float]]:
-        """Mean and standard deviation of each column of numbers in the training rows, by its name or position."""
-        return self.model_.codec.encoder.column_scales()
+    column_scales_ = OnlineMKLClassifier.column_scales_
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, _numbers, None, block, first=False)
