@@ -37,12 +37,12 @@ def examples_of(name, seed):
     if name in TREEBANKS:
         (X, y), (Z, z) = (read_sequences(data_home() / "ud" / f"{part}.conllu.gz") for part in TREEBANKS[name])
         chosen = rng.permutation(len(X))[:1000]
-        return SequenceLabeler(), ([X[i] for i in chosen], [y[i] for i in chosen]), (Z[:600], z[:600])
+        return SequenceLabeler(epochs=20), ([X[i] for i in chosen], [y[i] for i in chosen]), (Z[:600], z[:600])
     if name == "OCR":
         data = read_ocr()
         (X, y), test = data.of_folds(seed), data.of_folds((seed + 5) % 10)
         chosen = rng.permutation(len(X))[:300]
-        return SequenceLabeler(KERNELS), ([X[i] for i in chosen], [y[i] for i in chosen]), test
+        return SequenceLabeler(KERNELS, epochs=20), ([X[i] for i in chosen], [y[i] for i in chosen]), test
     X, y = read_uci(name)
     chosen = rng.permutation(len(X))
     n = min(len(X) // 2, 400)

@@ -25,13 +25,8 @@ from omkl.sequences.labeler import SequenceLabeler
 PARTS = ("tokens", *COLUMNS, "trees")
 #: Parameters of the chain that labelers without transitions do not share.
 WITHOUT_TRANSITIONS: dict[str, Any] = {
-    "transitions": None,
-    "allowed_transitions": None,
-    "transitions_by_position": False,
-    "order": 1,
-    "cost": None,
-    "class_weight": None,
-    "lexicons": None,
+    **dict.fromkeys(("transitions", "allowed_transitions", "cost", "class_weight", "lexicons")),
+    **{"transitions_by_position": False, "order": 1},
 }
 
 
@@ -89,8 +84,8 @@ class TrainingSequence:
     def fit_labeler(self, X: list, y: list, linked: bool = False, weighting: str | None = None) -> SequenceLabeler:
         """Train a labeler, or load it if a resumed run has trained it, as described in ``Learn``."""
         labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
-        labeler.set_params(weighting=weighting or labeler.weighting)
-        labeler.set_params(callbacks=[*(labeler.callbacks or ()), *self.callbacks])
+        callbacks = [*(labeler.callbacks or ()), *self.callbacks]
+        labeler.set_params(weighting=weighting or labeler.weighting, callbacks=callbacks)
         self._number += 1
         checkpoints = self._checkpoints
         if checkpoints is None:

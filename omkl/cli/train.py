@@ -92,15 +92,15 @@ def check_options(options: Options) -> None:
         raise InputError("--resume needs --checkpoint DIR.")
 
 
-def strength(epochs: int, C: float | str = "auto") -> Callable:
+def strength(epochs: int | str, C: float | str = "auto") -> Callable:
     """Declare ``--epochs`` and ``--C`` with these defaults."""
     return declare(
-        option("--epochs", type=int, metavar="N", default=epochs, help="Passes over the data."),
+        option("--epochs", type=AutoOr(int), metavar="N", default=epochs, help="Passes over the data."),
         option("--C", "C", type=AutoOr(float), metavar="C", default=C, help="Weight of the losses, 1/(lambda m)."),
     )
 
 
-def training_options(epochs: int, losses: tuple[str, ...] = LOSSES, C: float | str = "auto") -> Callable:
+def training_options(epochs: int | str, losses: tuple[str, ...] = LOSSES, C: float | str = "auto") -> Callable:
     """Declare the options of all online estimators; the first of the losses is the default."""
     return declare(
         *(TRAIN, OUTPUT, DEV),
@@ -271,7 +271,7 @@ TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
     option("--transitions", type=TRANSITIONS, default="free", help="Scores of neighbours: free, a group, or none."),
     option("--allowed-transitions", metavar="SCHEME", help="Predict chunks that this scheme allows, as BIO or BIOES."),
     option("--order", type=int, default=1, metavar="N", help="1, or 2 to score trigrams of labels as well."),
-    training_options(20, ("softmax-margin:cost_weight=2", *LOSSES)),
+    training_options("auto", ("softmax-margin:cost_weight=2", *LOSSES), 30.0),
     opt.METRICS,
 )
 def labeler(options: Options) -> None:

@@ -42,6 +42,8 @@ from omkl.persistence import Manifest, Packer, Unpacker
 if TYPE_CHECKING:
     from omkl.distributed.stack import Client
 
+#: Number of rounds that ``epochs="auto"`` makes of examples in memory, with at most so many epochs.
+ROUNDS, MOST_EPOCHS = 24_000, 40
 #: A record of ``history_``.
 Record: TypeAlias = dict[str, Any]
 
@@ -59,7 +61,7 @@ class OnlineEstimator(SavedEstimator, ABC):
     regularizer: Any = "mkl"
     weighting: str = "auto"
     C: float | str = "auto"
-    epochs: int = 20
+    epochs: int | str = 20
     method: str = "fobos"
     eta0: float | str = "auto"
     schedule: Any = None
@@ -156,7 +158,9 @@ class OnlineEstimator(SavedEstimator, ABC):
             plan = self._plan_stream(task, model, stream, run, given)
         stopping = [] if plan.stopping is None else [plan.stopping]
         callbacks = [*stopping, *plan.companions, *(self.callbacks or ()), *plan.meters]
-        epochs = task.passes(self.epochs)
+        epochs = task.passes(model.settings.epochs)
+        if self.epochs == "auto" and stream is None:  # few examples need more epochs to converge
+            epochs = int(np.clip(ROUNDS // (plan.source.n_examples or 1), epochs, MOST_EPOCHS))
         history = run.loop("model", model.trainer, plan.source, epochs, callbacks).run(epochs)
         records = plan.conclude(history)
         self._adopt(model)
@@ -209,8 +213,8 @@ class OnlineEstimator(SavedEstimator, ABC):
         self, task: Task, model: OnlineModel, stream: Stream, run: Run, given: TrainingBlock | None
     ) -> Plan:
         """Start the model with the first block of a stream, or from a checkpoint."""
-        if stream.once and self.epochs > 1:
-            raise InputError(f"epochs must be 1 to read {stream.once}, got {self.epochs}.")
+        if stream.once and self.epochs != 1:
+            raise InputError(f"epochs must be 1 to read {stream.once}, got {self.epochs!r}.")
         source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpoints is not None)
         if run.checkpoints is not None:
             # the source compares the blocks themselves when they are read

@@ -23,6 +23,8 @@ from omkl.structures.base import Potentials, Structure
 
 #: Bound of learning rates and of their inverses, so that squares do not overflow.
 LARGEST = 1e100
+#: Number of epochs for ``epochs="auto"``, if there are many examples.
+FEWEST_EPOCHS = 20
 #: Maximum number of tokens to score without a copy of the averaged model.
 FEW = 32
 #: Data after validation by an estimator.
@@ -101,7 +103,7 @@ class OnlineSettings:
             weighting=_weighting(estimator.weighting, regularizer),
             method=as_method(estimator.method).name,
             C=loss.default_c if estimator.C == "auto" else float(estimator.C),
-            epochs=int(estimator.epochs),
+            epochs=FEWEST_EPOCHS if estimator.epochs == "auto" else int(estimator.epochs),
             radius=estimator.radius,
             n_examples=None if estimator.n_examples is None else float(estimator.n_examples),
         )

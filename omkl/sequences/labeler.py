@@ -16,7 +16,7 @@ from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import OneOf, column_names_of, keep_columns
+from omkl.estimators.validation import Number, OneOf, column_names_of, keep_columns
 from omkl.exceptions import InputError
 from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
@@ -96,8 +96,8 @@ class SequenceLabeler(OnlineEstimator):
     C : "auto" or float > 0
         Weight of the losses, ``1 / (lambda m)`` for m training sequences. Larger values mean less regularization.
         "auto" is ``default_c`` of the loss: 10 for "crf" and "softmax-margin", 1 for other losses.
-    epochs : int > 0
-        Number of passes over the data.
+    epochs : "auto" or int > 0
+        Number of passes over the data. "auto" is 20, and up to 40 for less than 1200 sequences in memory.
     method : {"fobos", "rda"}
         Forward-backward splitting (Algorithm 1 of the paper), or regularized dual averaging, whose iterates are truly
         group-sparse.
@@ -194,11 +194,14 @@ class SequenceLabeler(OnlineEstimator):
         **OnlineEstimator._constraints,
         **TOKEN_CONSTRAINTS,
         "transitions": OneOf(("free", "regularized", None)),
+        "epochs": Number(above=0, integer=True, also=("auto",)),
     }
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
 
     kernels: Any = field(default=None, kw_only=False)
     loss: Any = "softmax-margin:cost_weight=2"
+    C: float | str = 30.0
+    epochs: int | str = "auto"
     lexicons: Mapping[str, LexiconSource] | None = None
     class_weight: Any = None
     transitions: str | None = "free"
@@ -450,8 +453,7 @@ class SequenceLabeler(OnlineEstimator):
         sample_weight : array of shape (number of sequences,), optional
         """
         right, total, model = 0.0, 0.0, self.model_
-        blocks = blocks_of(X, y, sample_weight)
-        for data, predicted in compared_labels(model, blocks, self.n_jobs):
+        for data, predicted in compared_labels(model, blocks_of(X, y, sample_weight), self.n_jobs):
             gold = gold_codes(model, data.labels, unknown=len(self.classes_))
             each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
             weights = np.repeat(each, np.diff(data.offsets)) * (gold >= 0)

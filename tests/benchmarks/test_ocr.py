@@ -74,7 +74,7 @@ def test_ocr_20_epochs(measure, fold, tmp_path, case):
     images, letters = fold[0]
     kernels, n = (KERNELS if case == "MKL" else ["linear"]), sum(map(len, images))
     counter = GradientCounter()
-    SequenceLabeler(kernels, random_state=0, verbose=False, callbacks=[counter]).fit(images, letters)
+    SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False, callbacks=[counter]).fit(images, letters)
     width = n if case == "MKL" else images[0].shape[1]
     stack, target = np.ones((500, width), np.float32), np.zeros((26, width), np.float32)
 
@@ -86,7 +86,7 @@ def test_ocr_20_epochs(measure, fold, tmp_path, case):
     records = []
 
     def fit():
-        records.append(SequenceLabeler(kernels, random_state=0, verbose=False).fit(images, letters).history_)
+        records.append(SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False).fit(images, letters).history_)
 
     peers = {"SVC": lambda: by_svc(images, letters)} if case == "MKL" else {}
     peers = peers or {"CRFsuite": lambda: by_crfsuite(images, letters, tmp_path / "crfsuite")}

@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 import omkl
 from omkl import evaluate_labels
-from omkl.data import read_sequences, write_sequences
+from omkl.data import Stream, read_sequences, write_sequences
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels import Gaussian
 from omkl.sequences.decoding import sequence_potentials
@@ -54,7 +54,7 @@ def test_it_learns_and_tells_the_weights(data):
     assert list(labeler.classes_) == ["a", "b", "c"]
     assert set(labeler.kernel_weights_) == {"linear", "gaussian"}
     assert_allclose(sum(labeler.kernel_weights_.values()), 1.0)
-    assert len(labeler.history_) == labeler.n_iter_ == 20
+    assert len(labeler.history_) == labeler.n_iter_ == 40
     assert [labels.dtype.kind for labels in labeler.predict(X[:2])] == ["U", "U"]
     assert [len(labels) for labels in labeler.predict(X)] == [len(x) for x in X]
 
@@ -170,7 +170,7 @@ def test_crf_marginals_sum_to_one_and_follow_enumeration(data):
 )
 def test_automatic_C_depends_on_the_loss(data, loss, C, reloaded):
     X, y = words(*data), data[1]
-    model = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0).fit(X, y)
+    model = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C="auto").fit(X, y)
     told = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=C).fit(X, y)
     other = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=2 * C).fit(X, y)
     scores = [np.concatenate(own.decision_function(X)) for own in (model, told, other, reloaded(model))]
@@ -179,6 +179,16 @@ def test_automatic_C_depends_on_the_loss(data, loss, C, reloaded):
     assert np.abs(scores[0] - scores[2]).max() > 1e-3
     with pytest.raises(InputError, match="C must be a finite number > 0 or 'auto', not 'large'"):
         model.set_params(C="large").fit(X, y)
+
+
+@pytest.mark.parametrize(("n", "epochs"), [(100, 40), (800, 30), (1500, 20)])
+def test_automatic_epochs_make_enough_rounds_of_few_sequences(n, epochs):
+    X, y = [["a", "b"]] * n, [["A", "B"]] * n
+    assert omkl.SequenceLabeler(random_state=0).fit(X, y).n_iter_ == epochs
+    stream = Stream.from_arrays(X[:100], y[:100], 50)
+    assert omkl.SequenceLabeler(random_state=0).fit(stream).n_iter_ == 20
+    with pytest.raises(InputError, match="epochs must be 1 to read an iterator, got 'auto'"):
+        omkl.SequenceLabeler().fit(iter(zip(X, y)))
 
 
 @pytest.mark.parametrize("c2", [0.05, 0.5])
