@@ -71,7 +71,7 @@ def hold_out(X, y, seed):
 
 
 def labeler(kernels, seed, **settings):
-    return SequenceLabeler(kernels, random_state=seed, verbose=False, **settings)
+    return SequenceLabeler(kernels, epochs=20, random_state=seed, verbose=False, **settings)
 
 
 def choose(kernels, X, y, seed, Cs, rates):

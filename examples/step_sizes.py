@@ -38,7 +38,7 @@ class Objective:
 def accuracy(data, train_fold, kernels, **settings):
     """Return test accuracy in percent after 20 epochs on one fold."""
     others = [fold for fold in range(10) if fold != train_fold]
-    labeler = SequenceLabeler(kernels, random_state=train_fold, verbose=False, **settings)
+    labeler = SequenceLabeler(kernels, epochs=20, random_state=train_fold, verbose=False, **settings)
     return 100 * labeler.fit(*data.of_folds(train_fold)).score(*data.of_folds(others))
 
 
