@@ -10,6 +10,7 @@ from . import (
     regularizers,
     reports,
     structures,
+    testing,
 )
 from .annotation.annotator import Annotator
 from .estimators.explanations import Explanation
@@ -59,4 +60,5 @@ __all__ = [
     "reports",
     "select_groups",
     "structures",
+    "testing",
 ]

@@ -34,6 +34,8 @@ class Component:
 
     #: Names of the component in strings, and preset parameters of each name.
     aliases: ClassVar[dict[str, dict[str, Any]]] = {}
+    #: Methods that every member of a family defines; set by the base of the family.
+    required: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -74,16 +76,17 @@ class Component:
         settings = [f"{key}={self._format(key, x)}" for key, x in self.settings().items() if key not in presets]
         return ":".join(filter(None, [name, ",".join(settings)]))
 
-    def must_define(self, method: str, purpose: str = "what it is used for needs it") -> NoReturn:
-        """Raise an InputError because a subclass does not define a method.
+    def must_define(self, method: str) -> NoReturn:
+        """Raise an InputError that names a method, and all others, that a subclass must define and does not.
 
         Parameters
         ----------
         method : str
-        purpose : str
-            Purpose of the method, for the message.
         """
-        raise InputError(f"{type(self).__name__} does not define {method}(), and {purpose}: add it to the class.")
+        base: Any = next(cls for cls in type(self).__mro__ if "required" in vars(cls))
+        missing = [name for name in self.required if getattr(type(self), name) is getattr(base, name)]
+        names = ", ".join(f"{name}()" for name in dict.fromkeys([*missing, method]))
+        raise InputError(f"{type(self).__name__} must define {names}.")
 
     def _format(self, key: str, value: object) -> str:
         """Format a parameter's value for :meth:`as_string`."""

@@ -1,7 +1,5 @@
 """Helpers that train for some epochs, or stop in the middle; a regularizer as users write one."""
 
-import math
-
 import numpy as np
 from numpy.testing import assert_array_equal
 
@@ -55,12 +53,10 @@ class Kill:
 class OwnPenalty(Regularizer):
     """A sum over groups of a function of the norm, given with its derivative."""
 
-    separable = differentiable_prox = True
+    separable = True
 
-    def __init__(self, psi, derivative, dual_radius=math.inf):
-        self.psi, self.derivative, self.dual_radius = psi, derivative, dual_radius
-        self.slope_at_zero = float(derivative(np.zeros(1))[0])
-        self.is_sparse, self.smooth_conjugate = self.slope_at_zero > 0, math.isinf(dual_radius)
+    def __init__(self, psi, derivative):
+        self.psi, self.derivative = psi, derivative
 
     def value(self, norms):
         with np.errstate(over="ignore"):

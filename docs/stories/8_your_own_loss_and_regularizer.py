@@ -21,6 +21,7 @@ import omkl
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import L21, Regularizer
 from omkl.reports import plot_weights
+from omkl.testing import check_loss, check_regularizer
 
 rng = np.random.default_rng(0)
 SENSORS = ["thermometer A", "thermometer B", "hour", "pressure", "wind", "noise", "traffic"]
@@ -43,9 +44,10 @@ kernels = {name: f"gaussian:on={column}:{column + 1},sigma2=0.5" for column, nam
 # --------
 # *Expectiles* (Newey and Powell 1987) weigh squared errors by their side. With :math:`r = y - z` for a target y and a
 # prediction z, the loss is :math:`\tau r^2` where the prediction is too low, and :math:`(1 - \tau) r^2` where it is too
-# high. ``value`` and ``gradient`` are all that online training needs. Batch solvers work on the dual problem, for which
-# they need the *conjugate*, :math:`\sup_z -\rho z - l(y, z)`, here :math:`\rho^2 / 4w - \rho y` with the weight w of the
-# side that :math:`\rho` is on, its two derivatives, and the range of :math:`\rho` in which it is finite, here all numbers.
+# high. ``value`` and ``gradient`` are all that we must define. Batch solvers work on the dual problem, for which they need
+# the *conjugate*, :math:`\sup_z -\rho z - l(y, z)`, its two derivatives, and the range of :math:`\rho` in which it is
+# finite. These are computed by bisection, but closed forms are faster: here :math:`\rho^2 / 4w - \rho y` with the weight w
+# of the side that :math:`\rho` is on, for all numbers.
 
 
 class Expectile(PointwiseLoss):
@@ -80,12 +82,10 @@ class Expectile(PointwiseLoss):
 
 
 # %%
-# Before a loss is used it is worth a look at its mathematics: by Fenchel and Young, value plus conjugate is at least
-# :math:`-\rho z`, and equal where :math:`\rho = -l'`. The certificate of a batch solver is as good as this equation.
+# Before a loss is used its mathematics is checked: by Fenchel and Young, value plus conjugate is at least :math:`-\rho z`,
+# and equal where :math:`\rho = -l'`. The certificate of a batch solver is as good as this equation.
 
-loss, z = Expectile(0.9), np.linspace(-3, 8, 7)
-rho = -loss.gradient(y[:7], z)
-assert np.allclose(loss.value(y[:7], z) + loss.conjugate(y[:7], rho), -rho * z)
+check_loss(Expectile(0.9))
 
 # %%
 # Online, and to the optimum
@@ -114,16 +114,14 @@ print(f"the batch model is at most {100 * ready.dual_gap_:.2f}% from the optimum
 # *reverse Huber* penalty (Owen 2007) has them share: it is linear for small norms, as the group lasso, so that what is
 # useless gets little or none, and quadratic for large ones, as the ridge. A penalty of single group norms, convex and
 # increasing with value 0 at 0, is a :class:`~omkl.regularizers.Regularizer` that is ``separable``. We write its value and
-# its slopes; proximity operator and conjugate follow. What solvers rely on is declared: that small norms become 0, and the
-# slope at 0.
+# its slopes; proximity operator and conjugate follow, and that small norms become 0.
 
 KNEE = 0.3
 
 
 class ReverseHuber(Regularizer):
     aliases: ClassVar = {"reverse-huber": {}}
-    separable = is_sparse = True
-    slope_at_zero = 1.0
+    separable = True
 
     def value(self, norms):
         norms = np.asarray(norms)
@@ -133,6 +131,7 @@ class ReverseHuber(Regularizer):
         return np.maximum(1.0, np.divide(norms, KNEE))
 
 
+check_regularizer(ReverseHuber())
 reverse_huber = ReverseHuber()
 norms = np.linspace(0, 2, 200)
 figure, (left, right) = plt.subplots(1, 2, figsize=(6.5, 2.6), layout="constrained")

@@ -15,8 +15,16 @@ import numpy as np
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel, check_start
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.problem import certify
-from omkl.batch.solver import DesignSolver, GapMonitor, Solution, Solver
-from omkl.exceptions import InputError
+from omkl.batch.solver import (
+    EXACT_PROX,
+    GROUP_NORMS,
+    SMOOTH_LOSS,
+    DesignSolver,
+    GapMonitor,
+    Requirement,
+    Solution,
+    Solver,
+)
 from omkl.regularizers.base import ratio_or_zero
 
 MOST_ITERATIONS = 100_000
@@ -29,6 +37,10 @@ ROUNDING = 1e-12
 #: Plain steps keep one length until it is too long. Accelerated steps start from an extrapolated model, and become
 #: longer while possible. Spectral steps use the curvature along the last move.
 Rule: TypeAlias = Literal["plain", "accelerated", "spectral"]
+PLAIN_NORMS = Requirement(
+    "groups of positive weights, without l1 terms or signs of coefficients; 'dal' accepts these",
+    lambda problem: not len(problem.groups.free) and problem.groups.gauge.is_euclidean,
+)
 
 
 @dataclass
@@ -228,18 +240,6 @@ def _rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum(np.einsum("mi,mi->m", coefficients, images), 0.0))
 
 
-def _check(problem: Problem | DesignProblem) -> None:
-    """Raise an InputError for a problem without a gradient or without a proximity operator."""
-    regularizer, is_design = problem.regularizer, isinstance(problem, DesignProblem)
-    if problem.loss.has_kink or not regularizer.exact or (regularizer.on_coordinates and not is_design):
-        raise InputError(
-            "Proximal gradient methods need a loss with a second derivative, and a regularizer of group norms with an "
-            f"exact prox; got {problem.loss!r} and {regularizer!r}."
-        )
-    if isinstance(problem, DesignProblem) and (len(problem.groups.free) or not problem.groups.gauge.is_euclidean):
-        raise InputError('Sparse groups, non-negative coefficients and groups of weight 0 need the solver "dal".')
-
-
 class IterativeSoftThresholding(Solver):
     r"""Proximal gradient descent in the product of the RKHSs, plain (ISTA) or accelerated (FISTA).
 
@@ -259,13 +259,11 @@ class IterativeSoftThresholding(Solver):
     """
 
     aliases = {"ista": {"accelerated": False}, "fista": {}}
+    requires = SMOOTH_LOSS, GROUP_NORMS, EXACT_PROX
     default_max_iter = MOST_ITERATIONS
 
     def __init__(self, accelerated: bool = True) -> None:
         self.accelerated = bool(accelerated)
-
-    def check(self, problem: Problem) -> None:
-        _check(problem)
 
     def _search(self, problem: Problem, monitor: GapMonitor, start: Expansion | None) -> Solution:
         return _Search(problem, "accelerated" if self.accelerated else "plain").run(monitor, start)
@@ -280,11 +278,9 @@ class IST(DesignSolver):
     """
 
     aliases = {"ist": {}}
+    requires = SMOOTH_LOSS, EXACT_PROX, PLAIN_NORMS
     default_max_iter = MOST_ITERATIONS
     _rule: Rule = "plain"
-
-    def check(self, problem: DesignProblem) -> None:
-        _check(problem)
 
     def _search(self, problem: DesignProblem, monitor: GapMonitor, start: LinearModel | None) -> Solution:
         if start is not None:

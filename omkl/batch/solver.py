@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -90,6 +90,36 @@ class Solution:
     stalled: bool = False
 
 
+class Requirement(NamedTuple):
+    """A condition that a solver sets to a problem.
+
+    Attributes
+    ----------
+    meaning : str
+        What is needed, for messages.
+    holds : callable
+        ``holds(problem)`` returns whether the problem meets the condition.
+    """
+
+    meaning: str
+    holds: Callable[[Any], bool]
+
+
+SMOOTH_LOSS = Requirement("a loss with a second derivative", lambda problem: not problem.loss.has_kink)
+GROUP_NORMS = Requirement(
+    "a regularizer of group norms, not of coordinates", lambda problem: not problem.regularizer.on_coordinates
+)
+EXACT_PROX = Requirement("a regularizer with an exact prox", lambda problem: problem.regularizer.exact)
+DERIVATIVE_OF_PROX = Requirement(
+    "a regularizer that defines prox_slope(), such as 'mkl', or is a sum over groups, such as 'block1'",
+    lambda problem: problem.regularizer.differentiable_prox,
+)
+SMOOTH_DUAL = Requirement(
+    "a regularizer with a smooth dual, such as 'elastic-net', 'block-q' or 'uniform'",
+    lambda problem: problem.regularizer.smooth_conjugate,
+)
+
+
 class BaseSolver(Component):
     """A method that solves batch problems; the parameters of the method are constructor arguments.
 
@@ -99,8 +129,8 @@ class BaseSolver(Component):
     #: Default relative duality gap, and default maximum number of outer iterations.
     default_tol: ClassVar[float] = 1e-2
     default_max_iter: ClassVar[int] = 100
-    #: Attributes that must be true of the regularizer, and their meaning.
-    needs: ClassVar[dict[str, str]] = {}
+    #: Everything that the method needs of a problem, besides what all losses and regularizers define.
+    requires: ClassVar[tuple[Requirement, ...]] = ()
 
     def solve(
         self,
@@ -136,12 +166,13 @@ class BaseSolver(Component):
         return self._search(problem, GapMonitor(tol, most + 1, on_iteration), start)
 
     def check(self, problem: Any) -> None:
-        """Raise an InputError for a problem that the method cannot solve."""
-        for attribute, meaning in self.needs.items():
-            if not getattr(problem.regularizer, attribute):
-                name = next(iter(self.aliases))
-                given = problem.regularizer
-                raise InputError(f"The solver {name!r} needs a regularizer that is {meaning}, got {given!r}.")
+        """Raise an InputError that names all requirements that a problem does not meet."""
+        missing = [needed.meaning for needed in self.requires if not needed.holds(problem)]
+        if missing:
+            raise InputError(
+                f"The solver {self.as_string()!r} needs {', and '.join(missing)}; got {problem.loss!r} and "
+                f"{problem.regularizer!r}."
+            )
 
     @abstractmethod
     def _search(self, problem: Any, monitor: GapMonitor, start: Any) -> Solution:

@@ -82,6 +82,7 @@ class Kernel(Component):
     semidefinite: ClassVar[bool] = False
     #: Whether a value depends only on the inner product or the distance of its two vectors.
     entrywise: ClassVar[bool] = False
+    required: ClassVar[tuple[str, ...]] = ("raw",)
 
     def __post_init__(self) -> None:
         if self.normalize not in NORMALIZATIONS:

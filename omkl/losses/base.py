@@ -12,19 +12,25 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from omkl._components import Component
+from omkl._roots import limit_at, unbounded_root
 
 if TYPE_CHECKING:
     from omkl.structures.base import Potentials, Structure
 
-#: Reason given in errors for missing methods other than value and gradient.
-BATCH = "batch solvers need it, online estimators do not"
+#: Width of the differences that replace second derivatives, relative to a prediction; relative rounding of a dual point
+#: at the ends of the domain.
+WIDTH, OVERSHOOT = 1e-5, 1e-12
 
 
 class PointwiseLoss(Component):
     r"""A convex loss :math:`l(y, z)` of the target and the prediction.
 
-    Subclasses define :meth:`value`, :meth:`gradient`, :meth:`conjugate` and its two derivatives, and :meth:`domain`.
+    Subclasses define :meth:`value` and :meth:`gradient`, and declare kinks. The base class computes the conjugate, its
+    derivatives and its domain by bisection, for batch solvers; closed forms are faster.
+    :func:`omkl.testing.check_loss` checks what is defined.
     """
+
+    required = "value", "gradient"
 
     #: True if targets are -1 and +1; else they are any finite numbers.
     classifies: bool = False
@@ -77,7 +83,13 @@ class PointwiseLoss(Component):
         rho : array of shape (N,)
             Dual variables.
         """
-        self.must_define("conjugate", BATCH)
+        low, high = self.domain(y)
+        slack = OVERSHOOT * np.maximum(np.abs(low), np.abs(high))
+        z = self._prediction(y, np.clip(rho, low, high))
+        with np.errstate(invalid="ignore"):
+            values = -rho * z - self.value(y, z)
+        # at the ends of the domain, a prediction may be infinite
+        return np.where((rho >= low - slack) & (rho <= high + slack) & np.isfinite(values), values, np.inf)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain; :math:`-z` at the optimum.
@@ -89,7 +101,7 @@ class PointwiseLoss(Component):
         rho : array of shape (N,)
             Dual variables.
         """
-        self.must_define("conjugate_gradient", BATCH)
+        return -self._prediction(y, rho)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear.
@@ -101,7 +113,11 @@ class PointwiseLoss(Component):
         rho : array of shape (N,)
             Dual variables.
         """
-        self.must_define("conjugate_curvature", BATCH)
+        z = self._prediction(y, rho)
+        width = WIDTH * np.maximum(1.0, np.abs(z))
+        with np.errstate(invalid="ignore"):
+            rise = self.gradient(y, z + width) - self.gradient(y, z - width)
+        return np.divide(2.0 * width, rise, out=np.full_like(width, np.inf), where=rise > 0.0)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Return the lowest and the highest :math:`\rho` with a finite conjugate, as two arrays. 0 lies between them.
@@ -111,7 +127,13 @@ class PointwiseLoss(Component):
         y : array of shape (N,)
             Targets.
         """
-        self.must_define("domain", BATCH)
+        low, high = (-limit_at(sign, lambda z: self.gradient(y, z), y) for sign in (1.0, -1.0))
+        return low, high
+
+    def _prediction(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        """Return the prediction closest to 0 whose dual variable is ``rho``."""
+        sign = np.where(self.gradient(y, np.zeros_like(rho)) < -rho, 1.0, -1.0)
+        return sign * unbounded_root(lambda size: sign * self.gradient(y, sign * size), -sign * rho)
 
     def mean(self, z: np.ndarray) -> np.ndarray:
         """Return the expected target at a prediction z: z itself, except for losses with a link.

@@ -44,6 +44,7 @@ class StructuredLoss(Component):
     is_likelihood: ClassVar[bool] = False
     #: Weight of the losses for ``C="auto"``.
     default_c: ClassVar[float] = 1.0
+    required = ("value_and_gradient",)
 
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: Output

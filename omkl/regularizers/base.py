@@ -15,22 +15,27 @@ To add a regularizer, derive from :class:`Regularizer`; its ``aliases`` work as 
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import Component, named
+from omkl._roots import FARTHEST, increasing_root, limit_at, unbounded_root
 from omkl.exceptions import InputError
 
 #: Relative rounding of a point that was scaled to the boundary of a conjugate's domain.
 OVERSHOOT = 1e-12
-#: Largest norm tried in the search for a maximizer.
-FARTHEST = 1e100
-
-
+#: Norms at which the slopes of a function with a smooth conjugate increase.
+RISING = np.geomspace(1e-4, 1e4, 200)
 #: Convert to a float64 array, without a copy where it already is one.
 as_vector: Callable[[ArrayLike], np.ndarray] = partial(np.asarray, dtype=np.float64)
+
+
+def derived(function: "Callable[[Any], Any]") -> Any:
+    """Return a default that is computed once, from what a subclass defines."""
+    return cached_property(function)
 
 
 class Regularizer(Component):
@@ -41,9 +46,9 @@ class Regularizer(Component):
     :math:`R(\theta) = \psi(b)` scales every group along its own ray, so functions of the norms also work for kernels.
 
     A subclass defines :meth:`value` and :meth:`slopes`; unless ``separable``, also :meth:`prox` and :meth:`conjugate`.
-    The base class computes everything else by bisection; override it with closed forms. Every method takes vectors of
-    shape (p,). A prox keeps the signs of its input. ``0.3 * L1() + 0.7 * L21()`` is a
-    :class:`~omkl.regularizers.Composite`.
+    The base class computes everything else from these, by bisection; override it with closed forms.
+    :func:`omkl.testing.check_regularizer` checks what is defined. Every method takes vectors of shape (p,). A prox
+    keeps the signs of its input. ``0.3 * L1() + 0.7 * L21()`` is a :class:`~omkl.regularizers.Composite`.
 
     Attributes
     ----------
@@ -52,7 +57,7 @@ class Regularizer(Component):
     separable : bool
         Whether :math:`\psi(b) = \sum_k \psi_k(b_k)`.
     is_sparse : bool
-        Whether the prox sends small norms to exactly 0.
+        Whether the prox sends small norms to exactly 0. Derived if separable, as are the next four.
     slope_at_zero : float
         Derivative of :math:`\psi_k` at 0, from the right. If not separable: the vector 0 is optimal as long as no
         dual norm exceeds this value.
@@ -78,16 +83,23 @@ class Regularizer(Component):
 
     on_coordinates: bool = False
     separable: bool = False
-    is_sparse: bool = False
-    slope_at_zero: float = 0.0
-    dual_radius: float = math.inf
-    smooth_conjugate: bool = False
-    differentiable_prox: bool = False
+    is_sparse: bool = derived(lambda self: self.slope_at_zero > 0)
+    slope_at_zero: float = derived(lambda self: float(self.slopes(np.zeros(1)).min()) if self.separable else 0.0)
+    dual_radius: float = derived(
+        lambda self: float(limit_at(1.0, self.slopes, np.ones(1)).min()) if self.separable else math.inf
+    )
+    smooth_conjugate: bool = derived(
+        lambda self: self.separable and math.isinf(self.dual_radius) and _rises(self.slopes)
+    )
+    differentiable_prox: bool = derived(
+        lambda self: self.separable or type(self).prox_slope is not Regularizer.prox_slope
+    )
     least_at_one_group: bool = False
     exact: bool = True
     elastic: tuple[float, float] | None = None
     weight_set: str | None = None
     rank: int = 2
+    required = "value", "slopes"
 
     def value(self, norms: ArrayLike) -> float:
         r"""Return :math:`\psi(b)`, ``inf`` outside the domain.
@@ -119,6 +131,8 @@ class Regularizer(Component):
         step : float >= 0
             The step t.
         """
+        if not self.separable:
+            self.must_define("prox")
         norms = as_vector(norms)
         if step == 0.0:
             return norms.copy()
@@ -133,6 +147,8 @@ class Regularizer(Component):
         ----------
         dual_norms : array of shape (p,)
         """
+        if not self.separable:
+            self.must_define("conjugate")
         dual_norms = np.abs(as_vector(dual_norms))
         if dual_norms.max(initial=0.0) > self.dual_radius * (1.0 + OVERSHOOT):
             return math.inf
@@ -162,7 +178,7 @@ class Regularizer(Component):
         dual_norms : array of shape (p,)
             Dual norms, at least 0.
         """
-        return maximizers(self.slopes, np.minimum(as_vector(dual_norms), self.dual_radius))
+        return unbounded_root(self.slopes, np.minimum(as_vector(dual_norms), self.dual_radius))
 
     def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
         r"""Return the second derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,), from the right.
@@ -330,34 +346,8 @@ def ratio_or_zero(numerator: ArrayLike, denominator: ArrayLike, otherwise: float
     return np.divide(numerator, denominator, out=np.full_like(denominator, otherwise), where=denominator != 0)
 
 
-def increasing_root(function: Callable, target: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Return the smallest ``x`` in ``[0, upper]`` with ``function(x) >= target``, elementwise, by bisection.
-
-    Parameters
-    ----------
-    function : callable
-        Maps an array to an array, increasing in every coordinate.
-    target, upper : arrays of shape (p,)
-    """
-    low = np.zeros_like(upper)
-    high = upper.astype(np.float64)
-    high[function(low) >= target] = 0.0
-    while True:
-        middle = 0.5 * (low + high)
-        if np.all((middle <= low) | (middle >= high)):
-            return high
-        below = function(middle) < target
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-
-
-def maximizers(slopes: Callable, dual_norms: np.ndarray) -> np.ndarray:
-    r"""Return the maximizers of :math:`y_k b - \psi_k(b)`, at which the slope of :math:`\psi_k` is ``y_k >= 0``.
-
-    A maximizer is ``inf`` if the slopes stay below ``y_k`` up to norms of 1e100.
-    """
-    upper = np.ones_like(dual_norms)
-    with np.errstate(over="ignore"):
-        while np.any(short := (slopes(upper) < dual_norms) & (upper <= FARTHEST)):
-            upper[short] *= 4.0
-        root = increasing_root(slopes, dual_norms, upper)
-    return np.where(upper > FARTHEST, np.inf, root)
+def _rises(slopes: Callable) -> bool:
+    """Return whether slopes increase strictly, so that the derivative of the conjugate is continuous."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rises = np.diff([float(slopes(np.array([norm]))[0]) for norm in RISING])
+    return bool((rises[np.isfinite(rises)] > 0).all())

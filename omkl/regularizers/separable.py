@@ -23,16 +23,11 @@ class LinearQuadratic(Regularizer):
     """
 
     separable = True
-    differentiable_prox = True
     least_at_one_group = True
 
     def __init__(self, linear: float, quadratic: float) -> None:
         self.linear, self.quadratic = float(linear), float(quadratic)
         self.elastic = self.linear, self.quadratic
-        self.slope_at_zero = self.linear
-        self.is_sparse = self.linear > 0
-        self.smooth_conjugate = self.quadratic > 0
-        self.dual_radius = math.inf if self.smooth_conjugate else self.linear
 
     def value(self, norms: ArrayLike) -> float:
         norms = as_vector(norms)
@@ -131,8 +126,6 @@ class LqNorm(Regularizer):
 
     aliases = {"lq": {}, "block-q": {}}
     separable = True
-    smooth_conjugate = True
-    differentiable_prox = True
 
     def __init__(self, q: float = 1.5) -> None:
         check_number("q", q, above=1)

@@ -43,7 +43,6 @@ class SquaredL21(Regularizer):
     aliases = {"mkl": {}, "squared-l21": {}}
     weight_set = "simplex"
     is_sparse = True
-    differentiable_prox = True
     least_at_one_group = True
 
     def value(self, norms: ArrayLike) -> float:

@@ -28,6 +28,8 @@ class Structure(Component):
     ``potentials`` score the parts of an output. ``gold`` is the correct output, with -1 for unknown parts.
     """
 
+    required = "zeros", "decode", "indicator", "cost_potentials"
+
     # compare by identity: a method may share its name with a parameter, such as cost
     __eq__ = object.__eq__
     __hash__ = object.__hash__

@@ -27,6 +27,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 MODULES = [
     "omkl", "omkl.kernels", "omkl.regularizers", "omkl.losses", "omkl.structures", "omkl.groups",
     "omkl.online", "omkl.batch", "omkl.data", "omkl.reports", "omkl.distributed", "omkl.exceptions", "omkl.features",
+    "omkl.testing",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from scipy.optimize import approx_fprime, minimize_scalar
+from scipy.optimize import minimize_scalar
 from sklearn.metrics import mean_poisson_deviance
 
 from omkl._components import resolve
@@ -199,21 +199,6 @@ def inner(loss, y, share):
 
 
 @each_loss
-@given(number=predictions, z=predictions)
-def test_pointwise_gradient_is_a_subgradient(loss, number, z):
-    y, z = target(loss, number), np.array([z])
-    others = np.linspace(-6, 6, 50)
-    ys = np.full(50, y[0])
-    assert np.all(loss.value(ys, others) >= loss.value(y, z) + loss.gradient(y, z) * (others - z) - 1e-12)
-
-
-@each_loss
-def test_a_loss_of_the_error_is_invariant_to_shifts(loss):
-    y, z = np.ones(50), np.linspace(-3, 3, 50)
-    assert loss.shift_invariant == np.allclose(loss.value(y + 2.0, z + 2.0), loss.value(y, z))
-
-
-@each_loss
 @given(number=predictions, share=st.floats(0, 1))
 def test_conjugate_is_the_supremum(loss, number, share):
     y = target(loss, number)
@@ -225,51 +210,6 @@ def test_conjugate_is_the_supremum(loss, number, share):
         options={"xatol": 1e-10},
     )
     np.testing.assert_allclose(loss.conjugate(y, rho)[0], -best.fun, atol=1e-6)
-
-
-@each_loss
-@given(number=predictions, share=st.floats(0, 1))
-def test_derivatives_of_the_conjugate(loss, number, share):
-    y = target(loss, number)
-    rho = inner(loss, y, share)
-    gradient = approx_fprime(rho, lambda r: loss.conjugate(y, r)[0], 1e-7)
-    np.testing.assert_allclose(loss.conjugate_gradient(y, rho), gradient, atol=2e-5)
-    curvature = approx_fprime(rho, lambda r: loss.conjugate_gradient(y, r)[0], 1e-7)
-    np.testing.assert_allclose(loss.conjugate_curvature(y, rho), curvature, rtol=1e-4, atol=1e-5)
-
-
-@each_loss
-@given(number=predictions, z=predictions)
-def test_fenchel_young_is_tight_at_the_gradient(loss, number, z):
-    y, z = target(loss, number), np.array([z])
-    rho = -loss.gradient(y, z)
-    np.testing.assert_allclose(loss.value(y, z) + loss.conjugate(y, rho), -rho * z, atol=1e-9)
-
-
-@each_loss
-def test_conjugate_is_infinite_outside_the_domain(loss):
-    y = target(loss, 0.5)
-    low, high = loss.domain(y)
-    for bound, beyond in ((low, -1e-6), (high, 1e-6)):
-        if np.isfinite(bound[0]):
-            assert loss.conjugate(y, bound + beyond)[0] == np.inf
-            assert np.isfinite(loss.conjugate(y, bound)[0])
-
-
-@each_loss
-def test_curvature_bounds_the_second_derivative(loss):
-    z = np.linspace(-5, 5, 10_001)
-    y = np.full(len(z), target(loss, 0.5)[0])
-    slopes = np.diff(loss.gradient(y, z)) / np.diff(z)
-    assert slopes.max() <= loss.curvature * (1 + 1e-6)
-
-
-@each_loss
-def test_a_kink_is_where_the_gradient_jumps(loss):
-    """Declared, against the largest jump of the gradient between close predictions."""
-    z = np.linspace(-3, 3, 600_001)
-    y = np.full(len(z), target(loss, 0.5)[0])
-    assert loss.has_kink == (np.abs(np.diff(loss.gradient(y, z))).max() > 0.1)
 
 
 @pytest.mark.parametrize("make", [lambda: EpsilonInsensitive(-1.0), lambda: Huber(0.0), lambda: Quantile(1.0)])

@@ -386,7 +386,7 @@ def test_stopping_early_warns_with_the_gap(cancer):
         ({"loss": "squared"}, "loss of regression"),
         ({"loss": "log"}, "Unknown loss"),
         ({"solver": "newton"}, "Unknown solver"),
-        ({"regularizer": "mkl", "solver": "one-step"}, "a function with a smooth dual"),
+        ({"regularizer": "mkl", "solver": "one-step"}, "a regularizer with a smooth dual"),
         ({"solver": "one-step", "regularizer": "block1"}, "smooth dual"),
         ({"solver": "simplemkl", "regularizer": "block1", "loss": "hinge"}, "'mkl'"),
         ({"multiclass": "all"}, "multiclass"),

@@ -18,8 +18,7 @@ from omkl.batch.group_lasso.problem import DesignNorms, DesignProblem, LinearMod
 from omkl.batch.group_lasso.sweeps import Sweeps
 from omkl.batch.group_lasso.working_set import Iterate, WorkingSet
 from omkl.batch.problem import Certificate, relative_gap
-from omkl.batch.solver import DesignSolver, GapMonitor, Solution
-from omkl.exceptions import InputError
+from omkl.batch.solver import DesignSolver, GapMonitor, Requirement, Solution
 
 #: Limits of groups and columns in the first working set. Later, at most max(active groups, the last number) may enter.
 FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
@@ -45,6 +44,13 @@ NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
 Known: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: Longest extrapolation, as a multiple of the distance between the last two solutions.
 FARTHEST = 2.0
+SUM_OVER_GROUPS = Requirement(
+    "a regularizer that is a sum over groups ('sparsa' accepts others)", lambda problem: problem.regularizer.separable
+)
+ELASTIC_OR_ONE_OUTPUT = Requirement(
+    "for several outputs a regularizer that is linear or quadratic in each norm ('sparsa' accepts others)",
+    lambda problem: problem.n_outputs == 1 or problem.regularizer.elastic is not None,
+)
 
 
 @dataclass
@@ -121,21 +127,13 @@ class DAL(DesignSolver):
     """
 
     aliases = {"dal": {}}
-    needs = dict.fromkeys(("separable", "differentiable_prox"), "a sum over groups ('sparsa' accepts others)")
+    requires = SUM_OVER_GROUPS, ELASTIC_OR_ONE_OUTPUT
 
     def __init__(self, gamma: float = 1e3, growth: float = 10.0) -> None:
         check_number("gamma", gamma, above=0)
         check_number("growth", growth, above=1)
         self.gamma = gamma
         self.growth = growth
-
-    def check(self, problem: DesignProblem) -> None:
-        super().check(problem)
-        if problem.n_outputs > 1 and problem.regularizer.elastic is None:
-            raise InputError(
-                "With several outputs, the solver 'dal' needs a regularizer that is linear or quadratic in each norm, "
-                f"got {problem.regularizer!r}; 'sparsa' accepts others."
-            )
 
     def _search(self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None) -> Solution:
         start = start if isinstance(start, DALStart) else DALStart(start)

@@ -19,8 +19,7 @@ from omkl.batch.mkl.newton import Curve, KernelTerm, system_of
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.newton import BarrierSearch
 from omkl.batch.problem import Certificate
-from omkl.batch.solver import GapMonitor, Solution, Solver
-from omkl.exceptions import InputError
+from omkl.batch.solver import DERIVATIVE_OF_PROX, GROUP_NORMS, SMOOTH_DUAL, GapMonitor, Solution, Solver
 from omkl.regularizers.base import Regularizer
 
 #: Kernels of the first working set, and the fewest to add; for several outputs, whose products take longer.
@@ -181,11 +180,6 @@ def solve_by_working_sets(
     problem: Problem, method: type[Subproblem], monitor: GapMonitor, start: Start | None
 ) -> Solution:
     """Solve a problem by a working-set method, given as a class of subproblems."""
-    if problem.regularizer.on_coordinates:
-        raise InputError(
-            "The regularizer must be a function of group norms, such as 'block1': "
-            f"{problem.regularizer!r} penalizes single coordinates."
-        )
     if start is None:
         constant, rho = problem.best_constant()
         start = Start(Expansion(NONE, np.zeros((0, len(rho))), constant), rho)
@@ -332,7 +326,7 @@ class Spicy(Solver):
 
     aliases = {"spicy": {}}
     several_outputs = True
-    needs = {"differentiable_prox": "a sum over kernels, such as 'block1', or 'mkl'"}
+    requires = GROUP_NORMS, DERIVATIVE_OF_PROX
 
     def _search(self, problem: Problem, monitor: GapMonitor, start: Start | None) -> Solution:
         return solve_by_working_sets(problem, _Proximal, monitor, start)
@@ -352,7 +346,7 @@ class OneStep(Solver):
     aliases = {"one-step": {}}
     natural_regularizer = "elastic-net"
     several_outputs = True
-    needs = {"smooth_conjugate": "a function with a smooth dual, such as 'elastic-net', 'block-q' or 'uniform'"}
+    requires = GROUP_NORMS, SMOOTH_DUAL
 
     def _search(self, problem: Problem, monitor: GapMonitor, start: Start | None) -> Solution:
         return solve_by_working_sets(problem, _Smooth, monitor, start)
@@ -434,12 +428,16 @@ class _Copies(Regularizer):
     r"""Regularizer for c replicated kernels, :math:`c\, \psi(b / c)`."""
 
     separable = True
+    is_sparse = False  # the sample enters as a whole
 
     def __init__(self, regularizer: Regularizer, copies: float) -> None:
         self.regularizer, self.copies = regularizer, copies
 
     def value(self, norms: ArrayLike) -> float:
         return self.copies * self.regularizer.value(np.asarray(norms) / self.copies)
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self.regularizer.slopes(np.asarray(norms) / self.copies)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return self.copies * self.regularizer.conjugate(dual_norms)

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from omkl._components import check_number
 from omkl.batch.mkl.problem import Problem
 from omkl.batch.newton import cholesky
-from omkl.batch.wrappers.wrapper import MOST_PIVOTS, Point, Search, Wrapper
+from omkl.batch.wrappers.wrapper import MOST_PIVOTS, SVM, Point, Search, Wrapper, weights_in
 from omkl.regularizers import L21Ball
 
 #: Share of the first slope at which the line search of SimpleMKL ends, and its maximum number of evaluations.
@@ -206,7 +206,7 @@ class WeightConstrained(Alternating):
 
     aliases = {"gmkl": {}}
     natural_regularizer = "elastic-net-weights"
-    weight_sets = {"elastic-net": "'elastic-net-weights'", "simplex": "'mkl'"}
+    requires = SVM, weights_in({"elastic-net": "'elastic-net-weights'", "simplex": "'mkl'"})
 
 
 class LpNormMKL(Alternating):
@@ -222,7 +222,7 @@ class LpNormMKL(Alternating):
 
     aliases = {"lp-norm": {}}
     natural_regularizer = "lp-norm"
-    weight_sets = {"lp-ball": "'lp-norm'", "simplex": "'mkl'", "point": "'uniform'"}
+    requires = SVM, weights_in({"lp-ball": "'lp-norm'", "simplex": "'mkl'", "point": "'uniform'"})
 
 
 class CuttingPlanes:

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy.linalg import solve
@@ -21,8 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.problem import certify
-from omkl.batch.solver import GapMonitor, Solution, Solver
-from omkl.exceptions import InputError
+from omkl.batch.solver import GapMonitor, Requirement, Solution, Solver
 from omkl.losses.pointwise import EpsilonInsensitive, Hinge, Squared
 
 #: A function of a Gram matrix (N, N), targets (N,) and weights c of the losses (N,) that returns coefficients a (N,)
@@ -133,6 +132,18 @@ class Search:
         return Expansion(active, coefficients, self.point.intercept)
 
 
+SVM = Requirement(
+    "the hinge, epsilon-insensitive or squared loss, and an intercept",
+    lambda problem: type(problem.loss) in (Hinge, EpsilonInsensitive, Squared) and problem.intercept,
+)
+
+
+def weights_in(sets: dict[str, str]) -> Requirement:
+    """Return the condition that the regularizer has one of some sets of kernel weights, given with its name."""
+    meaning = f"one of the regularizers {', '.join(sets.values())}"
+    return Requirement(meaning, lambda problem: problem.regularizer.weight_set in sets)
+
+
 class Wrapper(Solver):
     """Base of the wrapper methods, for problems with an intercept. Subclasses define the generator :meth:`points`.
 
@@ -141,21 +152,11 @@ class Wrapper(Solver):
     """
 
     default_max_iter = 1000
-    #: Sets of kernel weights that the method supports, and their regularizers.
-    weight_sets: ClassVar[dict[str, str]] = {"simplex": "'mkl'"}
+    requires = SVM, weights_in({"simplex": "'mkl'"})
 
     @abstractmethod
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         """Generate the points of the outer iterations after the first."""
-
-    def check(self, problem: Problem) -> None:
-        fits = type(problem.loss) in (Hinge, EpsilonInsensitive, Squared) and problem.intercept
-        if not fits or problem.regularizer.weight_set not in self.weight_sets:
-            raise InputError(
-                f"{type(self).__name__} needs the hinge, epsilon-insensitive or squared loss, an intercept, and one of "
-                f"the regularizers {', '.join(self.weight_sets.values())}; got {problem.loss!r}, "
-                f"intercept={problem.intercept} and {problem.regularizer!r}."
-            )
 
     def initial_weights(self, problem: Problem, start: np.ndarray | None) -> np.ndarray:
         """Return the initial weights (M,): from a similar problem, or for equal norms."""

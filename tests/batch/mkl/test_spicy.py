@@ -222,7 +222,7 @@ def test_a_sample_of_the_kernels_first_leads_to_the_same_optimum(loss, regulariz
 
 
 SAME = {
-    "group lasso": (L21(), OwnPenalty(lambda b: b, np.ones_like, 1.0)),
+    "group lasso": (L21(), OwnPenalty(lambda b: b, np.ones_like)),
     "sum": (
         0.5 * LqNorm() + 0.5 * Ridge(),
         OwnPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2),

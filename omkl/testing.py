@@ -1,0 +1,421 @@
+"""Checks of parts that users write: losses, regularizers, structures, banks, kernels and solvers.
+
+A check compares a part with its definition: with differences, with other points, with all outputs. Then it trains small
+models by every solver and estimator that takes the part. A broken promise is an ``AssertionError`` that names it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import omkl
+from omkl._components import Component, family, parameters_of, resolve
+from omkl.batch import DesignProblem, DesignSolver, Problem, Solver, as_design, certify
+from omkl.exceptions import InputError
+from omkl.groups import Bank
+from omkl.kernels import Kernel, PackedStack, Pair
+from omkl.losses import CRF, Logistic, PointwiseLoss, Squared, StructuredHinge, StructuredLoss
+from omkl.online import InverseSqrt, OnlineTrainer, UniformAverage
+from omkl.regularizers import L21, Regularizer, SquaredL21
+from omkl.structures import Binary, Chain, Multiclass, Structure
+from omkl.structures.base import Output, Potentials, arrays_of, map_arrays
+
+#: Width of differences, number of samples, and the gap to which solvers solve.
+WIDTH, N, TOL = 1e-6, 40, 1e-3
+
+
+def _holds(condition: object, promise: str) -> None:
+    if not condition:
+        raise AssertionError(promise)
+
+
+def _equal(found: Any, expected: Any, promise: str, tol: float = 1e-5) -> None:
+    """Raise an AssertionError unless two arrays agree, relative to the larger of 1 and their values."""
+    found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    agree = found.shape == expected.shape and np.allclose(found, expected, rtol=tol, atol=tol)
+    _holds(agree, f"{promise}: found {found}, expected {expected}.")
+
+
+def _slopes(function: Callable, x: np.ndarray) -> np.ndarray:
+    """Return central differences of a function of a vector in each of its entries, along the first axis."""
+    moves = WIDTH * np.eye(len(x))
+    return np.array([(np.asarray(function(x + e)) - np.asarray(function(x - e))) / (2 * WIDTH) for e in moves])
+
+
+def _check_parameters(part: Component, base: type[Component]) -> None:
+    """Check that a part is made again from its parameters, and from its string if it has a name."""
+    _equal(type(part)(**part.parameters()) == part, True, "Its parameters must make an equal part")
+    if part.aliases and all(isinstance(value, (int, float, str)) for value in part.parameters().values()):
+        _equal(resolve(base, part.as_string(), "part") == part, True, "Its string must make an equal part")
+
+
+def _samples(n_columns: int, loss: PointwiseLoss | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Draw samples whose targets fit a loss, and depend on the first column."""
+    X = np.random.default_rng(0).normal(size=(N, n_columns))
+    y = X[:, 0] + 0.3 * np.sin(5.0 * X[:, -1])
+    if loss is not None and (loss.classifies or loss.has_link):
+        y = np.sign(y) if loss.classifies else np.round(np.exp(y))
+    return X, y
+
+
+def _problems(loss: PointwiseLoss, regularizer: Regularizer, n_columns: int) -> Iterator[tuple[type, Any]]:
+    """Yield the kinds of solvers, and a problem with a kernel, or a group, for each column."""
+    X, y = _samples(n_columns, loss)
+    grams = PackedStack.from_grams(X.T[:, :, None] * X.T[:, None], np.float64)
+    yield Solver, Problem(grams, y, loss, regularizer, 0.3)
+    try:
+        yield DesignSolver, DesignProblem(as_design(X), y, loss, regularizer, 0.03)
+    except InputError as error:  # norms of several groups in an inexact order
+        _holds("exact proximity operator" in str(error), str(error))
+
+
+def _accepts(solver: Any, problem: Any) -> bool:
+    try:
+        solver.check(problem)
+    except InputError:
+        return False
+    return True
+
+
+def _solve_all(loss: PointwiseLoss, regularizer: Regularizer, n_columns: int) -> None:
+    """Certify the solutions of every solver that accepts a problem, and compare their optima."""
+    for kind, problem in _problems(loss, regularizer, n_columns):
+        values = []
+        for solver in _of_family(kind):
+            if _accepts(solver, problem):
+                certificate = solver.solve(problem, TOL).certificate
+                _holds(certificate.proves(TOL), f"{solver!r} must solve {problem} to a gap of {TOL}: {certificate}.")
+                values.append(certificate.primal)
+        if values:
+            _holds(max(values) <= min(values) + 2.0 * TOL * abs(max(values)), f"Optima of solvers differ: {values}.")
+
+
+class _EveryRound:
+    """A callback that must see every round, so that no compiled pass is used."""
+
+    def on_round(self, trainer: object, step: object) -> None:
+        """Let training go on."""
+
+
+def _learn_both_ways(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
+    """Check that an online estimator learns, and that a compiled pass, if there is one, learns the same."""
+    own, rounds = (estimator.set_params(callbacks=own).fit(X, y).predict(X) for own in ((), [_EveryRound()]))
+    _holds(np.isfinite(own).all(), f"{estimator} must predict numbers.")
+    _equal(own, rounds, "A compiled pass must learn what rounds learn", 1e-7)
+
+
+def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
+    """Check a regularizer, and train models with it.
+
+    Parameters
+    ----------
+    regularizer : Regularizer
+    n_groups : int
+        Number of groups that it is for.
+
+    Raises
+    ------
+    AssertionError
+        If a promise of the base class is broken.
+    """
+    own, rng = regularizer, np.random.default_rng(0)
+    _check_parameters(own, Regularizer)
+    b, others = rng.exponential(size=n_groups) + 0.1, 3.0 * rng.normal(size=(200, n_groups))
+    _equal(own.value(np.zeros(n_groups)), 0.0, "value() must be 0 at 0")
+    if np.isfinite(own.value(b)):
+        _equal(own.slopes(b), _slopes(own.value, b), "slopes() must be the derivatives of value()")
+        _holds((own.slopes(b) >= 0).all(), "value() must increase")
+        _equal(own.reciprocal_weights(b), own.slopes(b) / b, "reciprocal_weights() must be slopes() / norms")
+    if own.separable:
+        parts = sum(own.value(b[k] * e) for k, e in enumerate(np.eye(n_groups)))
+        _equal(own.value(b), parts, "A separable value() must be a sum over groups")
+        _equal(own.curvatures(b), np.diag(_slopes(own.slopes, b)), "curvatures() must be derivatives of slopes()", 1e-3)
+        _equal(own.slopes(np.zeros(n_groups)).min(), own.slope_at_zero, "slope_at_zero must be slopes() at 0")
+    if own.elastic is not None:
+        linear, quadratic = own.elastic
+        _equal(own.value(b), linear * b.sum() + 0.5 * quadratic * b @ b, "elastic must give value()")
+    small = np.append(np.full(n_groups - 1, 1e-9), 20.0)
+    _equal(own.is_sparse, (own.prox(small, 1.0) == 0.0).any(), "is_sparse must say whether prox() sends norms to 0")
+    for step in (0.0, 0.3, 2.0):
+        start = 3.0 * b * np.sign(others[0])
+        moved = own.prox(start, step)
+        _holds((np.abs(moved) <= np.abs(start)).all() and (moved * start >= 0.0).all(), "prox() must shrink")
+        if not own.exact or step == 0.0:
+            continue
+        for other in [*others, *(moved + 1e-3 * others)]:
+            # strong convexity: the minimum is lower by half the squared distance
+            excess = step * (own.value(np.abs(other)) - own.value(np.abs(moved))) + 0.5 * np.sum((other - start) ** 2)
+            excess -= 0.5 * np.sum((moved - start) ** 2) + 0.5 * np.sum((other - moved) ** 2)
+            _holds(
+                excess >= -1e-7 * (1.0 + own.value(np.abs(moved))),
+                f"prox() must be the minimizer, not {moved} of {start}.",
+            )
+        dual = (1.0 - 1e-8) * (start - moved) / step
+        _equal(own.value(np.abs(moved)) + own.conjugate(dual), moved @ dual, "conjugate() must be attained at the prox")
+        if own.differentiable_prox:
+            coupling = own.prox_coupling(np.abs(start), step)
+            found = np.diag(own.prox_slope(np.abs(start), step))
+            found = found if coupling is None else found - np.outer(coupling, coupling)
+            expected = _slopes(lambda x, t=step: own.prox(x, t), np.abs(start))
+            _equal(found, expected, "prox_slope() and prox_coupling() must be the derivatives of prox()", 1e-4)
+    if own.exact:
+        for other in others:
+            scaled = own.dual_scale(other) * other
+            _holds(np.isfinite(own.conjugate(scaled)), f"conjugate() must be finite at {scaled}, from dual_scale().")
+            gap = own.value(np.abs(b)) + own.conjugate(other) - b @ other
+            _holds(gap >= -1e-6, f"conjugate() must be at least y'b - value(), not {own.conjugate(other)} at {other}.")
+    if own.smooth_conjugate:
+        expected = _slopes(own.conjugate, b)
+        _equal(own.conjugate_gradient(b), expected, "conjugate_gradient() must be its derivative", 1e-4)
+        expected = np.diag(_slopes(own.conjugate_gradient, b))
+        _equal(own.conjugate_curvature(b), expected, "conjugate_curvature() must be its second derivative", 1e-3)
+    if own.least_at_one_group:
+        shares = np.abs(others) / np.linalg.norm(others, axis=1, keepdims=True)
+        least = min(own.value(e) for e in np.eye(n_groups))
+        _holds(all(own.value(x) >= least - 1e-9 for x in shares), "least_at_one_group must hold.")
+    _solve_all(Squared(), own, n_groups)
+    kernels = {f"{k}": f"linear:on={k}" for k in range(n_groups)}
+    _learn_both_ways(omkl.OnlineMKLRegressor(kernels, regularizer=own, random_state=0), *_samples(n_groups))
+
+
+def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
+    """Check a loss of numbers, of two classes or of structures, and train models with it.
+
+    Parameters
+    ----------
+    loss : PointwiseLoss or StructuredLoss
+
+    Raises
+    ------
+    AssertionError
+        If a promise of the base class is broken.
+    """
+    if isinstance(loss, StructuredLoss):
+        _check_parameters(loss, StructuredLoss)
+        for structure, size in ((Binary(), 1), (Multiclass(3), 1), (Chain(3), 4)):
+            _check_structured_loss(loss, structure, size)
+        X, y = _samples(3, Logistic())
+        for classes in (y, np.sign(X[:, 1]) + y):
+            _learn_both_ways(omkl.OnlineMKLClassifier(loss=loss, regularizer="block1", random_state=0), X, classes)
+        return
+    _check_parameters(loss, PointwiseLoss)
+    X, y = _samples(3, loss)
+    z, others = X[:, 1], 4.0 * X[:, 2]
+    values, gradient = loss.value(y, z), loss.gradient(y, z)
+    _holds((values >= 0.0).all(), "value() must be at least 0.")
+    tangent = values + gradient * (others - z)
+    _holds((loss.value(y, others) >= tangent - 1e-9).all(), "gradient() must be a subgradient.")
+    grid = np.linspace(-3.0, 3.0, 600_001)
+    jumps = np.diff(loss.gradient(np.full(len(grid), y[0]), grid))
+    _equal(loss.has_kink, jumps.max() > 0.1, "has_kink must say whether gradient() jumps")
+    steepest = np.inf if loss.has_kink else jumps.max() / 1e-5
+    _holds(steepest <= loss.curvature * (1.0 + 1e-6), f"curvature must bound the second derivative {steepest}.")
+    same = not loss.classifies and np.allclose(loss.value(y + 2.0, z + 2.0), values)
+    _equal(loss.shift_invariant and not same, False, "shift_invariant must say whether errors alone matter")
+    low, high = loss.domain(y)
+    rho = -gradient
+    _holds(((low <= rho) & (rho <= high)).all(), "domain() must contain all gradients.")
+    _equal(values + loss.conjugate(y, rho), -rho * z, "value() and conjugate() must add up to -rho z at the gradient")
+    inside = 0.5 * rho + 0.5 * np.clip(0.1 * others, np.maximum(low, -2.0), np.minimum(high, 2.0))
+    slack = loss.conjugate(y, inside) + loss.value(y, others) + inside * others
+    _holds((slack >= -1e-6).all(), "conjugate() must be at least -rho z - value().")
+    inside = inside[keep := (np.abs(inside) > 1e-3) & (inside - low > 1e-3) & (high - inside > 1e-3)]
+    for found, function, name in (
+        (loss.conjugate_gradient, loss.conjugate, "conjugate_gradient"),
+        (loss.conjugate_curvature, loss.conjugate_gradient, "conjugate_curvature"),
+    ):
+        rise = function(y[keep], inside + WIDTH) - function(y[keep], inside - WIDTH)
+        _equal(found(y[keep], inside), rise / (2 * WIDTH), f"{name}() must be a derivative", 2e-3)
+    for bound, beyond in ((low, -1e-3), (high, 1e-3)):
+        own = np.isfinite(bound)
+        outside = loss.conjugate(y[own], bound[own] + beyond)
+        _holds(np.isinf(outside).all(), "domain() must be that of conjugate().")
+    for regularizer in (L21(), SquaredL21()):
+        _solve_all(loss, regularizer, 3)
+    if not loss.classifies and not loss.has_link:
+        _learn_both_ways(omkl.OnlineMKLRegressor(loss=loss, regularizer="block1", random_state=0), X, y)
+    if not loss.classifies:
+        fitted = omkl.GroupLasso(0.01, loss=loss).fit(X, y)
+        _holds(fitted.dual_gap_ <= fitted.tol, f"GroupLasso must learn with it, not to a gap of {fitted.dual_gap_}.")
+
+
+def _drawn(structure: Structure, size: int, seed: int) -> Potentials:
+    rng = np.random.default_rng(seed)
+    return map_arrays(lambda array: rng.normal(size=array.shape), structure.zeros(size))
+
+
+def _check_structured_loss(loss: StructuredLoss, structure: Structure, size: int) -> None:
+    """Check value and gradient of a loss on a structure against each other, at several points."""
+    points = [_drawn(structure, size, seed) for seed in range(6)]
+    for point, other in pairwise(points):
+        gold = structure.decode(other)
+        value, gradient = loss.value_and_gradient(structure, point, gold)
+        _holds(value >= 0.0, "A loss must be at least 0.")
+        ahead = loss.value_and_gradient(structure, other, gold)[0]
+        if gradient is not None:
+            moves = zip(arrays_of(gradient), arrays_of(other), arrays_of(point))
+            value += sum(float(np.vdot(g, there - here)) for g, there, here in moves)
+        _holds(ahead >= value - 1e-7, f"The gradient of {loss!r} must be a subgradient in {structure!r}.")
+
+
+def check_structure(structure: Structure, size: int = 3, outputs: Sequence[Output] | None = None) -> None:
+    """Check a structure, and its losses.
+
+    Parameters
+    ----------
+    structure : Structure
+    size : int
+        Size of the inputs to check.
+    outputs : sequence of Output, optional
+        All outputs of that size; by default, those that are best for some random scores.
+
+    Raises
+    ------
+    AssertionError
+        If a promise of the base class is broken.
+    """
+    own, given = structure, outputs is not None
+    drawn = [own.decode(_drawn(own, size, seed)) for seed in range(60)] if outputs is None else outputs
+    for seed in range(5):
+        potentials = _drawn(own, size, seed)
+        scores = np.array([own.score(potentials, output) for output in drawn])
+        best, gold = own.decode(potentials), drawn[seed % len(drawn)]
+        _holds(own.score(potentials, best) >= scores.max() - 1e-9, "decode() must find the highest score.")
+        indicator = own.indicator(gold)
+        products = zip(arrays_of(potentials), arrays_of(indicator))
+        _equal(own.score(potentials, gold), sum(float(np.vdot(a, b)) for a, b in products), "score() must sum parts")
+        _equal(own.cost(gold, gold), 0.0, "The cost of the gold output must be 0")
+        costly = [score + 2.0 * own.cost(gold, output) for score, output in zip(scores, drawn)]
+        found = own.loss_augmented(potentials, gold, 2.0)
+        value = own.score(potentials, found) + 2.0 * own.cost(gold, found)
+        _holds(value >= max(costly) - 1e-9, "loss_augmented() must maximize score plus cost.")
+        expected = own.score(potentials, best) - own.score(potentials, gold)
+        _equal(own.difference(potentials, best, gold)[0], expected, "difference() must be that of scores")
+        if type(own).marginals is Structure.marginals:
+            continue
+        log_partition, marginals = own.marginals(potentials)
+        total = np.logaddexp.reduce(scores) if given else scores.max()
+        _holds(log_partition >= total - 1e-9, "marginals() must sum over all outputs.")
+        _equal(max(log_partition - total, 0.0) * given, 0.0, "marginals() must sum over these outputs alone")
+        for array, found in zip(arrays_of(potentials), arrays_of(marginals)):
+            if not array.size:
+                continue
+            index = np.unravel_index(int(np.argmax(np.abs(found))), found.shape)
+            ends = []
+            for move in (WIDTH, -WIDTH):
+                array[index] += move
+                ends.append(own.marginals(potentials)[0])
+                array[index] -= move
+            _equal(found[index], (ends[0] - ends[1]) / (2 * WIDTH), "marginals() must be derivatives of log Z", 1e-4)
+    for loss in (StructuredHinge(), CRF()) if type(own).marginals is not Structure.marginals else (StructuredHinge(),):
+        _check_structured_loss(loss, own, size)
+
+
+def check_bank(bank: Bank, examples: Sequence[tuple[Any, Output]], structure: Structure) -> None:
+    """Check an untrained bank with an average: train it, and compare norms, averages and states.
+
+    Parameters
+    ----------
+    bank : Bank
+    examples : sequence of pairs
+        Inputs of the bank, and outputs.
+    structure : Structure
+
+    Raises
+    ------
+    AssertionError
+        If a promise of the base class is broken.
+    """
+
+    def trainer_of(own: Bank) -> OnlineTrainer:
+        options: Any = {"lambda_": 0.05, "schedule": InverseSqrt(0.5), "average": UniformAverage()}
+        return OnlineTrainer([own], structure, StructuredHinge(), SquaredL21(), **options)
+
+    trainer, total, x = trainer_of(bank), structure.zeros(len(examples[0][0])), examples[0][0]
+    for round in range(1, 3 * len(examples) + 1):
+        trainer.update(*examples[round % len(examples)])
+        total = map_arrays(np.add, total, trainer.potentials(x))
+        norms = trainer.norms.copy()
+        trainer.recompute_norms()
+        _equal(norms, trainer.norms, "step() and apply_events() must keep norms exact", 1e-4)
+    average = trainer.predictor().potentials(x)
+    for found, array in zip(arrays_of(average), arrays_of(total)):
+        _equal(found, array / round, "averaged() must be the mean of all rounds", 1e-4)
+    arguments, options = bank.made_with
+    again = trainer_of(type(bank)(*arguments, **options))
+    again.load_state(trainer.state())
+    for own in (trainer, again):
+        own.update(*examples[0])
+    for found, array in zip(arrays_of(again.potentials(x)), arrays_of(trainer.potentials(x))):
+        _holds(np.array_equal(found, array), "A bank that has loaded a state() must go on the same, bit for bit.")
+
+
+def check_kernel(kernel: Kernel, X: np.ndarray | None = None) -> None:
+    """Check a kernel, and train models with it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : array of shape (n, d), optional
+        Inputs that it takes; numbers between 0 and 1 by default.
+
+    Raises
+    ------
+    AssertionError
+        If a promise of the base class is broken.
+    """
+    X = np.random.default_rng(0).random((N, 4)) if X is None else X
+    _check_parameters(kernel, Kernel)
+    fitted = kernel.fit(X)
+    matrix, view = fitted(X), fitted.view(X)
+    _equal(matrix, matrix.T, "A kernel must be symmetric", 1e-9)
+    _holds(np.linalg.eigvalsh(matrix).min() >= -1e-8 * np.abs(matrix).max(), "A kernel must be positive semidefinite.")
+    _equal(fitted.diagonal(view), np.diag(matrix), "diagonal() must be that of the matrix; define raw_diagonal()")
+    _equal(fitted.between(Pair(view[:5], view[3:])), matrix[:5, 3:], "raw() must depend on two rows alone", 1e-9)
+    if fitted.feature_count(view.shape[1]) is not None:
+        features = np.asarray(fitted.features(view))
+        _equal(features @ features.T, matrix, "features() must have the kernel as inner products")
+    y = np.where(np.arange(len(X)) % 2 == 0, "a", "b")
+    batch = omkl.MKLClassifier([kernel], regularizer="mkl", C=10.0).fit(X, y)
+    _holds(batch.dual_gap_ <= batch.tol, f"MKLClassifier must learn with it, not to a gap of {batch.dual_gap_}.")
+    omkl.OnlineMKLClassifier([kernel], random_state=0).fit(X, y).predict(X)
+
+
+def check_solver(solver: Solver | DesignSolver) -> None:
+    """Check a solver on all losses and regularizers that it accepts.
+
+    Parameters
+    ----------
+    solver : Solver or DesignSolver
+
+    Raises
+    ------
+    AssertionError
+        If a promise of the base class is broken.
+    """
+    kind = Solver if isinstance(solver, Solver) else DesignSolver
+    _check_parameters(solver, kind)
+    solved = 0
+    for loss in _of_family(PointwiseLoss):
+        for regularizer in _of_family(Regularizer):
+            for own, problem in _problems(loss, regularizer, 3):
+                if own is not kind or not _accepts(solver, problem):
+                    continue
+                records: list[Any] = []
+                solution = solver.solve(problem, TOL, on_iteration=records.append)
+                certificate = certify(problem, solution.model, solution.certificate.rho)
+                _holds(certificate.proves(TOL), f"It must solve {problem} to a gap of {TOL}, not {certificate}.")
+                _equal(len(records), len(solution.history), "on_iteration must be called with each record")
+                near = problem.at(0.9 * (0.3 if kind is Solver else 0.03))
+                again = solver.solve(near, TOL, start=solution.start)
+                _holds(again.certificate.proves(TOL), "A start must lead to a solution of a similar problem.")
+                solved += 1
+    _holds(solved, "It must accept some loss and some regularizer.")
+
+
+def _of_family(base: type[Component]) -> list[Any]:
+    """Return a part for each class with names whose arguments all have defaults."""
+    named = [cls for cls in family(base) if vars(cls).get("aliases") and cls.__module__.startswith("omkl.")]
+    return [cls() for cls in named if all(p.default is not p.empty for p in parameters_of(cls).values())]

@@ -1,0 +1,191 @@
+"""Every part of the library passes its check, and each check finds mistakes."""
+
+import numpy as np
+import pytest
+
+from omkl._components import family
+from omkl.batch import DAL, IST, DesignSolver, Solver, Spicy
+from omkl.exceptions import InputError
+from omkl.groups import InterceptBank, TransitionBank
+from omkl.kernels import Gaussian, Kernel, Nystrom
+from omkl.losses import Logistic, PointwiseLoss, Squared, StructuredLoss
+from omkl.regularizers import (
+    L21,
+    ElasticNet,
+    ElasticNetWeights,
+    L21Ball,
+    LqNorm,
+    OverlappingGroups,
+    Regularizer,
+    Ridge,
+    SparseGroup,
+    SquaredL21,
+    SquaredLq,
+    TreeGroups,
+    WeightedSquaredL21,
+)
+from omkl.structures import Binary, Chain, Multiclass, NonProjectiveTree, ProjectiveTree
+from omkl.testing import check_bank, check_kernel, check_loss, check_regularizer, check_solver, check_structure
+
+from .groups.test_step_for_step import KINDS, K, Problem, banks_of
+
+
+class PseudoHuber(Regularizer):
+    """The example of the base class."""
+
+    separable = True
+
+    def value(self, norms):
+        return float(np.sum(np.hypot(1.0, norms) - 1.0))
+
+    def slopes(self, norms):
+        return norms / np.hypot(1.0, norms)
+
+
+class LogCosh(PointwiseLoss):
+    """log cosh(y - z), without a conjugate."""
+
+    def value(self, y, z):
+        return np.logaddexp(y - z, z - y) - np.log(2.0)
+
+    def gradient(self, y, z):
+        return -np.tanh(y - z)
+
+
+REGULARIZERS = [
+    PseudoHuber(), L21(), 0.3 * ElasticNet(0.4), Ridge(), LqNorm(1.2), LqNorm(3), SparseGroup(0.4), L21Ball(2.0),
+    SquaredL21(), WeightedSquaredL21([1.0, 0.5, 0.2, 2.0, 1.0]), SquaredLq(1.5), ElasticNetWeights(0.4),
+    TreeGroups([[0, 1, 2, 3, 4], [0, 1], [2, 3, 4]]), OverlappingGroups([[0, 1, 2], [2, 3], [3, 4]], exact=True),
+    SquaredL21() + 0.3 * ElasticNet(0.3), LqNorm(1.5) + 2 * LqNorm(3), OverlappingGroups([[0, 1, 2], [2, 3, 4]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS, ids=repr)
+def test_regularizers_keep_their_promises(regularizer):
+    check_regularizer(regularizer)
+
+
+def parts_of(*bases):
+    """Return a part for every name of a family."""
+    return [cls(**presets) for base in bases for cls in family(base) for presets in own_aliases(cls).values()]
+
+
+def own_aliases(cls):
+    return vars(cls).get("aliases", {}) if cls.__module__.startswith("omkl.") else {}
+
+
+@pytest.mark.parametrize("loss", [LogCosh(), *parts_of(PointwiseLoss, StructuredLoss)], ids=repr)
+def test_losses_keep_their_promises(loss):
+    check_loss(loss)
+
+
+@pytest.mark.parametrize("solver", parts_of(Solver, DesignSolver), ids=repr)
+def test_solvers_keep_their_promises(solver):
+    check_solver(solver)
+
+
+@pytest.mark.parametrize("kernel", [*parts_of(Kernel), Nystrom(Gaussian(), 10), Gaussian(on=[0, 2])], ids=repr)
+def test_kernels_keep_their_promises(kernel):
+    check_kernel(kernel)
+
+
+@pytest.mark.parametrize(
+    ("structure", "size", "outputs"),
+    [
+        (Binary(), 1, [0, 1]),
+        (Multiclass(3, costs=[[0, 1, 4], [2, 0, 1], [1, 1, 0]]), 1, range(3)),
+        (Chain(2), 3, [np.array(labels) for labels in np.ndindex(2, 2, 2)]),
+        (Chain(2, order=2), 3, [np.array(labels) for labels in np.ndindex(2, 2, 2)]),
+        (Chain(3, linked=False), 2, None),
+        (NonProjectiveTree(), 3, None),
+        (ProjectiveTree(), 3, None),
+    ],
+    ids=lambda own: type(own).__name__,
+)
+def test_structures_keep_their_promises(structure, size, outputs):
+    check_structure(structure, size, outputs)
+
+
+def examples_of(problem, tokens):
+    gold = [problem.gold[low:high] for low, high in zip(problem.offsets, problem.offsets[1:])]
+    return [(tokens.sequence(s), gold[s]) for s in range(len(gold))]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mixed"])
+def test_banks_keep_their_promises(kind):
+    problem = Problem()
+    banks, tokens = banks_of(kind, problem, averaging=True)
+    check_bank(banks[0], examples_of(problem, tokens), Chain(K))
+
+
+@pytest.mark.parametrize("make", [TransitionBank, InterceptBank])
+def test_dense_banks_keep_their_promises(make):
+    problem = Problem()
+    check_bank(make(K, averaging=True), examples_of(problem, problem.tokens()), Chain(K))
+
+
+def changed(base, **attributes):
+    """Return a class with other attributes or methods."""
+    return type(f"Wrong{base.__name__}", (base,), attributes)
+
+
+def too_large(name, factor=1.01):
+    """Return a method whose result is too large."""
+    return lambda self, *given: factor * getattr(super(type(self), self), name)(*given)
+
+
+WRONG = {
+    "a separable function that is not": (check_regularizer, changed(SquaredL21, separable=True)()),
+    "slopes": (check_regularizer, changed(PseudoHuber, slopes=too_large("slopes"))()),
+    "a prox": (check_regularizer, changed(SquaredL21, prox=too_large("prox", 0.99))()),
+    "a conjugate": (check_regularizer, changed(LqNorm, conjugate=too_large("conjugate"))()),
+    "a derivative of a prox": (check_regularizer, changed(SquaredL21, prox_slope=too_large("prox_slope"))()),
+    "a sparse function that is not": (check_regularizer, changed(Ridge, is_sparse=True)()),
+    "a prox behind coefficients": (check_regularizer, changed(ElasticNet, elastic=(0.4, 0.5))(0.5)),
+    "a gradient": (check_loss, changed(LogCosh, gradient=too_large("gradient"))()),
+    "a kink that is not declared": (check_loss, changed(parts_of(PointwiseLoss)[0].__class__, has_kink=True)()),
+    "a conjugate of a loss": (check_loss, changed(Squared, conjugate=too_large("conjugate"))()),
+    "a domain": (check_loss, changed(Logistic, domain=too_large("domain", 2))()),
+    "a curvature": (check_loss, changed(Squared, curvature=0.9)()),
+    "a decoder": (check_structure, changed(Multiclass, decode=lambda self, potentials: 0)(3), 1, range(3)),
+    "marginals": (check_structure, changed(Chain, marginals=lambda self, given: (9.0, given))(2), 3),
+    "a cost": (check_structure, changed(Binary, cost=lambda self, gold, predicted: 1.0)(), 1),
+    "a kernel": (check_kernel, changed(Gaussian, raw=lambda self, pair: pair.squared_distances)()),
+    "a diagonal": (check_kernel, changed(Gaussian, raw_diagonal=lambda self, X: 2.0 * np.ones(len(X)))()),
+    "a solver": (check_solver, changed(Spicy, _search=lambda self, problem, monitor, start: stopped(problem))()),
+}
+
+
+def stopped(problem):
+    """Return the start of a search."""
+    return Spicy().solve(problem, max_iter=1)
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_mistakes_are_found(mistake):
+    check, *given = WRONG[mistake]
+    with pytest.raises(AssertionError):
+        check(*given)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [{"load_state": lambda self, state: None}, {"discount": None, "averaged": TransitionBank.release}],
+    ids=["a state", "an average"],
+)
+def test_mistakes_of_banks_are_found(mistake):
+    problem = Problem()
+    bank = changed(TransitionBank, **mistake)(K, averaging=True)
+    with pytest.raises(AssertionError):
+        check_bank(bank, examples_of(problem, problem.tokens()), Chain(K))
+
+
+def test_all_that_a_solver_misses_is_named_at_once():
+    from omkl.batch import DesignProblem, as_design
+    from omkl.losses import Hinge
+
+    X = np.eye(4)
+    problem = DesignProblem(as_design(X), np.array([1.0, -1.0, 1.0, -1.0]), Hinge(), SparseGroup(0.5), 0.1)
+    with pytest.raises(InputError, match=r"'ist' needs a loss with a second derivative, and groups of positive"):
+        IST().check(problem)
+    DAL().check(problem)
