@@ -20,7 +20,28 @@ from omkl.exceptions import InputError
 C = TypeVar("C")
 
 
-class Component:
+class Compilable:
+    """Base of the parts that a compiled pass can know.
+
+    A class that overrides a method of a compiled class must declare a form of its own, else it is not compiled.
+    """
+
+    #: Kind and parameters for compiled passes, None without a compiled form; a property where they vary.
+    compiled: Any = None
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        own = [name for name, value in vars(cls).items() if callable(value) or isinstance(value, property)]
+        overridden = [name for name in own if hasattr(super(cls, cls), name) and name not in HARMLESS]
+        if overridden and "compiled" not in vars(cls):
+            cls.compiled = None
+
+
+#: Methods that do not change what a part computes.
+HARMLESS = {"__init__", "__new__", "__repr__", "__eq__", "__hash__", "__class__"}
+
+
+class Component(Compilable):
     """Base class of kernels, losses, regularizers, schedules and averages: values with named parameters.
 
     Components are equal if their classes and parameters are equal.

@@ -330,7 +330,6 @@ def labeler(options: Options) -> None:
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 ROW_OPTIONS = (opt.FORMAT, *opt.TABLE, opt.ON_ERROR, KERNELS, BUDGET, opt.METRICS)
-ROW_LOSSES = ("squared", "huber:delta=1", "epsilon-insensitive:epsilon=0.1")
 
 
 @opt.command("classifier", training_options(20, ("crf", "hinge", *LOSSES[2:]), C=100.0), *ROW_OPTIONS)
@@ -347,7 +346,7 @@ def classifier(options: Options) -> None:
     _train_rows(omkl.OnlineMKLClassifier, options)
 
 
-@opt.command("regressor", training_options(20, ROW_LOSSES, C=3.0), *ROW_OPTIONS)
+@opt.command("regressor", training_options(20, ("squared", "huber:delta=1", "..."), C=3.0), *ROW_OPTIONS)
 def regressor(options: Options) -> None:
     """Train a regressor on the rows of the file TRAIN, of numbers, or of numbers and strings.
 

@@ -6,8 +6,10 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from omkl._components import Compilable
 from omkl.exceptions import InputError
 from omkl.groups.group_state import GroupState, GroupStateView, Mixture
+from omkl.groups.tokens import Tokens
 from omkl.structures.base import Potentials, Structure, arrays_of, map_arrays
 
 #: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.
@@ -55,7 +57,7 @@ class FrozenGroups(ABC):
         return self.group_state is None or self.group_state.scales[k] != 0.0
 
 
-class Bank(ABC):
+class Bank(Compilable, ABC):
     r"""Several groups that share one representation: for example 20 feature templates, or three kernels.
 
     A bank stores directions :math:`v_k`; the parameters are :math:`\theta_k = s_k v_k`, with scales in its slice of the
@@ -71,6 +73,8 @@ class Bank(ABC):
     methods, and declare their optional methods in ``abilities``.
     """
 
+    #: Field of ``_jit_banks.Banks`` that holds :meth:`compiled_arrays`.
+    compiled: str | None = None
     #: Optional methods: "mix" (:meth:`mix`), "grow" (:meth:`grow_outputs`), "coordinates"
     #: (:meth:`coordinates` and :meth:`shrink_coordinates`), "condense" (:meth:`condensed`), "watch"
     #: (:meth:`add_both`).
@@ -91,6 +95,22 @@ class Bank(ABC):
         bank = super().__new__(cls)
         bank.made_with = arguments, options
         return bank
+
+    @property
+    def rows_at_once(self) -> float:
+        """Maximum number of tokens in a call of a compiled pass."""
+        return np.inf
+
+    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> tuple:
+        """Return the arrays that compiled passes take, for some of the tokens.
+
+        Parameters
+        ----------
+        tokens : Tokens
+        chosen : int array
+            The tokens of the rounds, in their order.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def add_potentials(self, x: Input, potentials: Potentials) -> None:
@@ -150,7 +170,7 @@ class Bank(ABC):
         """Return a bank of the same groups that scores any input, not only the training set."""
         return self
 
-    def forget_input(self) -> None:  # noqa: B027
+    def forget_input(self) -> None:
         """Clear the cache of the latest input."""
 
     def restart(self) -> None:
@@ -194,7 +214,7 @@ class Bank(ABC):
         """
         raise NotImplementedError
 
-    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:  # noqa: B027
+    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         r"""Set the parameters to a mix of shards that started from the state of this bank. Ability "mix".
 
         The group state has set the scales to 1. The squared norms are recomputed.
@@ -207,7 +227,7 @@ class Bank(ABC):
             Weights of the shards for these groups.
         """
 
-    def grow_outputs(self, n_outputs: int) -> None:  # noqa: B027
+    def grow_outputs(self, n_outputs: int) -> None:
         """Add labels with weights of zero. Ability "grow".
 
         Parameters
@@ -220,7 +240,7 @@ class Bank(ABC):
         """Return the parameters as a vector. Ability "coordinates"."""
         raise NotImplementedError
 
-    def shrink_coordinates(self, step: float) -> None:  # noqa: B027
+    def shrink_coordinates(self, step: float) -> None:
         """Reduce the magnitude of all parameters by ``step``, down to 0. Ability "coordinates".
 
         Parameters
@@ -264,7 +284,7 @@ class Bank(ABC):
     def _scale_group(self, k: int, factor: float) -> None:
         """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties the group."""
 
-    def _activate(self, x: Input, gradient: Potentials) -> None:  # noqa: B027
+    def _activate(self, x: Input, gradient: Potentials) -> None:
         """Apply the postponed step to empty groups that become active."""
 
 

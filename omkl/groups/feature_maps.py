@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.groups import _jit_tables as jit
+from omkl.groups._jit_banks import Mapped
 from omkl.groups.base import FrozenGroups
 from omkl.groups.tables import Rows, TableBank
 from omkl.groups.tokens import Span, Tokens
@@ -47,6 +48,8 @@ class FeatureMapBank(TableBank):
     """
 
     _label_axes = (0,)
+
+    compiled = "mapped"
 
     def __init__(
         self,
@@ -116,12 +119,11 @@ class FeatureMapBank(TableBank):
             self._tokens, self._low, self._window = x.tokens, low, window
         return self._window[x.low - self._low : x.high - self._low]
 
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        return self._starts, self.table, self._sums, self._touched
+    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Mapped:
+        return Mapped(self.features_of(tokens, chosen), self._starts, self.table, self._sums, self._touched)
 
     @property
     def rows_at_once(self) -> int:
-        """Number of tokens whose features are computed together."""
         return max(1, WINDOW_BYTES // (8 * max(self.table.shape[1], 1)))
 
     def features_of(self, tokens: Tokens, rows: np.ndarray) -> np.ndarray:

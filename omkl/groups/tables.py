@@ -11,9 +11,10 @@ from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
+from omkl.groups._jit_banks import Explicit
 from omkl.groups.base import Bank, lengthened
 from omkl.groups.group_state import Mixture
-from omkl.groups.tokens import Span
+from omkl.groups.tokens import NO_FEATURES, Span, Tokens
 from omkl.structures.base import Potentials
 
 #: Number of rows averaged or mixed at a time, which limits temporary memory.
@@ -49,10 +50,6 @@ class TableBank(Bank):
 
     def _find_nonzero(self) -> None:
         """Find the nonzero rows of the table, after it was replaced."""
-
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """Return the arrays that compiled passes take."""
-        return self.table, self._sums
 
     def grow_outputs(self, n_outputs: int) -> None:
         for axis in self._label_axes:
@@ -127,6 +124,7 @@ class ExplicitBank(TableBank):
     """
 
     _label_axes = (1,)
+    compiled = property(lambda self: "explicit" if self.table.dtype == np.float64 else None)
 
     def __init__(
         self,
@@ -210,11 +208,12 @@ class ExplicitBank(TableBank):
         jit.inner_products(self.features_of(x), x.low, gradient.unary, self.table, self.groups, products, totals)
         return products
 
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        return self.table, self._sums, self.groups, self._links, self._heads
+    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Explicit:
+        return Explicit(tokens.features or NO_FEATURES, self.table, self._sums, self.groups, self._links, self._heads)
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        jit.step_features(self.features_of(x), x.low, gradient.unary, *self.arrays(), self.group_state.step_arrays)
+        arrays = self.table, self._sums, self.groups, self._links, self._heads
+        jit.step_features(self.features_of(x), x.low, gradient.unary, *arrays, self.group_state.step_arrays)
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]
@@ -290,6 +289,9 @@ class DenseBank(TableBank):
         self.table = np.zeros(shape)
         self._sums = np.zeros(shape if averaging else (0, *shape[1:]))
 
+    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> tuple:
+        return self.table, self._sums
+
     @abstractmethod
     def _own(self, gradient: Potentials) -> np.ndarray:
         """Return the gradient in the shape of the table."""
@@ -327,6 +329,7 @@ class TransitionBank(DenseBank):
     """
 
     _label_axes = (1, 2)
+    compiled = "transitions"
 
     def __init__(self, n_labels: int, positions: int = 1, averaging: bool = False, name: str = "transitions") -> None:
         super().__init__(name, (positions, n_labels, n_labels), averaging)
@@ -376,6 +379,8 @@ class InterceptBank(DenseBank):
         Whether to keep the averaged parameters.
     name : str
     """
+
+    compiled = "intercept"
 
     def __init__(self, n_outputs: int, averaging: bool = False, name: str = "intercept") -> None:
         super().__init__(name, (1, 1, n_outputs), averaging)

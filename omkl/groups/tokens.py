@@ -23,6 +23,10 @@ class Features(NamedTuple):
     values: np.ndarray
 
 
+#: Tokens without features.
+NO_FEATURES = Features(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
+
+
 def features_of(parts: list[np.ndarray | sparse.sparray]) -> Features:
     """Concatenate the features of several kernels, arrays or sparse matrices, per token."""
     if any(map(sparse.issparse, parts)):

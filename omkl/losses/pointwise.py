@@ -5,6 +5,7 @@ from scipy.special import expit, logsumexp, xlogy
 
 from omkl._components import check_number
 from omkl.exceptions import InputError
+from omkl.losses._jit_losses import EPSILON_INSENSITIVE, HUBER, POISSON, QUANTILE, SQUARED
 from omkl.losses.base import PiecewiseQuadratic, PointwiseLoss
 
 
@@ -84,6 +85,7 @@ class Squared(PiecewiseQuadratic):
     r""":math:`\frac12 (y - z)^2`."""
 
     aliases = {"squared": {}}
+    compiled = SQUARED, 0.0
     shift_invariant = True
     curvature = 1.0
     is_quadratic = True
@@ -118,6 +120,7 @@ class EpsilonInsensitive(PiecewiseQuadratic):
     aliases = {"epsilon-insensitive": {}, "eps-insensitive": {}}
     shift_invariant = True
     has_kink = True
+    compiled = property(lambda self: (EPSILON_INSENSITIVE, self.epsilon))
 
     def __init__(self, epsilon: float = 0.1) -> None:
         check_number("epsilon", epsilon, least=0)
@@ -159,6 +162,7 @@ class Quantile(PiecewiseQuadratic):
     aliases = {"quantile": {}}
     shift_invariant = True
     has_kink = True
+    compiled = property(lambda self: (QUANTILE, self.quantile))
 
     def __init__(self, quantile: float = 0.5) -> None:
         check_number("quantile", quantile, above=0, below=1)
@@ -189,6 +193,7 @@ class Huber(PiecewiseQuadratic):
     aliases = {"huber": {}}
     shift_invariant = True
     curvature = 1.0
+    compiled = property(lambda self: (HUBER, self.delta))
 
     def __init__(self, delta: float = 1.0) -> None:
         check_number("delta", delta, above=0)
@@ -218,6 +223,7 @@ class Poisson(PointwiseLoss):
 
     aliases = {"poisson": {}}
     has_link = True
+    compiled = POISSON, 0.0
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):

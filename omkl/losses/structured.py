@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from omkl._components import Component, check_number
+from omkl.losses._jit_losses import CRF as LOG
+from omkl.losses._jit_losses import HINGE, PERCEPTRON, SOFTMAX_MARGIN
 
 if TYPE_CHECKING:
     from omkl.structures.base import Output, Potentials, Structure
@@ -80,6 +82,7 @@ class StructuredHinge(StructuredLoss):
     """
 
     aliases = {"hinge": {}}
+    compiled = property(lambda self: (HINGE, self.cost_weight))
 
     def __init__(self, cost_weight: float = 1.0) -> None:
         check_number("cost_weight", cost_weight, least=0)
@@ -103,6 +106,7 @@ class CRF(StructuredLoss):
     aliases = {"crf": {}, "log": {}}
     uses_cost = False
     is_likelihood = True
+    compiled = LOG, 0.0
     default_c = 10.0  # at C = 1 labelers are 1 to 4 points less accurate
 
     def value_and_gradient(
@@ -136,6 +140,7 @@ class SoftmaxMargin(CRF):
     aliases = {"softmax-margin": {}}
     uses_cost = True
     is_likelihood = False
+    compiled = property(lambda self: (SOFTMAX_MARGIN, self.cost_weight))
 
     def __init__(self, cost_weight: float = 1.0) -> None:
         check_number("cost_weight", cost_weight, least=0)
@@ -157,6 +162,7 @@ class Perceptron(StructuredLoss):
     """
 
     aliases = {"perceptron": {}}
+    compiled = PERCEPTRON, 0.0
     uses_cost = False
 
     def value_and_gradient(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import borrowing, compiled, stamp_of, uncached
+from omkl._compilation import borrowing, compiled, stamp_of
 from omkl.groups import _jit_banks, _jit_group_state, _jit_tables
 from omkl.groups._jit_banks import add_average, add_potentials, add_reference, apply_events, slopes_of, step_along
 from omkl.groups._jit_group_state import (
@@ -22,23 +22,20 @@ from omkl.groups._jit_group_state import (
     rescale,
 )
 from omkl.groups.expansions import _jit_kernel
-from omkl.losses import _jit_losses
-from omkl.losses._jit_losses import loss_of_binary, loss_of_labels, loss_of_number
+from omkl.losses import _jit_labels, _jit_losses
+from omkl.losses._jit_labels import loss_of_labels
+from omkl.losses._jit_losses import loss_of_binary, loss_of_number
 from omkl.online import _jit_evidence
 from omkl.online._jit_evidence import add_slopes, is_sampled
 from omkl.online.drift import _jit_drift
 from omkl.online.drift._jit_drift import compare, is_due
 from omkl.regularizers import _jit_prox
-from omkl.regularizers._jit_prox import prox_lq, prox_weighted_squared_l1
+from omkl.regularizers._jit_prox import LINEAR_QUADRATIC, NO_PROX, prox_jointly
 from omkl.structures import _jit_chain
-from omkl.structures._jit_chain import total_cost, viterbi
+from omkl.structures._jit_chain import BINARY, SCALAR, total_cost, viterbi
 
-#: Structures: a chain, or a single label, without transitions.
-BINARY, LABELS, SCALAR = 0, 1, 2
 #: Methods.
 FORWARD_BACKWARD, DUAL_AVERAGING, HEDGE = 0, 1, 2
-#: Proximity operators on norms.
-NO_PROX, LINEAR_QUADRATIC, SQUARED_L1, LQ = 0, 1, 2, 3
 #: Schedules: rates that are known, and those that follow from gradients.
 KNOWN, DISTANCE_OVER_GRADIENTS, MEAN_POLYAK = 0, 1, 2
 #: Models of which a round takes the loss: for evidence, for the test for drift, and to learn.
@@ -110,14 +107,6 @@ class Weights(NamedTuple):
     sums: np.ndarray
     factors: np.ndarray
     losses: np.ndarray
-
-
-@uncached
-def prox_jointly(norms, step, kind, q, weights):
-    """Replace the norms by those after a proximal step that depends on all of them, or on each in turn."""
-    found = prox_weighted_squared_l1(norms, weights, step) if kind == SQUARED_L1 else prox_lq(norms, step, q)
-    for k in range(len(norms)):
-        norms[k] = found[k]
 
 
 @borrowing
@@ -201,7 +190,7 @@ def shrink(before, step, groups, hedged, rules, norms):
             norms[k] = hedged.weights[k] * norms[k] / (1.0 + step)
         elif rules.prox == LINEAR_QUADRATIC:
             norms[k] = max(norms[k] - step * first, 0.0) / (1.0 + step * second)
-    if rules.method != HEDGE and (rules.prox == SQUARED_L1 or rules.prox == LQ):
+    if rules.method != HEDGE and rules.prox not in (NO_PROX, LINEAR_QUADRATIC):
         prox_jointly(norms, step, rules.prox, first, rules.prox_weights)
 
 
@@ -359,6 +348,7 @@ learn = _learn(
         _jit_evidence,
         _jit_group_state,
         _jit_kernel,
+        _jit_labels,
         _jit_losses,
         _jit_prox,
         _jit_tables,

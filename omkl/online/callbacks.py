@@ -2,12 +2,14 @@
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from omkl._components import check_number
 from omkl._files import PathLike, check_output
@@ -159,6 +161,13 @@ class ProgressBar:
         self._progress = progress
         self._total = total
         self._bar: Any = None
+        self._uncompiled: object = None
+
+    def on_uncompiled(self, part: object) -> None:
+        """Say once which part of a model has no compiled form."""
+        if self._uncompiled is None:
+            self._uncompiled = part
+            tqdm.write(f"Compiled passes do not know {part!r}: training takes longer.", file=sys.stderr)
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> None:
         """Move the bar every :data:`STRIDE` examples."""

@@ -6,59 +6,24 @@ from typing import Any
 import numpy as np
 
 from omkl.groups._jit_banks import Banks, Cached, Explicit, Groups, Mapped
-from omkl.groups.expansions.cached import CachedKernelBank
-from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.group_state import SCALE_RANGE, StepArrays
-from omkl.groups.tables import ExplicitBank, InterceptBank, TransitionBank
-from omkl.groups.tokens import Features, Tokens
-from omkl.losses import _jit_losses
-from omkl.losses.pointwise import EpsilonInsensitive, Huber, Squared
-from omkl.losses.structured import CRF, Perceptron, SoftmaxMargin, StructuredHinge
+from omkl.groups.tokens import NO_FEATURES, Tokens
+from omkl.losses._jit_losses import CRF
 from omkl.online import _jit_pass as jit
 from omkl.online._jit_evidence import EvidenceArrays
-from omkl.online.methods import DualAveraging, ForwardBackward, OutOfSampleWeights
 from omkl.online.rounds import Sequences, Step
-from omkl.online.schedules import DistanceOverGradients, GrowingHorizon, MeanPolyak
+from omkl.online.schedules import GrowingHorizon
 from omkl.online.trainer import OnlineTrainer
-from omkl.regularizers.separable import LqNorm
-from omkl.regularizers.squared_norms import SquaredL21, WeightedSquaredL21
-from omkl.structures.chain import Chain
-from omkl.structures.multiclass import Binary, Multiclass, Scalar
+from omkl.regularizers._jit_prox import NO_PROX, NO_WEIGHTS
+from omkl.structures._jit_chain import SCALAR
 
 #: Most rounds of one call.
 AT_A_TIME = 1000
-STRUCTURES: dict[type, int] = {Binary: jit.BINARY, Multiclass: jit.LABELS, Chain: jit.LABELS, Scalar: jit.SCALAR}
-#: Kinds of losses, and the names of their parameters.
-LABEL_LOSSES: dict[type, tuple[int, str]] = {
-    StructuredHinge: (_jit_losses.HINGE, "cost_weight"),
-    CRF: (_jit_losses.CRF, ""),
-    SoftmaxMargin: (_jit_losses.SOFTMAX_MARGIN, "cost_weight"),
-    Perceptron: (_jit_losses.PERCEPTRON, ""),
-}
-NUMBER_LOSSES: dict[type, tuple[int, str]] = {
-    Squared: (_jit_losses.SQUARED, ""),
-    Huber: (_jit_losses.HUBER, "delta"),
-    EpsilonInsensitive: (_jit_losses.EPSILON_INSENSITIVE, "epsilon"),
-}
-METHODS: dict[type, int] = {
-    ForwardBackward: jit.FORWARD_BACKWARD,
-    DualAveraging: jit.DUAL_AVERAGING,
-    OutOfSampleWeights: jit.HEDGE,
-}
-ADAPTIVE: dict[type, int] = {DistanceOverGradients: jit.DISTANCE_OVER_GRADIENTS, MeanPolyak: jit.MEAN_POLYAK}
-#: The numbers of ``state()`` of adaptive schedules, at its end.
-SUMS: dict[type, list[int]] = {
-    DistanceOverGradients: [jit.DISTANCE, jit.SQUARES, jit.LARGEST],
-    MeanPolyak: [jit.LOSSES, jit.SQUARES, jit.LARGEST],
-}
-#: Banks in the order of :class:`Banks`.
-BANKS = (ExplicitBank, FeatureMapBank, CachedKernelBank, TransitionBank, InterceptBank)
 # the arrays of banks that a model does not have
 NOTHING, NO_TABLE = np.empty(0), np.empty((0, 0))
 NO_PLACES, NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
 NO_MARKS, NO_TENSOR = np.empty(0, dtype=np.bool_), np.empty((0, 0, 0))
 NO_GRAMS = NO_TENSOR.astype(np.float32)
-NO_FEATURES = Features(NO_PLACES, NO_INTEGERS, NOTHING)
 NO_STEP = StepArrays(NOTHING, NOTHING, NO_MARKS, NOTHING, NOTHING)
 NO_BANKS = Banks(
     Explicit(NO_FEATURES, NO_TABLE, NO_TABLE, *[NO_INTEGERS] * 3),
@@ -71,39 +36,22 @@ NO_EVIDENCE = EvidenceArrays(NOTHING, NOTHING, NO_TABLE, NOTHING)
 NO_HEDGE = jit.Weights(*[NOTHING] * 5)
 
 
+def uncompiled_part(trainer: OnlineTrainer) -> Any:
+    """Return a part of a trainer that has no compiled form, whatever the data are; None if all parts have one."""
+    lambda_, schedule, banks = trainer.lambda_, trainer.schedule, trainer.banks
+    parts = [trainer.structure, trainer.loss, trainer.method, *banks]
+    parts += [] if trainer.method.has_weights else trainer.terms
+    parts += [schedule] if schedule.adaptive else []
+    if missing := [part for part in parts if part.compiled is None]:
+        return missing[0]
+    places = [Banks._fields.index(bank.compiled) for bank in banks]
+    out_of_place = [bank for bank, place, next_ in zip(banks, places, places[1:]) if place >= next_]
+    return next(iter(out_of_place), lambda_ if callable(lambda_) and not isinstance(lambda_, GrowingHorizon) else None)
+
+
 def is_compilable(trainer: OnlineTrainer) -> bool:
-    """Check whether compiled passes know all parts of a trainer; the data do not matter."""
-    structure, banks = trainer.structure, trainer.banks
-    losses = NUMBER_LOSSES if type(structure) is Scalar else LABEL_LOSSES
-    places = [BANKS.index(type(bank)) for bank in banks if type(bank) in BANKS]
-    return (
-        len(places) == len(banks)
-        and places == sorted(set(places))
-        and all(_is_stored(bank) for bank in banks)
-        and type(structure) in STRUCTURES
-        and (type(structure) is not Chain or structure.is_plain)
-        and type(trainer.loss) in losses
-        and type(trainer.method) in METHODS
-        and (not trainer.schedule.adaptive or type(trainer.schedule) in ADAPTIVE)
-        and (not callable(trainer.lambda_) or type(trainer.lambda_) is GrowingHorizon)
-        and (trainer.method.has_weights or all(_prox_of(term) is not None for term in trainer.terms))
-    )
-
-
-def _is_stored(bank: Any) -> bool:
-    """Check whether a bank has Gram matrices, or a table in double precision."""
-    return bank.is_dense if isinstance(bank, CachedKernelBank) else bank.table.dtype == np.float64
-
-
-def _prox_of(term: Any) -> tuple[int, tuple[float, float], np.ndarray] | None:
-    """Return the kind, the parameters and the weights of a proximity operator; None if it is not compiled."""
-    if term.elastic is not None:
-        return jit.LINEAR_QUADRATIC, term.elastic, NOTHING
-    if type(term) is LqNorm:
-        return jit.LQ, (term.q, 0.0), NOTHING
-    if type(term) is SquaredL21:
-        return jit.SQUARED_L1, (0.0, 0.0), NOTHING
-    return (jit.SQUARED_L1, (0.0, 0.0), term.weights) if type(term) is WeightedSquaredL21 else None
+    """Check whether all parts of a trainer have a compiled form; the data do not matter."""
+    return uncompiled_part(trainer) is None
 
 
 class CompiledPass:
@@ -135,9 +83,8 @@ class CompiledPass:
         while done < len(order):
             n = min(self._room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
             ends = np.cumsum(sequences.lengths(order[done : done + n]))
-            for bank in trainer.banks:
-                if isinstance(bank, FeatureMapBank):
-                    n = max(1, min(n, int(np.searchsorted(ends, bank.rows_at_once, side="right"))))
+            most = min(bank.rows_at_once for bank in trainer.banks)
+            n = max(1, min(n, int(np.searchsorted(ends, most, side="right"))))
             step = _learn(trainer, sequences, order[done : done + n], self._testing)
             done += step.n_examples
             yield step
@@ -154,13 +101,13 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     state, losses, costs = np.zeros(jit.N_STATE), np.empty(n), np.empty(n)
     state[jit.PENDING], state[jit.TOTAL_WEIGHT] = group_state.pending_weight, group_state.total_weight
     state[jit.SHRINKAGE] = trainer.shrinkage
-    own_sums = SUMS.get(type(schedule), [])
+    own_sums = schedule.compiled[1] if schedule.compiled else []
     state[own_sums] = schedule.state()[-len(own_sums) :] if own_sums else []
     hedged = NO_HEDGE
-    if isinstance(method, OutOfSampleWeights):
+    if method.has_weights:
         hedged, state[jit.GAP] = jit.Weights(*method.arrays()), method.gap
     arrays, rules = _arrays_of(trainer, sequences.tokens, tokens), _rules_of(trainer)
-    tests = rules if type(trainer.structure) is Scalar else rules._replace(loss=_jit_losses.CRF)
+    tests = rules if rules.structure == SCALAR else rules._replace(loss=CRF)
     scratch, evidence = _scratch_of(trainer, int(np.diff(ends).max())), NO_EVIDENCE
     if trainer.evidence is not None and trainer.evidence.takes_part:
         evidence = trainer.evidence.arrays(scratch.unary.shape[1])
@@ -175,7 +122,7 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     group_state.pending_weight, group_state.total_weight = float(state[jit.PENDING]), float(state[jit.TOTAL_WEIGHT])
     if own_sums:
         schedule.load_state([*schedule.state()[: -len(own_sums)], *state[own_sums].tolist()])
-    if isinstance(method, OutOfSampleWeights):
+    if method.has_weights:
         method.gap = float(state[jit.GAP])
     if diverged:
         raise trainer.divergence(float(losses[learned]))
@@ -197,16 +144,17 @@ def _rounds_of(
     presented: np.ndarray,
 ) -> jit.Rounds:
     """Return the numbers of rounds; ``presented`` are the sums of weights after each."""
-    first, of_numbers = trainer.round - trainer.began + 1, type(trainer.structure) is Scalar
+    first, of_numbers = trainer.round - trainer.began + 1, trainer.structure.compiled[0] == SCALAR
     rounds, average = np.arange(first, first + len(lows)), trainer.average
-    lambdas = trainer.lambda_(presented) if isinstance(trainer.lambda_, GrowingHorizon) else trainer.lambda_
+    lambda_: Any = trainer.lambda_
+    lambdas = lambda_(presented) if callable(lambda_) else lambda_
     return jit.Rounds(
         lows,
         ends,
         NO_PLACES if of_numbers else gold.astype(np.int64, copy=False),
         gold.astype(np.float64, copy=False) if of_numbers else NOTHING,
         weights,
-        _rates_or_factors(trainer.schedule, rounds),
+        trainer.schedule.factors(rounds),
         (weights if trainer.method.forgets else presented) * lambdas,
         np.zeros(len(lows)) if average is None else average.weights(rounds),
     )
@@ -239,51 +187,25 @@ def fastest_pass(
     return CompiledPass(room, testing)
 
 
-def _rates_or_factors(schedule: Any, rounds: np.ndarray) -> np.ndarray:
-    """Return the rates of rounds, or the factors of an adaptive schedule."""
-    if type(schedule) is DistanceOverGradients:
-        return np.ones(len(rounds))
-    rate = schedule.share_left if schedule.adaptive else schedule
-    return np.array([rate(t) for t in rounds.tolist()])
-
-
 def _rules_of(trainer: OnlineTrainer) -> jit.Rules:
     """Return the kinds and parameters of the parts of a trainer."""
-    loss = trainer.loss
-    kind, name = (NUMBER_LOSSES if type(trainer.structure) is Scalar else LABEL_LOSSES)[type(loss)]
-    prox = jit.NO_PROX, (0.0, 0.0), NOTHING
+    schedule, (structure, costs), prox = trainer.schedule, trainer.structure.compiled, (NO_PROX, (0.0, 0.0), NO_WEIGHTS)
     if trainer.terms and not trainer.method.has_weights:
-        prox = _prox_of(trainer.terms[0]) or prox
-    return jit.Rules(
-        STRUCTURES[type(trainer.structure)],
-        kind,
-        loss.parameters()[name] if name else 0.0,
-        getattr(trainer.structure, "costs", np.empty((0, 0))),
-        METHODS[type(trainer.method)],
-        ADAPTIVE.get(type(trainer.schedule), jit.KNOWN),
-        trainer.schedule.eta0,
-        prox[0],
-        prox[1],
-        prox[2],
-        trainer.radius,
-        SCALE_RANGE,
-    )
+        prox = trainer.terms[0].compiled
+    kind = schedule.compiled[0] if schedule.compiled else jit.KNOWN
+    learning = trainer.method.compiled, kind, schedule.eta0
+    own = structure, *trainer.loss.compiled, costs, *learning, *prox, trainer.radius, SCALE_RANGE
+    return jit.Rules._make(own)
 
 
 def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple[Banks, Groups]:
     """Return the arrays of the banks, empty ones for banks that a model does not have, and of the group state."""
-    state, own, features = trainer.group_state, [(NO_STEP, NOTHING)] * len(BANKS), tokens.features or NO_FEATURES
-    arrays: list[Any] = list(NO_BANKS)
-    counts = np.zeros(len(BANKS), dtype=np.int64)
-    for bank in trainer.banks:
-        place = BANKS.index(type(bank))
-        own[place], counts[place] = (bank.group_state.step, bank.group_state.scales), len(bank.names)
-        if isinstance(bank, ExplicitBank):
-            arrays[place] = Explicit(features, *bank.arrays())
-        elif isinstance(bank, FeatureMapBank):
-            arrays[place] = Mapped(bank.features_of(tokens, chosen), *bank.arrays())
-        else:
-            arrays[place] = Cached(*bank.arrays()) if isinstance(bank, CachedKernelBank) else bank.arrays()
+    state, names = trainer.group_state, Banks._fields
+    arrays: dict[str, Any] = {bank.compiled: bank.compiled_arrays(tokens, chosen) for bank in trainer.banks}
+    own = {bank.compiled: (bank.group_state.step, bank.group_state.scales) for bank in trainer.banks}
+    counts = {bank.compiled: len(bank.names) for bank in trainer.banks}
     whole = state.rates, state.averages, state.bases, state.square_norms, state.square_gradients
     left_out = state.left_out[: trainer.n_penalized], state.left_out
-    return Banks(*arrays), Groups(state.rescaled, *whole, *left_out, np.cumsum(counts), *own)
+    ends = np.cumsum([counts.get(name, 0) for name in names])
+    parts = [own.get(name, (NO_STEP, NOTHING)) for name in names]
+    return NO_BANKS._replace(**arrays), Groups(state.rescaled, *whole, *left_out, ends, *parts)

@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from omkl._components import Compilable
 from omkl.exceptions import InputError
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
+from omkl.online._jit_pass import DUAL_AVERAGING, FORWARD_BACKWARD, HEDGE
 
 
-class Method(ABC):
+class Method(Compilable, ABC):
     """Base class of online learning methods."""
 
     name: ClassVar[str]
@@ -24,7 +26,7 @@ class Method(ABC):
     #: Whether the next examples are new to the model.
     learning = True
 
-    def prepare(self, group_state: GroupState) -> None:  # noqa: B027
+    def prepare(self, group_state: GroupState) -> None:
         """Initialize a group state, at the start and after new groups were added."""
 
     @abstractmethod
@@ -51,20 +53,20 @@ class Method(ABC):
         """Return the distance of the model from the origin, given the norms of groups and their total norm."""
         return total
 
-    def restart(self) -> None:  # noqa: B027
+    def restart(self) -> None:
         """Forget losses before a change of the stream."""
 
-    def discount(self, factor: float) -> None:  # noqa: B027
+    def discount(self, factor: float) -> None:
         """Multiply the weights of all models in the average."""
 
-    def grow(self, n_groups: int) -> None:  # noqa: B027
+    def grow(self, n_groups: int) -> None:
         """Add new groups of the model."""
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the method's own state as named arrays."""
         return {}
 
-    def load_state(self, state: dict[str, np.ndarray]) -> None:  # noqa: B027
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Load the arrays of :meth:`state`."""
 
 
@@ -73,6 +75,7 @@ class ForwardBackward(Method):
 
     name = "fobos"
     forgets = True
+    compiled = FORWARD_BACKWARD
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
         group_state.begin_forward_backward(rate * weight)
@@ -91,6 +94,7 @@ class DualAveraging(Method):
 
     name = "rda"
     forgets = False
+    compiled = DUAL_AVERAGING
 
     def prepare(self, group_state: GroupState) -> None:
         group_state.empty[:] = False  # sum gradients of all groups, even at zero
@@ -136,6 +140,7 @@ class OutOfSampleWeights(ForwardBackward):
     """
 
     has_weights = True
+    compiled = HEDGE
 
     def __init__(self, n_groups: int) -> None:
         self.weights = np.full(n_groups, 1.0 / max(n_groups, 1))

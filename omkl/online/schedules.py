@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from omkl._components import Component, check_number
+from omkl.online import _jit_pass as jit
 
 #: Lower bound of the distance of the iterates from the origin, as a fraction of the first gradient step.
 LEAST_SHARE = 0.1
@@ -25,6 +26,8 @@ class Schedule(Component):
 
     #: Whether the trainer calls ``observe`` and ``reach``, and passes the example's weight: ``schedule(t, weight)``.
     adaptive: ClassVar[bool] = False
+    #: Of adaptive schedules: the kind, and the places of the numbers that :meth:`state` ends with.
+    compiled: tuple[int, list[int]] | None = None
 
     def __init__(self, eta0: float = 1.0) -> None:
         check_number("eta0", eta0, above=0)
@@ -32,6 +35,15 @@ class Schedule(Component):
 
     def __call__(self, t: int) -> float:
         self.must_define("__call__")
+
+    def factors(self, rounds: np.ndarray) -> np.ndarray:
+        """Return the rates of rounds, or what an adaptive schedule multiplies its rates by.
+
+        Parameters
+        ----------
+        rounds : int array
+        """
+        return np.array([self(t) for t in rounds.tolist()])
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         """Add the gradient of a round; return the rate if this is the first step, else None.
@@ -245,6 +257,7 @@ class MeanPolyak(LinearDecay):
 
     aliases = {"mean-polyak": {}, "polyak": {}}
     adaptive = True
+    compiled = jit.MEAN_POLYAK, [jit.LOSSES, jit.SQUARES, jit.LARGEST]
 
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
@@ -266,6 +279,9 @@ class MeanPolyak(LinearDecay):
         if self._squares.total == 0.0:
             return 1.0
         return self.eta0 * self._losses / self._squares.before(weight) * self.share_left(t)
+
+    def factors(self, rounds: np.ndarray) -> np.ndarray:
+        return np.array([self.share_left(t) for t in rounds.tolist()])
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         first = self._squares.add(square_gradient, weight)
@@ -305,6 +321,7 @@ class DistanceOverGradients(Schedule):
 
     aliases = {"distance-over-gradients": {}, "dog": {}}
     adaptive = True
+    compiled = jit.DISTANCE_OVER_GRADIENTS, [jit.DISTANCE, jit.SQUARES, jit.LARGEST]
 
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
@@ -325,6 +342,9 @@ class DistanceOverGradients(Schedule):
         if self._squares.total == 0.0:
             return 1.0
         return self.eta0 * self._distance / math.sqrt(self._squares.before(weight))
+
+    def factors(self, rounds: np.ndarray) -> np.ndarray:
+        return np.ones(len(rounds))
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         # indefinite kernels can have negative squares, which count as zero

@@ -9,7 +9,7 @@ import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
 from omkl.online.checkpointing import Checkpoints
-from omkl.online.compiled_pass import AT_A_TIME, fastest_pass
+from omkl.online.compiled_pass import AT_A_TIME, fastest_pass, uncompiled_part
 from omkl.online.drift.detector import unit_of
 from omkl.online.rounds import (
     Examples,
@@ -274,7 +274,11 @@ class TrainingLoop:
         waiting = [*told, *([] if self.checkpoints is None else [self.checkpoints])]
         room = lambda: min((part.room() for part in waiting), default=AT_A_TIME)  # noqa: E731
         testing = any(getattr(callback, "reads_costs", True) for callback in told)
-        return fastest_pass(self.trainer, examples, room, testing) or self.make_pass
+        fastest = fastest_pass(self.trainer, examples, room, testing)
+        if fastest is None and hasattr(examples, "sequences"):
+            for tell in hooks(self.callbacks, "on_uncompiled"):
+                tell(uncompiled_part(self.trainer))
+        return fastest or self.make_pass
 
     def _end_epoch(self) -> bool:
         """Make the epoch's record; return whether a callback ends training."""

@@ -2,8 +2,12 @@
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, uncached
 
+#: Proximity operators in compiled passes.
+NO_PROX, LINEAR_QUADRATIC, SQUARED_L1, LQ = range(4)
+#: All weights are 1.
+NO_WEIGHTS = np.empty(0)
 #: Least number of groups for which Newton's method beats insertion sort, measured on random norms.
 NEWTON_FROM = 12
 
@@ -142,6 +146,14 @@ def prox_lq(x, step, q):
         root = lq_root(abs(x[k]), step, q)
         shrunk[k] = root if x[k] > 0.0 else -root
     return shrunk
+
+
+@uncached
+def prox_jointly(norms, step, kind, q, weights):
+    """Replace the norms by those after a proximal step that depends on all of them, or on each in turn."""
+    found = prox_weighted_squared_l1(norms, weights, step) if kind == SQUARED_L1 else prox_lq(norms, step, q)
+    for k in range(len(norms)):
+        norms[k] = found[k]
 
 
 @compiled

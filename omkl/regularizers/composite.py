@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_prox import soft_threshold
+from omkl.regularizers._jit_prox import LINEAR_QUADRATIC, NO_WEIGHTS
 from omkl.regularizers.base import Regularizer, as_vector
-from omkl.regularizers.separable import L1, L21
+from omkl.regularizers.separable import L1, L21, LinearQuadratic
 
 
 class Composite(Regularizer):
@@ -35,6 +35,7 @@ class Composite(Regularizer):
     """
 
     aliases = {"sum": {}}
+    compiled = property(lambda self: self.elastic and (LINEAR_QUADRATIC, self.elastic, NO_WEIGHTS))
 
     def __init__(self, regularizers: Iterable[Regularizer], factors: Iterable[float] | None = None) -> None:
         regularizers = list(regularizers)
@@ -46,8 +47,9 @@ class Composite(Regularizer):
         parts = [part for term, factor in zip(regularizers, factors) for part in _flatten(term, float(factor))]
         parts.sort(key=lambda part: part[0].rank)
         self.regularizers, self.factors = [term for term, _ in parts], [factor for _, factor in parts]
-        self._linear = sum(c * term.elastic[0] for term, c in parts if term.elastic is not None)
-        self._quadratic = sum(c * term.elastic[1] for term, c in parts if term.elastic is not None)
+        elastic = [(c * term.elastic[0], c * term.elastic[1]) for term, c in parts if term.elastic is not None]
+        #: The linear and quadratic terms together, and the other terms.
+        self._plain = LinearQuadratic(*np.sum(elastic, axis=0) if elastic else (0.0, 0.0))
         self._rest = [(term, c) for term, c in parts if term.elastic is None]
         terms = self.regularizers
         self.on_coordinates = any(term.on_coordinates for term in terms)
@@ -60,17 +62,14 @@ class Composite(Regularizer):
         self.differentiable_prox = self.exact and all(term.differentiable_prox for term in terms)
         self.least_at_one_group = all(term.least_at_one_group for term in terms)
         self.rank = terms[0].rank if len(terms) == 1 else Regularizer.rank
+        #: The term and its factor, if one is equal to the sum.
+        self._only: tuple[Regularizer, float] | None = parts[0] if len(parts) == 1 else None
         if not self._rest and self.separable:
-            self.elastic = self._linear, self._quadratic
+            self.elastic, self._only = self._plain.elastic, (self._plain, 1.0)
 
     def _sum(self, vectors: Iterable[np.ndarray]) -> np.ndarray:
         """Return the weighted sum of one vector for each term."""
         return np.sum([factor * vector for factor, vector in zip(self.factors, vectors)], axis=0)
-
-    @property
-    def _only(self) -> tuple[Regularizer, float] | None:
-        """The term and its factor, if there is only one."""
-        return (self.regularizers[0], self.factors[0]) if len(self.regularizers) == 1 else None
 
     def value(self, norms: ArrayLike) -> float:
         return sum(c * term.value(norms) for term, c in zip(self.regularizers, self.factors))
@@ -83,8 +82,7 @@ class Composite(Regularizer):
 
     def _reduced(self, norms: ArrayLike, step: float) -> tuple[np.ndarray, float]:
         """Apply the linear and quadratic terms; return norms and step for the other terms."""
-        divisor = 1.0 + step * self._quadratic
-        return soft_threshold(as_vector(norms), step * self._linear) / divisor, step / divisor
+        return self._plain.prox(norms, step), step / (1.0 + step * self._plain.quadratic)
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         if len(self._rest) > 1 and self.separable:
@@ -97,18 +95,17 @@ class Composite(Regularizer):
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         if len(self._rest) > 1:
             return super().prox_slope(norms, step)
-        slope, (inner, inner_step) = 1.0, self._reduced(norms, step)
+        slope, (inner, inner_step) = self._plain.prox_slope(norms, step), self._reduced(norms, step)
         for term, factor in self._rest:
-            slope = term.prox_slope(inner, factor * inner_step)
-        alive = as_vector(norms) > step * self._linear if self._linear else np.ones(np.shape(norms), dtype=bool)
-        return np.where(alive, slope / (1.0 + step * self._quadratic), 0.0)
+            slope = slope * term.prox_slope(inner, factor * inner_step)
+        return slope
 
     def prox_coupling(self, norms: ArrayLike, step: float) -> np.ndarray | None:
         if len(self._rest) != 1:
             return None
         [(term, factor)], (inner, inner_step) = self._rest, self._reduced(norms, step)
         coupling = term.prox_coupling(inner, factor * inner_step)
-        return None if coupling is None else coupling / np.sqrt(1.0 + step * self._quadratic)
+        return None if coupling is None else coupling / np.sqrt(1.0 + step * self._plain.quadratic)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         if self._only:
@@ -137,17 +134,13 @@ class Composite(Regularizer):
         if self._only:
             term, factor = self._only
             return term.conjugate_gradient(as_vector(dual_norms) / factor)
-        if self._rest or not self._quadratic:
-            return super().conjugate_gradient(dual_norms)
-        return np.maximum(as_vector(dual_norms) - self._linear, 0.0) / self._quadratic
+        return super().conjugate_gradient(dual_norms)
 
     def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
         if self._only:
             term, factor = self._only
             return term.conjugate_curvature(as_vector(dual_norms) / factor) / factor
-        if self._rest:
-            return super().conjugate_curvature(dual_norms)
-        return (as_vector(dual_norms) > self._linear) / self._quadratic
+        return super().conjugate_curvature(dual_norms)
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
         if self._only:

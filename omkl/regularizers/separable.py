@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
-from omkl.regularizers._jit_prox import prox_lq, soft_threshold
+from omkl.regularizers._jit_prox import LINEAR_QUADRATIC, LQ, NO_WEIGHTS, prox_lq, soft_threshold
 from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector
 
 
@@ -24,6 +24,7 @@ class LinearQuadratic(Regularizer):
 
     separable = True
     least_at_one_group = True
+    compiled = property(lambda self: (LINEAR_QUADRATIC, self.elastic, NO_WEIGHTS))
 
     def __init__(self, linear: float, quadratic: float) -> None:
         self.linear, self.quadratic = float(linear), float(quadratic)
@@ -126,6 +127,7 @@ class LqNorm(Regularizer):
 
     aliases = {"lq": {}, "block-q": {}}
     separable = True
+    compiled = property(lambda self: (LQ, (self.q, 0.0), NO_WEIGHTS))
 
     def __init__(self, q: float = 1.5) -> None:
         check_number("q", q, above=1)

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike
 from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import (
+    NO_WEIGHTS,
+    SQUARED_L1,
     elastic_net_prox_weights,
     prox_lq,
     prox_weighted_squared_l1,
@@ -26,8 +28,6 @@ from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
-#: All weights are 1.
-NO_WEIGHTS = np.empty(0)
 
 
 class SquaredL21(Regularizer):
@@ -44,6 +44,7 @@ class SquaredL21(Regularizer):
     weight_set = "simplex"
     is_sparse = True
     least_at_one_group = True
+    compiled = SQUARED_L1, (0.0, 0.0), NO_WEIGHTS
 
     def value(self, norms: ArrayLike) -> float:
         return 0.5 * float(np.abs(norms).sum()) ** 2
@@ -138,6 +139,7 @@ class WeightedSquaredL21(Regularizer):
     aliases = {"weighted-mkl": {}}
     is_sparse = True
     least_at_one_group = True
+    compiled = property(lambda self: (SQUARED_L1, (0.0, 0.0), self.weights))
 
     def __init__(self, weights: Mapping[str, float] | ArrayLike) -> None:
         if hasattr(weights, "to_dict") and all(isinstance(name, str) for name in weights.index):  # a Series of names
@@ -182,7 +184,20 @@ class WeightedSquaredL21(Regularizer):
         return 0.5 * (self.weights * norm) ** 2
 
 
-class SquaredLq(Regularizer):
+class _SquaredNorm(Regularizer):
+    """Base of squared norms that are given by their kernel weights."""
+
+    least_at_one_group = True
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        norms = np.abs(as_vector(norms))
+        return ratio_or_zero(norms, self.kernel_weights(norms))
+
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        return ratio_or_zero(1.0, self.kernel_weights(norms), np.inf)
+
+
+class SquaredLq(_SquaredNorm):
     r"""Squared q-norm of the group norms, lp-norm MKL: :math:`\frac12 \|b\|_q^2` for :math:`1 < q \le 2`.
 
     Its weights lie in the ball :math:`\|d\|_p \le 1` with :math:`p = q / (2 - q)`, that is :math:`q = 2p / (p + 1)`
@@ -198,7 +213,6 @@ class SquaredLq(Regularizer):
 
     aliases = {"squared-lq": {}, "lp-norm": {}}
     weight_set = "lp-ball"
-    least_at_one_group = True
 
     def __init__(self, q: float = 4 / 3) -> None:
         check_number("q", q, above=1, most=2)
@@ -227,20 +241,13 @@ class SquaredLq(Regularizer):
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * _lq_norm(dual_norms, self.q / (self.q - 1.0)) ** 2
 
-    def slopes(self, norms: ArrayLike) -> np.ndarray:
-        norms = np.abs(as_vector(norms))
-        return ratio_or_zero(norms, self.kernel_weights(norms))
-
-    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
-        return ratio_or_zero(1.0, self.kernel_weights(norms), np.inf)
-
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         magnitudes: np.ndarray = np.abs(as_vector(norms))
         total = _lq_norm(magnitudes, self.q)
         return np.zeros_like(magnitudes) if total == 0.0 else (magnitudes / total) ** (2.0 - self.q)
 
 
-class ElasticNetWeights(Regularizer):
+class ElasticNetWeights(_SquaredNorm):
     r"""MKL with an elastic-net constraint on the kernel weights (Citi 2015; Yang et al. 2011).
 
     .. math:: \psi(b) = \min_d \Bigl\{ \tfrac12 \sum_k b_k^2 / d_k :\
@@ -257,7 +264,6 @@ class ElasticNetWeights(Regularizer):
     """
 
     aliases = {"elastic-net-weights": {}}
-    least_at_one_group = True
 
     def __init__(self, eta: float = 0.5) -> None:
         check_number("eta", eta, least=0, most=1)
@@ -282,13 +288,6 @@ class ElasticNetWeights(Regularizer):
     def conjugate(self, dual_norms: ArrayLike) -> float:
         squares = as_vector(dual_norms) ** 2
         return 0.5 * float(squares @ best_linear_weights(squares, self.eta))
-
-    def slopes(self, norms: ArrayLike) -> np.ndarray:
-        norms = np.abs(as_vector(norms))
-        return ratio_or_zero(norms, self.kernel_weights(norms))
-
-    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
-        return ratio_or_zero(1.0, self.kernel_weights(norms), np.inf)
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         return best_reciprocal_weights(np.abs(as_vector(norms)), self.eta)

@@ -9,6 +9,8 @@ import numpy as np
 
 from omkl._compilation import compiled
 
+#: Structures in compiled passes: one of two labels; a chain, or a single label without transitions; a number.
+BINARY, LABELS, SCALAR = range(3)
 # Posteriors are exact to rounding if the forward and backward messages of every position overlap by at least this much.
 LEAST_OVERLAP = 1e-200
 

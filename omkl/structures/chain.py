@@ -82,6 +82,8 @@ class Chain(Structure):
     array([0, 1, 1])
     """
 
+    compiled = property(lambda self: (jit.LABELS, self.costs) if self.is_plain else None)
+
     def __init__(
         self,
         n_labels: int,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
-from omkl.structures._jit_chain import best_label, softmax
+from omkl.structures._jit_chain import BINARY, LABELS, SCALAR, best_label, softmax
 from omkl.structures.base import Structure, check_costs
 
 
@@ -34,6 +34,8 @@ class Multiclass(Structure):
     >>> Multiclass(3).decode([0.1, 0.7, 0.2])
     1
     """
+
+    compiled = property(lambda self: (LABELS, self.costs))
 
     def __init__(self, n_labels: int, costs: ArrayLike | None = None) -> None:
         check_number("n_labels", n_labels, least=1)
@@ -96,6 +98,7 @@ class Binary(Structure):
     """
 
     n_labels = 2
+    compiled = BINARY, np.empty((0, 0))
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, 1)))
@@ -146,6 +149,8 @@ class Scalar(Structure):
     >>> Scalar().decode(UnaryPotentials(np.array([[0.25]])))
     0.25
     """
+
+    compiled = SCALAR, np.empty((0, 0))
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, 1)))

@@ -2,18 +2,22 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, groups, losses
 from omkl.data import Stream
 from omkl.exceptions import DivergenceError
+from omkl.losses._jit_losses import loss_of_number
 from omkl.online import MeanPolyak, ProgressiveValidation, compiled_pass
 from omkl.regularizers import L1, Ridge, SquaredL21
+from omkl.structures import Chain
 
 N = 400
 LABEL_LOSSES = ["hinge", "hinge:cost_weight=0.3", "crf", "softmax-margin", "perceptron"]
-NUMBER_LOSSES = ["squared", "huber:delta=0.5", "epsilon-insensitive:epsilon=0.2"]
+NUMBER_LOSSES = ["squared", "huber:delta=0.5", "epsilon-insensitive:epsilon=0.2", "quantile:quantile=0.3"]
 KERNELS = [
     ["linear"],
     ["linear", "gaussian:features=20"],
@@ -203,3 +207,30 @@ def test_parts_of_the_user_are_learned_by_the_trainer():
     own, known = (OnlineMKLClassifier(["linear"], regularizer=r, weighting="norms") for r in (Halved(), SquaredL21()))
     assert not compiled_pass.is_compilable(own.fit(X, y).model_.trainer)
     assert compiled_pass.is_compilable(known.fit(X, y).model_.trainer)
+
+
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [(losses.Squared, "gradient"), (SquaredL21, "prox"), (Chain, "decode"), (groups.ExplicitBank, "step")],
+)
+def test_a_class_that_overrides_a_method_declares_its_own_compiled_form(base, method):
+    assert base.compiled is not None
+    assert type("Renamed", (base,), {"__module__": __name__}).compiled is base.compiled
+    assert type("Changed", (base,), {method: getattr(base, method)}).compiled is None
+    assert type("Declared", (base,), {method: getattr(base, method), "compiled": 1}).compiled == 1
+
+
+@pytest.mark.parametrize(("verbose", "told"), [(True, 1), (False, 0)])
+def test_a_part_without_a_compiled_form_is_named_where_progress_is_shown(verbose, told, capfd):
+    rng = np.random.default_rng(0)
+    settings = {"regularizer": "lp-norm", "weighting": "norms", "epochs": 2, "verbose": verbose}
+    OnlineMKLRegressor(["linear"], **settings).fit(rng.normal(size=(50, 2)), rng.normal(size=50))
+    assert capfd.readouterr().err.count("Compiled passes do not know SquaredLq()") == told
+
+
+@pytest.mark.parametrize("loss", [losses.Poisson(), losses.Quantile(0.3), losses.Huber(0.5)], ids=repr)
+@given(y=st.floats(0, 5), z=st.floats(-3, 3))
+def test_compiled_losses_of_numbers_are_the_losses(loss, y, z):
+    value, slope = getattr(loss_of_number, "py_func", loss_of_number)(z, y, *loss.compiled)
+    assert_allclose(value, loss.value(np.array([y]), np.array([z]))[0], rtol=1e-12, atol=1e-12)
+    assert_allclose(slope, loss.gradient(np.array([y]), np.array([z]))[0], rtol=1e-12, atol=1e-12)

@@ -5,13 +5,13 @@ matrices are stored if they fit into memory; otherwise their rows are computed o
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl._cache import RecentlyUsed
 from omkl._threads import in_threads
+from omkl.groups._jit_banks import Cached
 from omkl.groups.expansions import _jit_kernel as jit
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion
 from omkl.groups.expansions.support_buffer import SupportBuffer
@@ -74,14 +74,11 @@ class CachedKernelBank(KernelBank):
         gram = 0 if self._gram is None else self._gram.nbytes
         return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
 
-    @property
-    def is_dense(self) -> bool:
-        """True if all Gram matrices are stored."""
-        return isinstance(self._gram, np.ndarray)
+    compiled = property(lambda self: "cached" if isinstance(self._gram, np.ndarray) else None)
 
-    def arrays(self) -> tuple[Any, ...]:
-        """Return the arrays that compiled passes take."""
-        return self._gram, self.cached, self._coefficients, self._sums, self._moved
+    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Cached:
+        assert isinstance(self._gram, np.ndarray)
+        return Cached(self._gram, self.cached, self._coefficients, self._sums, self._moved)
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
