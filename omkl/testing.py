@@ -107,6 +107,11 @@ def _learn_both_ways(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
     _equal(own, rounds, "A compiled pass must learn what rounds learn", 1e-7)
 
 
+def _fit_certified(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
+    gap = estimator.fit(X, y).dual_gap_
+    _holds(gap <= estimator.tol, f"{estimator} must learn to a gap of {estimator.tol}, not of {gap}.")
+
+
 def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
     """Check a regularizer, and train models with it.
 
@@ -139,26 +144,7 @@ def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
         _equal(own.value(b), linear * b.sum() + 0.5 * quadratic * b @ b, "elastic must give value()")
     small = np.append(np.full(n_groups - 1, 1e-9), 20.0)
     _equal(own.is_sparse, (own.prox(small, 1.0) == 0.0).any(), "is_sparse must say whether prox() sends norms to 0")
-    start = 3.0 * b
-    _equal(own.prox(start, 0.0), start, "prox() with step 0 must be the identity")
-    for step in (0.3, 2.0):
-        moved = own.prox(start, step)
-        _holds((moved >= 0.0).all() and (moved <= start).all(), "prox() must shrink.")
-        _equal(own.prox(-start, step), -moved, "prox() must keep signs")
-        if not own.exact:
-            continue
-        value = own.value(moved)
-        for other in np.abs([*others, *(moved + 1e-3 * others)]):
-            # strong convexity: the minimum is lower by half the squared distance
-            excess = step * (own.value(other) - value) + (moved - start) @ (other - moved)
-            _holds(excess >= -1e-7 * (1.0 + value), f"prox() must be the minimizer, not {moved} of {start}.")
-        dual = (1.0 - 1e-8) * (start - moved) / step
-        _equal(value + own.conjugate(dual), moved @ dual, "conjugate() must be attained at the prox")
-        if own.differentiable_prox:
-            found, coupling = np.diag(own.prox_slope(start, step)), own.prox_coupling(start, step)
-            found = found if coupling is None else found - np.outer(coupling, coupling)
-            expected = _slopes(lambda x, t=step: own.prox(x, t), start)
-            _equal(found, expected, "prox_slope() and prox_coupling() must be the derivatives of prox()", 1e-4)
+    _check_prox(own, 3.0 * b, others)
     if own.exact:
         for other in others:
             scaled = own.dual_scale(other) * other
@@ -177,6 +163,33 @@ def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
     _solve(Squared(), own, n_groups)
     kernels = {f"{k}": f"linear:on={k}" for k in range(n_groups)}
     _learn_both_ways(omkl.OnlineMKLRegressor(kernels, regularizer=own, random_state=0), *_samples(n_groups))
+    if own.separable:
+        _fit_certified(omkl.GroupLasso(0.01, regularizer=own), *_samples(n_groups))
+    if own.separable and not own.on_coordinates:
+        _fit_certified(omkl.MKLRegressor(kernels, regularizer=own, C=1.0), *_samples(n_groups))
+
+
+def _check_prox(own: Regularizer, start: np.ndarray, others: np.ndarray) -> None:
+    if np.isfinite(own.value(start)):
+        _equal(own.prox(start, 0.0), start, "prox() with step 0 must be the identity")
+    for step in (0.3, 2.0):
+        moved = own.prox(start, step)
+        _holds((moved >= 0.0).all() and (moved <= start).all(), "prox() must shrink.")
+        _equal(own.prox(-start, step), -moved, "prox() must keep signs")
+        if not own.exact:
+            continue
+        value = own.value(moved)
+        for other in np.abs([*others, *(moved + 1e-3 * others)]):
+            # strong convexity: the minimum is lower by half the squared distance
+            excess = step * (own.value(other) - value) + (moved - start) @ (other - moved)
+            _holds(excess >= -1e-7 * (1.0 + value), f"prox() must be the minimizer, not {moved} of {start}.")
+        dual = (1.0 - 1e-8) * (start - moved) / step
+        _equal(value + own.conjugate(dual), moved @ dual, "conjugate() must be attained at the prox")
+        if own.differentiable_prox:
+            found, coupling = np.diag(own.prox_slope(start, step)), own.prox_coupling(start, step)
+            found = found if coupling is None else found - np.outer(coupling, coupling)
+            expected = _slopes(lambda x, t=step: own.prox(x, t), start)
+            _equal(found, expected, "prox_slope() and prox_coupling() must be the derivatives of prox()", 1e-4)
 
 
 def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
@@ -198,7 +211,11 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
         X, y = _samples(3, Logistic())
         for classes in (y, np.sign(X[:, 1]) + y):
             _learn_both_ways(omkl.OnlineMKLClassifier(loss=loss, regularizer="block1", random_state=0), X, classes)
-        return
+    else:
+        _check_pointwise_loss(loss)
+
+
+def _check_pointwise_loss(loss: PointwiseLoss) -> None:
     _check_parameters(loss, PointwiseLoss)
     X, y = _samples(3, loss)
     z, others = X[:, 1], 4.0 * X[:, 2]
@@ -233,11 +250,13 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
         _holds(np.isinf(outside).all(), "domain() must be that of conjugate().")
     for regularizer in (L21(), SquaredL21()):
         _solve(loss, regularizer, 3)
-    if not loss.classifies and not loss.has_link:
+    if loss.classifies:
+        _fit_certified(omkl.MKLClassifier(["linear"], loss=loss, regularizer="mkl", C=1.0), X, y)
+        return
+    _fit_certified(omkl.GroupLasso(0.01, loss=loss), X, y)
+    if not loss.has_link:
+        _fit_certified(omkl.MKLRegressor(["linear"], loss=loss, regularizer="mkl", C=1.0), X, y)
         _learn_both_ways(omkl.OnlineMKLRegressor(loss=loss, regularizer="block1", random_state=0), X, y)
-    if not loss.classifies:
-        fitted = omkl.GroupLasso(0.01, loss=loss).fit(X, y)
-        _holds(fitted.dual_gap_ <= fitted.tol, f"GroupLasso must learn with it, not to a gap of {fitted.dual_gap_}.")
 
 
 def _drawn(structure: Structure, size: int, seed: int) -> Potentials:
@@ -377,8 +396,7 @@ def check_kernel(kernel: Kernel, X: np.ndarray | None = None) -> None:
         features = np.asarray(fitted.features(view))
         _equal(features @ features.T, matrix, "features() must have the kernel as inner products")
     y = np.where(np.arange(len(X)) % 2 == 0, "a", "b")
-    batch = omkl.MKLClassifier([kernel], regularizer="mkl", C=10.0).fit(X, y)
-    _holds(batch.dual_gap_ <= batch.tol, f"MKLClassifier must learn with it, not to a gap of {batch.dual_gap_}.")
+    _fit_certified(omkl.MKLClassifier([kernel], regularizer="mkl", C=10.0), X, y)
     omkl.OnlineMKLClassifier([kernel], random_state=0).fit(X, y).predict(X)
 
 
