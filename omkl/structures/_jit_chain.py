@@ -336,7 +336,8 @@ def n_best_labellings(unary, pairwise, labels, scores):
     n, n_labels = unary.shape
     n_best = labels.shape[0]
     best = np.empty((n, n_labels))
-    best[0] = unary[0]
+    for j in range(n_labels):
+        best[0, j] = unary[0, j]
     for t in range(1, n):
         for j in range(n_labels):
             highest = -np.inf
@@ -359,10 +360,13 @@ def n_best_labellings(unary, pairwise, labels, scores):
         total = totals[chosen]
         parent, t, rank = described[chosen, 0], described[chosen, 1], described[chosen, 2]
         n_candidates -= 1
-        totals[chosen], described[chosen] = totals[n_candidates], described[n_candidates]
+        totals[chosen] = totals[n_candidates]
+        for column in range(3):
+            described[chosen, column] = described[n_candidates, column]
         own = labels[found]
         if parent >= 0:
-            own[t:] = labels[parent, t:]
+            for position in range(t, n):
+                own[position] = labels[parent, position]
         for position in range(t, 0, -1):
             _arriving(unary, pairwise, best, position, own[position] if position < n else 0, values)
             order = np.argsort(-values, kind="mergesort")

@@ -50,17 +50,19 @@ def marginals(scores, single_root, expected):
     escape = np.empty((2, n))  # probability of going to the root: directly, and ever
     order = np.empty((n, 3), np.int64)  # the eliminated tokens, and the ranges of tokens at that time
     tasks = np.empty((2 * n_levels + 2, 5), np.int64)
-    tasks[0] = 0, n, 0, n, 0
+    _put(tasks[0], 0, n, 0, n, 0)
     n_tasks, log_pivots = 1, 0.0
     while n_tasks:
         n_tasks -= 1
         low, high, from_low, from_high, level = tasks[n_tasks]
         if level > 0:
             graph = blocks[level]
-            graph[0, from_low:from_high] = blocks[level - 1, 0, from_low:from_high]
-            graph[from_low + 1 : from_high + 1, from_low:from_high] = blocks[
-                level - 1, from_low + 1 : from_high + 1, from_low:from_high
-            ]
+            above = blocks[level - 1]
+            for m in range(from_low, from_high):
+                graph[0, m] = above[0, m]
+            for h in range(from_low + 1, from_high + 1):
+                for m in range(from_low, from_high):
+                    graph[h, m] = above[h, m]
             log_pivot = eliminate(graph, low, high, from_low, from_high, passing, escape[0], order)
             if low == 0:
                 log_pivots += log_pivot
@@ -68,8 +70,8 @@ def marginals(scores, single_root, expected):
                 return np.nan
         if high - low > 1:
             middle = (low + high) // 2
-            tasks[n_tasks] = middle, high, low, high, level + 1
-            tasks[n_tasks + 1] = low, middle, low, high, level + 1
+            _put(tasks[n_tasks], middle, high, low, high, level + 1)
+            _put(tasks[n_tasks + 1], low, middle, low, high, level + 1)
             n_tasks += 2
             continue
         total = escaping(low, incoming[low], passing, escape, order, expected)
@@ -125,6 +127,13 @@ def exponentiate(scores, single_root, graph):
     return shift, log_bound
 
 
+
+@compiled
+def _put(task, low, high, from_low, from_high, level):
+    """Describe a task; an assignment of a whole row would take two seconds to compile."""
+    task[0], task[1], task[2], task[3], task[4] = low, high, from_low, from_high, level
+
+
 @compiled
 def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
     """Eliminate the tokens ``from_low : from_high`` except ``low : high``, at either end; return log prod p_k.
@@ -138,7 +147,8 @@ def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
     for step in range((from_high - from_low) - (high - low)):
         k = from_high - 1 - step if downwards else from_low + step
         first, last = (low, k) if downwards else (k + 1, high)
-        order[n_done + step] = k, min(first, k), max(last, k + 1)
+        done = order[n_done + step]
+        done[0], done[1], done[2] = k, min(first, k), max(last, k + 1)
         pivot = graph[0, k]
         for i in range(first, last):
             pivot += graph[i + 1, k]
@@ -164,7 +174,8 @@ def escaping(m, incoming, passing, escape, order, expected):
     """Write the marginals of the arcs into ``m`` after eliminating all others; return its pivot, nan if it is 0."""
     n = escape.shape[1]
     ever = escape[1]
-    ever[:] = escape[0]
+    for i in range(n):
+        ever[i] = escape[0, i]
     ever[m] = 0.0
     for t in range(n - 2, -1, -1):
         i, first, last = order[t]

@@ -73,7 +73,8 @@ def find_highest(chart, scores, single_root):
                     if not one_child:
                         under[i, j] = max(under[i, j], right[i, k] + after[k, j])
         if i > 0:
-            after[i - 1] = left[i]
+            for k in range(left.shape[1]):
+                after[i - 1, k] = left[i, k]
 
 
 @compiled
@@ -92,7 +93,7 @@ def trace(chart, heads):
     """Read the best tree off a chart of best scores; ties go to the first split."""
     n = heads.shape[0]
     spans = np.empty((2 * n + 2, 3), np.int64)
-    spans[0] = RIGHT, 0, n
+    _put(spans[0], RIGHT, 0, n)
     n_spans = 1
     while n_spans:
         n_spans -= 1
@@ -102,18 +103,24 @@ def trace(chart, heads):
         if kind == RIGHT:
             k = split(chart[RIGHTWARD], chart[RIGHT], i, j, i + 1, j, chart[RIGHT, i, j])
             heads[k - 1] = i
-            spans[n_spans] = UNDER, i, k
-            spans[n_spans + 1] = RIGHT, k, j
+            _put(spans[n_spans], UNDER, i, k)
+            _put(spans[n_spans + 1], RIGHT, k, j)
         elif kind == LEFT:
             k = split(chart[LEFT], chart[LEFTWARD], i, j, i, j - 1, chart[LEFT, i, j])
             heads[k - 1] = j
-            spans[n_spans] = LEFT, i, k
-            spans[n_spans + 1] = UNDER, k, j
+            _put(spans[n_spans], LEFT, i, k)
+            _put(spans[n_spans + 1], UNDER, k, j)
         else:
             k = split(chart[RIGHT], chart[AFTER], i, j, i, j - 1, chart[UNDER, i, j])
-            spans[n_spans] = RIGHT, i, k
-            spans[n_spans + 1] = LEFT, k + 1, j
+            _put(spans[n_spans], RIGHT, i, k)
+            _put(spans[n_spans + 1], LEFT, k + 1, j)
         n_spans += 2
+
+
+@compiled
+def _put(span, kind, first, last):
+    """Describe a span; an assignment of a whole row would take two seconds to compile."""
+    span[0], span[1], span[2] = kind, first, last
 
 
 @compiled
@@ -182,7 +189,8 @@ def add_up(chart, weights, single_root):
                     if not one_child:
                         under[i, j] += right[i, k] * after[k, j]
         if i > 0:
-            after[i - 1] = left[i]
+            for k in range(left.shape[1]):
+                after[i - 1, k] = left[i, k]
 
 
 @compiled
@@ -191,7 +199,9 @@ def descend_sums(chart, weights, single_root, expected):
     n = weights.shape[0] - 1
     by_end = np.zeros((6, n + 1, n + 1 + WIDTH))
     for kind in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
-        by_end[kind, :, : n + 1] = chart[kind, :, : n + 1].T
+        for i in range(n + 1):
+            for j in range(n + 1):
+                by_end[kind, j, i] = chart[kind, i, j]
     right, left, rightward = by_end[RIGHT], by_end[LEFT], by_end[RIGHTWARD]
     slopes = np.zeros(chart.shape)
     of_right, of_left, of_leftward, of_under = slopes[RIGHT], slopes[LEFT], slopes[LEFTWARD], slopes[UNDER]

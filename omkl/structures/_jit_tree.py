@@ -91,7 +91,9 @@ def contract(scores, single_root, source, heads):
     n = heads.shape[0]
     # incoming[v, u]: best arc from token u into the node v, less the arcs of its cycles
     incoming = np.empty((2 * n, n + 1))
-    incoming[1 : n + 1] = scores[:, 1:].T
+    for v in range(1, n + 1):
+        for u in range(n + 1):
+            incoming[v, u] = scores[u, v]
     chosen = np.empty(2 * n, np.int64)
     spent = np.empty(2 * n)
     children = np.empty(2 * n, np.int64)
@@ -115,7 +117,8 @@ def contract(scores, single_root, source, heads):
             for u in range(1, n + 1):
                 position[u] = DONE if position[u] >= 0 else position[u]
     expand(incoming, n_nodes, chosen, spent, children, first_child)
-    heads[:] = chosen[1 : n + 1]
+    for m in range(n):
+        heads[m] = chosen[m + 1]
     return FOUND
 
 
@@ -143,7 +146,8 @@ def grow(start, single_root, incoming, chosen, spent, children, first_child, n_n
             continue
         first, end = first_child[n_nodes], first_child[n_nodes] + depth + 1 - position[u]
         depth = position[u]
-        children[first:end] = path[depth : depth + end - first]
+        for c in range(end - first):
+            children[first + c] = path[depth + c]
         first_child[n_nodes + 1] = end
         merge(incoming, n_nodes, spent, children[first:end], position, depth)
         path[depth] = n_nodes

@@ -446,13 +446,6 @@ def _gram(columns, first, last, curvature):
 
 
 @compiled
-def find_bases(columns, starts, groups, curvature, bases):
-    """Compute the missing eigenbases of the ``groups``."""
-    for g in groups:
-        _find_basis(columns, starts, g, curvature, bases, False)
-
-
-@compiled
 def sweep_products(
     gram,
     starts,

@@ -324,8 +324,7 @@ class Sweeps:
     ) -> None:
         """Minimise the model over all groups by inner products, in place."""
         problem, working_set = self._problem, self._working_set
-        bases = working_set.eigenbases.arrays
-        jit.find_bases(self._columns, self._starts, self._groups, weights, bases)
+        bases = working_set.eigenbases.of(working_set.matrix, self._starts, weights)
         gram = working_set.products.of(working_set.matrix, weights, self._free)
         model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, *self._penalty)
         by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)

@@ -333,5 +333,6 @@ def _field_end(text, i):
 
 @compiled
 def _copy(source, begin, end, out, size):
-    out[size : size + end - begin] = source[begin:end]
+    for k in range(end - begin):
+        out[size + k] = source[begin + k]
     return size + end - begin

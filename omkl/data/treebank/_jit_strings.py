@@ -55,7 +55,8 @@ def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, cod
             full = 2 * size >= buckets.shape[0] or size + 1 >= offsets.shape[0]
             if full or offsets[size] + length > pool.shape[0]:
                 return i, size
-            pool[offsets[size] : offsets[size] + length] = data[start : start + length]
+            for k in range(length):
+                pool[offsets[size] + k] = data[start + k]
             offsets[size + 1] = offsets[size] + length
             buckets[at, 0] = size
             buckets[at, 1] = key

@@ -343,7 +343,8 @@ def drop(index, n, used, square_norms, rows, own, held):
     position = 0
     while held.order[position] != index:
         position += 1
-    held.order[position : n - 1] = held.order[position + 1 : n]
+    for i in range(position, n - 1):
+        held.order[i] = held.order[i + 1]
     others = held.order[: n - 1]
     y, c = np.empty(n - 1), np.empty(n - 1)
     for k in used:

@@ -115,7 +115,9 @@ def add_scores(
     """
     starts, rows = _spread(nodes, cells, scores)
     padded = np.zeros((modifier_keys.shape[0], modifier_keys.shape[1] + LANES), np.uint64)
-    padded[:, : modifier_keys.shape[1]] = modifier_keys
+    for field in range(modifier_keys.shape[0]):
+        for node in range(modifier_keys.shape[1]):
+            padded[field, node] = modifier_keys[field, node]
     turns, live, own_scales = _turns(bins), np.empty(pairs.shape[0], np.int64), np.empty(groups.shape)
     n_live = 0
     for p in range(pairs.shape[0]):
@@ -154,7 +156,8 @@ def _spread(nodes, cells, scores):
         n_nodes = nodes[s + 1] - nodes[s]
         for h in range(n_nodes):
             first = starts[nodes[s] + h]
-            rows[first : first + n_nodes] = scores[cells[s] + h * n_nodes : cells[s] + (h + 1) * n_nodes]
+            for m in range(n_nodes):
+                rows[first + m] = scores[cells[s] + h * n_nodes + m]
     return starts, rows
 
 
