@@ -287,29 +287,39 @@ def log_sum(values):
 @compiled
 def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals, slowly but at any magnitude of the potentials; return log Z, -inf if nothing is allowed."""
-    n, shared = unary.shape[0], pairwise.shape[0] == 1
-    forward, backward = unary.copy(), np.zeros(unary.shape)
+    (n, n_labels), shared = unary.shape, pairwise.shape[0] == 1
+    forward, backward, sums = unary.copy(), np.zeros((n, n_labels)), np.empty(n_labels)
     unary_marginals[:], pairwise_marginals[:] = 0.0, 0.0
     for t in range(1, n):
         edge = pairwise[0 if shared else t - 1]
-        for j in range(unary.shape[1]):
-            forward[t, j] += log_sum(forward[t - 1] + edge[:, j])
+        for j in range(n_labels):
+            for i in range(n_labels):
+                sums[i] = forward[t - 1, i] + edge[i, j]
+            forward[t, j] += log_sum(sums)
     for t in range(n - 2, -1, -1):
         edge = pairwise[0 if shared else t]
-        for i in range(unary.shape[1]):
-            backward[t, i] = log_sum(edge[i] + unary[t + 1] + backward[t + 1])
+        for i in range(n_labels):
+            for j in range(n_labels):
+                sums[j] = edge[i, j] + unary[t + 1, j] + backward[t + 1, j]
+            backward[t, i] = log_sum(sums)
     log_partition = log_sum(forward[n - 1])
     if log_partition == -np.inf:
         return log_partition
-    softmax(forward + backward, unary_marginals)
-    pairs = np.empty(pairwise.shape[1:])
+    pairs = np.empty((1, n_labels * n_labels))
     for t in range(n - 1):
         edge = 0 if shared else t
-        for i in range(unary.shape[1]):
-            pairs[i] = forward[t, i] + pairwise[edge, i] + unary[t + 1] + backward[t + 1]
-        flat = pairs.reshape((1, -1))
-        softmax(flat, flat)
-        pairwise_marginals[edge] += pairs
+        for i in range(n_labels):
+            for j in range(n_labels):
+                after = unary[t + 1, j] + backward[t + 1, j]
+                pairs[0, i * n_labels + j] = forward[t, i] + pairwise[edge, i, j] + after
+        softmax(pairs, pairs)
+        for i in range(n_labels):
+            for j in range(n_labels):
+                pairwise_marginals[edge, i, j] += pairs[0, i * n_labels + j]
+    for t in range(n):
+        for j in range(n_labels):
+            forward[t, j] += backward[t, j]
+    softmax(forward, unary_marginals)
     return log_partition
 
 

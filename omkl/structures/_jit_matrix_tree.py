@@ -127,7 +127,6 @@ def exponentiate(scores, single_root, graph):
     return shift, log_bound
 
 
-
 @compiled
 def _put(task, low, high, from_low, from_high, level):
     """Describe a task; an assignment of a whole row would take two seconds to compile."""
