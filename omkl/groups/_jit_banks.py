@@ -56,15 +56,17 @@ class Cached(NamedTuple):
 
 
 class Banks(NamedTuple):
-    """Banks in the order of their groups; those that a model does not have are empty.
+    """Banks in the order of their groups.
 
-    Transitions and intercept are pairs of a table and its running sums.
+    Feature maps, kernels and transitions that a model does not have are None: functions that take them return at once,
+    and Numba does not compile the rest of them. Features and an intercept are cheap to compile, and have empty arrays
+    then, which saves variants. Transitions and intercept are pairs of a table and its running sums.
     """
 
     explicit: Explicit
-    mapped: Mapped
-    cached: Cached
-    transitions: tuple
+    mapped: Mapped | None
+    cached: Cached | None
+    transitions: tuple | None
     intercept: tuple
 
 
@@ -82,45 +84,71 @@ class Groups(NamedTuple):
     all_left_out: np.ndarray
     #: Number of groups up to the end of each bank.
     firsts: np.ndarray
-    #: StepArrays and scales of the groups of each bank.
+    #: StepArrays and scales of the groups of each bank, or None.
     explicit: tuple
-    mapped: tuple
-    cached: tuple
-    transitions: tuple
+    mapped: tuple | None
+    cached: tuple | None
+    transitions: tuple | None
     intercept: tuple
 
 
 @borrowing
 def add_potentials(banks, groups, low, first, last, unary, pairwise):
     """Compute the potentials of a sequence; its tokens are ``first .. last`` of those of all rounds."""
-    explicit, mapped, cached = banks.explicit, banks.mapped, banks.cached
     unary[:] = 0.0
+    explicit = banks.explicit
     if len(explicit.heads):
         high = low + last - first
         add_scores(explicit.features, low, high, explicit.table, explicit.groups, groups.explicit[1], unary)
-    if len(mapped.starts) > 1:
-        add_mapped_scores(mapped.features[first:last], mapped.starts, mapped.table, groups.mapped[1], unary)
-    if len(cached.moved):
-        add_cached_scores(cached.potentials, groups.cached[1], low, low + last - first, unary)
-    add_dense(banks, groups, len(banks.transitions[0]) > 0, unary, pairwise)
+    add_mapped(banks.mapped, groups.mapped, first, last, unary)
+    add_cached(banks.cached, groups.cached, low, low + last - first, unary)
+    add_dense(banks, groups, True, unary, pairwise)
+
+
+@borrowing
+def add_mapped(mapped, own, first, last, unary):
+    """Add the potentials of feature maps."""
+    if mapped is None:
+        return
+    add_mapped_scores(mapped.features[first:last], mapped.starts, mapped.table, own[1], unary)
+
+
+@borrowing
+def add_cached(cached, own, low, high, unary):
+    """Add the potentials of kernel groups."""
+    if cached is None:
+        return
+    add_cached_scores(cached.potentials, own[1], low, high, unary)
 
 
 @borrowing
 def add_dense(banks, groups, has_transitions, unary, pairwise):
     """Add the intercept, and set the potentials of transitions."""
-    if len(pairwise):
-        pairwise[:] = 0.0
-    if has_transitions:
-        # sequences do not matter where all positions share their transitions
-        add_transitions(banks.transitions[0], groups.transitions[1][0], groups.firsts, 0, 0, pairwise)
+    set_transitions(banks.transitions, groups.transitions, has_transitions, groups.firsts, pairwise)
     if len(banks.intercept[0]):
         add_constants(banks.intercept[0], groups.intercept[1][0], unary)
 
 
 @borrowing
-def add_averaged_dense(table, sums, factor, total, out):
-    """Add the average of a dense table of one matrix."""
-    for i in range(out.shape[0]):
+def set_transitions(transitions, own, has_transitions, offsets, pairwise):
+    """Set the potentials of transitions."""
+    if pairwise is None:
+        return
+    pairwise[:] = 0.0
+    if transitions is None:
+        return
+    if has_transitions:
+        # sequences do not matter where all positions share their transitions
+        add_transitions(transitions[0], own[1][0], offsets, 0, 0, pairwise)
+
+
+@borrowing
+def add_averaged_dense(bank, factor, total, left_out, out):
+    """Add the average of a dense table of one matrix, unless its group is left out."""
+    if bank is None:
+        return
+    table, sums = bank
+    for i in range(0 if left_out else out.shape[0]):
         row = min(i, table.shape[1] - 1)  # all tokens share a constant
         for j in range(out.shape[1]):
             value = factor * table[0, row, j]
@@ -130,24 +158,39 @@ def add_averaged_dense(table, sums, factor, total, out):
 @borrowing
 def add_average(banks, groups, pending, total, factors, low, first, last, unary, pairwise):
     """Compute the potentials of the averaged model, without cached kernels; ``factors`` is working memory."""
-    explicit, mapped, firsts, out = banks.explicit, banks.mapped, groups.firsts, groups.all_left_out
+    firsts, out = groups.firsts, groups.all_left_out
     for k in range(len(factors)):
         factors[k] = groups.rescaled.scales[k]
         if total > 0.0:
             factors[k] = groups.averages[k] + pending * factors[k]
     unary[:] = 0.0
-    pairwise[:] = 0.0
+    explicit = banks.explicit
     if len(explicit.heads):
         average = explicit.table, explicit.sums, explicit.groups, factors, total, out
         add_averaged_scores(explicit.features, low, low + last - first, *average, unary)
-    if len(mapped.starts) > 1:
-        own = slice(firsts[0], firsts[1])
-        average = mapped.table, mapped.sums, factors[own], total, out[own]
-        add_averaged_maps(mapped.features[first:last], mapped.starts, *average, unary)
-    if len(banks.transitions[0]) and not out[firsts[2]]:
-        add_averaged_dense(banks.transitions[0], banks.transitions[1], factors[firsts[2]], total, pairwise[0])
-    if len(banks.intercept[0]) and not out[firsts[3]]:
-        add_averaged_dense(banks.intercept[0], banks.intercept[1], factors[firsts[3]], total, unary)
+    own = slice(firsts[0], firsts[1])
+    add_averaged_mapped(banks.mapped, factors[own], total, out[own], first, last, unary)
+    add_averaged_transitions(banks.transitions, factors, total, out, firsts[2], pairwise)
+    if len(banks.intercept[0]):
+        add_averaged_dense(banks.intercept, factors[firsts[3]], total, out[firsts[3]], unary)
+
+
+@borrowing
+def add_averaged_mapped(mapped, factors, total, left_out, first, last, unary):
+    """Add the average of feature maps."""
+    if mapped is None:
+        return
+    average = mapped.table, mapped.sums, factors, total, left_out
+    add_averaged_maps(mapped.features[first:last], mapped.starts, *average, unary)
+
+
+@borrowing
+def add_averaged_transitions(transitions, factors, total, left_out, k, pairwise):
+    """Set the average of transitions, group k."""
+    if pairwise is None:
+        return
+    pairwise[:] = 0.0
+    add_averaged_dense(transitions, factors[k], total, left_out[k], pairwise[0])
 
 
 @uncached
@@ -164,12 +207,17 @@ def potentials_of(cached, low, n):
 @uncached
 def slopes_of_cached(cached, low, gradient, slopes, totals):
     """Write the inner products of kernel groups with a gradient."""
+    if cached is None:
+        return
     kernel_inner_products(potentials_of(cached, low, len(gradient)), gradient, slopes, totals)
 
 
 @uncached
-def step_cached(cached, step, low, gradient):
+def step_cached(cached, own, low, gradient):
     """Take the gradient step of kernel groups; empty ones wait for :func:`move_cached`."""
+    if cached is None:
+        return
+    step = own[0]
     moving = has_gradient(gradient)
     among = np.empty((len(cached.moved), len(moving), len(moving)), cached.grams.dtype)
     for k in range(len(cached.moved)):
@@ -177,19 +225,21 @@ def step_cached(cached, step, low, gradient):
             for j in range(len(moving)):
                 among[k, i, j] = cached.grams[k, low + moving[i], low + moving[j]]
     if measure(among, potentials_of(cached, low, len(gradient)), moving, gradient, step, False):
-        move_cached(cached, step, low, gradient, ~step.empty)
+        move_cached(cached, own, low, gradient, ~step.empty)
 
 
 @uncached
-def move_cached(cached, step, low, gradient, chosen):
+def move_cached(cached, own, low, gradient, chosen):
     """Change the coefficients and potentials of the chosen kernel groups along the gradient."""
+    if cached is None:
+        return
     moving = has_gradient(gradient)
     tokens, D = low + moving, np.empty((len(moving), gradient.shape[1]))
     for i in range(len(moving)):
         for j in range(D.shape[1]):
             D[i, j] = gradient[moving[i], j]
     arrays = cached.potentials, cached.coefficients, cached.sums
-    move(cached.grams, tokens, tokens, D, chosen, *arrays, step.rates, step.averages)
+    move(cached.grams, tokens, tokens, D, chosen, *arrays, own[0].rates, own[0].averages)
     for k in range(len(chosen)):
         cached.moved[k] |= chosen[k]
 
@@ -197,17 +247,13 @@ def move_cached(cached, step, low, gradient, chosen):
 @borrowing
 def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
     """Take the gradient step of all banks; ``total`` (1, 1, K) is working memory."""
-    explicit, mapped = banks.explicit, banks.mapped
+    explicit = banks.explicit
     if len(explicit.heads):
         arrays = explicit.table, explicit.sums, explicit.groups, explicit.links, explicit.heads
         step_features(explicit.features, low, gradient, *arrays, groups.explicit[0])
-    if len(mapped.starts) > 1:
-        arrays = mapped.starts, gradient, mapped.table, mapped.sums, mapped.touched
-        step_maps(mapped.features[first:last], *arrays, groups.mapped[0])
-    if len(banks.cached.moved):
-        step_cached(banks.cached, groups.cached[0], low, gradient)
-    if len(banks.transitions[0]):
-        step_dense(pair_gradient, banks.transitions[0], banks.transitions[1], groups.transitions[0])
+    step_mapped(banks.mapped, groups.mapped, first, last, gradient)
+    step_cached(banks.cached, groups.cached, low, gradient)
+    step_transitions(banks.transitions, groups.transitions, pair_gradient)
     if len(banks.intercept[0]):
         total[:] = 0.0
         for i in range(gradient.shape[0]):
@@ -217,8 +263,28 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
 
 
 @borrowing
-def fold_dense(table, sums, factor, average):
+def step_mapped(mapped, own, first, last, gradient):
+    """Take the gradient step of feature maps."""
+    if mapped is None:
+        return
+    arrays = mapped.starts, gradient, mapped.table, mapped.sums, mapped.touched
+    step_maps(mapped.features[first:last], *arrays, own[0])
+
+
+@borrowing
+def step_transitions(transitions, own, gradient):
+    """Take the gradient step of transitions."""
+    if transitions is None:
+        return
+    step_dense(gradient, transitions[0], transitions[1], own[0])
+
+
+@borrowing
+def fold_dense(bank, factor, average):
     """Multiply the direction of a group with a dense table, after adding its share of the average to its sums."""
+    if bank is None:
+        return
+    table, sums = bank
     for i in range(table.shape[1]):
         for j in range(table.shape[2]):
             if len(sums):
@@ -226,9 +292,19 @@ def fold_dense(table, sums, factor, average):
             table[0, i, j] *= factor
 
 
+@borrowing
+def fold_mapped(mapped, k, factor, average):
+    """Multiply the direction of a feature map likewise."""
+    if mapped is None:
+        return
+    scale_map(k, factor, mapped.starts, mapped.table, mapped.sums, mapped.touched, average)
+
+
 @uncached
 def fold_cached(cached, k, factor, average):
     """Multiply the direction of a kernel group likewise."""
+    if cached is None:
+        return
     if cached.moved[k]:
         for i in range(cached.coefficients.shape[1]):
             for j in range(cached.coefficients.shape[2]):
@@ -248,14 +324,13 @@ def fold(k, factor, banks, firsts, averages):
         explicit = banks.explicit
         scale_group(k, factor, explicit.table, explicit.sums, explicit.links, explicit.heads, averages[k])
     elif k < firsts[1]:
-        mapped, own = banks.mapped, k - firsts[0]
-        scale_map(own, factor, mapped.starts, mapped.table, mapped.sums, mapped.touched, averages[k])
+        fold_mapped(banks.mapped, k - firsts[0], factor, averages[k])
     elif k < firsts[2]:
         fold_cached(banks.cached, k - firsts[1], factor, averages[k])
     elif k < firsts[3]:
-        fold_dense(banks.transitions[0], banks.transitions[1], factor, averages[k])
+        fold_dense(banks.transitions, factor, averages[k])
     else:
-        fold_dense(banks.intercept[0], banks.intercept[1], factor, averages[k])
+        fold_dense(banks.intercept, factor, averages[k])
     averages[k] = 0.0
 
 
@@ -265,7 +340,7 @@ def apply_events(banks, groups, allowed, low, gradient, moves):
     arrays, firsts = groups.rescaled, groups.firsts
     activated = arrays.activated[firsts[1] : firsts[2]]
     if moves and activated.any():
-        move_cached(banks.cached, groups.cached[0], low, gradient, activated)
+        move_cached(banks.cached, groups.cached, low, gradient, activated)
     for k in range(len(arrays.scales)):
         if arrays.deactivated[k]:
             fold(k, 0.0, banks, firsts, groups.averages)
@@ -280,27 +355,40 @@ def apply_events(banks, groups, allowed, low, gradient, moves):
 def add_reference(banks, groups, unary, pairwise):
     """Compute the potentials of a model without its regularized groups."""
     unary[:] = 0.0
-    has_transitions = len(banks.transitions[0]) > 0 and groups.firsts[2] >= len(groups.left_out)
-    add_dense(banks, groups, has_transitions, unary, pairwise)
+    add_dense(banks, groups, groups.firsts[2] >= len(groups.left_out), unary, pairwise)
 
 
 @borrowing
 def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, totals):
     """Write inner products of the potentials of regularized groups with a gradient, and sums of these potentials."""
-    explicit, mapped, cached, firsts = banks.explicit, banks.mapped, banks.cached, groups.firsts
+    firsts = groups.firsts
     slopes[:], totals[:] = 0.0, 0.0
+    explicit = banks.explicit
     if len(explicit.heads):
         arrays = explicit.table, explicit.groups, slopes[: firsts[0]], totals[: firsts[0]]
         inner_products(explicit.features, low, gradient, *arrays)
-    if len(mapped.starts) > 1:
-        own = slice(firsts[0], firsts[1])
-        arrays = mapped.starts, mapped.table, gradient, slopes[own], totals[own]
-        mapped_inner_products(mapped.features[first:last], *arrays)
-    if len(cached.moved):
-        own = slice(firsts[1], firsts[2])
-        slopes_of_cached(cached, low, gradient, slopes[own], totals[own])
-    if len(banks.transitions[0]) and firsts[2] < len(slopes):
-        table = banks.transitions[0]
+    own = slice(firsts[0], firsts[1])
+    slopes_of_mapped(banks.mapped, first, last, gradient, slopes[own], totals[own])
+    own = slice(firsts[1], firsts[2])
+    slopes_of_cached(banks.cached, low, gradient, slopes[own], totals[own])
+    slopes_of_transitions(banks.transitions, pair_gradient, slopes[firsts[2] :])
+
+
+@borrowing
+def slopes_of_mapped(mapped, first, last, gradient, slopes, totals):
+    """Write the inner products of feature maps with a gradient."""
+    if mapped is None:
+        return
+    mapped_inner_products(mapped.features[first:last], mapped.starts, mapped.table, gradient, slopes, totals)
+
+
+@borrowing
+def slopes_of_transitions(transitions, gradient, slopes):
+    """Write the inner product of transitions with a gradient, if they are regularized."""
+    if transitions is None:
+        return
+    table = transitions[0]
+    for k in range(min(len(slopes), 1)):
         for i in range(table.shape[1]):
             for j in range(table.shape[2]):
-                slopes[firsts[2]] += table[0, i, j] * pair_gradient[0, i, j]
+                slopes[k] += table[0, i, j] * gradient[0, i, j]

@@ -3,8 +3,8 @@
 import numpy as np
 
 from omkl._compilation import uncached
-from omkl.losses._jit_losses import CRF, PERCEPTRON, SOFTMAX_MARGIN
-from omkl.structures._jit_chain import add_indicator, marginals, score_labels, total_cost, viterbi
+from omkl.losses._jit_losses import CRF, PERCEPTRON, SOFTMAX_MARGIN, loss_of_binary, loss_of_number
+from omkl.structures._jit_chain import BINARY, add_indicator, marginals, score_labels, total_cost, viterbi
 
 
 @uncached
@@ -19,11 +19,42 @@ def agreeing(unary, gold):
 
 
 @uncached
-def loss_of_labels(unary, pairwise, gold, costs, kind, cost_weight, gradient, pair_gradient, labels):
-    """Write the gradient of a loss of a chain, or of one label; return the value, and whether there is a gradient.
+def room_for(pairs):
+    """Return working memory for pairs of labels."""
+    if pairs is None:
+        return np.empty((0, 0, 0))
+    return np.empty(pairs.shape)
 
-    ``labels`` is working memory for the labels of the tokens.
+
+@uncached
+def subtract_pairs(pairs, others):
+    """Subtract in place."""
+    if pairs is None:
+        return
+    for t in range(pairs.shape[0]):
+        for i in range(pairs.shape[1]):
+            for j in range(pairs.shape[2]):
+                pairs[t, i, j] -= others[t, i, j]
+
+
+@uncached
+def loss_of(rules, codes, numbers, first, last, unary, pairwise, gradient, pair_gradient, labels):
+    """Write the gradient of the loss of an example; return the value, and whether there is a gradient.
+
+    ``rules`` has the kinds of structure and loss, ``codes`` or ``numbers`` the gold outputs from ``first`` to ``last``;
+    the other is None. ``labels`` is working memory for the labels of the tokens. In one function, since functions that
+    call each other are compiled several times.
     """
+    kind, cost_weight, costs = rules.loss, rules.loss_parameter, rules.costs
+    if numbers is not None:
+        loss, gradient[0, 0] = loss_of_number(unary[0, 0], numbers[first], kind, cost_weight)
+        return loss, gradient[0, 0] != 0.0
+    if codes is None:  # Numba compiles nothing behind a return without a condition
+        return 0.0, False
+    gold = codes[first:last]
+    if pairwise is None and rules.structure == BINARY:
+        loss, gradient[0, 0], moves = loss_of_binary(unary[0, 0], gold[0], kind, cost_weight)
+        return loss, moves
     n_known = 0
     for label in gold:
         n_known += label >= 0
@@ -39,25 +70,27 @@ def loss_of_labels(unary, pairwise, gold, costs, kind, cost_weight, gradient, pa
             gold_score = score_labels(augmented, pairwise, gold)
             add_indicator(gradient, pair_gradient, gold, -1.0)
             return max(log_partition - gold_score, 0.0), True
-        expected, expected_pairs = np.empty(gradient.shape), np.empty(pair_gradient.shape)
+        expected, expected_pairs = np.empty(gradient.shape), room_for(pair_gradient)
         gold_score = marginals(agreeing(augmented, gold), pairwise, expected, expected_pairs)
         # elements one by one: Numba takes seconds to compile an operation on arrays in place
         for t in range(gradient.shape[0]):
             for j in range(gradient.shape[1]):
                 gradient[t, j] -= expected[t, j]
-        for t in range(pair_gradient.shape[0]):
-            for i in range(pair_gradient.shape[1]):
-                for j in range(pair_gradient.shape[2]):
-                    pair_gradient[t, i, j] -= expected_pairs[t, i, j]
+        subtract_pairs(pair_gradient, expected_pairs)
         return max(log_partition - gold_score, 0.0), True
     gradient[:] = 0.0
-    pair_gradient[:] = 0.0
+    if pair_gradient is not None:
+        pair_gradient[:] = 0.0
     viterbi(unary, pairwise, costs, gold, 0.0 if kind == PERCEPTRON else cost_weight, labels)
     known = gold.copy()
     if partial:
         viterbi(agreeing(unary, gold), pairwise, costs, gold, 0.0, known)
-    if kind == PERCEPTRON and (labels == known).all():
-        return 0.0, False
+    if kind == PERCEPTRON:
+        n_wrong = 0
+        for t in range(len(labels)):
+            n_wrong += labels[t] != known[t]
+        if n_wrong == 0:
+            return 0.0, False
     value = score_labels(unary, pairwise, labels) - score_labels(unary, pairwise, known)
     add_indicator(gradient, pair_gradient, labels, 1.0)
     add_indicator(gradient, pair_gradient, known, -1.0)

@@ -46,7 +46,8 @@ def add_slopes(arrays, slopes, potentials, gradient, weight):
     p, n, n_labels = slopes.shape[0], gradient.shape[0], gradient.shape[1]
     whole, positions = np.zeros(n_labels), max(counts[POSITIONS], 1.0)
     for i in range(n):
-        whole += gradient[i]
+        for j in range(n_labels):
+            whole[j] += gradient[i, j]
     for k in range(p):
         owed, some = 0.0, False
         for j in range(n_labels):

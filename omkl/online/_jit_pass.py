@@ -23,8 +23,7 @@ from omkl.groups._jit_group_state import (
 )
 from omkl.groups.expansions import _jit_kernel
 from omkl.losses import _jit_labels, _jit_losses
-from omkl.losses._jit_labels import loss_of_labels
-from omkl.losses._jit_losses import loss_of_binary, loss_of_number
+from omkl.losses._jit_labels import loss_of
 from omkl.online import _jit_evidence
 from omkl.online._jit_evidence import add_slopes, is_sampled
 from omkl.online.drift import _jit_drift
@@ -32,7 +31,7 @@ from omkl.online.drift._jit_drift import compare, is_due
 from omkl.regularizers import _jit_prox
 from omkl.regularizers._jit_prox import LINEAR_QUADRATIC, NO_PROX, prox_jointly
 from omkl.structures import _jit_chain
-from omkl.structures._jit_chain import BINARY, SCALAR, total_cost, viterbi
+from omkl.structures._jit_chain import BINARY, total_cost, viterbi
 
 #: Methods.
 FORWARD_BACKWARD, DUAL_AVERAGING, HEDGE = 0, 1, 2
@@ -51,13 +50,14 @@ LEAST_SHARE = 0.1
 class Rounds(NamedTuple):
     """Numbers of each round: first token, weight, rate or factor of it, ``W lambda``, average.
 
-    The tokens of round i are ``ends[i] .. ends[i + 1]`` of those of all rounds, which have gold codes or numbers.
+    The tokens of round i are ``ends[i] .. ends[i + 1]`` of those of all rounds, which have gold codes or numbers; the
+    other is None.
     """
 
     lows: np.ndarray
     ends: np.ndarray
-    codes: np.ndarray
-    numbers: np.ndarray
+    codes: np.ndarray | None
+    numbers: np.ndarray | None
     weights: np.ndarray
     rates: np.ndarray
     shrinkage: np.ndarray
@@ -65,12 +65,15 @@ class Rounds(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory for one round: potentials, their gradient, its sum over tokens, labels, norms, slopes, factors."""
+    """Working memory for one round: potentials, their gradient, its sum over tokens, labels, norms, slopes, factors.
+
+    What belongs to pairs of labels is None without a chain.
+    """
 
     unary: np.ndarray
-    pairwise: np.ndarray
+    pairwise: np.ndarray | None
     gradient: np.ndarray
-    pair_gradient: np.ndarray
+    pair_gradient: np.ndarray | None
     total: np.ndarray
     labels: np.ndarray
     norms: np.ndarray
@@ -195,12 +198,14 @@ def shrink(before, step, groups, hedged, rules, norms):
 
 
 @borrowing
-def cost_of(rules, rounds, i, unary, pairwise, labels):
+def cost_of(rules, codes, numbers, first, last, unary, pairwise, labels):
     """Return the cost of the prediction before a round."""
-    if rules.structure == SCALAR:
-        return (rounds.numbers[rounds.ends[i]] - unary[0, 0]) ** 2
-    gold = rounds.codes[rounds.ends[i] : rounds.ends[i + 1]]
-    if rules.structure == BINARY:
+    if numbers is not None:
+        return (numbers[first] - unary[0, 0]) ** 2
+    if codes is None:
+        return 0.0
+    gold = codes[first:last]
+    if pairwise is None and rules.structure == BINARY:
         return 1.0 if (unary[0, 0] > 0.0) != (gold[0] == 1) else 0.0
     viterbi(unary, pairwise, rules.costs, gold, 0.0, labels)
     return total_cost(rules.costs, gold, labels)
@@ -223,9 +228,7 @@ def add_evidence(rounds, i, banks, groups, rules, hedged, evidence, scratch, gra
 
 
 def _learn(stamp):
-    def learn(
-        rounds, banks, groups, rules, tests, hedged, evidence, drift, learning, testing, state, losses, costs, scratch
-    ):
+    def learn(rounds, banks, groups, rules, tests, hedged, evidence, drift, flags, state, losses, costs, scratch):
         """Learn from sequences in rounds; return how many, up to a change of the stream or a loss that is not finite.
 
         Parameters
@@ -238,13 +241,11 @@ def _learn(stamp):
             With the loss by which groups are tested.
         hedged : Weights
         evidence : EvidenceArrays
-            Empty if groups are not tested.
-        drift : array
-            Numbers of the test for drift; empty without it.
-        learning : bool
-            Whether the examples are new to the model.
-        testing : bool
-            Whether to predict each output before it is learned.
+        drift : array or None
+            Numbers of the test for drift; None without it.
+        flags : tuple of bool
+            Whether to test groups and for drift on these examples, whether Hedge learns from them, and whether to
+            predict each output before it is learned.
         state : array of shape (N_STATE,)
         losses : array of shape (n,)
             Set to the weighted losses.
@@ -256,21 +257,24 @@ def _learn(stamp):
         stamp  # noqa: B018 - for the cache, see stamp_of
         arrays, pairwise, pair_gradient = groups.rescaled, scratch.pairwise, scratch.pair_gradient
         norms, before, square_norms = scratch.norms, scratch.before, scratch.square_norms
+        examining, watching, learning, testing = flags
         for i in range(len(rounds.lows)):
             low, first, last, weight = rounds.lows[i], rounds.ends[i], rounds.ends[i + 1], rounds.weights[i]
             unary, gradient = scratch.unary[: last - first], scratch.gradient[: last - first]
             labels = scratch.labels[: last - first]
-            compared, average_loss, rate = len(drift) > 0 and is_due(drift, state[ROUND] + i), 0.0, 0.0
+            compared, average_loss, rate = watching and is_due(drift, state[ROUND] + i), 0.0, 0.0
             loss, moves = 0.0, False
             # up to three models in one loop, since each further call of the loss takes seconds to compile
             for model in range(3):
                 own = rules
                 if model == WITHOUT_GROUPS:
-                    if not (len(evidence.sums) and is_sampled(evidence.counts)):
+                    if not (examining and is_sampled(evidence.counts)):
                         continue
                     add_reference(banks, groups, unary, pairwise)
                     own = tests
                 elif model == AVERAGED:
+                    if drift is None:
+                        continue
                     if not compared:
                         continue
                     pending, total = state[PENDING], state[TOTAL_WEIGHT]
@@ -281,19 +285,10 @@ def _learn(stamp):
                         square_norms[k] = arrays.square_norms[k]
                     begin(groups, hedged, rules, state, rate, weight)
                     add_potentials(banks, groups, low, first, last, unary, pairwise)
-                    if testing:
-                        costs[i] = cost_of(rules, rounds, i, unary, pairwise, labels)
-                if own.structure == SCALAR:
-                    number = rounds.numbers[first]
-                    loss, gradient[0, 0] = loss_of_number(unary[0, 0], number, own.loss, own.loss_parameter)
-                    moves = gradient[0, 0] != 0.0
-                elif own.structure == BINARY:
-                    gold = rounds.codes[first]
-                    loss, gradient[0, 0], moves = loss_of_binary(unary[0, 0], gold, own.loss, own.loss_parameter)
-                else:
-                    known = rounds.codes[first:last]
-                    kinds = own.costs, own.loss, own.loss_parameter
-                    loss, moves = loss_of_labels(unary, pairwise, known, *kinds, gradient, pair_gradient, labels)
+                outputs = rounds.codes, rounds.numbers, first, last, unary, pairwise
+                if testing and model == CURRENT:
+                    costs[i] = cost_of(rules, *outputs, labels)
+                loss, moves = loss_of(own, *outputs, gradient, pair_gradient, labels)
                 if model == WITHOUT_GROUPS and moves:
                     add_evidence(rounds, i, banks, groups, rules, hedged, evidence, scratch, gradient)
                 elif model == AVERAGED:

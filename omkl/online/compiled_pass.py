@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.groups._jit_banks import Banks, Cached, Explicit, Groups, Mapped
+from omkl.groups._jit_banks import Banks, Explicit, Groups
 from omkl.groups.group_state import SCALE_RANGE, StepArrays
 from omkl.groups.tokens import NO_FEATURES, Tokens
 from omkl.losses._jit_losses import CRF
@@ -19,19 +19,11 @@ from omkl.structures._jit_chain import SCALAR
 
 #: Most rounds of one call.
 AT_A_TIME = 1000
-# the arrays of banks that a model does not have
-NOTHING, NO_TABLE = np.empty(0), np.empty((0, 0))
-NO_PLACES, NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-NO_MARKS, NO_TENSOR = np.empty(0, dtype=np.bool_), np.empty((0, 0, 0))
-NO_GRAMS = NO_TENSOR.astype(np.float32)
-NO_STEP = StepArrays(NOTHING, NOTHING, NO_MARKS, NOTHING, NOTHING)
-NO_BANKS = Banks(
-    Explicit(NO_FEATURES, NO_TABLE, NO_TABLE, *[NO_INTEGERS] * 3),
-    Mapped(NO_TABLE, NO_PLACES, NO_TABLE, NO_TABLE, np.empty((0, 0), dtype=np.bool_)),
-    Cached(NO_GRAMS, NO_GRAMS, NO_TENSOR, NO_TENSOR, NO_MARKS),
-    (NO_TENSOR, NO_TENSOR),
-    (NO_TENSOR, NO_TENSOR),
-)
+# the arrays of parts that a model does not have: each None instead doubles the number of compiled variants
+NOTHING, NO_TABLE, NO_INTEGERS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int32)
+NO_STEP = StepArrays(NOTHING, NOTHING, np.empty(0, dtype=np.bool_), NOTHING, NOTHING), NOTHING
+NO_FEATURE_TABLE = Explicit(NO_FEATURES, NO_TABLE, NO_TABLE, *[NO_INTEGERS] * 3)
+NO_INTERCEPT = np.empty((0, 0, 0)), np.empty((0, 0, 0))
 NO_EVIDENCE = EvidenceArrays(NOTHING, NOTHING, NO_TABLE, NOTHING)
 NO_HEDGE = jit.Weights(*[NOTHING] * 5)
 
@@ -103,17 +95,20 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     state[jit.SHRINKAGE] = trainer.shrinkage
     own_sums = schedule.compiled[1] if schedule.compiled else []
     state[own_sums] = schedule.state()[-len(own_sums) :] if own_sums else []
-    hedged = NO_HEDGE
+    hedged, evidence, drift = NO_HEDGE, NO_EVIDENCE, None
     if method.has_weights:
         hedged, state[jit.GAP] = jit.Weights(*method.arrays()), method.gap
     arrays, rules = _arrays_of(trainer, sequences.tokens, tokens), _rules_of(trainer)
     tests = rules if rules.structure == SCALAR else rules._replace(loss=CRF)
-    scratch, evidence = _scratch_of(trainer, int(np.diff(ends).max())), NO_EVIDENCE
-    if trainer.evidence is not None and trainer.evidence.takes_part:
-        evidence = trainer.evidence.arrays(scratch.unary.shape[1])
-    drift = NOTHING if trainer.drift is None or trainer.drift.paused else trainer.drift.numbers
+    scratch = _scratch_of(trainer, int(np.diff(ends).max()))
+    if trainer.evidence is not None:
+        evidence = trainer.evidence.arrays(scratch.unary.shape[1] if trainer.evidence.takes_part else 0)
+    if trainer.drift is not None:
+        drift = trainer.drift.numbers
+    examining = trainer.evidence is not None and trainer.evidence.takes_part
+    watching = trainer.drift is not None and not trainer.drift.paused
     state[jit.ROUND] = trainer.round
-    kept = rules, tests, hedged, evidence, drift, method.learning, testing
+    kept = rules, tests, hedged, evidence, drift, (examining, watching, method.learning, testing)
     learned = jit.learn(rounds, *arrays, *kept, state, losses, costs, scratch)
     changed = bool(state[jit.CHANGED])
     diverged = learned < n and not changed
@@ -151,8 +146,8 @@ def _rounds_of(
     return jit.Rounds(
         lows,
         ends,
-        NO_PLACES if of_numbers else gold.astype(np.int64, copy=False),
-        gold.astype(np.float64, copy=False) if of_numbers else NOTHING,
+        None if of_numbers else gold.astype(np.int64, copy=False),
+        gold.astype(np.float64, copy=False) if of_numbers else None,
         weights,
         trainer.schedule.factors(rounds),
         (weights if trainer.method.forgets else presented) * lambdas,
@@ -163,11 +158,11 @@ def _rounds_of(
 def _scratch_of(trainer: OnlineTrainer, longest: int) -> jit.Scratch:
     """Return working memory for sequences of up to ``longest`` tokens."""
     unary, *others = trainer.structure.zeros(longest)
-    pairwise = others[0] if others else np.empty((0, unary.shape[1], unary.shape[1]))
+    pairs = (others[0], others[0].copy()) if others else (None, None)
     total, labels = np.empty((1, 1, unary.shape[1])), np.empty(longest, dtype=np.int64)
     p, norms = trainer.n_penalized, np.empty((2, len(trainer.group_state.names)))
     kept = np.empty(p), *norms, np.empty(p), np.empty((p, unary.shape[1])), np.empty(norms.shape[1])
-    return jit.Scratch(unary, pairwise, unary.copy(), pairwise.copy(), total, labels, *kept)
+    return jit.Scratch(unary, pairs[0], unary.copy(), pairs[1], total, labels, *kept)
 
 
 def fastest_pass(
@@ -199,13 +194,16 @@ def _rules_of(trainer: OnlineTrainer) -> jit.Rules:
 
 
 def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple[Banks, Groups]:
-    """Return the arrays of the banks, empty ones for banks that a model does not have, and of the group state."""
+    """Return the arrays of the banks, None for those that a model does not have, and of the group state."""
     state, names = trainer.group_state, Banks._fields
-    arrays: dict[str, Any] = {bank.compiled: bank.compiled_arrays(tokens, chosen) for bank in trainer.banks}
-    own = {bank.compiled: (bank.group_state.step, bank.group_state.scales) for bank in trainer.banks}
+    arrays: dict[str, Any] = {"explicit": NO_FEATURE_TABLE, "intercept": NO_INTERCEPT}
+    own: dict[str, Any] = {"explicit": NO_STEP, "intercept": NO_STEP}
+    for bank in trainer.banks:
+        arrays[bank.compiled] = bank.compiled_arrays(tokens, chosen)
+        own[bank.compiled] = bank.group_state.step, bank.group_state.scales
     counts = {bank.compiled: len(bank.names) for bank in trainer.banks}
     whole = state.rates, state.averages, state.bases, state.square_norms, state.square_gradients
     left_out = state.left_out[: trainer.n_penalized], state.left_out
     ends = np.cumsum([counts.get(name, 0) for name in names])
-    parts = [own.get(name, (NO_STEP, NOTHING)) for name in names]
-    return NO_BANKS._replace(**arrays), Groups(state.rescaled, *whole, *left_out, ends, *parts)
+    parts: list[Any] = [own.get(name) for name in names]
+    return Banks._make(map(arrays.get, names)), Groups(state.rescaled, *whole, *left_out, ends, *parts)

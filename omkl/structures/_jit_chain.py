@@ -19,11 +19,13 @@ LEAST_OVERLAP = 1e-200
 def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
     """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
 
+    Labels without transitions have ``pairwise = None``, for which Numba compiles no chain.
+
     Return the score of the best labelling, costs included. Ties break towards the lower label.
     """
     n, n_labels = unary.shape
     augmented = cost_weight != 0.0
-    if pairwise.shape[0] == 0:
+    if pairwise is None or pairwise.shape[0] == 0:
         total = 0.0
         for t in range(n):
             highest = -np.inf
@@ -106,7 +108,7 @@ def score_labels(unary, pairwise, labels):
     total = 0.0
     for t in range(labels.shape[0]):
         total += unary[t, labels[t]]
-        if t > 0 and pairwise.shape[0] > 0:
+        if pairwise is not None and t > 0 and pairwise.shape[0] > 0:
             total += pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]]
     return total
 
@@ -116,7 +118,7 @@ def add_indicator(unary, pairwise, labels, amount):
     """Add ``amount`` to every part of the labelling."""
     for t in range(labels.shape[0]):
         unary[t, labels[t]] += amount
-        if t > 0 and pairwise.shape[0] > 0:
+        if pairwise is not None and t > 0 and pairwise.shape[0] > 0:
             pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]] += amount
 
 
@@ -281,7 +283,12 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
 def log_sum(values):
     """Return the logarithm of the sum of exponentials."""
     highest = largest(values)
-    return highest if highest == -np.inf else highest + np.log(np.exp(values - highest).sum())
+    if highest == -np.inf:
+        return highest
+    total = 0.0
+    for value in values:
+        total += np.exp(value - highest)
+    return highest + np.log(total)
 
 
 @compiled
@@ -326,7 +333,7 @@ def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginal
 @compiled
 def marginals(unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals; return log Z, -inf if no labelling is allowed."""
-    if pairwise.shape[0] == 0:
+    if pairwise is None or pairwise.shape[0] == 0:
         return softmax(unary, unary_marginals)
     log_partition = forward_backward(unary, pairwise, unary_marginals, pairwise_marginals)
     if np.isfinite(log_partition):

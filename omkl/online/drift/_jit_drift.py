@@ -25,7 +25,9 @@ ON_LAG, ON_RISE, N_NUMBERS = 11, 11 + len(BETS), 11 + 2 * len(BETS)
 
 @compiled
 def is_due(numbers, t):
-    """Return whether to compare both models on the example after round t."""
+    """Return whether to compare both models on the example after round t; without numbers, never."""
+    if numbers is None:
+        return False
     return t % STRIDE == 0 or numbers[RISES] > SUSPICION
 
 
@@ -49,6 +51,8 @@ def compare(numbers, average, last, t, losses, squares):
 
     ``losses`` and ``squares`` are those of the schedule before the example.
     """
+    if numbers is None:
+        return False
     if not np.isfinite(average - last):
         return False
     count, on_lag, on_rise = min(numbers[COUNT], MEMORY), numbers[ON_LAG:ON_RISE], numbers[ON_RISE:]
