@@ -302,6 +302,7 @@ def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, expl
         {group: Linear(normalize=None, on=on, explicit=explicit) for group, on in columns.items()},
         loss=problem.loss,
         regularizer=problem.regularizer,
+        weighting="norms",
         C=problem.C,
         epochs=1500,
         eta0=0.2,
