@@ -41,7 +41,7 @@ def decode(scores, single_root, heads):
             if h != m and not scores[h, m] < np.inf:
                 return False
     chart = np.full((6, n + 1, n + 1 + WIDTH), -np.inf)
-    find_highest(chart, scores, single_root)
+    fill(chart, scores, single_root, None)
     if not chart[RIGHT, 0, n] > -np.inf:
         return False
     trace(chart, heads)
@@ -49,43 +49,51 @@ def decode(scores, single_root, heads):
 
 
 @compiled
-def find_highest(chart, scores, single_root):
-    """Write the best score of every span into a chart of -inf."""
-    n = scores.shape[0] - 1
+def fill(chart, arcs, single_root, summing):
+    """Write the best score of every span into a chart of -inf, or add up the weights of its trees in a chart of 0.
+
+    ``arcs`` are scores if ``summing`` is None, otherwise weights; Numba compiles only one of the two.
+    """
+    n = arcs.shape[0] - 1
+    nothing, empty = chart[UNDER, 0, 0], 0.0 if summing is None else 1.0
     right, left, leftward, after = chart[RIGHT], chart[LEFT], chart[LEFTWARD], chart[AFTER]
     rightward, under = chart[RIGHTWARD], chart[UNDER]
     for i in range(n, -1, -1):
-        right[i, i] = left[i, i] = 0.0
+        right[i, i] = left[i, i] = empty
         one_child = single_root and i == 0
         for first in range(i + 1, n + 1, WIDTH):
-            raise_row(under, i, first, right, i, after, i, i + 1 if one_child else first)
-            raise_row(right, i, first, rightward, i, right, i + 1, first)
-            raise_row(left, i, first, left, i, leftward, i + 1, first)
+            # a root with a single child has one complete span, the whole sentence, at the end of the row
+            join(under, i, first, right, i, after, i, i + 1 if one_child else first, summing)
+            join(right, i, first, rightward, i, right, i + 1, first, summing)
+            join(left, i, first, left, i, leftward, i + 1, first, summing)
             last = min(first + WIDTH, n + 1)
             for k in range(first, last):
-                rightward[i, k] = under[i, k] + scores[i, k]
-                leftward[i, k] = under[i, k] + scores[k, i] if i > 0 else -np.inf
-                right[i, k] = max(right[i, k], rightward[i, k])
-                left[i, k] = max(left[i, k], leftward[i, k])
+                rightward[i, k] = both(under[i, k], arcs[i, k], summing)
+                leftward[i, k] = both(under[i, k], arcs[k, i], summing) if i > 0 else nothing
+                right[i, k] = either(right[i, k], rightward[i, k], summing)
+                left[i, k] = either(left[i, k], leftward[i, k], summing)
                 for j in range(k + 1, last):
-                    right[i, j] = max(right[i, j], rightward[i, k] + right[k, j])
-                    left[i, j] = max(left[i, j], left[i, k] + leftward[k, j])
+                    right[i, j] = either(right[i, j], both(rightward[i, k], right[k, j], summing), summing)
+                    left[i, j] = either(left[i, j], both(left[i, k], leftward[k, j], summing), summing)
                     if not one_child:
-                        under[i, j] = max(under[i, j], right[i, k] + after[k, j])
+                        under[i, j] = either(under[i, j], both(right[i, k], after[k, j], summing), summing)
         if i > 0:
             for k in range(left.shape[1]):
                 after[i - 1, k] = left[i, k]
 
 
 @compiled
-def raise_row(target, i, column, numbers, k, rows, first, last):
-    """Raise row i to ``numbers[k, t] + rows[t]``, ``first <= t < last``, in 8 columns from ``column``."""
-    i, k = np.uintp(i), np.uintp(k)  # unsigned indices let the compiler read several entries at once
-    for t in range(np.uintp(first), np.uintp(last)):
-        number = numbers[k, t]
-        for j in range(np.uintp(column), np.uintp(column + WIDTH)):
-            score = number + rows[t, j]
-            target[i, j] = score if score > target[i, j] else target[i, j]
+def both(first, second, summing):
+    """Return the value of two adjacent spans: the sum of their scores, or the product of their weights."""
+    return first + second if summing is None else first * second
+
+
+@compiled
+def either(first, second, summing):
+    """Return the value of two alternatives: the higher score, or the sum of their weights."""
+    if summing is None:
+        return second if second > first else first
+    return first + second
 
 
 @compiled
@@ -155,7 +163,7 @@ def marginals(scores, single_root, expected):
             if h != m:
                 weights[h, m] = np.exp(scores[h, m] - highest[m])
     chart = np.zeros((6, n + 1, n + 1 + WIDTH))
-    add_up(chart, weights, single_root)
+    fill(chart, weights, single_root, True)
     total = chart[RIGHT, 0, n]
     if not total < np.inf or not np.log(total) > SMALLEST + GROWTH * n + 3.0 * np.log(n + 1.0) - NEGLIGIBLE:
         return np.nan
@@ -164,38 +172,8 @@ def marginals(scores, single_root, expected):
 
 
 @compiled
-def add_up(chart, weights, single_root):
-    """Write the sums of the weights of all spans."""
-    n = weights.shape[0] - 1
-    right, left, leftward, after = chart[RIGHT], chart[LEFT], chart[LEFTWARD], chart[AFTER]
-    rightward, under = chart[RIGHTWARD], chart[UNDER]
-    for i in range(n, -1, -1):
-        right[i, i] = left[i, i] = 1.0
-        one_child = single_root and i == 0
-        for first in range(i + 1, n + 1, WIDTH):
-            # a root with a single child has one complete span, the whole sentence, at the end of the row
-            add_rows(under, i, first, right, i, after, i, i + 1 if one_child else first)
-            add_rows(right, i, first, rightward, i, right, i + 1, first)
-            add_rows(left, i, first, left, i, leftward, i + 1, first)
-            last = min(first + WIDTH, n + 1)
-            for k in range(first, last):
-                rightward[i, k] = under[i, k] * weights[i, k]
-                leftward[i, k] = under[i, k] * weights[k, i]
-                right[i, k] += rightward[i, k]
-                left[i, k] += leftward[i, k]
-                for j in range(k + 1, last):
-                    right[i, j] += rightward[i, k] * right[k, j]
-                    left[i, j] += left[i, k] * leftward[k, j]
-                    if not one_child:
-                        under[i, j] += right[i, k] * after[k, j]
-        if i > 0:
-            for k in range(left.shape[1]):
-                after[i - 1, k] = left[i, k]
-
-
-@compiled
 def descend_sums(chart, weights, single_root, expected):
-    """Write the marginals of arcs: derivatives of the log of the sum, in the reverse order of :func:`add_up`."""
+    """Write the marginals of arcs: derivatives of the log of the sum, in the reverse order of :func:`fill`."""
     n = weights.shape[0] - 1
     by_end = np.zeros((6, n + 1, n + 1 + WIDTH))
     for kind in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
@@ -210,17 +188,17 @@ def descend_sums(chart, weights, single_root, expected):
     for i in range(n + 1):
         for first in range(i + 1, n + 1, WIDTH):
             # from rows that begin further to the left
-            add_rows(of_right, i, first, rightward, i, of_right, 0, i)
-            add_rows(of_leftward, i, first, left, i, of_left, 0, i)
+            join(of_right, i, first, rightward, i, of_right, 0, i, True)
+            join(of_leftward, i, first, left, i, of_left, 0, i, True)
             if i > 0:
-                add_rows(of_left, i, first, right, i - 1, of_under, int(single_root and i > 1), i)
+                join(of_left, i, first, right, i - 1, of_under, int(single_root and i > 1), i, True)
         one_child = single_root and i == 0
         for first in range(i + 1 + (n - i - 1) // WIDTH * WIDTH, i, -WIDTH):
             last = min(first + WIDTH, n + 1)
             if not one_child:
-                add_rows(of_right, i, first, of_under, i, by_end[AFTER], last, n + 1)
-            add_rows(of_left, i, first, of_left, i, by_end[LEFTWARD], last, n + 1)
-            add_rows(of_rightward, i, first, of_right, i, right, last, n + 1)
+                join(of_right, i, first, of_under, i, by_end[AFTER], last, n + 1, True)
+            join(of_left, i, first, of_left, i, by_end[LEFTWARD], last, n + 1, True)
+            join(of_rightward, i, first, of_right, i, right, last, n + 1, True)
             for k in range(last - 1, first - 1, -1):
                 for j in range(k + 1, last):
                     if not one_child:
@@ -235,10 +213,10 @@ def descend_sums(chart, weights, single_root, expected):
 
 
 @compiled
-def add_rows(target, i, column, numbers, k, rows, first, last):
-    """Add ``numbers[k, t]`` times ``rows[t]``, for t in ``first : last``, to row i: eight columns from ``column``."""
+def join(target, i, column, numbers, k, rows, first, last, summing):
+    """Join spans ``numbers[k, t]`` and ``rows[t]``, ``first <= t < last``, in 8 columns of row i from ``column``."""
     i, k = np.uintp(i), np.uintp(k)  # unsigned indices let the compiler read several entries at once
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]
         for j in range(np.uintp(column), np.uintp(column + WIDTH)):
-            target[i, j] += number * rows[t, j]
+            target[i, j] = either(target[i, j], both(number, rows[t, j], summing), summing)

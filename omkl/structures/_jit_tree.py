@@ -50,16 +50,12 @@ def best_token_heads(scores, best, source):
         unfit |= not scores[0, m] < np.inf
     for h in range(1, n + 1):
         row = scores[h]
-        for m in range(1, h):
-            better = row[m] > best[m]
-            best[m] = row[m] if better else best[m]
-            source[m] = h if better else source[m]
-            unfit |= not row[m] < np.inf
-        for m in range(h + 1, n + 1):
-            better = row[m] > best[m]
-            best[m] = row[m] if better else best[m]
-            source[m] = h if better else source[m]
-            unfit |= not row[m] < np.inf
+        for first, last in ((1, h), (h + 1, n + 1)):
+            for m in range(first, last):
+                better = row[m] > best[m]
+                best[m] = row[m] if better else best[m]
+                source[m] = h if better else source[m]
+                unfit |= not row[m] < np.inf
     return not unfit
 
 
