@@ -28,16 +28,9 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
     if pairwise is None or pairwise.shape[0] == 0:
         total = 0.0
         for t in range(n):
-            highest = -np.inf
-            last = 0
-            for j in range(n_labels):
-                score = unary[t, j]
-                if augmented and gold[t] >= 0:
-                    score += cost_weight * costs[gold[t], j]
-                if score > highest:
-                    highest, last = score, j
-            labels[t] = last
-            total += highest
+            labels[t] = best_label(unary[t], costs, gold[t], cost_weight)
+            cost = cost_weight * costs[gold[t], labels[t]] if augmented and gold[t] >= 0 else 0.0
+            total += unary[t, labels[t]] + cost
         return total
     best = np.empty((n, n_labels))
     arriving = np.empty(n_labels)
@@ -71,11 +64,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
         if augmented and gold[t] >= 0:
             for j in range(n_labels):
                 here[j] += cost_weight * costs[gold[t], j]
-    final = 0
-    for j in range(n_labels):
-        if best[n - 1, j] > best[n - 1, final]:
-            final = j
-    labels[n - 1] = final
+    labels[n - 1] = best_label(best[n - 1], costs, -1, 0.0)
     # recompute the sums of the chosen labels, which is cheaper than storing all predecessors
     for t in range(n - 1, 0, -1):
         transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
@@ -188,19 +177,7 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
     for t in range(n):
         arriving[:] = 1.0
         if t > 0:
-            edge = edges[0 if shared else t - 1]
-            arriving[:] = 0.0
-            i = 0
-            while i + 4 <= n_labels:
-                a, b, c, d = forward[t - 1, i], forward[t - 1, i + 1], forward[t - 1, i + 2], forward[t - 1, i + 3]
-                for j in range(n_labels):
-                    arriving[j] += a * edge[i, j] + b * edge[i + 1, j] + c * edge[i + 2, j] + d * edge[i + 3, j]
-                i += 4
-            while i < n_labels:
-                a = forward[t - 1, i]
-                for j in range(n_labels):
-                    arriving[j] += a * edge[i, j]
-                i += 1
+            pass_on(forward[t - 1], edges[0 if shared else t - 1], arriving)
         total = 0.0
         for j in range(n_labels):
             arriving[j] *= local[t, j]
@@ -231,19 +208,7 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
             break
         for j in range(n_labels):
             incoming[t, j] = local[t, j] * backward[j]
-        edge = transposed[0 if shared else t - 1]
-        backward[:] = 0.0
-        j = 0
-        while j + 4 <= n_labels:
-            a, b, c, d = incoming[t, j], incoming[t, j + 1], incoming[t, j + 2], incoming[t, j + 3]
-            for i in range(n_labels):
-                backward[i] += a * edge[j, i] + b * edge[j + 1, i] + c * edge[j + 2, i] + d * edge[j + 3, i]
-            j += 4
-        while j < n_labels:
-            a = incoming[t, j]
-            for i in range(n_labels):
-                backward[i] += a * edge[j, i]
-            j += 1
+        pass_on(incoming[t], transposed[0 if shared else t - 1], backward)
         mass = 0.0
         for i in range(n_labels):
             mass += forward[t - 1, i] * backward[i]
@@ -277,6 +242,22 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
         for j in range(n_labels):
             pairwise_marginals[0, i, j] = arriving[j] * edges[0, i, j]
     return log_partition
+
+
+@compiled
+def pass_on(message, edge, arriving):
+    """Write the product of a message and a matrix, four rows at a time, to read and write ``arriving`` less often."""
+    n_labels, i = message.shape[0], 0
+    arriving[:] = 0.0
+    while i + 4 <= n_labels:
+        a, b, c, d = message[i], message[i + 1], message[i + 2], message[i + 3]
+        for j in range(n_labels):
+            arriving[j] += a * edge[i, j] + b * edge[i + 1, j] + c * edge[i + 2, j] + d * edge[i + 3, j]
+        i += 4
+    while i < n_labels:
+        for j in range(n_labels):
+            arriving[j] += message[i] * edge[i, j]
+        i += 1
 
 
 @compiled
@@ -418,13 +399,13 @@ def _arriving(unary, pairwise, best, t, j, values):
 
 @compiled
 def best_label(scores, costs, gold, cost_weight):
-    """Return the index of the highest ``scores + cost_weight * costs[gold]``, the first in a tie."""
-    best = 0
-    highest = -np.inf
+    """Return the index of the highest ``scores + cost_weight * costs[gold]``, the first in a tie.
+
+    A gold label of -1 is unknown, and costs nothing.
+    """
+    best, highest, costly = 0, -np.inf, cost_weight != 0.0 and gold >= 0
     for k in range(scores.shape[0]):
-        score = scores[k]
-        if cost_weight != 0.0:
-            score += cost_weight * costs[gold, k]
+        score = scores[k] + cost_weight * costs[gold, k] if costly else scores[k]
         if score > highest:
             highest = score
             best = k
