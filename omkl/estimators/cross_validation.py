@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,9 +22,6 @@ from omkl.estimators.batch import ClassDecoder, NumberDecoder, has_log_odds, is_
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import DataWarning, InputError
-
-if TYPE_CHECKING:
-    pass
 
 
 class HeldOut(NamedTuple):
