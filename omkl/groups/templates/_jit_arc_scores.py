@@ -105,72 +105,60 @@ def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores,
 
 
 @compiled
-def add_scores(
-    head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, bins, scores, cells
-):
+def add_scores(keys, nodes, cells, pairs, groups, scales, table, bins, scores):
     """Add the weights of all pairs of views, times the scales of their groups, to the scores of the arcs.
 
     Sentences are concatenated: ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores
     ``cells[s] : cells[s + 1]``. The table of a pair stays in cache from one sentence to the next.
     """
-    starts, rows = _spread(nodes, cells, scores)
-    padded = np.zeros((modifier_keys.shape[0], modifier_keys.shape[1] + LANES), np.uint64)
-    for field in range(modifier_keys.shape[0]):
-        for node in range(modifier_keys.shape[1]):
-            padded[field, node] = modifier_keys[field, node]
-    turns, live, own_scales = _turns(bins), np.empty(pairs.shape[0], np.int64), np.empty(groups.shape)
-    n_live = 0
-    for p in range(pairs.shape[0]):
-        for variant in range(groups.shape[1]):
-            own_scales[n_live, variant] = scales[groups[p, variant]] if groups[p, variant] >= 0 else 0.0
-        if not own_scales[n_live].any():
-            continue
-        if between[p] == -1:
-            live[n_live] = p
-            n_live += 1
-            continue
-        bare, directed, distant = own_scales[n_live, 0], own_scales[n_live, 1], own_scales[n_live, 2]
-        _add_pairs(head_keys, padded, nodes, pairs, live[:n_live], bases, own_scales, table, turns, starts, rows)
-        n_live = 0
-        lines = table[bases[p] : bases[p + 1]]
-        for s in range(nodes.shape[0] - 1):
-            low, high = nodes[s], nodes[s + 1]
-            heads, modifiers = head_keys[pairs[p, 0], low:high], modifier_keys[pairs[p, 1], low:high]
-            own = rows[starts[low] : starts[high]].reshape(high - low, -1)
-            own_codes = codes[between[p], low:high]
-            _add_pair_between(heads, modifiers, own_codes, bare, directed, distant, lines, bins, own)
-    _add_pairs(head_keys, padded, nodes, pairs, live[:n_live], bases, own_scales, table, turns, starts, rows)
-    _collect(nodes, cells, starts, rows, scores)
-
-
-@compiled
-def _spread(nodes, cells, scores):
-    """Copy scores into rows padded to whole vectors; return the start of each node's row, and the rows."""
-    starts = np.zeros(nodes[-1] + 1, np.int64)
+    starts = np.zeros(nodes[-1] + 1, np.int64)  # of the rows of nodes, which are padded to whole vectors
     for s in range(nodes.shape[0] - 1):
         width = 1 + (nodes[s + 1] - nodes[s] + LANES - 2) // LANES * LANES
         for node in range(nodes[s], nodes[s + 1]):
             starts[node + 1] = starts[node] + width
     rows = np.zeros(starts[-1])
-    for s in range(nodes.shape[0] - 1):
-        n_nodes = nodes[s + 1] - nodes[s]
-        for h in range(n_nodes):
-            first = starts[nodes[s] + h]
-            for m in range(n_nodes):
-                rows[first + m] = scores[cells[s] + h * n_nodes + m]
-    return starts, rows
+    _copy(nodes, cells, scores, starts, rows, True)
+    padded = np.zeros((keys.modifiers.shape[0], keys.modifiers.shape[1] + LANES), np.uint64)
+    for view in range(keys.modifiers.shape[0]):
+        for node in range(keys.modifiers.shape[1]):
+            padded[view, node] = keys.modifiers[view, node]
+    n_pairs, turns, own_scales = pairs.views.shape[0], _turns(bins), np.empty(groups.shape)
+    live, n_live = np.empty(n_pairs, np.int64), 0
+    for p in range(n_pairs):
+        for variant in range(groups.shape[1]):
+            own_scales[n_live, variant] = scales[groups[p, variant]] if groups[p, variant] >= 0 else 0.0
+        if not own_scales[n_live].any():
+            continue
+        if pairs.between[p] == -1:
+            live[n_live] = p
+            n_live += 1
+            continue
+        bare, directed, distant = own_scales[n_live, 0], own_scales[n_live, 1], own_scales[n_live, 2]
+        _add_pairs(keys.heads, padded, nodes, pairs, live[:n_live], own_scales, table, turns, starts, rows)
+        n_live = 0
+        lines = table[pairs.bases[p] : pairs.bases[p + 1]]
+        for s in range(nodes.shape[0] - 1):
+            low, high = nodes[s], nodes[s + 1]
+            heads, modifiers = keys.heads[pairs.views[p, 0], low:high], keys.modifiers[pairs.views[p, 1], low:high]
+            own = rows[starts[low] : starts[high]].reshape(high - low, -1)
+            codes = keys.codes[pairs.between[p], low:high]
+            _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, own)
+    _add_pairs(keys.heads, padded, nodes, pairs, live[:n_live], own_scales, table, turns, starts, rows)
+    _copy(nodes, cells, scores, starts, rows, False)
 
 
 @compiled
-def _collect(nodes, cells, starts, rows, scores):
-    """Copy scores of arcs back from rows padded to whole vectors."""
+def _copy(nodes, cells, scores, starts, rows, into_rows):
+    """Copy the scores of arcs into padded rows, or back."""
     for s in range(nodes.shape[0] - 1):
         n_nodes = nodes[s + 1] - nodes[s]
         for h in range(n_nodes):
-            first = starts[nodes[s] + h]
+            cell, place = cells[s] + h * n_nodes, starts[nodes[s] + h]
             for m in range(1, n_nodes):
-                if m != h:
-                    scores[cells[s] + h * n_nodes + m] = rows[first + m]
+                if into_rows:
+                    rows[place + m] = scores[cell + m]
+                elif m != h:
+                    scores[cell + m] = rows[place + m]
 
 
 @compiled
@@ -185,7 +173,7 @@ def _turns(bins):
 
 
 @compiled
-def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, table, turns, starts, rows):
+def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, scales, table, turns, starts, rows):
     """Add pairs of views without a field between head and modifier, one head after the other.
 
     Meanwhile prefetch the lines of later heads, also across the end of a pair.
@@ -204,31 +192,26 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
     for row in range(live.shape[0] * n_nodes + ahead):
         if coming < live.shape[0]:
             p, n = live[coming], n_arcs[node]
-            modifier, turn = pairs[p, 1] * modifier_keys.shape[1] + first[node] + 1, center - (node - first[node]) + 1
-            _locate(
-                head_keys[pairs[p, 0], node],
-                of_modifiers + np.uint64(modifier) * _WORD,
-                of_turns + np.uint64(turn) * _WORD,
-                np.uint64(bases[p + 1] - bases[p]),
-                of_places + np.uint64(slot * width) * _WORD,
-                n,
-            )
+            modifier = pairs.views[p, 1] * modifier_keys.shape[1] + first[node] + 1
+            turn = center - (node - first[node]) + 1
+            key, size = head_keys[pairs.views[p, 0], node], np.uint64(pairs.bases[p + 1] - pairs.bases[p])
+            from_modifiers, from_turns = of_modifiers + np.uint64(modifier) * _WORD, of_turns + np.uint64(turn) * _WORD
+            to = of_places + np.uint64(slot * width) * _WORD
+            for a in range(0, n, LANES):
+                offset = np.uint64(a) * _WORD
+                _locate_lanes(key, from_modifiers + offset, from_turns + offset, size, to + offset)
             if first[node] == 0:  # the first sentence prefetches the lines of the pair for the others
                 low, high = _span(scales[coming, 0], scales[coming, 1], scales[coming, 2], n_bytes)
-                _fetch(places[slot, :n], of_lines + np.uint64(bases[p]) * stride, stride, low, high)
+                _fetch(places[slot, :n], of_lines + np.uint64(pairs.bases[p]) * stride, stride, low, high)
             node, coming = (node + 1, coming) if node + 1 < n_nodes else (0, coming + 1)
         slot = slot + 1 if slot < ahead else 0
         if row >= ahead:
-            _weigh(
-                of_places + np.uint64(slot * width) * _WORD,
-                of_lines + np.uint64(bases[live[now]]) * stride,
-                scales[now, 0],
-                scales[now, 1],
-                scales[now, 2],
-                of_rows + np.uint64(starts[own] + 1) * _WORD,
-                n_arcs[own],
-                weight,
-            )
+            bare, directed, distant = scales[now, 0], scales[now, 1], scales[now, 2]
+            at, to = of_places + np.uint64(slot * width) * _WORD, of_rows + np.uint64(starts[own] + 1) * _WORD
+            lines = of_lines + np.uint64(pairs.bases[live[now]]) * stride
+            for a in range(0, n_arcs[own], LANES):
+                offset = np.uint64(a) * _WORD
+                _weigh_lanes(at + offset, lines, bare, directed, distant, to + offset, weight)
             own, now = (own + 1, now) if own + 1 < n_nodes else (0, now + 1)
 
 
@@ -257,27 +240,11 @@ def _sentences_of(nodes):
 
 
 @compiled
-def _locate(key, modifiers, turns, size, places, n_arcs):
-    """Write the places of a head's arcs: line and buckets; arrays are given by their addresses."""
-    for a in range(0, n_arcs, LANES):
-        offset = np.uint64(a) * _WORD
-        _locate_lanes(key, modifiers + offset, turns + offset, size, places + offset)
-
-
-@compiled
 def _span(bare, directed, distant, n_bytes):
     """Return the bytes of a line, in whole cache lines, with nonzero scales; weights have ``n_bytes``."""
     low = 0 if bare != 0.0 else (8 if directed != 0.0 else 16)
     high = 32 if distant != 0.0 else (16 if directed != 0.0 else 8)
     return low * n_bytes // CACHE_LINE * CACHE_LINE, high * n_bytes
-
-
-@compiled
-def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
-    """Add the weights at the places of a head's arcs to their scores; arrays are passed as addresses."""
-    for a in range(0, n_arcs, LANES):
-        offset = np.uint64(a) * _WORD
-        _weigh_lanes(places + offset, lines, bare, directed, distant, scores + offset, weight)
 
 
 @compiled

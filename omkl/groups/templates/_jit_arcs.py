@@ -176,17 +176,6 @@ def _add_hashes(keys, pairs, p, places, hashes):
 
 
 @compiled
-def _fetch_arcs(hashes, lines, sums):
-    """Prefetch the lines of some arcs, in the table and in the running sums of its average, if there are any."""
-    size = np.uint64(lines.shape[0])
-    for a in range(hashes.shape[0]):
-        line = (((hashes[a] * _MIX) >> _HALF) * size) >> _HALF
-        _fetch_line(lines, line)
-        if sums.shape[0] > 0:
-            _fetch_line(sums, line)
-
-
-@compiled
 def _longest(nodes):
     longest = 1
     for s in range(nodes.shape[0] - 1):
@@ -291,9 +280,13 @@ def step(keys, nodes, places, gradient, pairs, groups, table, sums, arrays):
     for p in range(-AHEAD, pairs.views.shape[0]):
         q = p + AHEAD
         if q < pairs.views.shape[0] and _any_stored(groups[q], empty):
-            low, high = pairs.bases[q], pairs.bases[q + 1]
+            low, size = pairs.bases[q], np.uint64(pairs.bases[q + 1] - pairs.bases[q])
             _add_hashes(keys, pairs, q, places, hashes)
-            _fetch_arcs(hashes, table[low:high], sums[low:high])
+            for a in range(hashes.shape[0]):
+                line = low + np.int64((((hashes[a] * _MIX) >> _HALF) * size) >> _HALF)
+                _fetch_line(table, line)
+                if sums.shape[0] > 0:
+                    _fetch_line(sums, line)
         if p < 0:
             continue
         count = _find_lines(keys, nodes, places, pairs, p, room)

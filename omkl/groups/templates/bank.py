@@ -172,8 +172,7 @@ class ArcTemplateBank(Bank):
         """Add the weights of the templates to the scores of all likely arcs."""
         bins, scales = self._layout.bins(max(map(len, sentences))), self.group_state.scales
         if all(x.likely is None for x in sentences):
-            hashes = keys.heads, keys.modifiers, keys.codes
-            all_arcs.add_scores(*hashes, nodes, *self._pairs, self._groups, scales, self.table, bins, scores, cells)
+            all_arcs.add_scores(keys, nodes, cells, self._pairs, self._groups, scales, self.table, bins, scores)
             return
         likely = np.ones(cells[-1])
         for x, low, high in zip(sentences, cells[:-1], cells[1:]):
