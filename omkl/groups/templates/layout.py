@@ -126,14 +126,13 @@ class ArcSentence(GuidedInput):
         """Arcs to score, bool (n + 1, n + 1); None for all."""
         return None if self.guide is None else self.guide.likely
 
-    @property
-    def _candidates(self) -> np.ndarray:
-        return np.ones((self.length + 1,) * 2, dtype=bool) if self.likely is None else self.likely
-
     def initial_potentials(self, structure: Any) -> TreePotentials | PartPotentials:
         """Return the potentials of the first model; arcs that it finds unlikely are forbidden."""
-        potentials = structure.zeros(self.length) if self.guide is None else structure.over(self._candidates)
-        if self.guide is not None and self.guide.potentials is not None:
+        if self.guide is None:
+            return structure.zeros(self.length)
+        candidates = np.ones((self.length + 1,) * 2, dtype=bool) if self.likely is None else self.likely
+        potentials = structure.over(candidates)
+        if self.guide.potentials is not None:
             potentials.arcs[:] += self.guide.potentials
         return potentials
 
