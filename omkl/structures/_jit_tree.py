@@ -12,27 +12,26 @@ import numpy as np
 
 from omkl._compilation import compiled
 
-FOUND, NO_TREE, NOT_A_NUMBER = 0, 1, 2
 UNSEEN, DONE = -2, -1
 
 
 @compiled
 def decode(scores, single_root, heads):
-    """Write the heads of the best tree; return FOUND, or the reason why there is none."""
+    """Write the heads of the best tree; return False if there is none, or a score is nan or +inf."""
     n = heads.shape[0]
     best = np.empty(n + 1)
     source = np.empty(n + 1, np.int64)
     if not best_token_heads(scores, best, source):
-        return NOT_A_NUMBER
+        return False
     for m in range(1, n + 1):
         if best[m] > scores[0, m]:
             heads[m - 1] = source[m]
         elif scores[0, m] > -np.inf:
             heads[m - 1] = 0
         else:
-            return NO_TREE
+            return False
     if is_tree(heads, single_root):  # if these form a tree, no tree is better
-        return FOUND
+        return True
     if not single_root:
         for m in range(1, n + 1):
             source[m] = heads[m - 1]
@@ -78,7 +77,9 @@ def is_tree(heads, single_root):
 
 @compiled
 def contract(scores, single_root, source, heads):
-    """Find the best tree by contraction; ``source[m]`` is the best head of token m (among tokens, for a single root).
+    """Find the best tree by contraction; return False if there is none.
+
+    ``source[m]`` is the best head of token m, among tokens for a single root.
 
     A single root child needs no large constant: arcs are compared by (not from the root, score), and contraction never
     changes the first key, because no cycle contains the root. So a node takes the arc from the root only if no other
@@ -108,14 +109,14 @@ def contract(scores, single_root, source, heads):
             )
             from_root = chosen[last] == 0
             if not spent[last] > -np.inf or (single_root and from_root and rooted):
-                return NO_TREE
+                return False
             rooted |= from_root
             for u in range(1, n + 1):
                 position[u] = DONE if position[u] >= 0 else position[u]
     expand(incoming, n_nodes, chosen, spent, children, first_child)
     for m in range(n):
         heads[m] = chosen[m + 1]
-    return FOUND
+    return True
 
 
 @compiled

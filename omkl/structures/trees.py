@@ -264,7 +264,7 @@ class NonProjectiveTree(TreeStructure):
     """
 
     def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
-        return jit.decode(scores, self.single_root, heads) == jit.FOUND
+        return jit.decode(scores, self.single_root, heads)
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
         return _jit_matrix_tree.marginals(scores, self.single_root, expected)
