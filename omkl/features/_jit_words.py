@@ -50,20 +50,6 @@ def gather(around, columns, table, left, right, salts, hashes, powers, keys, val
 
 
 @compiled
-def pack(ids, starts, out):
-    """Concatenate the nonnegative ids of rows; row i is ``out[starts[i] : starts[i + 1]]``."""
-    n = 0
-    for i in range(ids.shape[0]):
-        starts[i] = n
-        for t in range(ids.shape[1]):
-            if ids[i, t] >= 0:
-                out[n] = ids[i, t]
-                n += 1
-    starts[ids.shape[0]] = n
-    return n
-
-
-@compiled
 def hash_strings(data, ends, hashes, powers):
     """Hash the strings ``data[ends[i - 1] : ends[i]]``; powers are ``BASE`` to the length of each string."""
     low = 0

@@ -28,7 +28,7 @@ from omkl.features.views import (
     shapes_of_first,
     stacked,
 )
-from omkl.features.vocabulary import AttributeLists, Vocabulary
+from omkl.features.vocabulary import AttributeLists, Vocabulary, features_of_ids
 from omkl.features.words import TEMPLATES, WordEncoder, Words
 from omkl.groups.tokens import Features, Tokens, features_of, side_by_side
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
@@ -252,9 +252,7 @@ class Encoder:
         ids = np.full(missing.shape[1], -1, np.int32)
         if grow or MISSING in vocabulary.ids:  # all columns, so that ids do not depend on which is missing first
             ids = vocabulary.look_up(MISSING, self._table_columns(len(ids)), grow).ids
-        known = missing & (ids >= 0)
-        starts = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-        return Features(starts, ids[np.nonzero(known)[1]].astype(np.int32, copy=False), np.ones(starts[-1]))
+        return features_of_ids(np.where(missing, ids, np.int32(-1)))
 
     def _sparse_entries(self, tokens: list, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
         """Encode the sparse features of dicts, words or attributes."""
@@ -359,11 +357,8 @@ class Encoder:
         """Return the group of every explicit feature from id ``first`` on."""
         counts: list[Any] = [self.feature_count(name) for name in self.explicit]
         groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        if self.vocabulary is None:
-            return groups[first:]
-        if first >= len(groups):
-            return np.array(self.vocabulary.groups[first - len(groups) :], dtype=np.int32) + np.int32(len(counts))
-        return np.concatenate([groups[first:], self.explicit_groups(len(groups))])
+        of_keys = [] if self.vocabulary is None else self.vocabulary.groups[max(first - len(groups), 0) :]
+        return np.concatenate([groups[first:], np.array(of_keys, np.int32) + np.int32(len(counts))])
 
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
         """Return the names of explicit features by id: ``key=value``, or as by :meth:`name_of_part`."""

@@ -43,7 +43,9 @@ class Lexicon:
         if not isinstance(source, (Mapping, str, os.PathLike)):
             raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, got {source!r:.80}.")
         known: dict[str, str] = {}
-        for where, word, value in _entries(source, name) if isinstance(source, Mapping) else _lines_of(source):
+        place = f"The lexicon {name!r}"
+        entries = ((place, *entry) for entry in source.items()) if isinstance(source, Mapping) else _lines_of(source)
+        for where, word, value in entries:
             is_fit = isinstance(word, str) and word and value is not None and value == value and str(value)
             if not is_fit or known.setdefault(word, str(value)) != str(value):
                 error = InputError if isinstance(source, Mapping) else DataFileError
@@ -100,20 +102,13 @@ def value_of(lexicon: Lexicon, width: int | None, word: str) -> str | tuple[()]:
 
 def pack_lexicons(lexicons: Mapping[str, Lexicon]) -> dict[str, np.ndarray]:
     """Return the arrays of lexicons for a model file."""
-    return {
-        f"lexicons/{name}/{key}": own for name, lexicon in lexicons.items() for key, own in lexicon.arrays().items()
-    }
+    return {f"lexicons/{name}/{key}": array for name, own in lexicons.items() for key, array in own.arrays().items()}
 
 
 def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> dict[str, Lexicon]:
     """The inverse of :func:`pack_lexicons`."""
     keys = ("codes", "words", "words_offsets", "values", "values_offsets")
     return {name: Lexicon.restored({key: arrays[f"lexicons/{name}/{key}"] for key in keys}) for name in names}
-
-
-def _entries(source: Mapping[str, str], name: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield place, word and value of each entry of a dict."""
-    return ((f"The lexicon {name!r}", word, value) for word, value in source.items())
 
 
 def _lines_of(path: PathLike) -> Iterator[tuple[str, Any, Any]]:

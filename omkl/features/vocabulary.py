@@ -178,10 +178,8 @@ class Vocabulary:
         for key, unit in self.units.items():
             if unit != 1.0:
                 values[ids == self.ids[key][NUMBER]] /= unit
-        kept, owners = (
-            (ids >= 0) & (values != 0.0),
-            np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens))),
-        )
+        kept = (ids >= 0) & (values != 0.0)
+        owners = np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens)))
         if counts:  # a token may have several attributes of one key
             places = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
             numbers = np.bincount(np.unique(owners * len(self.keys) + places) % max(len(self.keys), 1))
@@ -334,10 +332,8 @@ def _weighted(attributes: list) -> tuple[list[str], np.ndarray]:
     """Return the strings and the numbers of attributes, of which some are pairs of both."""
     pairs = [(own, 1.0) if isinstance(own, str) else own for own in attributes]
     for pair in pairs:
-        if (
-            not isinstance(pair, tuple)
-            or [isinstance(own, (str, NUMBERS)[i]) for i, own in enumerate(pair)] != [True] * 2
-        ):
+        is_pair = isinstance(pair, tuple) and len(pair) == 2
+        if not is_pair or not isinstance(pair[0], str) or not isinstance(pair[1], NUMBERS):
             raise InputError(
                 "The attributes of a token must be strings or pairs of a string and a number, as in ['w=the', "
                 f"('length', 3)], got {reprlib.repr(pair)}."
@@ -459,9 +455,7 @@ def _finite(key: str, values: np.ndarray) -> np.ndarray:
 def _to_rows(parts: list[Part], n_tokens: int) -> Rows:
     """Make CSR rows with features in the order of keys, without unknown and zero features."""
     if parts and all(part.places is None and part.values is None for part in parts):
-        ids = np.stack([part.ids for part in parts], axis=1)
-        kept = ids >= 0
-        return kept.sum(axis=1), ids[kept], np.ones(np.count_nonzero(kept))
+        return _rows_of_ids(np.stack([part.ids for part in parts], axis=1))
     everyone = np.arange(n_tokens)
     where = np.concatenate([everyone[:0]] + [everyone if part.places is None else part.places for part in parts])
     ids = np.concatenate([np.zeros(0, dtype=np.int32)] + [part.ids for part in parts])
@@ -469,6 +463,17 @@ def _to_rows(parts: list[Part], n_tokens: int) -> Rows:
     kept = (ids >= 0) & (values != 0.0)
     order = np.flatnonzero(kept)[np.argsort(where[kept], kind="stable")]
     return np.bincount(where[kept], minlength=n_tokens), ids[order], values[order]
+
+
+def features_of_ids(ids: np.ndarray) -> Features:
+    """Make features with the value 1 of a table of ids, (n, k), in which -1 is no feature."""
+    return _joined([_rows_of_ids(ids)])
+
+
+def _rows_of_ids(ids: np.ndarray) -> Rows:
+    kept = ids >= 0
+    found = ids[kept]
+    return kept.sum(axis=1), found, np.ones(len(found))
 
 
 def _joined(chunks: list[Rows]) -> Features:

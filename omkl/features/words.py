@@ -13,7 +13,7 @@ import numpy as np
 from omkl.exceptions import InputError
 from omkl.features import _jit_words as jit
 from omkl.features.lexicons import Lexicon, value_of
-from omkl.features.vocabulary import CHUNK, NUMBER, Vocabulary
+from omkl.features.vocabulary import CHUNK, NUMBER, Vocabulary, features_of_ids
 from omkl.groups.tokens import Features
 
 #: Values before the first and after the last word of a sentence.
@@ -272,9 +272,7 @@ class WordEncoder:
             self._n_known = len(self.vocabulary.groups)
         if grow and not self.vocabulary.n_tokens:
             self.vocabulary.add_counts(dict.fromkeys(self.keys, len(words)), len(words))
-        starts, flat = np.empty(len(words) + 1, np.int64), np.empty(ids.size, np.int32)
-        n = jit.pack(ids, starts, flat)
-        return Features(starts, flat[:n], np.ones(n))
+        return features_of_ids(ids)
 
     def _fill(self, around, ids, known, grow):
         """Write the ids of all features of words, (n, templates), given their windows; -1 is no feature."""
@@ -299,9 +297,9 @@ class WordEncoder:
 
     def _look_up(self, name, values, grow):
         """Return the id of each value, -1 for unknown values, False and no feature."""
-        if not grow and name not in self.vocabulary.ids:
-            return np.full(len(values), -1, np.int32)
-        places, ids, amounts = self.vocabulary.look_up(name, values, grow)
         found = np.full(len(values), -1, np.int32)
-        found[slice(None) if places is None else places] = ids if amounts is None else np.where(amounts == 0.0, -1, ids)
+        if grow or name in self.vocabulary.ids:
+            places, ids, amounts = self.vocabulary.look_up(name, values, grow)
+            known = ids if amounts is None else np.where(amounts == 0.0, -1, ids)
+            found[slice(None) if places is None else places] = known
         return found
