@@ -204,12 +204,7 @@ class _CSVFile:
             raise DamagedFileError(f"{self.path}, row {torn[0]}: an unclosed quotation mark.")
         for i, name in enumerate(types):
             if types[name] == pyarrow.string():
-                cells, missing = (
-                    pyarrow.compute.utf8_trim_whitespace(table[name]),
-                    pyarrow.scalar(None, pyarrow.string()),
-                )
-                is_empty = pyarrow.compute.equal(cells, "")
-                table = table.set_column(i, name, pyarrow.compute.if_else(is_empty, missing, cells))
+                table = table.set_column(i, name, _with_missing(table[name], [""]))
         return table, refused
 
 
@@ -257,11 +252,12 @@ def _can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataTy
     return True
 
 
-def _with_missing(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
-    """Strip cells, and replace markers of missing numbers by null."""
+def _with_missing(column: pyarrow.ChunkedArray, markers: Sequence[str] | None = None) -> pyarrow.ChunkedArray:
+    """Strip cells, and replace markers of missing values by null; by default those of numbers."""
     pyarrow = import_pyarrow()
+    markers = pyarrow.csv.ConvertOptions().null_values if markers is None else markers
     column = pyarrow.compute.utf8_trim_whitespace(column)
-    is_missing = pyarrow.compute.is_in(column, value_set=pyarrow.array(pyarrow.csv.ConvertOptions().null_values))
+    is_missing = pyarrow.compute.is_in(column, value_set=pyarrow.array(markers))
     return pyarrow.compute.if_else(is_missing, pyarrow.scalar(None, pyarrow.string()), column)
 
 

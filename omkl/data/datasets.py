@@ -185,10 +185,8 @@ def handwritten_dates(
         of_digit = [half[digits.target[half] == digit] for digit in range(10)]
         days = rng.integers(0, (LAST_DAY - FIRST_DAY).days + 1, size=n)
         texts = [(FIRST_DAY + datetime.timedelta(days=int(day))).strftime("%d%m%Y") for day in days]
-        dates[f"{part}_digits"] = [[int(digit) for digit in text] for text in texts]
-        dates[f"{part}_images"] = [
-            images[[rng.choice(of_digit[digit]) for digit in date]] for date in dates[f"{part}_digits"]
-        ]
+        dates[f"{part}_digits"] = drawn = [[int(digit) for digit in text] for text in texts]
+        dates[f"{part}_images"] = [images[[rng.choice(of_digit[digit]) for digit in date]] for date in drawn]
     return dates
 
 

@@ -93,9 +93,8 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[FileName]:
     for one in [path] if isinstance(path, (str, os.PathLike)) else list(path) or [""]:
         found: list[Any] = _remote_files(one) if isinstance(one, str) and is_url(one) else _local_files(one)
         if not found:
-            raise DataFileError(
-                f"There is no file {os.fspath(one) or 'to read: a path, or the list of paths, is empty'}."
-            )
+            name = os.fspath(one) or "to read: a path, or the list of paths, is empty"
+            raise DataFileError(f"There is no file {name}.")
         files += found
     return files
 

@@ -360,9 +360,8 @@ class Columns:
             if str(schema.field(name).type) != "null":
                 kind, first = self._kind(schema.field(name), where), self.kinds[name]
                 if kind != first and {kind, first} != {"integer", "number"}:
-                    raise DataFileError(
-                        f"{where}: column {name!r:.200} holds {kind}s, but in the first table {first}s."
-                    )
+                    kinds = f"{kind}s, but in the first table {first}s"
+                    raise DataFileError(f"{where}: column {name!r:.200} holds {kinds}.")
 
     def _kind(self, field: pyarrow.Field, where: object) -> str:
         types, type = import_pyarrow().types, field.type

@@ -312,8 +312,9 @@ def replace_fields(text, rows, codes, strings, offsets, out):
         number, i = _number(text, i)
         if number >= 0 and text[i] == TAB:  # not a comment, multiword token or empty node
             for column in range(1, rows.shape[0]):
-                begin = i + 1
-                i = _field_end(text, begin)
+                i = begin = i + 1
+                while text[i] != TAB and text[i] != NEWLINE:
+                    i += 1
                 if rows[column] != NO_ROLE:
                     code = codes[rows[column], word]
                     size = _copy(text, done, begin, out, size)
@@ -322,13 +323,6 @@ def replace_fields(text, rows, codes, strings, offsets, out):
             word += 1
         i = _line_end(text, i) + 1
     return _copy(text, done, text.shape[0], out, size)
-
-
-@compiled
-def _field_end(text, i):
-    while text[i] > NEWLINE or (text[i] != TAB and text[i] != NEWLINE):
-        i += 1
-    return i
 
 
 @compiled

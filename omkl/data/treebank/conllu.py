@@ -316,18 +316,12 @@ def _coded(treebank: Treebank, name: str) -> tuple[np.ndarray, Strings]:
     return treebank.codes(name), treebank.strings[name]
 
 
-def _column(treebank: Treebank, name: str) -> list[str]:
-    """Return a column of all words as strings."""
-    codes, table = _coded(treebank, name)
-    strings = table.tolist()
-    return [strings[code] for code in codes.tolist()]
-
-
 def _conllu(treebank: Treebank) -> bytes:
     """Format a treebank without text as CoNLL-U."""
     ends = set(treebank.offsets[1:].tolist())
     numbers = np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
-    columns = [_column(treebank, name) for name in COLUMNS]
+    coded = (_coded(treebank, name) for name in COLUMNS)
+    columns = [map(table.tolist().__getitem__, codes.tolist()) for codes, table in coded]
     lines = []
     for i, (number, *fields, misc) in enumerate(zip(numbers.tolist(), *columns), 1):
         lines.append("\t".join([str(number), *fields, MISSING, misc]) + ("\n\n" if i in ends else "\n"))
