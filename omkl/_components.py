@@ -138,7 +138,7 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
         return spec
     text = spec if isinstance(spec, str) else ""
     name, _, settings = text.partition(":")
-    members = _members(base)
+    members = members_of(base)
     if name.strip() not in members:
         names = ", ".join(sorted(members))
         raise InputError(f"Unknown {what} {spec!r}: choose one of {names}, or make a {base.__name__}.")
@@ -151,12 +151,7 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
         raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}({known}): {error}.") from None
 
 
-def named(base: type, alias: str) -> Any:
-    """Return the class of a family with an existing alias."""
-    return _members(base)[alias]
-
-
-def _members(base: type) -> dict[str, Any]:
+def members_of(base: type) -> dict[str, Any]:
     """Return the classes of a family by their aliases."""
     members: list[type] = family(base)
     return {alias: cls for cls in members for alias in vars(cls).get("aliases", {})}

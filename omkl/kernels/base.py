@@ -1,6 +1,7 @@
 """Base of kernels: parameters, fitting, and normalised matrices."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from omkl._components import Component
+from omkl._components import Component, check_choice
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import (
     On,
@@ -85,10 +86,8 @@ class Kernel(Component):
     required: ClassVar[tuple[str, ...]] = ("raw",)
 
     def __post_init__(self) -> None:
-        if self.normalize not in NORMALIZATIONS:
-            raise InputError(f"normalize must be one of {NORMALIZATIONS}, not {self.normalize!r}.")
-        if self.standardize not in SCALINGS:
-            raise InputError(f"standardize must be one of {SCALINGS}, not {self.standardize!r}.")
+        check_choice("normalize", self.normalize, NORMALIZATIONS)
+        check_choice("standardize", self.standardize, SCALINGS)
         self.on = parse_on(self.on)
         self.scale_: float | None = None
         self.means_: np.ndarray | None = None
@@ -147,7 +146,7 @@ class Kernel(Component):
         on : int, str, slice or list of these
             The new columns.
         """
-        restricted = self._copy()
+        restricted = copy(self)
         restricted.on = parse_on(on)
         return restricted
 
@@ -166,7 +165,7 @@ class Kernel(Component):
         omkl.exceptions.InputError
             If a number is not finite or above 1e100, or a value ``k(x, x)`` overflows.
         """
-        fitted = self._copy()
+        fitted = copy(self)
         if self.standardize:
             from sklearn.preprocessing import StandardScaler
 
@@ -187,7 +186,7 @@ class Kernel(Component):
         """
         X = as_floats(X)
         check_magnitudes(X, self)
-        fitted = self._copy()
+        fitted = copy(self)
         fitted._learn(X)
         if self.entrywise:
             finite_squares(fitted.raw_diagonal(X))
@@ -354,11 +353,6 @@ class Kernel(Component):
     def learned(self) -> dict[str, Any]:
         """Return the attributes that :meth:`fit` has set, by name."""
         return {key: value for key, value in self.__dict__.items() if key.endswith("_")}
-
-    def _copy(self) -> Self:
-        copy = object.__new__(type(self))
-        copy.__dict__.update(self.__dict__)
-        return copy
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Kernel) or not super().__eq__(other):

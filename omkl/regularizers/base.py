@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl._components import Component, named
+from omkl._components import Component, members_of
 from omkl._roots import FARTHEST, increasing_root, limit_at, unbounded_root
 from omkl.exceptions import InputError
 
@@ -300,19 +300,14 @@ class Regularizer(Component):
         InputError
             If no bound is known, or norms are not bounded at all.
         """
-        if not self.least_at_one_group:
-            raise self._unbounded()
 
         def reaches(norm: np.ndarray) -> np.ndarray:
             return np.array([float(self.value_alone(float(norm[0]), n_groups).min()) >= value])
 
         with np.errstate(over="ignore"):
-            if not reaches(np.array([FARTHEST])):
-                raise self._unbounded()
+            if not self.least_at_one_group or not reaches(np.array([FARTHEST])):
+                raise InputError(f"{self!r} does not bound the norms of all groups: give radius as a number, or None.")
             return float(increasing_root(reaches, np.ones(1), np.array([FARTHEST]))[0]) if value > 0 else 0.0
-
-    def _unbounded(self) -> InputError:
-        return InputError(f"{self!r} does not bound the norms of all groups: give radius as a number, or None.")
 
     def terms(self) -> "tuple[Regularizer, ...]":
         """Return the proximal steps that Algorithm 1 takes in turn, starting with steps on coordinates."""
@@ -332,12 +327,12 @@ class Regularizer(Component):
 
     # look Composite up by its alias: a direct import would be circular
     def __mul__(self, factor: float) -> "Regularizer":
-        return named(Regularizer, "sum")([self], [factor])
+        return members_of(Regularizer)["sum"]([self], [factor])
 
     __rmul__ = __mul__
 
     def __add__(self, other: "Regularizer") -> "Regularizer":
-        return named(Regularizer, "sum")([self, other])
+        return members_of(Regularizer)["sum"]([self, other])
 
 
 def ratio_or_zero(numerator: ArrayLike, denominator: ArrayLike, otherwise: float = 0.0) -> np.ndarray:

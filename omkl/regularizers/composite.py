@@ -131,31 +131,23 @@ class Composite(Regularizer):
         return best if drift <= 1e-6 else math.inf
 
     def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
-        if self._only:
-            term, factor = self._only
-            return term.conjugate_gradient(as_vector(dual_norms) / factor)
-        return super().conjugate_gradient(dual_norms)
+        term, factor = self._only or (super(), 1.0)
+        return term.conjugate_gradient(as_vector(dual_norms) / factor)
 
     def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
-        if self._only:
-            term, factor = self._only
-            return term.conjugate_curvature(as_vector(dual_norms) / factor) / factor
-        return super().conjugate_curvature(dual_norms)
+        term, factor = self._only or (super(), 1.0)
+        return term.conjugate_curvature(as_vector(dual_norms) / factor) / factor
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
-        if self._only:
-            term, factor = self._only
-            return term.dual_scale(as_vector(dual_norms) / factor)
-        return super().dual_scale(dual_norms)
+        term, factor = self._only or (super(), 1.0)
+        return term.dual_scale(as_vector(dual_norms) / factor)
 
     def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
         return self._sum(term.reciprocal_weights(norms) for term in self.regularizers)
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        if self._only:
-            term, factor = self._only
-            return term.kernel_weights(norms) / factor
-        return super().kernel_weights(norms)
+        term, factor = self._only or (super(), 1.0)
+        return term.kernel_weights(norms) / factor
 
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
         parts = zip(self.regularizers, self.factors)
