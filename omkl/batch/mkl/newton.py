@@ -7,7 +7,7 @@ need few iterations, because 200 rows of the kernels make a good preconditioner.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -26,22 +26,6 @@ LEAST = 1e-6
 MOST_ITERATIONS = 100
 #: Residual of a direction at which to stop, in the norm of the preconditioner, relative to the start.
 ACCURACY = 1e-2
-
-
-class Curve(Protocol):
-    """A function of norms whose Hessian is ``diag(second) - coupling coupling'``."""
-
-    def value(self, norms: np.ndarray) -> float:
-        """Return the value."""
-
-    def first(self, norms: np.ndarray) -> np.ndarray:
-        """Return the gradient, (k,)."""
-
-    def second(self, norms: np.ndarray) -> np.ndarray:
-        """Return the diagonal of the Hessian, (k,)."""
-
-    def coupling(self, norms: np.ndarray) -> np.ndarray | None:
-        """Return the rank-one part (k,), or None if there is none."""
 
 
 def system_of(kernels: KernelStack) -> str:
@@ -193,8 +177,9 @@ class KernelTerm:
     ----------
     kernels : KernelStack
     which : int array of shape (k,)
-    curve : Curve
-        A function of the norms, times gamma.
+    curve : object
+        A function of the norms, times gamma: ``value(norms)``, the gradient ``first(norms)``, (k,), and the Hessian
+        ``diag(second(norms)) - c c'`` with ``c = coupling(norms)``, (k,), or None if it is diagonal.
     rho, kernel_products : arrays of shapes (N,) and (k, N)
         The point, and :math:`K_m \rho`.
     alpha_products, alpha_squares : arrays of shapes (k, N) and (k,)
@@ -204,7 +189,7 @@ class KernelTerm:
 
     kernels: KernelStack
     which: np.ndarray
-    curve: Curve
+    curve: Any
     rho: np.ndarray
     kernel_products: np.ndarray
     alpha_products: np.ndarray | float = 0.0

@@ -10,12 +10,12 @@ computes :math:`\|\rho\|_{K_m}` for all kernels. This certifies the model, and s
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.batch.mkl.newton import Curve, KernelTerm, system_of
+from omkl.batch.mkl.newton import KernelTerm, system_of
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.newton import BarrierSearch
 from omkl.batch.problem import Certificate
@@ -92,8 +92,8 @@ class Subproblem(BarrierSearch):
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
     @abstractmethod
-    def curve(self) -> Curve:
-        """Return the function of the norms in the dual."""
+    def curve(self) -> Any:
+        """Return the function of the norms in the dual; see ``KernelTerm``."""
 
     def warm_up(self, model: Expansion) -> None:
         """Begin at a model; do nothing if the model is a function of the dual point."""
@@ -184,20 +184,18 @@ def solve_by_working_sets(
         constant, rho = problem.best_constant()
         start = Start(Expansion(NONE, np.zeros((0, len(rho))), constant), rho)
     search, stalled = _Search(problem, monitor, start), False
-    over = search.over
     subproblem: Subproblem | None = None
-    while not over and not stalled:
+    while not search.over and not stalled:
         if subproblem is None:
             violating = search.by_violation(start.model.active)
             subproblem = method.begin(problem, start, search.certificate, violating)
         else:
             subproblem.grow(search.by_violation(subproblem.which))
         steps = subproblem.newton_steps
-        if not subproblem.solve(search.target(subproblem.share)) and subproblem.newton_steps == steps:
-            stalled = True
-            break
-        over = search.look_at(subproblem)
-        stalled = search.idle_rounds >= IDLE_ROUNDS
+        stalled = not subproblem.solve(search.target(subproblem.share)) and subproblem.newton_steps == steps
+        if not stalled:
+            search.look_at(subproblem)
+            stalled = search.idle_rounds >= IDLE_ROUNDS
     norms, outputs = problem.evaluate(search.model)
     best, history = search.certificate, monitor.history
     certificate = Certificate(problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
@@ -228,8 +226,8 @@ class _Search:
         wanted = max(self.monitor.tol, FINEST) * max(certificate.dual, 1e-3 * abs(certificate.primal))
         return max(ENOUGH * wanted, share * (certificate.primal - certificate.dual))
 
-    def look_at(self, subproblem: Subproblem) -> bool:
-        """Certify the model of a subproblem by a pass over the other kernels; return whether the search ends."""
+    def look_at(self, subproblem: Subproblem) -> None:
+        """Certify the model of a subproblem by a pass over the other kernels, and set whether the search is over."""
         problem, best = self.problem, self.certificate
         norms, outputs = subproblem.state()
         given = subproblem.rho
@@ -254,7 +252,7 @@ class _Search:
         else:
             self.idle_rounds += 1
         self._looked_at = subproblem.which
-        return self._record(model, subproblem)
+        self.over = self._record(model, subproblem)
 
     def _norms_of(self, rho: np.ndarray, which: np.ndarray = NONE, known: np.ndarray = NONE) -> np.ndarray:
         """Return the norms of a dual point in all kernels (M,); the norms of the kernels ``which`` are ``known``."""

@@ -125,12 +125,6 @@ class Search:
         if dual > self.dual:
             self.dual, self.rho = dual, rho
 
-    def model(self) -> Expansion:
-        """Return the best model so far."""
-        active = np.flatnonzero(self.point.weights * self.point.squares)
-        coefficients = np.multiply.outer(self.point.weights[active], self.point.rho)
-        return Expansion(active, coefficients, self.point.intercept)
-
 
 SVM = Requirement(
     "the hinge, epsilon-insensitive or squared loss, and an intercept",
@@ -178,6 +172,8 @@ class Wrapper(Solver):
             active = np.count_nonzero(point.weights)
             if monitor.record(search.primal, search.dual, active, svm_evaluations=search.n_evaluations):
                 break
-        model = search.model()
+        best = search.point
+        active = np.flatnonzero(best.weights * best.squares)
+        model = Expansion(active, np.multiply.outer(best.weights[active], best.rho), best.intercept)
         certificate = certify(problem, model, search.rho)
-        return Solution(model, certificate, len(history), certificate.proves(tol), history, search.point.weights.copy())
+        return Solution(model, certificate, len(history), certificate.proves(tol), history, best.weights.copy())
