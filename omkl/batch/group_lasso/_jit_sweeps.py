@@ -447,20 +447,7 @@ def _gram(columns, first, last, curvature):
 
 @compiled
 def sweep_products(
-    gram,
-    starts,
-    groups,
-    bases,
-    eigenvalues,
-    threshold,
-    ridge,
-    w,
-    correlations,
-    square,
-    target,
-    most,
-    worth,
-    largest,
+    gram, starts, groups, bases, eigenvalues, threshold, ridge, w, correlations, square, target, most, worth, largest
 ):
     """Minimise over all groups in turn, in place, on the inner products of their columns.
 

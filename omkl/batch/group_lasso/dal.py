@@ -209,10 +209,8 @@ class _Search:
         (certificate, iterate), working_set = self.found, self.working_set
         model = working_set.model(padded(iterate.w, len(working_set.columns)), iterate.b)
         # with the best dual point, since lower bounds hold for every model
-        certificate, n_iter = (
-            replace(certificate, dual=self.best.dual, rho=self.best.rho),
-            len(monitor.history) - 1 + goes_on,
-        )
+        certificate = replace(certificate, dual=self.best.dual, rho=self.best.rho)
+        n_iter = len(monitor.history) - 1 + goes_on
         trail, is_settled = (*self.start.trail, (self.problem.alpha, iterate))[-2:], len(working_set.groups) > 0
         start = DALStart(model, working_set, self.norms, trail, is_settled and not grows)
         return Solution(model, certificate, n_iter, certificate.proves(monitor.tol), monitor.history, start)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from omkl._components import check_number
 from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.matrices import Design
 from omkl.batch.problem import BaseProblem
@@ -82,7 +83,7 @@ class DesignProblem(BaseProblem):
 
     def __post_init__(self) -> None:
         m, n = self.design.shape
-        _check_alpha(self.alpha)
+        check_number("alpha", self.alpha, above=0)
         if np.shape(self.y) != (m,):
             raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
         if self.loss.classifies and self.intercept and np.all(self.y == self.y[0]):
@@ -167,7 +168,7 @@ class DesignProblem(BaseProblem):
         return self.groups.norms(model.dense(self.design.shape[1])), outputs
 
     def at(self, value: float) -> "DesignProblem":
-        _check_alpha(value)
+        check_number("alpha", value, above=0)
         same = copy(self)  # cached properties do not depend on alpha
         object.__setattr__(same, "alpha", value)
         return same
@@ -194,11 +195,6 @@ class DesignProblem(BaseProblem):
         if not self.threshold > 0:
             raise InputError(f"{self.regularizer!r} keeps all columns in the model at any alpha: give values of alpha.")
         return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < np.inf:
-        raise InputError(f"alpha must be a finite number > 0, got {alpha!r}.")
 
 
 def _with_coordinates(
@@ -323,11 +319,14 @@ class DesignNorms:
     ) -> np.ndarray | None:
         """Return bounds, replaced by exact norms if they violate the constraint; None if too little is known.
 
-        The bounds are valid for a ``cosine`` of 1, and guesses otherwise.
+        The bounds are valid if no column has a larger ``cosine`` with :math:`\\delta`: always for 1.
         """
         if self._reaches is None or len(groups) == self._problem.groups.n_groups:
             return None
-        bounds = self._bounds(rho, cosine, self._reaches)
+        if self._near is None or self._near[0] is not rho:
+            self._near = rho, *self._near_origins(rho)
+        _, near, left, rounding = self._near
+        bounds = near + (cosine * left + rounding) * self._reaches
         bounds[groups] = 0.0
         doubtful = np.flatnonzero(bounds > alpha * self._problem.threshold)
         if len(doubtful) > MANY * (len(bounds) - len(groups)):
@@ -339,13 +338,6 @@ class DesignNorms:
         bounds[doubtful] = gauge.dual_norms(problem.design.some_correlations(columns, rho))
         bounds[groups] = known
         return bounds
-
-    def _bounds(self, rho: np.ndarray, cosine: float, reaches: np.ndarray) -> np.ndarray:
-        """Return bounds of all norms, valid if no column has a larger cosine with :math:`\\delta`."""
-        if self._near is None or self._near[0] is not rho:
-            self._near = rho, *self._near_origins(rho)
-        _, near, left, rounding = self._near
-        return near + (cosine * left + rounding) * reaches
 
     def _near_origins(self, rho: np.ndarray) -> tuple[np.ndarray, float, float]:
         """Return norms at the closest combination of known points, its distance and its rounding."""
