@@ -77,8 +77,7 @@ class Polynomial(Kernel):
     def _prepare(self) -> None:
         check_number("degree", self.degree, above=0, below=LARGEST_DEGREE + 1, integer=True)
         check_number("gamma", self.gamma, above=0)
-        if self.coef0 != 0:
-            check_number("coef0", self.coef0, above=0)
+        check_number("coef0", self.coef0, least=0)
         self.degree, self.coef0, self.gamma = int(self.degree), float(self.coef0), float(self.gamma)
 
     def raw(self, pair: Pair) -> np.ndarray:

@@ -112,11 +112,9 @@ class FactoredStack(KernelStack):
         return total
 
     def diagonals(self, which: Which = None) -> np.ndarray:
-        which = self._chosen(which)[0]
-        parts = [self.rows[self.starts[m] : self.starts[m + 1]] for m in which]
-        return np.array([np.einsum("ri,ri->i", part, part, dtype=np.float64) for part in parts]).reshape(
-            len(which), self.n_samples
-        )
+        parts = [self.rows[self.starts[m] : self.starts[m + 1]] for m in self._indices(which)]
+        found = [np.einsum("ri,ri->i", part, part, dtype=np.float64) for part in parts]
+        return np.reshape(found, (len(parts), self.n_samples))
 
     def traces(self, which: Which = None) -> np.ndarray:
         which, rows, owners = self._chosen(which)

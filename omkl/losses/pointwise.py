@@ -96,9 +96,6 @@ class Squared(PiecewiseQuadratic):
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return z - y
 
-    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return -y * rho + 0.5 * rho**2
-
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -np.inf), np.full(len(y), np.inf)
 

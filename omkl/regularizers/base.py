@@ -33,9 +33,8 @@ RISING = np.geomspace(1e-4, 1e4, 200)
 as_vector: Callable[[ArrayLike], np.ndarray] = partial(np.asarray, dtype=np.float64)
 
 
-def derived(function: "Callable[[Any], Any]") -> Any:
-    """Return a default that is computed once, from what a subclass defines."""
-    return cached_property(function)
+#: A default that is computed once, from what a subclass defines.
+derived: Any = cached_property
 
 
 class Regularizer(Component):
@@ -335,7 +334,7 @@ class Regularizer(Component):
         return members_of(Regularizer)["sum"]([self, other])
 
 
-def ratio_or_zero(numerator: ArrayLike, denominator: ArrayLike, otherwise: float = 0.0) -> np.ndarray:
+def ratio_or_zero(numerator: ArrayLike, denominator: ArrayLike, otherwise: ArrayLike = 0.0) -> np.ndarray:
     """Return the elementwise quotient, and ``otherwise`` where the denominator is 0."""
     denominator = as_vector(denominator)
     return np.divide(numerator, denominator, out=np.full_like(denominator, otherwise), where=denominator != 0)

@@ -46,6 +46,7 @@ class Composite(Regularizer):
             raise InputError(f"Factors of regularizers must be finite numbers > 0, not {factors!r}.")
         parts = [part for term, factor in zip(regularizers, factors) for part in _flatten(term, float(factor))]
         parts.sort(key=lambda part: part[0].rank)
+        self._parts = parts
         self.regularizers, self.factors = [term for term, _ in parts], [factor for _, factor in parts]
         elastic = [(c * term.elastic[0], c * term.elastic[1]) for term, c in parts if term.elastic is not None]
         #: The linear and quadratic terms together, and the other terms.
@@ -72,7 +73,7 @@ class Composite(Regularizer):
         return np.sum([factor * vector for factor, vector in zip(self.factors, vectors)], axis=0)
 
     def value(self, norms: ArrayLike) -> float:
-        return sum(c * term.value(norms) for term, c in zip(self.regularizers, self.factors))
+        return sum(c * term.value(norms) for term, c in self._parts)
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
         return self._sum(term.slopes(norms) for term in self.regularizers)
@@ -108,11 +109,9 @@ class Composite(Regularizer):
         return None if coupling is None else coupling / np.sqrt(1.0 + step * self._plain.quadratic)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
-        if self._only:
-            term, factor = self._only
+        if self._only or self.separable:
+            term, factor = self._only or (super(), 1.0)
             return factor * term.conjugate(as_vector(dual_norms) / factor)
-        if self.separable:
-            return super().conjugate(dual_norms)
         if not self.exact:
             raise InputError(f"The conjugate of {self!r} is not known: its prox is not exact.")
         return self._conjugate_by_ascent(as_vector(dual_norms))
@@ -150,17 +149,14 @@ class Composite(Regularizer):
         return term.kernel_weights(norms) / factor
 
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
-        parts = zip(self.regularizers, self.factors)
-        return sum((c * term.value_alone(norm, n_groups) for term, c in parts), np.zeros(1))
+        return sum((c * term.value_alone(norm, n_groups) for term, c in self._parts), np.zeros(1))
 
     def norm_bound(self, value: float, n_groups: int) -> float:
-        if self._only:
-            term, factor = self._only
+        if self._only or self.least_at_one_group:
+            term, factor = self._only or (super(), 1.0)
             return term.norm_bound(value / factor, n_groups)
-        if self.least_at_one_group:
-            return super().norm_bound(value, n_groups)
         # each term alone bounds the norms, and so does the sum of the terms with exact bounds
-        parts = [Composite([term], [factor]) for term, factor in zip(self.regularizers, self.factors)]
+        parts = [Composite([term], [factor]) for term, factor in self._parts]
         joint = [part for part in parts if part.least_at_one_group]
         bounds = []
         for part in [*([Composite(joint)] if joint else []), *(part for part in parts if part not in joint)]:
@@ -169,8 +165,7 @@ class Composite(Regularizer):
         return min(bounds) if bounds else super().norm_bound(value, n_groups)
 
     def terms(self) -> tuple[Regularizer, ...]:
-        parts = zip(self.regularizers, self.factors)
-        steps = [factor * step if factor != 1.0 else step for term, factor in parts for step in term.terms()]
+        steps = [factor * step if factor != 1.0 else step for term, factor in self._parts for step in term.terms()]
         on_norms = [step for step in steps if not step.on_coordinates]
         on_norms = [Composite(on_norms)] if len(on_norms) > 1 else on_norms
         return *(step for step in steps if step.on_coordinates), *on_norms
@@ -179,15 +174,14 @@ class Composite(Regularizer):
         return Composite([term.bind(names, order) for term in self.regularizers], self.factors)
 
     def __repr__(self) -> str:
-        parts = zip(self.regularizers, self.factors)
-        return " + ".join(repr(term) if factor == 1.0 else f"{factor:g} * {term!r}" for term, factor in parts)
+        return " + ".join(repr(term) if c == 1.0 else f"{c:g} * {term!r}" for term, c in self._parts)
 
 
 def _flatten(term: Regularizer, factor: float) -> list[tuple[Regularizer, float]]:
     """Return the terms of a composite with their factors; another regularizer is its own term."""
     if not isinstance(term, Composite):
         return [(term, factor)]
-    return [(own, factor * c) for own, c in zip(term.regularizers, term.factors)]
+    return [(own, factor * c) for own, c in term._parts]
 
 
 class SparseGroup(Composite):

@@ -98,9 +98,8 @@ class _UnionOfGroups(Regularizer):
         return inside * np.abs(norms) + self._summed(np.where(union_norms > 0, 0.0, self._ordered_weights), n_groups)
 
     def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
-        union_norms = self._union_norms(norms)
         at_zero = np.where(self._ordered_weights > 0, np.inf, 0.0)
-        ratios = np.divide(self._ordered_weights, union_norms, out=at_zero, where=union_norms > 0)
+        ratios = ratio_or_zero(self._ordered_weights, self._union_norms(norms), at_zero)
         return self._summed(ratios, len(as_vector(norms)))
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
