@@ -4,7 +4,7 @@ A check compares a part with its definition: with differences, with other points
 models by every solver and estimator that takes the part. A broken promise is an ``AssertionError`` that names it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise, product
 from typing import Any
@@ -62,19 +62,17 @@ def _samples(n_columns: int, loss: PointwiseLoss | None = None) -> tuple[np.ndar
     return X, y
 
 
-def _problems(loss: PointwiseLoss, regularizer: Regularizer, n_columns: int) -> Iterator[tuple[type, Any]]:
-    """Yield the kinds of solvers, and a problem with a kernel, or a group, for each column."""
-    X, y = _samples(n_columns, loss)
-    grams = PackedStack.from_grams(X.T[:, :, None] * X.T[:, None], np.float64)
-    yield Solver, Problem(grams, y, loss, regularizer, 0.3)
-    with suppress(InputError):  # its prox may not be exact
-        yield DesignSolver, DesignProblem(as_design(X), y, loss, regularizer, 0.03)
-
-
 def _solve(loss: PointwiseLoss, regularizer: Regularizer, n_columns: int, only: Any = None) -> int:
-    """Check the solutions of all solvers, or of one, that accept a problem; return how many do."""
-    solved = 0
-    for kind, problem in _problems(loss, regularizer, n_columns):
+    """Check the solutions of all solvers, or of one, that accept a problem; return how many do.
+
+    The problems have a kernel, or a group, for each column.
+    """
+    (X, y), solved = _samples(n_columns, loss), 0
+    grams = PackedStack.from_grams(X.T[:, :, None] * X.T[:, None], np.float64)
+    problems: list[tuple[type, Any]] = [(Solver, Problem(grams, y, loss, regularizer, 0.3))]
+    with suppress(InputError):  # its prox may not be exact
+        problems.append((DesignSolver, DesignProblem(as_design(X), y, loss, regularizer, 0.03)))
+    for kind, problem in problems:
         values = []
         for solver in _of_family(kind) if only is None else [only] * isinstance(only, kind):
             with suppress(InputError):
