@@ -251,15 +251,12 @@ class PartlyFreeLoss(WeightedLoss):
         basis = self.free.basis
 
         def direction(rho: np.ndarray) -> np.ndarray:
-            return basis @ np.linalg.solve(basis.T @ (self._curved(rho)[:, None] * basis), basis.T @ rho)
+            curvature = self.curvature(rho)
+            largest = self.loss.curvature * self.weights if np.isfinite(self.loss.curvature) else curvature.max()
+            curved = np.maximum(curvature, LEAST_CURVED * largest)  # bounded away from 0
+            return basis @ np.linalg.solve(basis.T @ (curved[:, None] * basis), basis.T @ rho)
 
         return minimize(self, outputs, direction)
-
-    def _curved(self, rho: np.ndarray) -> np.ndarray:
-        """Return second derivatives of the losses, bounded away from 0."""
-        curvature = self.curvature(rho)
-        largest = self.loss.curvature * self.weights if np.isfinite(self.loss.curvature) else curvature.max()
-        return np.maximum(curvature, LEAST_CURVED * largest)
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
         r"""Return a point near :math:`\rho` in the domain with :math:`U^\top \rho = 0`.

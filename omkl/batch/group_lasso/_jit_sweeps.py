@@ -382,13 +382,11 @@ def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, ridge, po
 
 @compiled
 def _find_basis(columns, starts, g, curvature, bases, is_mixed):
-    """Compute the basis of a group, unless it is known.
+    """Compute the basis of a group.
 
     For large groups only the largest eigenvalue is bounded. Steps never increase the objective, even if the bound is
     too low by up to one half.
     """
-    if bases.is_known[g]:
-        return
     bases.is_known[g] = True
     first, last = starts[g], starts[g + 1]
     basis, values, size = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]], bases.values[first:last], last - first

@@ -278,12 +278,20 @@ class _Search:
 
     def _solve_working_set(self, tol: float) -> None:
         """Solve on the working set to a relative gap over its columns: by sweeps, or Newton steps if these are slow."""
-        problem = self._current
-        if len(self.working_set.groups):
-            if not problem.loss.has_kink and problem.regularizer.elastic is not None:
-                self._sweep(problem, tol)
-            if self.iterate.gap > tol and problem.takes_newton_steps:
-                self._step_by_newton(problem, tol)
+        problem, working_set = self._current, self.working_set
+        if not len(working_set.groups):
+            return
+        if not problem.loss.has_kink and problem.regularizer.elastic is not None:
+            self._sweep(problem, tol)
+        last = self.iterate
+        if last.gap > tol and problem.takes_newton_steps:
+            # scale by m: the loss is a mean
+            gamma = self.solver.gamma * len(last.rho) / working_set.mean_square
+            search = ProximalNewton(problem, working_set, last, gamma, self.solver.growth)
+            search.solve(tol * abs(last.primal), NEWTON_STEPS)
+            self.newton_steps += search.newton_steps
+            found = self._iterate(problem, search.w, search.rho)
+            self.iterate = found if found.primal <= last.primal else self._iterate(problem, last.w, search.rho)
 
     def _iterate(
         self, problem: DesignProblem, w: np.ndarray, rho: np.ndarray | None = None, known: Known | None = None
@@ -332,17 +340,6 @@ class _Search:
         if self.working_set.gauge.is_euclidean or not self.problem.takes_newton_steps:
             return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])
         return len(gaps) > 3 and gaps[-1] > SLOW * gaps[-4]
-
-    def _step_by_newton(self, problem: DesignProblem, tol: float) -> None:
-        """Take proximal steps, each minimised by Newton's method in the dual; keep the better of start and end."""
-        working_set, last = self.working_set, self.iterate
-        # scale by m: the loss is a mean
-        gamma = self.solver.gamma * len(last.rho) / working_set.mean_square
-        search = ProximalNewton(problem, working_set, last, gamma, self.solver.growth)
-        search.solve(tol * abs(last.primal), NEWTON_STEPS)
-        self.newton_steps += search.newton_steps
-        found = self._iterate(problem, search.w, search.rho)
-        self.iterate = found if found.primal <= last.primal else self._iterate(problem, last.w, search.rho)
 
 
 def _descends(iterate: Iterate, last: Iterate) -> bool:

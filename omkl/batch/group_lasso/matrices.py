@@ -8,6 +8,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from omkl.batch.group_lasso._jit_columns import dense_products, dense_products_and_squares, sparse_products
 from omkl.exceptions import InputError
+from omkl.kernels.inputs import as_floats
 
 #: Columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix.
 Matrix: TypeAlias = np.ndarray | sparse.csc_matrix
@@ -23,17 +24,12 @@ class Design:
         Whether columns are sparse.
     selective : bool
         Whether products with a few columns cost less than with all. Only then is ``correlations_and_norms`` available.
-    n_outputs : int
-        Number of outputs that share the matrix.
     """
 
-    n_outputs = 1
-    selective = False
     is_sparse = False
-    _transposed: Any
 
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: Any, selective: bool = False) -> None:
+        self.matrix, self.selective, self._transposed = matrix, selective, matrix.T
         self.shape = matrix.shape
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
@@ -114,11 +110,6 @@ class Design:
 class DenseDesign(Design):
     """A float32 or float64 array, C or F order."""
 
-    def __init__(self, matrix: Any) -> None:
-        super().__init__(matrix)
-        self._transposed = matrix.T
-        self.selective = matrix.flags.f_contiguous
-
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return dense_products(self._transposed, indices, rho.astype(self.matrix.dtype, copy=False))
 
@@ -144,11 +135,6 @@ class SparseDesign(Design):
     """A CSC or CSR matrix; selecting columns is faster with CSC."""
 
     is_sparse = True
-
-    def __init__(self, matrix: Any) -> None:
-        super().__init__(matrix)
-        self._transposed = matrix.T
-        self.selective = matrix.format == "csc"
 
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return sparse_products(self.matrix.data, self.matrix.indices, self.matrix.indptr, indices, rho)
@@ -189,9 +175,9 @@ class RowsOfDesign(Design):
     """
 
     def __init__(self, design: Design, kept: np.ndarray) -> None:
-        super().__init__(design.matrix)
+        super().__init__(design.matrix, design.selective)
         self._design, self._kept, self.shape = design, kept, (len(kept), design.shape[1])
-        self.selective, self.is_sparse = design.selective, design.is_sparse
+        self.is_sparse = design.is_sparse
 
     def _spread(self, rho: np.ndarray) -> np.ndarray:
         full = np.zeros(self._design.shape[0])
@@ -246,8 +232,9 @@ def as_design(matrix: Any) -> Design:
         return OperatorDesign(matrix)
     if sparse.issparse(matrix):
         matrix = matrix if matrix.format in ("csc", "csr") else matrix.tocsc()
-        return SparseDesign(matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64))
+        return SparseDesign(as_floats(matrix), matrix.format == "csc")
     matrix = np.asarray(matrix)
     if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.number) or np.iscomplexobj(matrix):
         raise InputError(f"A design must be a real matrix (m, n), got an array of {matrix.dtype} {matrix.shape}.")
-    return DenseDesign(matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64))
+    matrix = as_floats(matrix)
+    return DenseDesign(matrix, matrix.flags.f_contiguous)

@@ -319,14 +319,11 @@ class DesignNorms:
     ) -> np.ndarray | None:
         """Return bounds, replaced by exact norms if they violate the constraint; None if too little is known.
 
-        The bounds are valid if no column has a larger ``cosine`` with :math:`\\delta`: always for 1.
+        The bounds are valid for a ``cosine`` of 1, and guesses otherwise.
         """
         if self._reaches is None or len(groups) == self._problem.groups.n_groups:
             return None
-        if self._near is None or self._near[0] is not rho:
-            self._near = rho, *self._near_origins(rho)
-        _, near, left, rounding = self._near
-        bounds = near + (cosine * left + rounding) * self._reaches
+        bounds = self._bounds(rho, cosine, self._reaches)
         bounds[groups] = 0.0
         doubtful = np.flatnonzero(bounds > alpha * self._problem.threshold)
         if len(doubtful) > MANY * (len(bounds) - len(groups)):
@@ -338,6 +335,13 @@ class DesignNorms:
         bounds[doubtful] = gauge.dual_norms(problem.design.some_correlations(columns, rho))
         bounds[groups] = known
         return bounds
+
+    def _bounds(self, rho: np.ndarray, cosine: float, reaches: np.ndarray) -> np.ndarray:
+        """Return bounds of all norms, valid if no column has a larger cosine with :math:`\\delta`."""
+        if self._near is None or self._near[0] is not rho:
+            self._near = rho, *self._near_origins(rho)
+        _, near, left, rounding = self._near
+        return near + (cosine * left + rounding) * reaches
 
     def _near_origins(self, rho: np.ndarray) -> tuple[np.ndarray, float, float]:
         """Return norms at the closest combination of known points, its distance and its rounding."""

@@ -29,10 +29,10 @@ class StackedDesign(Design):
     """:math:`I_K \\otimes A` for a design A; all outputs of a column are in the same group."""
 
     def __init__(self, design: Design, n_outputs: int) -> None:
-        super().__init__(design.matrix)
+        super().__init__(design.matrix, design.selective)
         self.single, self.n_outputs = design, n_outputs
         self.shape = design.shape[0] * n_outputs, design.shape[1] * n_outputs
-        self.selective, self.is_sparse = design.selective, design.is_sparse
+        self.is_sparse = design.is_sparse
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         return self.single.correlations_of_all(rho.reshape(self.n_outputs, -1)).ravel()

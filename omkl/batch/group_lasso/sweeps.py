@@ -79,14 +79,23 @@ class QuadraticModel:
                 square = self._newton_step(w, correlations, square)
 
     def _newton_step(self, w: np.ndarray, correlations: np.ndarray, square: float) -> float:
-        """Take a Newton step in the nonzero groups; set groups that it would move past zero to zero."""
+        """Take a Newton step in the nonzero groups, unless the system is singular; groups never move past zero."""
         sizes, size = np.diff(self.starts), self.starts[-1]
         largest = np.maximum.reduceat(self.values, self.starts[:-1])
         moving = largest * Blocks(sizes).norms(np.linalg.norm(w, axis=1)) > TINY * self.threshold
         indices, blocks = np.flatnonzero(np.repeat(moving, sizes)), Blocks(sizes[moving])
         gram, own, seen = self.gram[np.ix_(indices, indices)], w[indices], correlations[:, indices].T
-        step = self._direction(gram, own, seen, blocks)
         norms = blocks.norms(np.linalg.norm(own, axis=1))
+        slopes = blocks.spread(self.threshold / norms)
+        # the norm of a group has curvature orthogonal to its ray
+        curved = slopes if w.shape[1] > 1 else np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
+        system = gram.copy()
+        system[np.diag_indices_from(system)] += curved + self.ridge + TINY * self.values.sum()
+        rays = np.sqrt(curved)[:, None] * own / blocks.spread(norms)[:, None]
+        try:
+            step = _solved_beside_rays(system, blocks, rays, seen - (self.ridge + slopes)[:, None] * own)
+        except np.linalg.LinAlgError:
+            return square
         for _ in range(HALVINGS if len(indices) else 0):
             after = own + step
             after[blocks.spread(blocks.sums((own * after).sum(axis=1)) <= 0.0)] = 0.0
@@ -99,20 +108,6 @@ class QuadraticModel:
                 return square - float((moves * (seen + correlations[:, indices].T)).sum())
             step *= 0.5
         return square
-
-    def _direction(self, gram: np.ndarray, w: np.ndarray, correlations: np.ndarray, blocks: Blocks) -> np.ndarray:
-        """Return Newton's direction at coefficients (a, K) of nonzero groups; 0 if the system is singular."""
-        slopes = blocks.spread(self.threshold / blocks.norms(np.linalg.norm(w, axis=1)))
-        right = correlations - (self.ridge + slopes)[:, None] * w
-        # the norm of a group has curvature orthogonal to its ray
-        curved = slopes if w.shape[1] > 1 else np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
-        system = gram.copy()
-        system[np.diag_indices_from(system)] += curved + self.ridge + TINY * self.values.sum()
-        rays = np.sqrt(curved)[:, None] * w / blocks.spread(blocks.norms(np.linalg.norm(w, axis=1)))[:, None]
-        try:
-            return _solved_beside_rays(system, blocks, rays, right)
-        except np.linalg.LinAlgError:
-            return np.zeros_like(w)
 
 
 def _solved_beside_rays(system: np.ndarray, blocks: Blocks, rays: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -269,14 +264,20 @@ class Sweeps:
         target : float
             Absolute gap over the working set at which sweeps over inner products end.
         """
+        working_set, n_outputs = self._working_set, self._problem.n_outputs
         w, rho = w.copy(), self._problem.weighted_loss.dual_point(outputs)
         curvature = self._curvature(rho)
-        weights = curvature[: len(rho) // self._problem.n_outputs]
-        self._working_set.eigenbases.weigh(weights)
+        weights = curvature[: len(rho) // n_outputs]
+        working_set.eigenbases.weigh(weights)
         if self._takes_products(weights):
             if correlations is None or len(correlations) < len(w):
-                correlations = self._working_set.correlations(rho[None])[0]
-            self._sweep_products(w, correlations, float((rho * rho / curvature).sum()), weights, target)
+                correlations = working_set.correlations(rho[None])[0]
+            bases = working_set.eigenbases.of(working_set.matrix, self._starts, weights)
+            gram = working_set.products.of(working_set.matrix, weights, self._free)
+            model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, *self._penalty)
+            by_output = np.ascontiguousarray(correlations.reshape(-1, n_outputs).T)
+            square = float((rho * rho / curvature).sum())
+            model.minimise(w.reshape(-1, n_outputs), by_output, square=square, target=target, worth=0.0)
             return w
         groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
         for sweeps in range(1, MOST_SWEEPS + 1):
@@ -287,8 +288,8 @@ class Sweeps:
             if len(met) > EXTRAPOLATED:
                 w, rho = self._extrapolate(met, curvature)
                 met = [(w.copy(), rho.copy())]
-            groups = np.flatnonzero(self._working_set.blocks.norms(w))
-            if self._working_set.gauge.is_euclidean and sweeps > self._newton_price(groups):
+            groups = np.flatnonzero(working_set.blocks.norms(w))
+            if working_set.gauge.is_euclidean and sweeps > self._newton_price(groups):
                 self._solve_groups(groups, w, rho, weights)
                 break
             if gained <= WORTH * first:
@@ -318,17 +319,6 @@ class Sweeps:
         new = columns - self._working_set.products.known(weights)
         price = new * (2 * columns - new) / (4.0 * FASTER_FACTORS * columns * self._problem.n_outputs)
         return bool(columns <= entries and price <= self._worth and np.diff(self._starts).max() <= jit.LARGEST_BASIS)
-
-    def _sweep_products(
-        self, w: np.ndarray, correlations: np.ndarray, square: float, weights: np.ndarray, target: float
-    ) -> None:
-        """Minimise the model over all groups by inner products, in place."""
-        problem, working_set = self._problem, self._working_set
-        bases = working_set.eigenbases.of(working_set.matrix, self._starts, weights)
-        gram = working_set.products.of(working_set.matrix, weights, self._free)
-        model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, *self._penalty)
-        by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)
-        model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
 
     def _curvature(self, rho: np.ndarray) -> np.ndarray:
         """Return damped second derivatives of the losses at a dual point, or bounds shared by all outputs, (K m,)."""

@@ -135,9 +135,7 @@ class Subproblem(BarrierSearch):
     def reset_term(self) -> None:
         """Create the term of the present working set and centre."""
         kernels, centre = self.problem.kernels, (self.alpha_products, self.alpha_squares)
-        self.term: KernelTerm = KernelTerm(
-            kernels, self.which, self.curve(), self.rho, self.kernel_products, *centre, self.gamma
-        )
+        self.term = KernelTerm(kernels, self.which, self.curve(), self.rho, self.kernel_products, *centre, self.gamma)
 
     def solve(self, target: float) -> bool:
         """Solve to an absolute duality gap within the working set; return whether it was reached."""
