@@ -153,15 +153,8 @@ def square_of_gradient(before, arrays, hedged, rules, state, left_out, weight, l
                 square += arrays.square_gradients[k]
         return square
     if learning:
-        losses_of_parts(
-            before,
-            arrays.square_norms,
-            arrays.square_gradients,
-            arrays.rates,
-            arrays.bases,
-            weight,
-            hedged.losses,
-        )
+        parts = arrays.square_norms, arrays.square_gradients, arrays.rates, arrays.bases
+        losses_of_parts(before, *parts, weight, hedged.losses)
         state[GAP] = hedge(hedged.weights, hedged.cumulative, hedged.losses, state[GAP])
     for k in range(len(left_out)):
         square += hedged.factors[k] * arrays.square_gradients[k]
