@@ -1,7 +1,9 @@
-"""A fresh interpreter: import, training with cached compiled code, and printing help."""
+"""A fresh interpreter: import, training with cached compiled code and without, and printing help."""
 
+import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -27,9 +29,32 @@ CASES = {
     "omkl --help": ("", "from omkl.cli import main; main(['--help'])", {}),
 }
 
+ROWS = "import numpy as np, omkl; X = np.random.default_rng(0).normal(size=(200, 5)); y = (X[:, 0] > 0).astype(int); "
+SENTENCES = "[['the', 'dog', 'barks']] * 40, [['D', 'N', 'V']] * 40"
+#: The first fit and prediction of an installation, which compile.
+FIRST_CALLS = {
+    "labeler": f"import omkl; omkl.SequenceLabeler(verbose=False).fit({SENTENCES}).predict([['the', 'dog']])",
+    "online": ROWS + "omkl.OnlineMKLClassifier(verbose=False).fit(X, y).predict(X)",
+    "batch": ROWS + "omkl.MKLClassifier(verbose=False).fit(X, y).predict(X)",
+    "group lasso": ROWS + "omkl.GroupLasso(alpha=0.1).fit(X, X[:, 0]).predict(X)",
+    "parser": "import omkl; trees = omkl.data.synthetic_treebank(40); "
+    "omkl.DependencyParser('small', verbose=False).fit(trees).predict(trees)",
+}
+
 
 def started(source):
     return lambda: subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)
+
+
+def compiled(source):
+    """Run a program with an empty cache of compiled loops."""
+
+    def run():
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-c", source]
+            subprocess.run(command, check=True, capture_output=True, env={**os.environ, "NUMBA_CACHE_DIR": folder})
+
+    return run
 
 
 def peer(source):
@@ -46,3 +71,9 @@ def test_startup(measure, case):
     floor, source, peers = CASES[case]
     peers = {name: peer(theirs) for name, theirs in peers.items()}
     measure(started(source), floor=Floor(floor or "python", started(floor)), peers=peers, clock="children")
+
+
+@pytest.mark.parametrize("case", FIRST_CALLS)
+def test_first_call(measure, case):
+    floor = "import numba, sklearn.base"
+    measure(compiled(FIRST_CALLS[case]), floor=Floor(floor, started(floor)), clock="children")
