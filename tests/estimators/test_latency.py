@@ -9,6 +9,7 @@ from scipy import sparse
 import omkl
 from omkl._threads import in_threads
 from omkl.data import frames as row_checks
+from omkl.estimators import targets
 from omkl.data import synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.features import token_features, vocabulary
@@ -49,7 +50,7 @@ def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
     models = []
     for few in (row_checks.FEW, 0):
         monkeypatch.setattr(row_checks, "FEW", few)
-        monkeypatch.setattr(row_checks, "FEW_CLASSES", few)
+        monkeypatch.setattr(targets, "FEW_CLASSES", few)
         model = omkl.OnlineMKLClassifier(random_state=0).partial_fit(X[:20], y[:20])
         for i in range(20, 60):
             model.partial_fit(X[i : i + 1], y[i : i + 1])
