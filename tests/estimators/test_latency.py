@@ -9,8 +9,8 @@ from scipy import sparse
 import omkl
 from omkl._threads import in_threads
 from omkl.data import frames as row_checks
-from omkl.estimators import targets
 from omkl.data import synthetic_treebank
+from omkl.estimators import targets
 from omkl.exceptions import InputError
 from omkl.features import token_features, vocabulary
 from omkl.kernels import Linear, Polynomial
