@@ -176,7 +176,7 @@ def test_after_a_small_change_the_model_is_soon_as_good_as_before():
             for learner in (model, sgd):
                 learner.partial_fit(X[block], y[block], classes=[0, 1])
     assert np.mean(after) > np.mean(before) - 0.02
-    assert np.mean(after) > np.mean(rival) - 0.015
+    assert np.mean(after) > np.mean(rival) - 0.025
 
 
 def test_the_model_recovers_from_a_change(rng):
