@@ -58,7 +58,9 @@ def run(data, X, kernels, fold, protocol, order, epochs):
     alone, others = {fold}, set(range(10)) - {fold}
     train, test = (alone, others) if protocol == "small" else (others, alone)
     started = time.process_time()
-    labeler = SequenceLabeler(kernels, order=order, epochs=epochs, random_state=fold).fit(*part_of(data, X, train))
+    labeler = SequenceLabeler(kernels, order=order, C="auto", epochs=epochs, random_state=fold).fit(
+        *part_of(data, X, train)
+    )
     seconds = time.process_time() - started
     return {"accuracy": 100 * labeler.score(*part_of(data, X, test)), "seconds": seconds}
 

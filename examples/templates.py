@@ -187,7 +187,7 @@ def taggers(train, test, seed):
             tagged(part, n_keys, part_seed) for part, part_seed in ((train, seed), (test, TEST_SEED))
         )
         start = time.perf_counter()
-        model = SequenceLabeler(random_state=seed, **settings).fit(X, y)
+        model = SequenceLabeler(C="auto", random_state=seed, **settings).fit(X, y)
         seconds = time.perf_counter() - start
         weights = {key: weight for key, weight in model.kernel_weights_.items() if weight > 0}
         pairs = [pair for own, gold in zip(model.predict(X_test), y_test) for pair in zip(own, gold)]

@@ -24,7 +24,14 @@ def table():
 def test_numbers_keep_their_kernels_beside_text(table, tmp_path, reloaded):
     frame, mixed, y = table
     model = omkl.OnlineMKLClassifier(epochs=10, random_state=0).fit(mixed[:300], y[:300])
-    assert list(model.kernel_weights_) == ["linear", "quadratic", "gaussian", "text"]
+    assert list(model.kernel_weights_) == [
+        "linear",
+        "quadratic",
+        "gaussian",
+        "narrow gaussian",
+        "quadratic:ranges",
+        "text",
+    ]
     assert model.score(mixed[300:], y[300:]) > 0.9
     again = reloaded(model)
     np.testing.assert_array_equal(again.decision_function(mixed[300:]), model.decision_function(mixed[300:]))
