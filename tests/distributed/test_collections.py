@@ -142,8 +142,8 @@ def array_model(client, n_parts=5, **settings):
 
 
 @pytest.fixture(scope="module")
-def expected(cluster):
-    return array_model(cluster)
+def expected(connect):
+    return array_model(connect())
 
 
 def test_threads_of_this_process_and_one_worker_learn_the_same_bits(expected):

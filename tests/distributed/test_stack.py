@@ -47,9 +47,8 @@ def packed():
 
 
 @pytest.fixture(scope="module", params=[2**26, 0], ids=["kept", "none kept"])
-def stack(request, cluster):
-    cluster.wait_for_workers(2)
-    return DistributedStack.from_kernels(KERNELS, X, cluster, budget=request.param)
+def stack(request, connect):
+    return DistributedStack.from_kernels(KERNELS, X, connect(), budget=request.param)
 
 
 # ---- the same answers -------------------------------------------------------------------------------------------
