@@ -224,7 +224,7 @@ def plain_targets(y: Any) -> Any:
     if dtype is None:
         return y
     missing = np.flatnonzero(y.isna()) if hasattr(y, "isna") else np.empty(0)
-    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "fO":
+    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in ("f", "O"):
         missing = np.flatnonzero([is_missing(value) for value in y] if y.dtype.kind == "O" else np.isnan(y))
     if missing.size or _is_time(dtype):
         found = f"nothing in row {missing[0]}" if missing.size else f"dates or durations, {dtype}"

@@ -153,10 +153,10 @@ class Encoder:
 
     def _columns_of_dicts(self, data: TokenData, kernels: list[Kernel] | None) -> list[str]:
         """Return the keys of dicts whose numbers are columns for kernels (None: the default ones)."""
-        ons = [kernel.on for kernel in kernels or ()]
-        if not self.in_sequences and not self.shapes and (kernels is None or None in ons):
+        selected = [kernel.on for kernel in kernels or ()]
+        if not self.in_sequences and not self.shapes and (kernels is None or None in selected):
             return number_keys(list(data.inputs), data.names, data.whole)
-        items = chain.from_iterable(on if isinstance(on, tuple) else (on,) for on in ons)
+        items = chain.from_iterable(on if isinstance(on, tuple) else (on,) for on in selected)
         keys = [key for key in dict.fromkeys(items) if isinstance(key, str) and key not in self.shapes]
         return [key for key in keys if is_number_in(data.inputs, key)]
 
