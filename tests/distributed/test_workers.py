@@ -51,7 +51,8 @@ def test_a_classifier_with_weights_trained_by_two_workers_is_the_serial_one(clie
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(80, 5)), rng.integers(0, 3, size=80)
     weights = rng.integers(0, 3, size=80) + 0.5
-    settings = {"epochs": 3, "random_state": 0}
+    # no matrix products: their last bits depend on where arrays lie in memory
+    settings = {"kernels": ["linear"], "epochs": 3, "random_state": 0}
     here = OnlineMKLClassifier(**settings).fit(X, y, weights, shards=2)
     assert_same_state(OnlineMKLClassifier(**settings).fit(X, y, weights, client=client), here)
 
