@@ -52,8 +52,8 @@ KERNELS = option(
     "--kernels",
     multiple=True,
     metavar="K...",
-    help="Kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10; these three by default for "
-    "numbers and dense vectors, linear for sparse ones. Words need none.",
+    help="Kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10; the first three, scaled, by default "
+    "for numbers and dense vectors, linear for sparse ones. Words need none.",
 )
 
 

@@ -136,7 +136,8 @@ def _examples(text: bytes, first_index: int, n_features: int) -> Block:
     columns, numbers, unread = np.empty(size, np.int32), np.empty(size), np.empty((size, 3), np.int64)
     n, n_unread = jit.parse(np.frombuffer(text, np.uint8), first_index, n_features, columns, numbers, unread)
     for i, begin, end in unread[:n_unread].tolist():
-        numbers[i] = float(text[begin:end])
+        # Python reads 1_0 as 10; in a file it is a mistake
+        numbers[i] = float(text[begin:end].replace(b"_", b"?"))
     if n < 0 or not np.isfinite(numbers[:n]).all():
         raise ValueError
     is_label = columns[:n] < 0

@@ -1,4 +1,4 @@
-"""Losses of labels of a chain, or of one label, for compiled passes; see :mod:`omkl.losses.structured`."""
+"""The loss of an example of any structure, for compiled passes; see :mod:`omkl.losses.structured` for the formulas."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def room_for(pairs):
 
 @uncached
 def subtract_pairs(pairs, others):
-    """Subtract in place."""
+    """Subtract ``others`` from ``pairs`` in place."""
     if pairs is None:
         return
     for t in range(pairs.shape[0]):
@@ -42,14 +42,14 @@ def loss_of(rules, codes, numbers, first, last, unary, pairwise, gradient, pair_
     """Write the gradient of the loss of an example; return the value, and whether there is a gradient.
 
     ``rules`` has the kinds of structure and loss, ``codes`` or ``numbers`` the gold outputs from ``first`` to ``last``;
-    the other is None. ``labels`` is working memory for the labels of the tokens. In one function, since functions that
-    call each other are compiled several times.
+    the other is None. ``labels`` is working memory for the labels of the tokens. All structures share this function:
+    each further layer of calls would be compiled once more.
     """
     kind, cost_weight, costs = rules.loss, rules.loss_parameter, rules.costs
     if numbers is not None:
         loss, gradient[0, 0] = loss_of_number(unary[0, 0], numbers[first], kind, cost_weight)
         return loss, gradient[0, 0] != 0.0
-    if codes is None:  # Numba compiles nothing behind a return without a condition
+    if codes is None:  # then Numba does not compile what follows
         return 0.0, False
     gold = codes[first:last]
     if pairwise is None and rules.structure == BINARY:

@@ -126,6 +126,8 @@ WRONG = [
             ("x 1:1", "'x' is not a label"),
             ("1:1", "'1:1' is not a label"),
             ("nan 1:1", "'nan' is not a label"),
+            ("1_0 1:1", "'1_0' is not a label"),
+            ("1 1:2_0", "'1:2_0' is not index:value"),
             ("1e999 1:1", "'1e999' is not a label"),
             ("1 1:nan", "'1:nan' is not index:value"),
             ("1 a:1", "'a:1' is not index:value"),
