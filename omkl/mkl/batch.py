@@ -81,10 +81,11 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         Precision of stored Gram matrices; sums are always in float64. "auto" uses double precision up to 64 MiB, and
         for ``tol`` below 1e-4.
     approximate : {"auto", True, False}
-        Treatment of kernels that do not fit into memory. True replaces them by Nyström approximations on at most 500
-        landmarks, with a warning that states the error. False recomputes them in every pass. "auto" approximates if a
-        single Gram matrix takes more than 256 MiB. Model, prediction and certificate refer to the kernels as stored,
-        see ``kernel_representations_``.
+        Treatment of large kernels. "auto" replaces them by Nyström approximations on at most 500 landmarks if a single
+        Gram matrix takes more than 256 MiB (about 11,600 samples in single precision), with a warning that states the
+        error; smaller matrices that do not fit into memory together are recomputed in every pass. True approximates
+        them as well. False stores all matrices, or recomputes them in every pass if they do not fit. Model, prediction
+        and certificate refer to the kernels as stored, see ``kernel_representations_``.
     weighting : {"auto", "norms", "out-of-sample"}
         "out-of-sample" first drops kernels that do not help on held-out samples (``left_out_``), by leave-one-out in
         closed form for the squared loss, see :func:`~omkl.batch.helpful_kernels`. "norms" leaves the choice to the

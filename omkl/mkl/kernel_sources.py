@@ -105,8 +105,11 @@ class ArrayKernels:
         if not packed_bytes_fit(len(self.kernels) - len(self.ranks), self.n_samples, dtype):
             self.ranks = _low_ranks(self.kernels, self.X, LARGEST_PART)
         n_others = len(self.kernels) - len(self.ranks)
-        if n_others and not packed_bytes_fit(n_others, self.n_samples, dtype):
-            self._approximate(dtype, approximate)
+        fit = packed_bytes_fit(n_others, self.n_samples, dtype)
+        large = approximate == "auto" and packed_bytes(1, self.n_samples, dtype) > BUDGET
+        if n_others and (large or not fit):
+            self._approximate(dtype, large or approximate is True, fit)
+        if n_others and not fit:
             form, others = LazyStack, "computed in every pass"
         self.representations = dict.fromkeys(self.names, others) | {
             self.names[m]: f"factor of rank {rank}" for m, rank in self.ranks.items()
@@ -117,11 +120,9 @@ class ArrayKernels:
             stacks.append(FactoredStack.from_kernels([self.kernels[m] for m in self.ranks], self.X, dtype))
         return stacks[0] if len(stacks) == 1 else MixedStack(stacks, stored + list(self.ranks))
 
-    def _approximate(self, dtype: np.dtype, approximate: bool | str) -> None:
-        """Approximate kernels that do not fit into memory, unless ``approximate`` or the memory forbids it; warn."""
+    def _approximate(self, dtype: np.dtype, approximate: bool, fit: bool) -> None:
+        """Approximate kernels that are large or do not fit into memory, unless it has no room for landmarks; warn."""
         n_others, X = len(self.kernels) - len(self.ranks), self.X
-        if approximate == "auto":
-            approximate = packed_bytes(1, self.n_samples, dtype) > BUDGET
         n_landmarks = min(affordable_rank(len(self.kernels), self.n_samples, dtype), MOST_LANDMARKS)
         consequence = "computed anew in every pass over them."
         if approximate and n_landmarks >= LEAST_LANDMARKS:
@@ -135,10 +136,10 @@ class ArrayKernels:
             )
             self.kernels = [chosen.get(m, kernel) for m, kernel in enumerate(self.kernels)]
             self.ranks = {m: rank for m, k in enumerate(self.kernels) if (rank := _rank(k, X)) is not None}
-        warn_caller(
-            f"{n_others} kernels of {self.n_samples} samples do not fit into memory: they are {consequence}",
-            MemoryWarning,
-        )
+        size = "are large" if fit else "do not fit into memory"
+        remedy = " approximate=False stores them exactly." if fit else ""
+        message = f"{n_others} kernels of {self.n_samples} samples {size}: they are {consequence}{remedy}"
+        warn_caller(message, MemoryWarning)
 
     def n_rows(self, X: Vectors) -> int:
         """Return the number of samples to predict."""

@@ -643,5 +643,10 @@ class TestMoreThanFitsIntoMemory:
     def test_large_ones_are_approximated(self, more_cancer, monkeypatch):
         X, y = more_cancer
         monkeypatch.setattr("omkl.mkl.kernel_sources.BUDGET", 300 * 301 * 4 - 1)
-        with pytest.warns(MemoryWarning, match="Nyström"):
+        with pytest.warns(MemoryWarning, match="do not fit into memory: .* Nyström"):
             MKLClassifier(self.KERNELS, dtype="float64").fit(X, y)
+        monkeypatch.setattr("omkl.mkl.kernel_sources.packed_bytes_fit", lambda *_: True)
+        with pytest.warns(MemoryWarning, match="are large: .* Nyström .* approximate=False stores them exactly"):
+            MKLClassifier(self.KERNELS, dtype="float64").fit(X, y)
+        exact = MKLClassifier(self.KERNELS, dtype="float64", approximate=False).fit(X, y)
+        assert "dense" in exact.kernel_representations_.values()
