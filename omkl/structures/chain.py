@@ -213,8 +213,12 @@ class Chain(Structure):
         given = self._checked(potentials)
         own = self._within_allowed(given)
         expected = type(own)(*(np.empty(array.shape) for array in own))
-        if self.order == 1:
-            log_partition = jit.marginals(*own, *expected)
+        if self.order == 1 and not len(own.pairwise):
+            log_partition = jit.softmax(own.unary, expected.unary)
+        elif self.order == 1:  # jit.marginals, of which a first call compiles only what is needed
+            log_partition = jit.forward_backward(*own, *expected)
+            if not np.isfinite(log_partition):
+                log_partition = jit.forward_backward_in_logs(*own, *expected)
         else:
             log_partition = _jit_trigrams.forward_backward(*own, *expected)
             if not np.isfinite(log_partition):

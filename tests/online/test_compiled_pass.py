@@ -195,6 +195,23 @@ def test_divergence_names_the_round(monkeypatch):
     assert "round" in messages[0]
 
 
+def test_few_rounds_are_not_compiled(rng, monkeypatch):
+    """Up to 100 rounds of a model are the trainer's; what is known to be longer is compiled from the first round on."""
+    X, y = rng.normal(size=(60, 2)), np.arange(60) % 2
+    monkeypatch.setattr(compiled_pass, "FEW_ROUNDS", 100)
+    compiled, learn = [], compiled_pass._learn
+    monkeypatch.setattr(compiled_pass, "_learn", lambda own, *args: compiled.append(own.round) or learn(own, *args))
+    OnlineMKLClassifier(["linear"], epochs=1).fit(X, y)
+    assert compiled == []
+    OnlineMKLClassifier(["linear"], epochs=2).fit(X, y)
+    assert compiled == [0, 60]
+    compiled.clear()
+    cuts = [slice(low, low + 20) for low in range(0, 60, 20)]
+    stream = Stream(lambda epoch: ((X[cut], y[cut]) for cut in 3 * cuts))
+    OnlineMKLClassifier(["linear"], epochs=1).fit(stream, classes=[0, 1])
+    assert compiled == [100, 120, 140, 160]
+
+
 def test_parts_of_the_user_are_learned_by_the_trainer():
     """A compiled pass is left alone where it does not know the part, even if the part is derived from a known one."""
 
